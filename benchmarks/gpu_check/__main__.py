@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ import torch
 
 from align_echo.errors import first_line
 from align_echo.files import write_atomically
+from benchmarks.gpu_check.engines import ENGINES
 from benchmarks.gpu_check.generation import DEPTHS, copied_bytes_a_second, decoding, replies
 from benchmarks.gpu_check.judging import judged
 from benchmarks.gpu_check.shapes import FULL, TINY, Work, new_model, parameters
@@ -105,14 +107,15 @@ def check_model(check: Check, name: str, work: Work, parts: Sequence[str], arms:
     """These parts on one shape, training with these arms."""
     model = new_model(work.shapes[name], torch.bfloat16, check.device)
     check.add(Row({"part": "model", "model": name}, {"parameters": parameters(model)}))
-    if "replies" in parts:
-        for rows in work.rows:
-            key = {"part": "replies", "model": name, "conversations": rows}
-            check.run(key, partial(replies, model, name, work, rows))
-    if "decoding" in parts:
-        for columns in DEPTHS if check.device.type == "cuda" else (64,):
-            key = {"part": "decoding", "model": name, "columns": columns}
-            check.run(key, partial(decoding, model, name, columns))
+    on_gpu = check.device.type == "cuda"
+    for rows, engine in product(work.rows, ENGINES) if "replies" in parts else ():
+        key = {"part": "replies", "model": name, "conversations": rows, "engine": engine}
+        check.run(key, partial(replies, model, name, engine, work, rows))
+    for columns, graphs in product(DEPTHS, (True, False)) if "decoding" in parts and on_gpu else ():
+        key = {"part": "decoding", "model": name, "columns": columns, "graphs": graphs}
+        check.run(key, partial(decoding, model, name, columns, graphs))
+    if "decoding" in parts and not on_gpu:
+        check.run({"part": "decoding", "model": name}, partial(decoding, model, name, 64, False))
     if "scorer" in parts:
         for tokens in work.judged:
             check.run({"part": "scorer", "model": name, "tokens": tokens}, partial(judged, model, name, tokens, work))

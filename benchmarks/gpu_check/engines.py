@@ -7,12 +7,14 @@ from __future__ import annotations
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from align_echo.models.local.engine import Reply, Request, Sampling
@@ -21,9 +23,11 @@ from benchmarks.gpu_check.talks import DEADLINE, Ask, Ids
 
 
 @contextmanager
-def running(model: Any, slots: int, context: int) -> Iterator[TransformersEngine]:
+def running(model: Any, slots: int, context: int, *, graphs: bool = True) -> Iterator[TransformersEngine]:
     """Our engine on the model, which has its own attention again afterwards."""
-    engine = TransformersEngine(model, name="ours", decode=lambda ids: "", slots=slots, context=context)
+    engine = TransformersEngine(
+        model, name="ours", decode=lambda ids: "", slots=slots, context=context, graphs=graphs
+    )
     try:
         yield engine
     finally:
@@ -31,20 +35,21 @@ def running(model: Any, slots: int, context: int) -> Iterator[TransformersEngine
 
 
 @contextmanager
-def ours(model: Any, rows: int, reply: int, context: int) -> Iterator[Ask]:
+def ours(model: Any, rows: int, reply: int, context: int, *, graphs: bool = True) -> Iterator[Ask]:
     """Greedy replies of so many tokens by our engine."""
     sampling = Sampling(temperature=0.0, max_tokens=reply)
-    with running(model, rows, context) as engine:
+    with running(model, rows, context, graphs=graphs) as engine:
         yield lambda ids: engine.submit(Request(ids, sampling))
 
 
 @contextmanager
-def continuous(model: Any, rows: int, reply: int, context: int) -> Iterator[Ask]:
-    """The same by one `ContinuousBatchingManager`, whose cache is what it takes by itself of the memory that is free.
+def continuous(model: Any, rows: int, reply: int, context: int, *, graphs: bool | None = None) -> Iterator[Ask]:
+    """The same by one `ContinuousBatchingManager`, whose cache is what it takes by itself of the memory that is free,
+    with CUDA graphs or, for None, if it takes them by itself.
 
     On a CPU, where it would take a third of all memory, it is given room for these conversations.
     """
-    settings = ContinuousBatchingConfig(return_logprobs=True)
+    settings = ContinuousBatchingConfig(return_logprobs=True, use_cuda_graph=graphs)
     if model.device.type == "cpu":
         page = next(name for name in ("page_size", "block_size") if hasattr(settings, name))  # its name before 5.20
         setattr(settings, page, 16)
@@ -105,9 +110,17 @@ def vllm(model: Any, rows: int, reply: int, context: int) -> Iterator[Ask]:
             engine.close()
 
 
-ENGINES = {"ours": ours, "continuous batching": continuous, "vllm": vllm}
+ENGINES: dict[str, Callable[..., AbstractContextManager[Ask]]] = {
+    "ours": ours,
+    "ours, without graphs": partial(ours, graphs=False),
+    "continuous batching": continuous,
+    "continuous batching, graphs": partial(continuous, graphs=True),
+    "vllm": vllm,
+}
 
 
-def why_missing(name: str) -> str:
+def why_missing(name: str, device: torch.device) -> str:
     """Why an engine cannot run here; "" if it can."""
+    if "graphs" in name and device.type != "cuda":
+        return "graphs are a GPU's"
     return "not installed" if name == "vllm" and find_spec("vllm") is None else ""

@@ -22,44 +22,34 @@ DECODED = 32
 """Tokens that are drawn there."""
 
 
-def replies(model: Any, name: str, work: Work, rows: int) -> Iterator[Row]:
-    """A row an engine: tokens a second of `rows` conversations at once, medians over the rounds; one warms up."""
+def replies(model: Any, name: str, engine: str, work: Work, rows: int) -> Iterator[Row]:
+    """An engine's tokens a second in `rows` conversations at once: the mean over the rounds. One more warms up."""
     context = max(len(talk.prompts[-1]) for talk in talks(work, 1, model.config.vocab_size, 0)) + work.reply + 16
-    for engine, opened in ENGINES.items():
-        key = {"part": "replies", "model": name, "conversations": rows, "engine": engine}
-        if why := why_missing(engine):
-            yield Row(key, {"skipped": why})
-            continue
-        seconds = []
-        with peak_memory() as memory, opened(model, rows, work.reply, context) as ask:
-            for number in range(work.rounds + 1):
-                conversations = talks(work, rows, model.config.vocab_size, number)
-                begun = time.perf_counter()
-                answered = replay(conversations, ask)
-                seconds.append(time.perf_counter() - begun)
-                assert all(len(reply.ids) == work.reply for turns in answered for reply in turns), "a reply was cut"
-        per_round = rows * work.turns * work.reply
-        rates = [per_round / spent for spent in seconds[1:]]
-        yield Row(
-            key,
-            {
-                "tokens_a_second": sum(rates) / len(rates),
-                "lowest": min(rates),
-                "highest": max(rates),
-                "n": len(rates),
-                "warm_up_seconds": seconds[0],
-                "memory_gib": memory.gib,
-            },
-        )
+    key = {"part": "replies", "model": name, "conversations": rows, "engine": engine}
+    if why := why_missing(engine, model.device):
+        yield Row(key, {"skipped": why})
+        return
+    seconds = []
+    with peak_memory() as memory, ENGINES[engine](model, rows, work.reply, context) as ask:
+        for number in range(work.rounds + 1):
+            conversations = talks(work, rows, model.config.vocab_size, number)
+            begun = time.perf_counter()
+            answered = replay(conversations, ask)
+            seconds.append(time.perf_counter() - begun)
+            assert all(len(reply.ids) == work.reply for turns in answered for reply in turns), "a reply was cut"
+    per_round = rows * work.turns * work.reply
+    rates = [per_round / spent for spent in seconds[1:]]
+    figures = {"tokens_a_second": sum(rates) / len(rates), "lowest": min(rates), "highest": max(rates)}
+    yield Row(key, {**figures, "n": len(rates), "warm_up_seconds": seconds[0], "memory_gib": memory.gib})
 
 
-def decoding(model: Any, name: str, columns: int, rows: int = 8) -> Iterator[Row]:
+def decoding(model: Any, name: str, columns: int, graphs: bool, rows: int = 8) -> Iterator[Row]:
     """Milliseconds of a step that draws one token for each of 8 rows of so many columns. Reading is not counted."""
     dice = random.Random(columns)
     prompts = [
         tuple(dice.randrange(FIRST_ID, model.config.vocab_size) for _ in range(columns - DECODED)) for _ in range(rows)
     ]
-    with running(model, rows, columns + 8) as engine:
+    with running(model, rows, columns + 8, graphs=graphs) as engine:
 
         def drawn(count: int) -> float:
             begun = time.perf_counter()
@@ -68,9 +58,9 @@ def decoding(model: Any, name: str, columns: int, rows: int = 8) -> Iterator[Row
                 future.result()
             return time.perf_counter() - begun
 
-        drawn(2)  # reads, and warms up
+        drawn(3)  # reads, and warms up
         few, many = drawn(2), drawn(DECODED)
-    key = {"part": "decoding", "model": name, "rows": rows, "columns": columns}
+    key = {"part": "decoding", "model": name, "rows": rows, "columns": columns, "graphs": graphs}
     bytes_read = sum(weights.numel() * weights.element_size() for weights in model.parameters())
     floor = 1e3 * bytes_read / copied_bytes_a_second(model.device)
     step = 1e3 * (many - few) / (DECODED - 2)

@@ -52,10 +52,10 @@ def _qwen3(hidden: int, intermediate: int, layers: int, heads: int) -> Mapping[s
 FULL = Work(
     shapes={"qwen3-0.6b": _qwen3(1024, 3072, 28, 16), "qwen3-4b": _qwen3(2560, 9728, 36, 32)},
     rows=(8, 32),
-    turns=4,
+    turns=3,
     opening=600,
     observation=60,
-    reply=32,
+    reply=16,
     rounds=2,
     judged=(1000, 8000),
     queries=2,
