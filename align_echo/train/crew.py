@@ -21,7 +21,7 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import Engine
 from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
 from align_echo.models.local.transformers_engine import TransformersEngine
-from align_echo.models.local.weights import read_model, without_bars
+from align_echo.models.local.weights import read_model, without_bars, without_plans
 from align_echo.models.names import ADAPTER, POCKET, ModelName, read_name
 from align_echo.train import processes
 from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
@@ -100,6 +100,7 @@ def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path
     Raises `UsageError` for a model that cannot be used, and what `served_by` raises.
     """
     without_bars()
+    without_plans()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoders = {role: encoder_of(source) for role, source in sources.items()}
 

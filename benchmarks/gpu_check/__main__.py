@@ -131,7 +131,7 @@ def check_model(check: Check, name: str, work: Work, parts: Sequence[str], arms:
 
 def last_line(check: Check, work: Work) -> dict[str, Any]:
     """The record of the first replies."""
-    name, rows = next(iter(work.shapes)), work.rows[0]
+    name, rows = next((row.key["model"] for row in check.rows if "model" in row.key), ""), work.rows[0]
     by_engine = {
         row.key["engine"]: row.figures.get("tokens_a_second")
         for row in check.rows
@@ -152,6 +152,7 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("gpu_check.json"), help="file of the rows (gpu_check.json)")
     parser.add_argument("--part", action="append", choices=PARTS, help="only this; may be repeated")
+    parser.add_argument("--model", action="append", choices=list(FULL.shapes), help="only this; may be repeated")
     parser.add_argument("--arm", action="append", choices=list(ARMS), help="only this training; may be repeated")
     parser.add_argument("--seconds", type=int, default=450, help="within which it ends (default 450)")
     parser.add_argument("--rehearse", action="store_true", help="tiny shapes on the CPU")
@@ -167,6 +168,8 @@ def main() -> int:
     signal.signal(signal.SIGALRM, _out_of_time)
     signal.alarm(given.seconds)
     for number, name in enumerate(work.shapes):
+        if name not in (given.model or work.shapes):
+            continue
         arms = (given.arm or list(ARMS)) if number == 0 else []  # of 4B, two whole models that learn are too many
         check.run({"part": "model", "model": name}, partial(_all_of, check, name, work, given.part or PARTS, arms))
     signal.alarm(0)

@@ -44,12 +44,12 @@ def ours(model: Any, rows: int, reply: int, context: int, *, graphs: bool = True
 
 @contextmanager
 def continuous(model: Any, rows: int, reply: int, context: int, *, graphs: bool | None = None) -> Iterator[Ask]:
-    """The same by one `ContinuousBatchingManager`, whose cache is what it takes by itself of the memory that is free,
-    with CUDA graphs or, for None, if it takes them by itself.
+    """The same by one `ContinuousBatchingManager`, with CUDA graphs or, for None, if it takes them by itself.
 
+    Its cache is half of the memory that is free: with the nine tenths that it would take, there is no room for graphs.
     On a CPU, where it would take a third of all memory, it is given room for these conversations.
     """
-    settings = ContinuousBatchingConfig(return_logprobs=True, use_cuda_graph=graphs)
+    settings = ContinuousBatchingConfig(return_logprobs=True, use_cuda_graph=graphs, max_memory_percent=0.5)
     if model.device.type == "cpu":
         page = next(name for name in ("page_size", "block_size") if hasattr(settings, name))  # its name before 5.20
         setattr(settings, page, 16)

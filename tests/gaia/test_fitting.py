@@ -66,7 +66,7 @@ def test_a_tree_of_many_blocks_has_the_logits_of_its_conversations_alone():
     start = torch.randint(3, 60, (600,), generator=dice).tolist()
     conversations = [start[:end] + torch.randint(3, 60, (100,), generator=dice).tolist() for end in (0, 90, 450, 600)]
     (one,) = trees(conversations, most_tokens=2000)
-    assert len(one.ids) > 3 * BLOCK
+    assert len(one.ids) > 3 * BLOCK["cpu"]
     with over_trees(model):
         together = tree_logits(model, one, CPU)
     by_row = torch.stack([alone(model, conversations[row]) for row in one.rows])

@@ -17,6 +17,7 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from align_echo.errors import UsageError
 from align_echo.models.local.slots import SlotCache
+from align_echo.models.local.weights import without_plans
 
 NAME = "align_echo_slots"
 MERGED_GAP = 1
@@ -47,22 +48,71 @@ class _RowGroup:
     fixed: bool = False  # whether there is a mask even where nothing is hidden
     masks: dict[int, torch.Tensor | None] = field(default_factory=dict)
 
-    def mask(self, window: int, dtype: torch.dtype) -> torch.Tensor | None:
-        """What each query adds to its scores [R, 1, T, L]: 0 or -inf; None where nothing is hidden."""
+    def mask(self, window: int, dtype: torch.dtype, sharing: int) -> torch.Tensor | None:
+        """What each query adds to its scores [R, 1, sharing * T, L], for so many heads that share keys: 0 or -inf. None
+        where nothing is hidden.
+        """
         if window not in self.masks:
-            at = torch.arange(self.columns, device=self.positions.device)
-            hidden = at > self.positions[..., None]  # [R, T, L]
-            if window:
-                hidden |= at <= self.positions[..., None] - window
-            mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
-            self.masks[window] = mask[:, None] if self.fixed or bool(hidden.any()) else None
+            hidden = _hidden(self.positions, self.columns, window)
+            some = self.fixed or bool(hidden.any())
+            self.masks[window] = _scores(hidden, dtype, 1 if self.tokens == 1 else sharing) if some else None
         return self.masks[window]
 
 
-class PackedStep:
-    """Where the N tokens of a step belong. `parts` with one token come first, in the order of their slots."""
+@dataclass
+class _PaddedGroup:
+    """P parts of up to T tokens, which are padded at the end with their last; L columns."""
 
-    def __init__(self, cache: SlotCache, parts: list[SlotPart], device: torch.device) -> None:
+    slots: torch.Tensor  # [P]
+    places: torch.Tensor  # [P, T] in the packed row
+    positions: torch.Tensor  # [P, T]
+    columns: int
+    masks: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, parts: list[SlotPart], firsts: np.ndarray, device: torch.device) -> _PaddedGroup:
+        """`firsts` [P]: where the parts begin in the packed row."""
+        lengths = np.array([len(part.ids) for part in parts])
+        within = np.minimum(np.arange(lengths.max())[None], lengths[:, None] - 1)  # [P, T]
+        starts = np.array([part.start for part in parts])
+        slots, places, positions = (
+            torch.from_numpy(values).to(device)
+            for values in (np.array([part.slot for part in parts]), firsts[:, None] + within, starts[:, None] + within)
+        )
+        return cls(slots, places, positions, int((starts + lengths).max()))
+
+    def mask(self, window: int, dtype: torch.dtype, sharing: int) -> torch.Tensor:
+        """What each query adds to its scores [P, 1, sharing * T, L], for so many heads that share keys: 0 or -inf."""
+        if window not in self.masks:
+            self.masks[window] = _scores(_hidden(self.positions, self.columns, window), dtype, sharing)
+        return self.masks[window]
+
+
+def _hidden(positions: torch.Tensor, columns: int, window: int) -> torch.Tensor:
+    """Which of so many columns the tokens at these positions [R, T] do not look at [R, T, L]."""
+    at = torch.arange(columns, device=positions.device)
+    hidden = at > positions[..., None]
+    if window:
+        hidden |= at <= positions[..., None] - window
+    return hidden
+
+
+def _scores(hidden: torch.Tensor, dtype: torch.dtype, sharing: int) -> torch.Tensor:
+    """What is added to scores [R, 1, sharing * T, L]: -inf where hidden [R, T, L], else 0."""
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
+    return mask[:, None] if sharing == 1 else mask[:, None].repeat(1, 1, sharing, 1)
+
+
+class PackedStep:
+    """Where the N tokens of a step belong. `parts` with one token come first, in the order of their slots.
+
+    `together`: longer parts of about one length are attended for at once, padded, which spares a GPU many launches; a
+    CPU computes each by itself, with nothing copied.
+    """
+
+    def __init__(
+        self, cache: SlotCache, parts: list[SlotPart], device: torch.device, *, together: bool | None = None
+    ) -> None:
         self.cache = cache
         ids = np.array([token for part in parts for token in part.ids], dtype=np.int64)
         slots = np.repeat([part.slot for part in parts], [len(part.ids) for part in parts]).astype(np.int64)
@@ -70,7 +120,7 @@ class PackedStep:
         cache.reserve(int(columns.max()) + 1)
         self.ids, self.columns, self.slots = (torch.from_numpy(values).to(device) for values in (ids, columns, slots))
         self._written = (slots, columns, ids)
-        self.groups = _groups(parts, device)
+        self.groups = _groups(parts, device, device.type == "cuda" if together is None else together)
 
     def record(self) -> None:
         """Tell the cache what it now holds; only after the forward pass has gone through every layer."""
@@ -88,7 +138,9 @@ class FixedStep:
         self.ids, self.columns, self._positions = (
             torch.zeros(rows, dtype=torch.long, device=device) for _ in range(3)
         )
-        self.groups = [_RowGroup(0, rows, 0, rows, 1, self._positions[:, None], columns, None, fixed=True)]
+        self.groups: list[_RowGroup | _PaddedGroup] = [
+            _RowGroup(0, rows, 0, rows, 1, self._positions[:, None], columns, None, fixed=True)
+        ]
         self._written = (np.zeros(0, dtype=np.int64),) * 3
 
     def take(self, parts: Sequence[SlotPart]) -> None:
@@ -106,22 +158,37 @@ class FixedStep:
         self.cache.wrote(*self._written)
 
 
-def _groups(parts: list[SlotPart], device: torch.device) -> list[_RowGroup]:
-    """Single tokens of neighbouring rows together, every longer part alone."""
+def _groups(parts: list[SlotPart], device: torch.device, together: bool) -> list[_RowGroup | _PaddedGroup]:
+    """Single tokens of neighbouring rows together; longer parts alone, or with those of about their length."""
     single = [part for part in parts if len(part.ids) == 1]
-    groups: list[_RowGroup] = []
+    groups: list[_RowGroup | _PaddedGroup] = []
     begun = 0
     for index in range(1, len(single) + 1):
         if index == len(single) or single[index].slot - single[index - 1].slot > MERGED_GAP + 1:
             groups.append(_rows(single[begun:index], begun, device))
             begun = index
-    first = len(single)
-    for part in parts[len(single) :]:
+    first, long = len(single), parts[len(single) :]
+    if together and len(long) > 1:
+        return [*groups, *_padded(long, first, device)]
+    for part in long:
         tokens, end = len(part.ids), part.start + len(part.ids)
         positions = torch.arange(part.start, end, device=device)[None]
         groups.append(_RowGroup(first, first + tokens, part.slot, part.slot + 1, tokens, positions, end, None))
         first += tokens
     return groups
+
+
+def _padded(parts: list[SlotPart], first: int, device: torch.device) -> list[_PaddedGroup]:
+    """Parts whose tokens stand in the packed row from `first` on, in groups in which none is twice as long as another.
+    """
+    firsts = np.cumsum([first, *(len(part.ids) for part in parts)])
+    order = sorted(range(len(parts)), key=lambda index: len(parts[index].ids))
+    divided: list[list[int]] = []
+    for index in order:
+        if not divided or len(parts[index].ids) > 2 * len(parts[divided[-1][0]].ids):
+            divided.append([])
+        divided[-1].append(index)
+    return [_PaddedGroup.of([parts[index] for index in group], firsts[group], device) for group in divided]
 
 
 def _rows(parts: list[SlotPart], first: int, device: torch.device) -> _RowGroup:
@@ -162,8 +229,17 @@ def slot_attention(
     keys, values = packed_step.cache.layer(int(module.layer_idx), key, value)  # type: ignore[arg-type]
     keys[packed_step.slots, :, packed_step.columns] = key[0].transpose(0, 1)
     values[packed_step.slots, :, packed_step.columns] = value[0].transpose(0, 1)
-    parts = [_attend(group, query, keys, values, scaling, sliding_window or 0) for group in packed_step.groups]
-    return (parts[0] if len(parts) == 1 else torch.cat(parts))[None], None
+    window = sliding_window or 0
+    first = packed_step.groups[0]
+    if len(packed_step.groups) == 1 and isinstance(first, _RowGroup):
+        return _attend(first, query, keys, values, scaling, window)[None], None
+    out = query.new_empty(query.shape[2], query.shape[1], value.shape[3])  # [N, H, D]
+    for group in packed_step.groups:
+        if isinstance(group, _PaddedGroup):
+            out[group.places.flatten()] = _attend_padded(group, query, keys, values, scaling, window)
+        else:
+            out[group.first : group.end] = _attend(group, query, keys, values, scaling, window)
+    return out[None], None
 
 
 def _attend(
@@ -180,20 +256,38 @@ def _attend(
     else:
         queries = query[:, :, group.first : group.end]  # [1, H, T, D]
     # The heads that share keys are queries of one head: no keys are repeated.
-    folded = queries.reshape(rows, shared, heads // shared * tokens, size)
-    mask = group.mask(window, query.dtype)
-    if mask is not None and tokens > 1 and heads != shared:
-        mask = mask.repeat(1, 1, heads // shared, 1)
     out = scaled_dot_product_attention(
-        folded,
+        queries.reshape(rows, shared, heads // shared * tokens, size),
         keys[group.low : group.high, :, : group.columns],
         values[group.low : group.high, :, : group.columns],
-        attn_mask=mask,
+        attn_mask=group.mask(window, query.dtype, heads // shared),
         scale=scaling,
     ).reshape(rows, heads, tokens, -1)
     if tokens > 1:
         return out[0].transpose(0, 1)
     return out[:, :, 0] if group.rows is None else out[group.rows, :, 0]
+
+
+def _attend_padded(
+    group: _PaddedGroup,
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    scaling: float | None,
+    window: int,
+) -> torch.Tensor:
+    """What stands at the group's places, padding too: [P * T, H, D]."""
+    heads, shared = query.shape[1], keys.shape[1]
+    count, tokens = group.places.shape
+    queries = query[0][:, group.places].transpose(0, 1)  # [P, H, T, D]
+    out = scaled_dot_product_attention(
+        queries.reshape(count, shared, heads // shared * tokens, -1),
+        keys[:, :, : group.columns].index_select(0, group.slots),
+        values[:, :, : group.columns].index_select(0, group.slots),
+        attn_mask=group.mask(window, query.dtype, heads // shared),
+        scale=scaling,
+    )
+    return out.reshape(count, heads, tokens, -1).transpose(1, 2).flatten(0, 1)
 
 
 # ---------------------------------------------------------------- models
@@ -206,6 +300,7 @@ def use_slots(model: PreTrainedModel) -> str:
     with the model as it was, if they do not.
     """
     check_supported(model)
+    without_plans()
     own = str(model.config._attn_implementation)
     try:
         _try_slots(model)

@@ -27,6 +27,13 @@ def without_bars() -> None:
     switch_off()
 
 
+def without_plans() -> None:
+    """Let torch attend by other means than cuDNN's on a GPU, in this process: that one makes a plan for every new
+    shape, which takes many times as long as computing, and here nearly every step has a new one.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 def read_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedModel:
     """The model of a class of `transformers` from a folder or hub name, with every weight read.
 
