@@ -6,6 +6,7 @@
 #   make bench    every benchmark
 #   make docs     the generated pages of docs/reference, and the documentation as a site in build/site
 #   make vllm-check  the vLLM engines on vLLM's CPU build, in an environment of its own (about 2 GB of downloads)
+#   make gpu-check   our engine and trainer on one GPU, in eight minutes (its rehearsal on the CPU is one of the tests)
 #   make loops-check  the examples of examples/loops, each with its extra from the built wheel in an environment of its own
 # Variables: PYTHON (the interpreter that makes .venv), DEMO (where the demo writes), DEMO_TASKS, WORKERS (processes that
 # the tests run in: logical is one a core, up to eight; 0 runs them in this one), ONLY (the one example that loops-check runs).
@@ -20,7 +21,7 @@ DEMO_TASKS ?= 12
 DEMO_ITERATIONS ?= 1
 WORKERS ?= logical
 
-.PHONY: setup demo test check parity bench docs vllm-check loops-check clean
+.PHONY: setup demo test check parity bench docs vllm-check gpu-check loops-check clean
 
 setup: $(STAMP)
 
@@ -70,6 +71,10 @@ $(VLLM_STAMP): pyproject.toml
 
 vllm-check: $(VLLM_STAMP)
 	$(VLLM)/bin/python -m pytest tests/models/local/test_vllm_live.py tests/train/test_serving_live.py
+
+# Whatever torch is there is used: PYTHON is the interpreter of an environment that has it.
+gpu-check:
+	$(PYTHON) -m benchmarks.gpu_check --out gpu_check.json
 
 loops-check: setup
 	$(VENV)/bin/python tests/loops/check.py $(if $(ONLY),--only $(ONLY))

@@ -103,10 +103,10 @@ def machine(device: torch.device) -> dict[str, Any]:
     return {"device": name, "python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
 
 
-def check_model(check: Check, name: str, work: Work, parts: Sequence[str], arms: Sequence[str]) -> None:
-    """These parts on one shape, training with these arms."""
+def check_playing(check: Check, name: str, work: Work, parts: Sequence[str]) -> Iterator[Row]:
+    """All but training on one shape."""
     model = new_model(work.shapes[name], torch.bfloat16, check.device)
-    check.add(Row({"part": "model", "model": name}, {"parameters": parameters(model)}))
+    yield Row({"part": "model", "model": name}, {"parameters": parameters(model)})
     on_gpu = check.device.type == "cuda"
     for rows, engine in product(work.rows, ENGINES) if "replies" in parts else ():
         key = {"part": "replies", "model": name, "conversations": rows, "engine": engine}
@@ -116,17 +116,19 @@ def check_model(check: Check, name: str, work: Work, parts: Sequence[str], arms:
         check.run(key, partial(decoding, model, name, columns, graphs))
     if "decoding" in parts and not on_gpu:
         check.run({"part": "decoding", "model": name}, partial(decoding, model, name, 64, False))
-    if "scorer" in parts:
-        for tokens in work.judged:
-            check.run({"part": "scorer", "model": name, "tokens": tokens}, partial(judged, model, name, tokens, work))
-    if "training step" in parts and arms:
-        with tempfile.TemporaryDirectory() as folder:
-            saved(model, Path(folder))
-            del model
-            free()
-            for arm in arms:
-                key = {"part": "training step", "model": name, "arm": arm}
-                check.run(key, partial(training_step, Path(folder), name, arm, work))
+    for tokens in work.judged if "scorer" in parts else ():
+        check.run({"part": "scorer", "model": name, "tokens": tokens}, partial(judged, model, name, tokens, work))
+
+
+def check_training(check: Check, name: str, work: Work, arms: Sequence[str]) -> Iterator[Row]:
+    """Training steps on one shape."""
+    with tempfile.TemporaryDirectory() as folder:
+        saved(new_model(work.shapes[name], torch.bfloat16, check.device), Path(folder))
+        free()
+        for arm in arms:
+            key = {"part": "training step", "model": name, "arm": arm}
+            check.run(key, partial(training_step, Path(folder), name, arm, work))
+    yield from ()
 
 
 def last_line(check: Check, work: Work) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def last_line(check: Check, work: Work) -> dict[str, Any]:
     return Row({}, {**record, "baseline": baseline, "ratio": ratio, "n": work.rounds}).record
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu_check",
@@ -156,7 +158,7 @@ def main() -> int:
     parser.add_argument("--arm", action="append", choices=list(ARMS), help="only this training; may be repeated")
     parser.add_argument("--seconds", type=int, default=450, help="within which it ends (default 450)")
     parser.add_argument("--rehearse", action="store_true", help="tiny shapes on the CPU")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if not (given.rehearse or torch.cuda.is_available()):
         print(NO_GPU, file=sys.stderr)
         return 2
@@ -167,23 +169,18 @@ def main() -> int:
     check.add(Row({"part": "memory"}, {"copied_gb_a_second": copied_bytes_a_second(device) / 1e9}))
     signal.signal(signal.SIGALRM, _out_of_time)
     signal.alarm(given.seconds)
-    for number, name in enumerate(work.shapes):
-        if name not in (given.model or work.shapes):
-            continue
-        arms = (given.arm or list(ARMS)) if number == 0 else []  # of 4B, two whole models that learn are too many
-        check.run({"part": "model", "model": name}, partial(_all_of, check, name, work, given.part or PARTS, arms))
+    parts, names = given.part or PARTS, [name for name in work.shapes if name in (given.model or work.shapes)]
+    for name in names:
+        check.run({"part": "model", "model": name}, partial(check_playing, check, name, work, parts))
+    if "training step" in parts:  # of the first shape: two whole models of 4B that learn are too many for a GPU
+        name = next(iter(work.shapes))
+        check.run({"part": "training step"}, partial(check_training, check, name, work, given.arm or list(ARMS)))
     signal.alarm(0)
     print(json.dumps(last_line(check, work)))
     broken = [row for row in check.rows if "fault" in row.figures]
     if broken:
         print(f"{len(broken)} of {len(check.rows)} parts broke: see above", file=sys.stderr)
     return 1 if broken else 0
-
-
-def _all_of(check: Check, name: str, work: Work, parts: Sequence[str], arms: Sequence[str]) -> Iterator[Row]:
-    """`check_model` as a part, whose rows are added by it."""
-    check_model(check, name, work, parts, arms)
-    yield from ()
 
 
 def _out_of_time(*_: object) -> None:

@@ -23,12 +23,10 @@ APART = {"step": {"share_prefixes": False}}
 ARMS: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
     "grpo": ("grpo", ()),
     "grpo, prefixes not shared": ("grpo", (APART,)),
-    "grpo, played in bfloat16": ("grpo", (HALF,)),
     "echo": ("echo", ()),
     "echo, prefixes not shared": ("echo", (APART,)),
     "echo, played in bfloat16": ("echo", (HALF,)),
     "echo, adapters": ("echo", ({"weights": "adapters"},)),
-    "echo, adapters, played in bfloat16": ("echo", ({"weights": "adapters"}, HALF)),
 }
 """A method, and what is asked of it beside what all have, by the arm's name."""
 
