@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -11,6 +12,7 @@ import pytest
 
 from align_echo.runs import begin_run, check_run
 from benchmarks.kills.__main__ import Tally, kill
+from benchmarks.kills.comparing import contents, differing, where_differing
 from benchmarks.kills.jobs import JOBS, Job
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are found by /proc")
@@ -54,6 +56,23 @@ def test_a_command_that_breaks_something_when_it_is_killed_is_told_of() -> None:
     assert tally.control
     assert tally.equal < tally.runs
     assert tally.wrong["holds something else: lives"]
+
+
+def test_a_difference_is_told_by_its_name_and_the_rounding_of_an_engine_is_none(tmp_path: Path) -> None:
+    def signals(name: str, loss: float, mismatch: float) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        line = {"step": 1, "critic/loss": loss, "critic/mismatch/from_turn_0": mismatch}
+        (folder / "signals.jsonl").write_text(json.dumps(line) + "\n")
+        return folder
+
+    first, rounded = signals("first", 0.5, 2.1e-7), signals("rounded", 0.5, 2.6e-7)
+    learned, apart = signals("learned", 0.25, 2.1e-7), signals("apart", 0.5, 0.3)
+    assert differing(contents(first), contents(rounded)) == []
+    for other, told in ((learned, "line 1.critic/loss: 0.5 and 0.25"), (apart, "line 1.critic/mismatch/from_turn_0")):
+        (path,) = differing(contents(first), contents(other))
+        (line,) = where_differing(first / path, other / path)
+        assert line.startswith(told)
 
 
 def test_a_run_killed_while_it_wrote_its_very_first_file_is_begun_anew_by_the_same_command(tmp_path: Path) -> None:

@@ -27,10 +27,11 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.kills.comparing import contents, differing, left_over
+from benchmarks.kills.comparing import contents, differing, left_over, where_differing
 from benchmarks.kills.jobs import JOBS, Job
 from benchmarks.kills.lives import PATHS, Workspace
 
@@ -43,11 +44,12 @@ LOADED = ("align_echo.cli.main", "torch", "transformers.trainer", "peft", "safet
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What the folder holds after a run without a kill, its exit status, and its CPU seconds."""
+    """What the folder holds after a run without a kill, its exit status, its CPU seconds, and a copy of the folder."""
 
     contents: dict[str, str]
     status: int
     cpu: float
+    copy: Path
 
 
 @dataclass
@@ -76,15 +78,16 @@ class Tally:
         return f"| {self.job} | {self.cpu:.1f} | {control} | {kills} | {self.lives} | {equal} | {clean} |"
 
 
-def undisturbed(job: Job, folder: Path, *, forked: bool) -> Undisturbed:
-    """A run without a kill."""
+def undisturbed(job: Job, folder: Path, copy: Path, *, forked: bool) -> Undisturbed:
+    """A run without a kill, of whose folder a copy is kept."""
     workspace = Workspace(job, folder, forked=forked)
     life = workspace.live(kill_after=None, group=True)
     if life.status not in (0, 1):
         raise SystemExit(f"{job.name} does not run at all: {life.said}")
     held = contents(workspace.out)
+    shutil.move(workspace.out, copy)
     shutil.rmtree(folder)
-    return Undisturbed(held, life.status, life.cpu)
+    return Undisturbed(held, life.status, life.cpu, copy)
 
 
 def kill(job: Job, times: int, seed: int, *, forked: bool) -> Tally:
@@ -92,11 +95,11 @@ def kill(job: Job, times: int, seed: int, *, forked: bool) -> Tally:
     dice = random.Random(f"{job.name} {seed}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"  # the same for all: some files hold their own path
-        first = undisturbed(job, folder, forked=forked)
-        again = undisturbed(job, folder, forked=forked)
+        first, again = (undisturbed(job, folder, Path(name) / copy, forked=forked) for copy in ("first", "again"))
         tally = Tally(job.name, first.cpu, control=first.contents == again.contents)
         different = differing(first.contents, again.contents) + left_over(first.contents, again.contents)
         tally.wrong.update(f"control: {path}" for path in different)
+        _tell(differing(first.contents, again.contents), first.copy, again.copy)
         while tally.kills < times:
             _one_run(Workspace(job, folder, forked=forked), first, dice, tally)
             shutil.rmtree(folder)
@@ -117,9 +120,12 @@ def _one_run(workspace: Workspace, first: Undisturbed, dice: random.Random, tall
         kills += 1
         tally.late += life.begun
     held = contents(workspace.out) if workspace.out.is_dir() else {}
-    wrong = [f"holds something else: {path}" for path in differing(first.contents, held)]
+    other = differing(first.contents, held)
+    wrong = [f"holds something else: {path}" for path in other]
+    _tell(other, first.copy, workspace.out)
     if life.status != first.status:
         wrong.append(f"ended with status {life.status}: {life.said}")
+        print((workspace.folder / "said").read_text(errors="replace"), file=sys.stderr)
     remains = [f"file left over: {path}" for path in left_over(first.contents, held)]
     remains += [f"temporary file: {entry.name}" for entry in workspace.temporary.iterdir()]
     remains += [f"process left over: {program}" for program in orphans]
@@ -129,6 +135,13 @@ def _one_run(workspace: Workspace, first: Undisturbed, dice: random.Random, tall
     tally.clean += not remains
     tally.wrong.update(wrong + remains)
     print("".join(f"{line}\n" for line in wrong + remains), end="", file=sys.stderr, flush=True)
+
+
+def _tell(paths: Sequence[str], undisturbed: Path, killed: Path) -> None:
+    """Print where files differ."""
+    for path in paths:
+        for line in where_differing(undisturbed / path, killed / path):
+            print(f"{path}: {line}", file=sys.stderr)
 
 
 def main() -> int:

@@ -4,7 +4,8 @@ Whole commands run one after another in this process: episodes in six environmen
 hostile interfaces; endpoints with each fault of `benchmarks.hostile_endpoint`; engines that are killed in mid-episode
 (ScienceWorld's Java, MiniWoB's Chromium); damaged run folders; interfaces that are learned; the pocket model. Every one
 must end as it should: what is broken is said in a line, and no exception gets out. Between two of them, about every
-half minute, memory (resident, of this process), handles, threads, processes and temporary files are counted.
+half minute, this process's memory (resident; lent out and kept by glibc's allocator), handles, threads, processes and
+temporary files are counted.
 
 Every environment and each kind of load runs before the first sample. Prints a table of what is held (medians of the
 first and of the last tenth of the samples, and the rise in an hour with its 95% interval, block bootstrap, over all

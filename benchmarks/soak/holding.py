@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import tempfile
@@ -19,10 +20,16 @@ SETTLING = 10
 
 @dataclass(frozen=True)
 class Held:
-    """`seconds` since the first sample; `resident` in MiB, of this process alone; the rest are counts."""
+    """`seconds` since the first sample; the rest are counts, but for what is in MiB, of this process alone: what is
+    `resident`, and of it what glibc's allocator lent out (`allocated`) and what it was given back and keeps (`kept`).
+
+    A leak shows in `allocated`. Both are 0 where there is no such allocator.
+    """
 
     seconds: float
     resident: float
+    allocated: float
+    kept: float
     handles: int
     threads: int
     processes: int
@@ -47,14 +54,40 @@ def held_now(seconds: float) -> Held:
 
 def _held(seconds: float) -> Held:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
+    allocated, kept = in_allocator()
     return Held(
         seconds=seconds,
         resident=pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
+        allocated=allocated,
+        kept=kept,
         handles=len(os.listdir("/proc/self/fd")),
         threads=threading.active_count(),
         processes=len(below(os.getpid())),
         temporary=sum(1 for _ in Path(tempfile.gettempdir()).iterdir()),
     )
+
+
+_OF_MALLINFO = (
+    *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+    *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+)
+
+
+class _Mallinfo(ctypes.Structure):
+    """What `mallinfo2` of glibc 2.33 and later returns, in bytes, summed over all arenas."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in _OF_MALLINFO]
+
+
+def in_allocator() -> tuple[float, float]:
+    """MiB that glibc's allocator has lent out, and MiB that it was given back and keeps; 0 for another allocator."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        return 0.0, 0.0
+    mallinfo.restype = _Mallinfo
+    now = mallinfo()
+    return (now.uordblks + now.hblkhd) / 2**20, now.fordblks / 2**20
 
 
 def below(ancestor: int) -> dict[int, str]:
