@@ -25,8 +25,9 @@ class LabState:
     """One state of one task: the actions that lead to it, what the engine said last, and what it allows next.
 
     `admissible` is what the engine lists, or what it takes of all that can be said (`Lab.listed`), found out when it is
-    asked for. `tried` keeps what was tried. `looks` keeps what read-only actions showed,
-    `offers` what the engine offered; `opening` is, for an initial state, the text that an interface is given of it.
+    asked for. `tried` keeps what was tried, `so` which refused actions are in effect. `looks` keeps what read-only
+    actions showed, `offers` what the engine offered; `opening` is, for an initial state, the text that an interface is
+    given of it.
     """
 
     task_id: str
@@ -43,6 +44,14 @@ class LabState:
     opening: str = field(default="", repr=False)
     tried: dict[str, bool] | None = field(default=None, repr=False)
     names: frozenset[str] | None = field(default=None, repr=False)
+    so: dict[str, bool] | None = field(default=None, repr=False)
+    read: tuple[dict[str, Any], dict[Hashable, Any]] | None = field(default=None, repr=False)
+
+    def read_by(self, spec: dict[str, Any]) -> dict[Hashable, Any]:
+        """What was found out here by a spec, to be added to; of the latest spec only."""
+        if self.read is None or self.read[0] is not spec:
+            self.read = (spec, {})
+        return self.read[1]
 
     @cached_property
     def admissible(self) -> frozenset[str]:
@@ -56,7 +65,8 @@ class Lab:
     `traceless` holds answers after which the engine is as it was before, unless they end the episode: nothing has to be
     restored then. `name` finds names in what the engine lists (`names.py`), `refusals` are the shapes of refusals.
     `sayings` is what can be said where the engine lists nothing; without it nothing is allowed there. `comparable` is
-    whether the engine's saved states can be compared by value (`compare_saved`).
+    whether the engine's saved states can be compared by value (`compare_saved`), `lists` whether the engine lists its
+    admissible actions, known once a task was started.
     """
 
     def __init__(self, env: TextEnv) -> None:
@@ -66,20 +76,17 @@ class Lab:
         self.refusals: list[str] = []
         self.sayings: Sayings | None = None
         self.comparable = False
+        self.lists = False
         self.traceless: frozenset[str] = frozenset()
         self._tried: dict[Hashable, dict[str, bool]] = {}
         self._root: LabState | None = None
         self._current: LabState | None = None
 
-    @property
-    def lists(self) -> bool:
-        """Whether the engine lists its admissible actions; known once a task was started."""
-        return self.env.state.admissible_actions is not None
-
     def start(self, task_id: str) -> LabState:
         """The initial state of a task."""
         if self._root is None or self._root.task_id != task_id:
             self.env.reset(seed=0, options={"task": task_id})
+            self.lists = self.env.state.admissible_actions is not None
             self._tried.clear()
             self._root = self._current = self._state(task_id, (), None)
             self._root.opening = "\n".join(self.env.opening(self._root.observation))

@@ -61,6 +61,9 @@ MIN_ALLOWED = 20
 TOO_MANY_CASES = 800
 """Of one template; the latest are learned from."""
 
+_ACTIVE = ("active",)
+"""What is in effect, of what is kept on a state."""
+
 
 class TrialVerdict(NamedTuple):
     """What came of obeying: the rule that is praised or blamed, and why it is blamed ("" if it was right)."""
@@ -385,4 +388,7 @@ def _context(spec: dict[str, Any], state: LabState, action: str) -> tuple[Any, .
     history = history_of(spec, state)
     template, names = skeleton(action, spec["name"])
     shapes = tuple(history["shape"].get(name, "") for name in names)
-    return template, shapes, tuple(sorted(key for key, active in history["active"].items() if active))
+    kept = state.read_by(spec)
+    if _ACTIVE not in kept:
+        kept[_ACTIVE] = tuple(sorted(key for key, active in history["active"].items() if active))
+    return template, shapes, kept[_ACTIVE]
