@@ -15,6 +15,7 @@ from typing import Any
 
 from align_echo.align.probe import emit
 from align_echo.align.probe.cases import Case, Slots, proposals, replayed, strolled, try_case, walk
+from align_echo.align.probe.examinations import refine
 from align_echo.align.probe.findings import (
     about_form,
     about_needs,
@@ -42,7 +43,7 @@ from align_echo.align.probe.refusals import (
 from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.sayings import Sayings, heard_sayings
 from align_echo.align.probe.spec import merged, resolved
-from align_echo.align.probe.trials import doubted_forms, refine
+from align_echo.align.probe.trials import doubted_forms
 from align_echo.align.probe.vocabulary import Need, Vocabulary, spelling_needed, try_spelling
 from align_echo.interface import Interface, Provenance
 from align_echo.rollout import failed as lost_of
@@ -84,7 +85,8 @@ Spec = dict[str, Any]
 class ProbeBackend:
     """Learns on the failed tasks, tests on `fresh_tasks`; `make_lab_env` gives a raw environment without a limit.
 
-    `on_progress` is told what is being done, `note` what is worth keeping.
+    `on_progress` is told what is being done, `note` what is worth keeping. `processes` test rules at once where the
+    environment lets them; what is found is the same with any number.
     """
 
     name = "probe"
@@ -97,12 +99,14 @@ class ProbeBackend:
         seed: int = 0,
         on_progress: Progress | None = None,
         note: Progress | None = None,
+        processes: int = 1,
     ) -> None:
         self._make_lab_env = make_lab_env
         self._fresh = list(fresh_tasks)
         self._seed = seed
         self._say = on_progress or (lambda _: None)
         self._note = note or self._say
+        self._processes = processes
         self._lab: Lab | None = None
         self._counted = 0
 
@@ -114,7 +118,7 @@ class ProbeBackend:
     def lab(self) -> Lab:
         """The laboratory, opened on first use."""
         if self._lab is None:
-            self._lab = Lab(self._make_lab_env())
+            self._lab = Lab(self._make_lab_env(), self._processes)
         return self._lab
 
     # ------------------------------------------------------------ Algorithm 1, stage 1

@@ -17,6 +17,7 @@ from typing import Any
 from align_echo.align.probe import runtime
 from align_echo.align.probe.names import NUMBERED
 from align_echo.align.probe.sayings import Sayings
+from align_echo.workers.copies import usable_cores
 from align_echo.wrappers.text_env import Offered, Snapshot, TextEnv
 
 
@@ -69,8 +70,9 @@ class Lab:
     admissible actions, known once a task was started.
     """
 
-    def __init__(self, env: TextEnv) -> None:
+    def __init__(self, env: TextEnv, processes: int = 1) -> None:
         self.env = env
+        self._processes = processes
         self.steps = 0
         self.name = NUMBERED
         self.refusals: list[str] = []
@@ -81,6 +83,12 @@ class Lab:
         self._tried: dict[Hashable, dict[str, bool]] = {}
         self._root: LabState | None = None
         self._current: LabState | None = None
+
+    @property
+    def copies(self) -> int:
+        """So many copies of this process may test rules at once; 1 for none. Where actions have to be tried, what was
+        taken in one task tells what is tried in the next."""
+        return min(self._processes, usable_cores()) if self.lists and self.env.in_memory else 1
 
     def start(self, task_id: str) -> LabState:
         """The initial state of a task."""

@@ -15,12 +15,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.spec import Row
+from align_echo.workers.copies import copies
 
 MAX_CONDITIONS = 4
 MIN_SUPPORT = 4
@@ -302,16 +304,24 @@ def _bits(flags: Iterable[bool]) -> int:
     return int("".join(["1" if flag else "0" for flag in flags])[::-1] or "0", 2)
 
 
-def learn(spec: dict[str, Any], cases: Sequence[Case]) -> dict[str, list[Row]]:
+def learn(spec: dict[str, Any], cases: Sequence[Case], processes: int = 1) -> dict[str, list[Row]]:
     """Further rows for each template: its decision list on refusals, and when it is allowed (rows that say "now").
 
-    Learned are the cases that the rules in `spec` leave undecided.
+    Learned are the cases that the rules in `spec` leave undecided; of several templates at once where there are
+    `processes` for it.
     """
     by_template: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         if case.template in spec["templates"] and case.names:
             by_template[case.template].append(case)
-    return {template: _learn_lists(spec, template, known) for template, known in sorted(by_template.items())}
+    if processes == 1:
+        return {template: _learn_lists(spec, template, known) for template, known in sorted(by_template.items())}
+    longest = sorted(by_template, key=lambda template: (-len(by_template[template]), template))
+    with copies(processes) as elsewhere:
+        for template in longest:
+            elsewhere.give(partial(_learn_lists, spec, template, by_template[template]))
+        learned = dict(zip(longest, (rows for rows, _ in elsewhere.answers()), strict=True))
+    return {template: learned[template] for template in sorted(learned)}
 
 
 def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> list[Row]:
