@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -22,7 +21,6 @@ from align_echo.align.probe.rules import learn
 from align_echo.align.probe.spec import Row, extended, identity, without
 from align_echo.align.probe.trials import Trials, TrialVerdict, decided, obey
 from align_echo.align.probe.vocabulary import Vocabulary
-from align_echo.workers.copies import copies
 
 CYCLES = 3
 ROUNDS = 1
@@ -79,8 +77,8 @@ def refine(
         for _ in range(ROUNDS):
             candidate = extended(known, _surely(learn(known, _latest(cases), lab.copies)), {})
             tasks = rng.sample(practice, min(TASKS_PER_ROUND, len(practice)))
-            for tested in _tested_on(lab, candidate, slots, tasks, rng, under=spec):
-                cases += tested.cases
+            for _, met in _tested_on(lab, candidate, slots, tasks, rng, under=spec):
+                cases += met
         candidate = extended(known, _surely(learn(known, _latest(cases), lab.copies)), {})
         passes = EXAMINATIONS if cycle == CYCLES - 1 else 2
         known, trials = examined(lab, candidate, slots, kept_back, rng, passes, gone)
@@ -114,8 +112,8 @@ def examined(
     walked = sorted([*tasks] * (-(-MIN_WALKS // max(len(tasks), 1))))
     for _ in range(passes):
         trials = Trials()
-        for tested in _tested_on(lab, whole, slots, walked, rng):
-            trials.add(tested.trials)
+        for counted, _ in _tested_on(lab, whole, slots, walked, rng):
+            trials.add(counted)
         doubtful = [(template, row) for template, row in _rows(whole) if trials.refuted[identity(template, row)]]
         for template, row in doubtful:
             whole = without(whole, template, row)
@@ -151,42 +149,21 @@ def _latest(cases: Sequence[Case]) -> list[Case]:
     return [case for known in by_template.values() for case in known[-TOO_MANY_CASES:]]
 
 
-@dataclass
-class _Tested:
-    """What came of the tests of some walks: the counts, cases to learn from (only where asked for), engine steps."""
-
-    trials: Trials
-    cases: list[Case]
-    steps: int
-
-
 Question = tuple[LabState, str, bool]
 """A state, an action, and whether it counts as said in other words."""
 
 
 def _tested_on(
     lab: Lab, spec: Spec, slots: Slots, tasks: Sequence[str], rng: random.Random, under: Spec | None = None
-) -> list[_Tested]:
-    """The tests on a walk through each task, in order. With `under`, some of each rule are cases of that spec.
+) -> list[tuple[Trials, list[Case]]]:
+    """The tests on a walk through each task, counted, in order. With `under`, some of each rule are cases of that spec.
 
-    Only walks and questions are drawn by lot, so the tests of other tasks can be done meanwhile, in copies of this
-    process. All walks through one task are tested together, since they share a tree, and those through the last task
-    here: what the laboratory then holds, and the steps that it counts, are the same with and without copies.
+    Only walks and questions are drawn by lot, so tests can be done while further walks are taken. All walks through one
+    task are tested together then, since they share a tree.
     """
     batches = [[*walks] for _, walks in groupby(tasks)] if lab.copies > 1 else [[task_id] for task_id in tasks]
-    done: list[_Tested] = []
-    with copies(lab.copies) as elsewhere:
-        for number, batch in enumerate(batches, 1):
-            questions = [_drawn(lab, slots, task_id, rng) for task_id in batch]
-            work = partial(_judged, lab, spec, questions, under)
-            if lab.copies > 1 and number < len(batches):
-                elsewhere.give(work)
-            else:
-                elsewhere.keep(work())
-        for tested, in_copy in elsewhere.answers():
-            lab.steps += tested.steps if in_copy else 0
-            done.append(tested)
-    return done
+    drawn = ([_drawn(lab, slots, task_id, rng) for task_id in batch] for batch in batches)
+    return lab.share_out((partial(_judged, lab, spec, questions, under) for questions in drawn), len(batches))
 
 
 def _drawn(lab: Lab, slots: Slots, task_id: str, rng: random.Random) -> list[Question]:
@@ -197,13 +174,13 @@ def _drawn(lab: Lab, slots: Slots, task_id: str, rng: random.Random) -> list[Que
 
 def _judged(
     lab: Lab, spec: Spec, walks: Sequence[Sequence[Question]], under: Spec | None
-) -> _Tested:
-    """The tests of some walks through one task, counted."""
-    before, trials, cases = lab.steps, Trials(), list[Case]()
+) -> tuple[Trials, list[Case]]:
+    """The tests of some walks through one task, and cases to learn from."""
+    trials, cases = Trials(), list[Case]()
     for questions in walks:
         tests = _counted(lab, spec, questions, trials)
         cases += [] if under is None else [try_case(lab, under, state, action) for state, action in tests]
-    return _Tested(trials, cases, lab.steps - before)
+    return trials, cases
 
 
 def _counted(

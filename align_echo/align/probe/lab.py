@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.names import NUMBERED
 from align_echo.align.probe.sayings import Sayings
-from align_echo.workers.copies import usable_cores
+from align_echo.workers.copies import copies, usable_cores
 from align_echo.wrappers.text_env import Offered, Snapshot, TextEnv
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(eq=False)
@@ -89,6 +91,28 @@ class Lab:
         """So many copies of this process may test rules at once; 1 for none. Where actions have to be tried, what was
         taken in one task tells what is tried in the next."""
         return min(self._processes, usable_cores()) if self.lists and self.env.in_memory else 1
+
+    def share_out(self, works: Iterable[Callable[[], Answer]], count: int) -> list[Answer]:
+        """What `count` pieces of work come to, in order, each in the tree of another task. They are drawn here one
+        after another, and all but the last are done meanwhile in copies of this process, where there may be any.
+
+        What the laboratory holds afterwards and the steps that it counts are the same with and without copies.
+        """
+        answers: list[Answer] = []
+        with copies(self.copies) as elsewhere:
+            for number, work in enumerate(works, 1):
+                if self.copies > 1 and number < count:
+                    elsewhere.give(partial(self._with_steps, work))
+                else:
+                    elsewhere.keep(self._with_steps(work))
+            for (answer, steps), in_copy in elsewhere.answers():
+                self.steps += steps if in_copy else 0
+                answers.append(answer)
+        return answers
+
+    def _with_steps(self, work: Callable[[], Answer]) -> tuple[Answer, int]:
+        before = self.steps
+        return work(), self.steps - before
 
     def start(self, task_id: str) -> LabState:
         """The initial state of a task."""

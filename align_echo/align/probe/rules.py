@@ -273,7 +273,9 @@ def _where(spec: dict[str, Any], cases: Sequence[Case], literals: Iterable[list[
             bits = everywhere ^ holding[json.dumps(literal[1])]
         else:
             text = json.dumps(literal)
-            bits = holding[text] = _bits(_holds(spec, case, literal, text) for case in cases)
+            bits = holding[text] = _bits(
+                [case.memo[text] if text in case.memo else _holds(spec, case, literal, text) for case in cases]
+            )
         if bits not in (0, everywhere):
             found.append((literal, bits))
     return found
