@@ -6,19 +6,24 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from align_echo.errors import EngineError, UsageError
-from align_echo.workers.copies import copies
+from align_echo.workers.copies import Copies
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
 
+def numbered(number: int) -> tuple[int, int]:
+    return number, os.getpid()
+
+
 def test_answers_come_in_the_order_of_the_work_whoever_does_it():
-    with copies(2) as elsewhere:
+    with Copies[tuple[int, int]](2) as elsewhere:
         for number in range(5):
-            elsewhere.give(lambda number=number: (number, os.getpid()))
+            elsewhere.give(partial(numbered, number))
         elsewhere.keep((5, os.getpid()))
         answers = [*elsewhere.answers()]
     assert [number for (number, _), _ in answers] == [0, 1, 2, 3, 4, 5]
@@ -27,7 +32,7 @@ def test_answers_come_in_the_order_of_the_work_whoever_does_it():
 
 
 def test_an_answer_may_be_larger_than_a_pipe_holds():
-    with copies(1) as elsewhere:
+    with Copies[str](1) as elsewhere:
         elsewhere.give(lambda: "x" * 3_000_000)
         elsewhere.give(lambda: "y")
         assert [len(text) for text, _ in elsewhere.answers()] == [3_000_000, 1]
@@ -35,14 +40,14 @@ def test_an_answer_may_be_larger_than_a_pipe_holds():
 
 def test_a_copy_changes_nothing_here():
     known = {"here": 1}
-    with copies(1) as elsewhere:
+    with Copies[None](1) as elsewhere:
         elsewhere.give(lambda: known.update(here=2))
         assert [*elsewhere.answers()] == [(None, True)]
     assert known == {"here": 1}
 
 
 def answers_of(count: int, *works: Callable[[], object]) -> list[object]:
-    with copies(count) as elsewhere:
+    with Copies[object](count) as elsewhere:
         for work in works:
             elsewhere.give(work)
         return [answer for answer, _ in elsewhere.answers()]

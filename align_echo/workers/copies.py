@@ -13,7 +13,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -42,11 +41,22 @@ class _Copy(Generic[Answer]):
 
 
 class Copies(Generic[Answer]):
-    """At most `count` copies at a time. Answers come in the order in which the work was given."""
+    """At most `count` copies at a time. Answers come in the order in which the work was given. `with` ends the copies
+    that are still at work."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._given: list[_Copy[Answer]] = []
+
+    def __enter__(self) -> Copies[Answer]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for copy in self._given:
+            if copy.process is not None and copy.ear is not None:
+                copy.process.kill()
+                copy.process.join()
+                copy.ear.close()
 
     def give(self, work: Callable[[], Answer]) -> None:
         """Have work done by a copy, once fewer than `count` are at work. Raises what a copy raised."""
@@ -72,14 +82,6 @@ class Copies(Generic[Answer]):
             self._listen()
         return ((copy.answer[0], copy.process is not None) for copy in self._given)
 
-    def end(self) -> None:
-        """Stop the copies that are still at work."""
-        for copy in self._given:
-            if copy.process is not None and copy.ear is not None:
-                copy.process.kill()
-                copy.process.join()
-                copy.ear.close()
-
     def _at_work(self) -> dict[Connection, _Copy[Answer]]:
         return {copy.ear: copy for copy in self._given if copy.ear is not None}
 
@@ -104,21 +106,12 @@ class Copies(Generic[Answer]):
             copy.answer.append(answer)
 
 
-@contextmanager
-def copies(count: int) -> Iterator[Copies[Answer]]:
-    """At most `count` copies at a time; none is left behind."""
-    made = Copies[Answer](count)
-    try:
-        yield made
-    finally:
-        made.end()
-
-
 def _work(work: Callable[[], Answer], ear: Connection, mouth: Connection) -> None:
     """What a copy does. Ctrl-C is the first process's business, which ends its copies."""
     ear.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # going through what was there before would copy its memory
+    told: tuple[Answer | None, Exception | None]
     try:
         told = work(), None
     except Exception as error:

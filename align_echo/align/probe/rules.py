@@ -22,7 +22,7 @@ from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.spec import Row
-from align_echo.workers.copies import copies
+from align_echo.workers.copies import Copies
 
 MAX_CONDITIONS = 4
 MIN_SUPPORT = 4
@@ -319,7 +319,7 @@ def learn(spec: dict[str, Any], cases: Sequence[Case], processes: int = 1) -> di
     if processes == 1:
         return {template: _learn_lists(spec, template, known) for template, known in sorted(by_template.items())}
     longest = sorted(by_template, key=lambda template: (-len(by_template[template]), template))
-    with copies(processes) as elsewhere:
+    with Copies[list[Row]](processes) as elsewhere:
         for template in longest:
             elsewhere.give(partial(_learn_lists, spec, template, by_template[template]))
         learned = dict(zip(longest, (rows for rows, _ in elsewhere.answers()), strict=True))
