@@ -10,7 +10,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from align_echo.align.probe import runtime
@@ -158,12 +158,19 @@ def _tested_on(
 ) -> list[tuple[Trials, list[Case]]]:
     """The tests on a walk through each task, counted, in order. With `under`, some of each rule are cases of that spec.
 
-    Only walks and questions are drawn by lot, so tests can be done while further walks are taken. All walks through one
-    task are tested together then, since they share a tree.
+    Only walks and questions are drawn by lot, so tests can be done while further walks are taken.
     """
-    batches = [[*walks] for _, walks in groupby(tasks)] if lab.copies > 1 else [[task_id] for task_id in tasks]
+    batches = _batches(tasks, lab.copies) if lab.copies > 1 else [[task_id] for task_id in tasks]
     drawn = ([_drawn(lab, slots, task_id, rng) for task_id in batch] for batch in batches)
     return lab.share_out((partial(_judged, lab, spec, questions, under) for questions in drawn), len(batches))
+
+
+def _batches(tasks: Sequence[str], processes: int) -> list[list[str]]:
+    """Tasks in rows to be tested together, some two rows for each process: copying a process has its price. All walks
+    through one task are in one row, since they share a tree."""
+    walks = [[*same] for _, same in groupby(tasks)]
+    size = -(-len(walks) // (2 * processes))
+    return [[*chain.from_iterable(walks[start : start + size])] for start in range(0, len(walks), size)]
 
 
 def _drawn(lab: Lab, slots: Slots, task_id: str, rng: random.Random) -> list[Question]:
@@ -175,7 +182,7 @@ def _drawn(lab: Lab, slots: Slots, task_id: str, rng: random.Random) -> list[Que
 def _judged(
     lab: Lab, spec: Spec, walks: Sequence[Sequence[Question]], under: Spec | None
 ) -> tuple[Trials, list[Case]]:
-    """The tests of some walks through one task, and cases to learn from."""
+    """The tests of some walks, and cases to learn from."""
     trials, cases = Trials(), list[Case]()
     for questions in walks:
         tests = _counted(lab, spec, questions, trials)

@@ -93,7 +93,7 @@ class Lab:
         return min(self._processes, usable_cores()) if self.lists and self.env.in_memory else 1
 
     def share_out(self, works: Iterable[Callable[[], Answer]], count: int) -> list[Answer]:
-        """What `count` pieces of work come to, in order, each in the tree of another task. They are drawn here one
+        """What `count` pieces of work come to, in order, each in the trees of other tasks. They are drawn here one
         after another, and all but the last are done meanwhile in copies of this process, where there may be any.
 
         What the laboratory holds afterwards and the steps that it counts are the same with and without copies.

@@ -316,14 +316,27 @@ def learn(spec: dict[str, Any], cases: Sequence[Case], processes: int = 1) -> di
     for case in cases:
         if case.template in spec["templates"] and case.names:
             by_template[case.template].append(case)
-    if processes == 1:
-        return {template: _learn_lists(spec, template, known) for template, known in sorted(by_template.items())}
-    longest = sorted(by_template, key=lambda template: (-len(by_template[template]), template))
-    with Copies[list[Row]](processes) as elsewhere:
-        for template in longest:
-            elsewhere.give(partial(_learn_lists, spec, template, by_template[template]))
-        learned = dict(zip(longest, (rows for rows, _ in elsewhere.answers()), strict=True))
+    shares = _shares(by_template, processes)
+    with Copies[dict[str, list[Row]]](processes) as elsewhere:
+        for share in shares[1:]:
+            elsewhere.give(partial(_learn_share, spec, share))
+        elsewhere.keep(_learn_share(spec, shares[0]))
+        learned = {template: rows for share, _ in elsewhere.answers() for template, rows in share.items()}
     return {template: learned[template] for template in sorted(learned)}
+
+
+def _shares(by_template: dict[str, list[Case]], count: int) -> list[dict[str, list[Case]]]:
+    """Templates with their cases in at most `count` shares of about the same work, at least one."""
+    work = {template: len(cases) * (1 + len(cases[0].names)) for template, cases in by_template.items()}
+    shares: list[dict[str, list[Case]]] = [{} for _ in range(count)]
+    for template in sorted(work, key=lambda template: (-work[template], template)):
+        least = min(shares, key=lambda share: sum(work[other] for other in share))
+        least[template] = by_template[template]
+    return [shares[0], *(share for share in shares[1:] if share)]
+
+
+def _learn_share(spec: dict[str, Any], share: dict[str, list[Case]]) -> dict[str, list[Row]]:
+    return {template: _learn_lists(spec, template, known) for template, known in sorted(share.items())}
 
 
 def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> list[Row]:
