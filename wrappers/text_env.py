@@ -113,6 +113,9 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     contract: InterfaceContract
     step_limit: int
 
+    in_memory = False
+    """Whether all that it plays with is in this process's memory: then a forked copy of the process plays on alone."""
+
     def __init__(self, task_ids: tuple[str, ...], contract: InterfaceContract, step_limit: int) -> None:
         if not task_ids:
             raise UsageError("there is no task to play: the split is empty")

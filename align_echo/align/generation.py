@@ -270,6 +270,7 @@ def _probe(plan: Generation, progress: Progress, note: Callable[[str], None] | N
         seed=plan.seed,
         on_progress=progress.status,
         note=note,
+        processes=plan.workers.count if isinstance(plan.workers, Threads) else 1,
     )
 
 

@@ -31,6 +31,8 @@ TASK_PREFIX = "Your task is to: "
 class AlfworldEnv(TextEnv):
     """One split of ALFWorld. Not shared between threads: give each its own."""
 
+    in_memory = True
+
     def __init__(self, source: Source, split: str, step_limit: int | None = None, engine: str = "fast") -> None:
         """`engine` is "fast" or "textworld".
 

@@ -5,6 +5,6 @@ induced from what an engine lists, offers or answers. It assumes that a state ca
 lead to the same state. See `lab.py` (experiments), `names.py` and `sayings.py` (names and forms), `refusals.py` (how
 refusals look), `vocabulary.py` (what can be said), `cases.py` (refused actions and what would have helped), `forms.py`
 (wrong wordings), `spec.py` and `runtime.py` (rules as data, and at run time), `rules.py` (rules from cases),
-`trials.py` (rules tested and refined), `emit.py` (interface source), `findings.py` (what is reported), `backend.py`
-(the whole).
+`trials.py` (a rule tested), `examinations.py` (rules tested and refined), `emit.py` (interface source), `findings.py`
+(what is reported), `backend.py` (the whole).
 """

@@ -10,11 +10,13 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from align_echo.align.probe import emit
 from align_echo.align.probe.cases import Case, Slots, proposals, replayed, strolled, try_case, walk
+from align_echo.align.probe.examinations import refine
 from align_echo.align.probe.findings import (
     about_form,
     about_needs,
@@ -42,7 +44,7 @@ from align_echo.align.probe.refusals import (
 from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.sayings import Sayings, heard_sayings
 from align_echo.align.probe.spec import merged, resolved
-from align_echo.align.probe.trials import doubted_forms, refine
+from align_echo.align.probe.trials import doubted_forms
 from align_echo.align.probe.vocabulary import Need, Vocabulary, spelling_needed, try_spelling
 from align_echo.interface import Interface, Provenance
 from align_echo.rollout import failed as lost_of
@@ -79,12 +81,14 @@ LONG = 5.0
 
 Progress = Callable[[str], None]
 Spec = dict[str, Any]
+Studied = tuple[list[Case], list[Utterance], Counter[str]]
 
 
 class ProbeBackend:
     """Learns on the failed tasks, tests on `fresh_tasks`; `make_lab_env` gives a raw environment without a limit.
 
-    `on_progress` is told what is being done, `note` what is worth keeping.
+    `on_progress` is told what is being done, `note` what is worth keeping. `processes` test rules at once where the
+    environment lets them; what is found is the same with any number.
     """
 
     name = "probe"
@@ -97,12 +101,14 @@ class ProbeBackend:
         seed: int = 0,
         on_progress: Progress | None = None,
         note: Progress | None = None,
+        processes: int = 1,
     ) -> None:
         self._make_lab_env = make_lab_env
         self._fresh = list(fresh_tasks)
         self._seed = seed
         self._say = on_progress or (lambda _: None)
         self._note = note or self._say
+        self._processes = processes
         self._lab: Lab | None = None
         self._counted = 0
 
@@ -114,7 +120,7 @@ class ProbeBackend:
     def lab(self) -> Lab:
         """The laboratory, opened on first use."""
         if self._lab is None:
-            self._lab = Lab(self._make_lab_env())
+            self._lab = Lab(self._make_lab_env(), self._processes)
         return self._lab
 
     # ------------------------------------------------------------ Algorithm 1, stage 1
@@ -284,7 +290,7 @@ class ProbeBackend:
 
     def _cases(
         self,
-        spec: dict[str, Any],
+        spec: Spec,
         slots: Slots,
         failed: Sequence[Trajectory],
         tasks: Sequence[str],
@@ -292,34 +298,47 @@ class ProbeBackend:
     ) -> tuple[list[Case], list[Utterance], Counter[str]]:
         """Cases, what the agent said in forms that are not known, and how often it said each form, in
         its own words or in such as are known for it."""
+        by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
+
+        def works() -> Iterator[Callable[[], Studied]]:
+            for number, task_id in enumerate(tasks, 1):
+                self._say(f"studying refused actions: task {number} of {len(tasks)}")
+                offers = self._offers(slots, task_id, rng)
+                # Where actions have to be tried, what the agent said comes before the walk, which is taken then.
+                drawn = list(offers) if self.lab.copies > 1 else offers
+                yield partial(self._studied, spec, by_task[task_id], drawn)
+
+        studied = self.lab.share_out(works(), len(tasks))
+        worded = sum((words for _, _, words in studied), Counter[str]())
+        cases = [case for met, _, _ in studied for case in met]
+        return cases, [utterance for _, heard, _ in studied for utterance in heard], worded
+
+    def _studied(self, spec: Spec, failed: Sequence[Trajectory], offers: Iterable[tuple[LabState, str]]) -> Studied:
+        """The same of one task: of its failed episodes, and cases of what else is offered there."""
         worded: Counter[str] = Counter()
         cases: list[Case] = []
         utterances: list[Utterance] = []
-        by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
-        for number, task_id in enumerate(tasks, 1):
-            counts: Counter[str] = Counter()
-            stuck: LabState | None = None
-            for state, action, refused in replayed(self.lab, by_task[task_id]):
-                template = skeleton(action, self.lab.name)[0]
-                worded[spec["forms"].get(template, template)] += 1
-                if not refused:
-                    continue
-                first, stuck = state is not stuck, state
-                counts[template] += 1
-                if counts[template] > FAILURES_PER_TASK or not template:
-                    continue
-                if template not in spec["templates"]:
-                    utterance = try_form(self.lab, spec, state, action, first=first)
-                    utterances += [utterance] if utterance else []
-                else:
-                    cases.append(try_case(self.lab, spec, state, action))
-            cases += self._walked(spec, slots, task_id, rng)
-            self._say(f"studying refused actions: task {number} of {len(tasks)}, {len(cases)} cases")
+        counts: Counter[str] = Counter()
+        stuck: LabState | None = None
+        for state, action, refused in replayed(self.lab, failed):
+            template = skeleton(action, self.lab.name)[0]
+            worded[spec["forms"].get(template, template)] += 1
+            if not refused:
+                continue
+            first, stuck = state is not stuck, state
+            counts[template] += 1
+            if counts[template] > FAILURES_PER_TASK or not template:
+                continue
+            if template not in spec["templates"]:
+                utterance = try_form(self.lab, spec, state, action, first=first)
+                utterances += [utterance] if utterance else []
+            else:
+                cases.append(try_case(self.lab, spec, state, action))
+        cases += [try_case(self.lab, spec, state, action) for state, action in offers]
         return cases, utterances, worded
 
-    def _walked(self, spec: dict[str, Any], slots: Slots, task_id: str, rng: random.Random) -> list[Case]:
-        """Cases from a walk through a task, a few of each template and each reason to look at it."""
-        cases: list[Case] = []
+    def _offers(self, slots: Slots, task_id: str, rng: random.Random) -> Iterator[tuple[LabState, str]]:
+        """Actions from a walk through a task to study, a few of each template and each reason to look at it."""
         counts: Counter[tuple[str, str]] = Counter()
         vocabulary = Vocabulary(self.lab.name)
         offers = list(proposals(walk(self.lab, vocabulary, task_id, rng), vocabulary, slots, rng))
@@ -330,8 +349,7 @@ class ProbeBackend:
             kind = (why, vocabulary.form(action))
             counts[kind] += 1
             if counts[kind] <= CASES_PER_KIND:
-                cases.append(try_case(self.lab, spec, state, action))
-        return cases
+                yield state, action
 
     # ------------------------------------------------------------ Algorithm 1, stage 2
 

@@ -11,12 +11,14 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import NUMBERED, skeleton
+from align_echo.align.probe.remembered import MOST
 from align_echo.align.probe.vocabulary import Vocabulary
 from align_echo.types import Trajectory
 
@@ -61,10 +63,18 @@ class Case:
 
     literals: list[tuple[Any, ...]] = field(default_factory=list, repr=False)
 
+    right: list[frozenset[str]] = field(default_factory=list, repr=False)
+    """Every right-hand side that is right in it, once they were asked for (`rules.conclusions`)."""
+
+    @cached_property
+    def about(self) -> list[str]:
+        """The names that conditions may speak of."""
+        return runtime.about(self.history, list(self.names))
+
     def shapes(self, spec: dict[str, Any]) -> list[tuple[Any, ...]]:
         """Conditions on how its names were last spoken of and how the views speak of them; kept on the case."""
         if not self.literals:
-            for index, name in enumerate(runtime.about(self.history, list(self.names))):
+            for index, name in enumerate(self.about):
                 self.literals.append(("shape", index, self.history["shape"].get(name, "")))
                 for view in spec["views"]:
                     if "{}" in view:
@@ -101,14 +111,30 @@ def history_of(spec: dict[str, Any], state: LabState) -> dict[str, Any]:
 
 
 def situation(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> dict[str, Any]:
-    """The history of a state with what the views show there now, as an interface has it when an action is refused."""
-    known = history_of(spec, state)
-    views = runtime.views_for(spec, known, action)
-    return {**known, "views": {view: lab.look(state, view) for view in views}}
+    """The history of a state with what the views show there now, as an interface has it when an action is refused;
+    kept on the state."""
+    kept = state.read_by(spec)
+    if action not in kept:
+        known = history_of(spec, state)
+        views = runtime.views_for(spec, known, action)
+        kept[action] = {**known, "views": {view: lab.look(state, view) for view in views}}
+    situated: dict[str, Any] = kept[action]
+    return situated
 
 
 def try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Case:
-    """Find by experiment what would make an action possible."""
+    """Find by experiment what would make an action possible. Kept on the state, except where actions have to be tried:
+    there it depends on what was taken elsewhere meanwhile."""
+    if not lab.lists:
+        return _try_case(lab, spec, state, action)
+    kept = state.read_by(spec)
+    if ("case", action) not in kept:
+        kept["case", action] = _try_case(lab, spec, state, action)
+    case: Case = kept["case", action]
+    return case
+
+
+def _try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Case:
     template, names = skeleton(action, lab.name)
     history = situation(lab, spec, state, action)
     now = lab.takes(state, action)
@@ -119,7 +145,15 @@ def try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Ca
 
 
 def is_so(lab: Lab, state: LabState, action: str) -> bool:
-    """Whether a refused action is in effect: something can be done after which it is allowed and leads back here."""
+    """Whether a refused action is in effect: something can be done after which it is allowed and leads back here.
+    Kept on the state."""
+    state.so = {} if state.so is None else state.so
+    if action not in state.so:
+        state.so[action] = _is_undone(lab, state, action)
+    return state.so[action]
+
+
+def _is_undone(lab: Lab, state: LabState, action: str) -> bool:
     for step in sorted(state.admissible):
         child = lab.after(state, step)
         allowed = not child.over and lab.takes(child, action)
@@ -215,14 +249,15 @@ def walk(
         rng.shuffle(options)
 
         def novelty(action: str) -> tuple[int, int, int]:
-            return done[skeleton(action, lab.name)[0]], done[_kinds(lab, action)], done[action]
+            forms = skeleton(action, lab.name)[0], _kinds(lab.name, action)
+            return done.get(forms[0], 0), done.get(forms[1], 0), done.get(action, 0)
 
         action = options[0]
         if rng.random() >= AIMLESS:
             options = sorted(options, key=novelty)[: 1 + PUT_OFF]
             leading_on = (action for action in options if lab.key(lab.after(state, action)) not in been)
             action = next(leading_on, options[0])
-        done.update((skeleton(action, lab.name)[0], _kinds(lab, action), action))
+        done.update((skeleton(action, lab.name)[0], _kinds(lab.name, action), action))
         following = lab.after(state, action)
         if following.over:
             break
@@ -246,9 +281,10 @@ def strolled(lab: Lab, task_id: str, rng: random.Random, length: int = WALK_LENG
         yield state
 
 
-def _kinds(lab: Lab, action: str) -> str:
-    """An action with its numbers taken out."""
-    template, names = skeleton(action, lab.name)
+@lru_cache(maxsize=MOST)
+def _kinds(name: str, action: str) -> str:
+    """An action with its numbers taken out; `name` finds the names."""
+    template, names = skeleton(action, name)
     return runtime.write(template, [runtime.stem(name) for name in names])
 
 
@@ -259,10 +295,16 @@ def proposals(
 
     Why: which kind of step made it possible next, "done" for what was just done, "recent" for what has to do with the
     last few actions, "known" for anything seen in the task, "fitting" for recent and known things filled into a
-    template that takes such things (`slots`: the kinds seen in each place of each template), "shown" for what is only
-    spoken of.
+    template that takes such things (`slots`: the kinds seen in each place of each template), "shown" for names that
+    texts of the task hold, in forms that take them in other tasks.
     """
-    known = vocabulary.actions(states[0].task_id)
+    known = [(form, sorted(actions)) for form, actions in sorted(vocabulary.actions(states[0].task_id).items())]
+    named = {action: vocabulary.names(action) for _, actions in known for action in actions}
+    met = sorted({name for names in named.values() for name in names})
+    fits = _fits(slots, {name: runtime.stem(name) for name in met})
+    # Where names have numbers, what a text names can be named in an action: then `shown` tells nothing new.
+    shown = set() if vocabulary.name == NUMBERED else vocabulary.shown[states[0].task_id]
+    fits_shown = _fits(slots, {name: name for name in sorted(shown)}) if shown else []
     for before, after in pairwise(states):
         step = vocabulary.form(after.actions[-1])
         enabled: dict[str, list[str]] = {}
@@ -273,45 +315,31 @@ def proposals(
         if after.actions[-1] not in after.admissible:
             yield "done", after, after.actions[-1]
         recent = {name for action in after.actions[-RECENT:] for name in vocabulary.names(action)}
-        for _, possible in sorted(known.items()):
-            refused = sorted(possible - after.admissible)
-            related = [action for action in refused if not recent.isdisjoint(vocabulary.names(action))]
+        for _, possible in known:
+            refused = [action for action in possible if action not in after.admissible]
+            related = [action for action in refused if not recent.isdisjoint(named[action])]
             if related:
                 yield "recent", after, rng.choice(related)
             if refused:
                 yield "known", after, rng.choice(refused)
-        met = sorted({name for actions in known.values() for action in actions for name in vocabulary.names(action)})
-        stems = {name: runtime.stem(name) for name in met}
-        for template, kinds in sorted(slots.items()):
-            action = _fitting(template, kinds, sorted(recent), stems, rng)
-            if action and action not in after.admissible:
-                yield "fitting", after, action
-        yield from _shown(after, vocabulary, slots, rng)
+        for why, fitting, wanted in (("fitting", fits, recent), ("shown", fits_shown, shown)):
+            for template, places in fitting:
+                action = _filled(template, places, wanted, rng)
+                if action and action not in after.admissible:
+                    yield why, after, action
 
 
-def _shown(
-    state: LabState, vocabulary: Vocabulary, slots: Slots, rng: random.Random
-) -> Iterator[tuple[str, LabState, str]]:
-    """Names that texts of the task hold and nothing that it allows, in forms that take them in other tasks.
-
-    Where names have numbers this is left out: what is named there can be named in an action.
-    """
-    if vocabulary.name == NUMBERED:
-        return
-    names = sorted(vocabulary.shown[state.task_id])
-    for template, kinds in sorted(slots.items()):
-        action = _fitting(template, kinds, names, {name: name for name in names}, rng)
-        if action and action not in state.admissible:
-            yield "shown", state, action
+def _fits(slots: Slots, stems: Mapping[str, str]) -> list[tuple[str, list[list[str]]]]:
+    """By template, the names of the right kinds for each place. `stems` are the names, in order, each with its stem."""
+    return [
+        (template, [[name for name, stem in stems.items() if stem in kind] for kind in kinds])
+        for template, kinds in sorted(slots.items())
+    ]
 
 
-def _fitting(
-    template: str, kinds: list[list[str]], recent: Sequence[str], stems: Mapping[str, str], rng: random.Random
-) -> str:
-    """A template filled with names of the right kinds, one of them recent; "" if there are none. `stems` are the names
-    that were met, in order, each with its stem."""
-    fits = [[name for name, stem in stems.items() if stem in kind] for kind in kinds]
-    indices = [index for index, names in enumerate(fits) if not set(names).isdisjoint(recent)]
+def _filled(template: str, fits: Sequence[Sequence[str]], recent: set[str], rng: random.Random) -> str:
+    """A template filled with names that fit its places, one of them recent; "" if there are none."""
+    indices = [index for index, names in enumerate(fits) if not recent.isdisjoint(names)]
     if not indices or not all(fits):
         return ""
     chosen = [rng.choice(names) for names in fits]

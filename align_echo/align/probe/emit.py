@@ -189,12 +189,14 @@ def assembled(spec: dict[str, Any], contract: InterfaceContract, code: ModuleTyp
 
 
 def code_of(code: ModuleType) -> str:
-    """A run-time module's functions and classes, without its docstring, imports, constants and annotations."""
+    """A run-time module's functions and classes, without its docstring, imports, constants, annotations and
+    decorators."""
     tree = ast.parse(inspect.getsource(code))
     parts = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     for node in ast.walk(ast.Module(body=list(parts), type_ignores=[])):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
+            node.decorator_list = []
             for argument in node.args.args:
                 argument.annotation = None
         _drop_annotations(node)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.names import NUMBERED
 from align_echo.align.probe.sayings import Sayings
+from align_echo.workers.copies import Copies, usable_cores
 from align_echo.wrappers.text_env import Offered, Snapshot, TextEnv
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(eq=False)
@@ -25,8 +28,9 @@ class LabState:
     """One state of one task: the actions that lead to it, what the engine said last, and what it allows next.
 
     `admissible` is what the engine lists, or what it takes of all that can be said (`Lab.listed`), found out when it is
-    asked for. `tried` keeps what was tried. `looks` keeps what read-only actions showed,
-    `offers` what the engine offered; `opening` is, for an initial state, the text that an interface is given of it.
+    asked for. `tried` keeps what was tried, `so` which refused actions are in effect. `looks` keeps what read-only
+    actions showed, `offers` what the engine offered; `opening` is, for an initial state, the text that an interface is
+    given of it.
     """
 
     task_id: str
@@ -43,6 +47,14 @@ class LabState:
     opening: str = field(default="", repr=False)
     tried: dict[str, bool] | None = field(default=None, repr=False)
     names: frozenset[str] | None = field(default=None, repr=False)
+    so: dict[str, bool] | None = field(default=None, repr=False)
+    read: tuple[dict[str, Any], dict[Hashable, Any]] | None = field(default=None, repr=False)
+
+    def read_by(self, spec: dict[str, Any]) -> dict[Hashable, Any]:
+        """What was found out here by a spec, to be added to; of the latest spec only."""
+        if self.read is None or self.read[0] is not spec:
+            self.read = (spec, {})
+        return self.read[1]
 
     @cached_property
     def admissible(self) -> frozenset[str]:
@@ -56,30 +68,57 @@ class Lab:
     `traceless` holds answers after which the engine is as it was before, unless they end the episode: nothing has to be
     restored then. `name` finds names in what the engine lists (`names.py`), `refusals` are the shapes of refusals.
     `sayings` is what can be said where the engine lists nothing; without it nothing is allowed there. `comparable` is
-    whether the engine's saved states can be compared by value (`compare_saved`).
+    whether the engine's saved states can be compared by value (`compare_saved`), `lists` whether the engine lists its
+    admissible actions, known once a task was started.
     """
 
-    def __init__(self, env: TextEnv) -> None:
+    def __init__(self, env: TextEnv, processes: int = 1) -> None:
         self.env = env
+        self._processes = processes
         self.steps = 0
         self.name = NUMBERED
         self.refusals: list[str] = []
         self.sayings: Sayings | None = None
         self.comparable = False
+        self.lists = False
         self.traceless: frozenset[str] = frozenset()
         self._tried: dict[Hashable, dict[str, bool]] = {}
         self._root: LabState | None = None
         self._current: LabState | None = None
 
     @property
-    def lists(self) -> bool:
-        """Whether the engine lists its admissible actions; known once a task was started."""
-        return self.env.state.admissible_actions is not None
+    def copies(self) -> int:
+        """So many copies of this process may test rules at once; 1 for none. Where actions have to be tried, what was
+        taken in one task tells what is tried in the next."""
+        return min(self._processes, usable_cores()) if self.lists and self.env.in_memory else 1
+
+    def share_out(self, works: Iterable[Callable[[], Answer]], count: int) -> list[Answer]:
+        """What `count` pieces of work come to, in order, each in the trees of other tasks. They are drawn here one
+        after another, and all but the last are done meanwhile in copies of this process, where there may be any.
+
+        What the laboratory holds afterwards and the steps that it counts are the same with and without copies.
+        """
+        answers: list[Answer] = []
+        with Copies[tuple[Answer, int]](self.copies) as elsewhere:
+            for number, work in enumerate(works, 1):
+                if self.copies > 1 and number < count:
+                    elsewhere.give(partial(self._with_steps, work))
+                else:
+                    elsewhere.keep(self._with_steps(work))
+            for (answer, steps), in_copy in elsewhere.answers():
+                self.steps += steps if in_copy else 0
+                answers.append(answer)
+        return answers
+
+    def _with_steps(self, work: Callable[[], Answer]) -> tuple[Answer, int]:
+        before = self.steps
+        return work(), self.steps - before
 
     def start(self, task_id: str) -> LabState:
         """The initial state of a task."""
         if self._root is None or self._root.task_id != task_id:
             self.env.reset(seed=0, options={"task": task_id})
+            self.lists = self.env.state.admissible_actions is not None
             self._tried.clear()
             self._root = self._current = self._state(task_id, (), None)
             self._root.opening = "\n".join(self.env.opening(self._root.observation))

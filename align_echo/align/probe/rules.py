@@ -15,12 +15,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.spec import Row
+from align_echo.workers.copies import Copies
 
 MAX_CONDITIONS = 4
 MIN_SUPPORT = 4
@@ -77,12 +79,15 @@ def conditions(spec: dict[str, Any], places: int, shapes: Iterable[list[Any]]) -
     return literals + [["not", literal] for literal in literals if literal[0] not in _ONLY_SO]
 
 
-def conclusions(spec: dict[str, Any], case: Case) -> set[str]:
-    """Every right-hand side (as JSON) that is right in a case."""
-    if case.now:
-        return {json.dumps("now")}
-    if case.already:
-        return {json.dumps("already")}
+def conclusions(spec: dict[str, Any], case: Case) -> frozenset[str]:
+    """Every right-hand side (as JSON) that is right in a case; kept on the case."""
+    if not case.right:
+        plain = "now" if case.now else "already" if case.already else ""
+        case.right.append(frozenset({json.dumps(plain)} if plain else _conclusions(spec, case)))
+    return case.right[0]
+
+
+def _conclusions(spec: dict[str, Any], case: Case) -> set[str]:
     right: set[str] = set()
     terms: list[list[Any]] = []
     for place in range(len(case.names)):
@@ -117,13 +122,7 @@ class _Table:
     @classmethod
     def of(cls, spec: dict[str, Any], cases: Sequence[Case]) -> _Table:
         places = len(cases[0].names)
-        literals = [
-            (literal, _bits(_holds(spec, case, literal, text) for case in cases))
-            for literal in conditions(spec, places, _frequent_shapes(spec, cases))
-            for text in [json.dumps(literal)]
-        ]
-        everywhere = (1 << len(cases)) - 1
-        literals = [(literal, bits) for literal, bits in literals if bits not in (0, everywhere)]
+        literals = _where(spec, cases, conditions(spec, places, _frequent_shapes(spec, cases)))
         votes = Counter(conclusion for case in cases for conclusion in conclusions(spec, case))
         written = _Written(spec, cases)
         plainest: dict[tuple[int, int], str] = {}
@@ -202,8 +201,9 @@ class _Table:
     def _sound(self, conclusion: str, bits: int) -> bool:
         agreeing = bits & self.right[conclusion]
         right, decided = agreeing.bit_count(), bits.bit_count()
-        tasks = {case.task_id for index, case in enumerate(self.cases) if agreeing >> index & 1}
-        return right >= MIN_SUPPORT and right >= MIN_PRECISION * decided and len(tasks) >= MIN_TASKS
+        if right < MIN_SUPPORT or right < MIN_PRECISION * decided:
+            return False
+        return len({case.task_id for index, case in enumerate(self.cases) if agreeing >> index & 1}) >= MIN_TASKS
 
 
 def _gain(right: int, wrong: int, base: float, cost: float) -> float:
@@ -231,7 +231,7 @@ class _Written:
         self._spec = spec
         self._cases = cases
         self._values: dict[str, list[str]] = {}
-        self._steps: dict[tuple[str, tuple[str, ...], bool], str] = {}
+        self._steps: dict[tuple[str, bool], dict[tuple[str, ...], str]] = defaultdict(dict)
 
     def steps(self, then: Any) -> list[str]:
         """`runtime.conclude` of a right-hand side in every case."""
@@ -239,7 +239,8 @@ class _Written:
             return [then] * len(self._cases)
         template, terms, only = then
         rows = zip(*(self._value(term) for term in terms), strict=True) if terms else [()] * len(self._cases)
-        return [self._step(template, names, only) for names in rows]
+        known = self._steps[template, only]
+        return [known[names] if names in known else self._step(template, names, only) for names in rows]
 
     def _value(self, term: list[Any]) -> list[str]:
         text = json.dumps(term)
@@ -248,18 +249,36 @@ class _Written:
         return self._values[text]
 
     def _step(self, template: str, names: tuple[str, ...], only: bool) -> str:
-        key = (template, names, only)
-        if key not in self._steps:
-            named = [["name", index] for index in range(len(names))]
-            self._steps[key] = runtime.conclude(self._spec, {}, [template, named, only], list(names))
-        return self._steps[key]
+        named = [["name", index] for index in range(len(names))]
+        step = runtime.conclude(self._spec, {}, [template, named, only], list(names))
+        self._steps[template, only][names] = step
+        return step
 
 
 def _holds(spec: dict[str, Any], case: Case, literal: list[Any], text: str) -> bool:
     """Whether a condition holds in a case; kept on the case."""
     if text not in case.memo:
-        case.memo[text] = runtime.holds(spec, case.history, literal, runtime.about(case.history, list(case.names)))
+        case.memo[text] = runtime.holds(spec, case.history, literal, case.about)
     return case.memo[text]
+
+
+def _where(spec: dict[str, Any], cases: Sequence[Case], literals: Iterable[list[Any]]) -> list[tuple[list[Any], int]]:
+    """Conditions with the cases that each holds in, without those that hold in none or in all. What a negated one
+    negates comes before it."""
+    everywhere = (1 << len(cases)) - 1
+    holding: dict[str, int] = {}
+    found: list[tuple[list[Any], int]] = []
+    for literal in literals:
+        if literal[0] == "not":
+            bits = everywhere ^ holding[json.dumps(literal[1])]
+        else:
+            text = json.dumps(literal)
+            bits = holding[text] = _bits(
+                [case.memo[text] if text in case.memo else _holds(spec, case, literal, text) for case in cases]
+            )
+        if bits not in (0, everywhere):
+            found.append((literal, bits))
+    return found
 
 
 def _price(literal: list[Any]) -> float:
@@ -283,19 +302,41 @@ def _plainness(conclusion: str) -> tuple[float, str]:
 
 
 def _bits(flags: Iterable[bool]) -> int:
-    return sum(1 << index for index, flag in enumerate(flags) if flag)
+    """The first flag is the lowest bit."""
+    return int("".join(["1" if flag else "0" for flag in flags])[::-1] or "0", 2)
 
 
-def learn(spec: dict[str, Any], cases: Sequence[Case]) -> dict[str, list[Row]]:
+def learn(spec: dict[str, Any], cases: Sequence[Case], processes: int = 1) -> dict[str, list[Row]]:
     """Further rows for each template: its decision list on refusals, and when it is allowed (rows that say "now").
 
-    Learned are the cases that the rules in `spec` leave undecided.
+    Learned are the cases that the rules in `spec` leave undecided; of several templates at once where there are
+    `processes` for it.
     """
     by_template: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         if case.template in spec["templates"] and case.names:
             by_template[case.template].append(case)
-    return {template: _learn_lists(spec, template, known) for template, known in sorted(by_template.items())}
+    shares = _shares(by_template, processes)
+    with Copies[dict[str, list[Row]]](processes) as elsewhere:
+        for share in shares[1:]:
+            elsewhere.give(partial(_learn_share, spec, share))
+        elsewhere.keep(_learn_share(spec, shares[0]))
+        learned = {template: rows for share, _ in elsewhere.answers() for template, rows in share.items()}
+    return {template: learned[template] for template in sorted(learned)}
+
+
+def _shares(by_template: dict[str, list[Case]], count: int) -> list[dict[str, list[Case]]]:
+    """Templates with their cases in at most `count` shares of about the same work, at least one."""
+    work = {template: len(cases) * (1 + len(cases[0].names)) for template, cases in by_template.items()}
+    shares: list[dict[str, list[Case]]] = [{} for _ in range(count)]
+    for template in sorted(work, key=lambda template: (-work[template], template)):
+        least = min(shares, key=lambda share: sum(work[other] for other in share))
+        least[template] = by_template[template]
+    return [shares[0], *(share for share in shares[1:] if share)]
+
+
+def _learn_share(spec: dict[str, Any], share: dict[str, list[Case]]) -> dict[str, list[Row]]:
+    return {template: _learn_lists(spec, template, known) for template, known in sorted(share.items())}
 
 
 def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> list[Row]:

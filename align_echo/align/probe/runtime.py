@@ -1,30 +1,19 @@
 """What a learned interface does at run time: keep a history, recognise an action, find the rule that applies.
 
 The learner imports this file to score rules, and `emit.py` copies its code into the interface it writes, so a rule is
-judged by the very code that will apply it. Plain functions over dicts and lists only: it runs in the sandbox.
-
-`spec` holds what was learned: "name" (regex of an object's name), "templates" ({"grab {0} off {1}": [rows]} with the
-rows of a decision list), "now" (the same for "is allowed as things stand"), "pairs" (a template, another that
-undoes it, and where that has each name of the first, -1 for nowhere),
-"movers" (other templates that change what is allowed), "kinds" ({"grab {0} off {1}": [[words seen in each place]]}),
-"combined" ({"grab {0} off {1}": ["words seen together", ...]}),
-"views" (read-only actions, {} for a name), "spelling" (what has to be written exactly: "case", "number"),
-"uninformative" (observations), "forms" (misused skeleton -> template), "needs"
-(template -> [[another that may be needed before it, which of its places each name is, -1 for another name]]).
-A row is {"if": [literals], "then": [template, [terms], whether only for words seen together] | "already" | "now",
-"sure": bool, "must": whether it is what the action always needs}. In literals the names of an action are counted on by
-what each was first named with (`about`).
-
-About a name that no text of the engine has held, nothing is said but that. What the views show (`look_at`) is taken at
-the moment of the refusal.
+judged by the very code that will apply it. Plain functions over dicts and lists only: it runs in the sandbox. `spec`
+holds what was learned (`spec.py` says how). About a name that no text of the engine has held, nothing is said but that.
+What the views show (`look_at`) is taken at the moment of the refusal.
 """
 
 import re
 from typing import Any
 
+from align_echo.align.probe.remembered import by_name, by_text
+
 ACTION, SAME = "{action}", "{same}"
-"""In a shape of refusal (`refusal`): the action's own words; the answer before again. Functions here write them out,
-since they alone are copied into an interface."""
+"""In a shape of refusal (`refusal`): the action's own words; the answer before again. Functions here, which alone are
+copied into an interface (without decorators), write them out."""
 
 
 def new_history(spec: dict[str, Any], text: str, answer: str = "") -> dict[str, Any]:
@@ -111,6 +100,7 @@ def observe(spec: dict[str, Any], history: dict[str, Any], text: str) -> None:
             history["stems"][stem(name)] = name
 
 
+@by_name
 def shape(spec: dict[str, Any], sentence: str, name: str) -> str:
     """How a sentence speaks of a name: three words before it and two after, other names blank, lists as one name."""
     marked = re.sub(spec["name"], lambda found: "X" if found.group(0) == name else "_", sentence)
@@ -119,6 +109,7 @@ def shape(spec: dict[str, Any], sentence: str, name: str) -> str:
     return " ".join([*before.split()[-3:], "X", *after.strip(" .").split()[:2]])
 
 
+@by_text
 def stem(name: str) -> str:
     """A name without its number."""
     word, _, number = name.rpartition(" ")
@@ -215,11 +206,13 @@ def view_of(history: dict[str, Any], view: str, name: str) -> str:
     return str(history["views"].get(view.replace("{}", name), ""))
 
 
+@by_name
 def names_in(spec: dict[str, Any], text: str) -> list[str]:
     """The names in a text."""
     return [str(name) for name in re.findall(spec["name"], text)]
 
 
+@by_name
 def told(spec: dict[str, Any], text: str, name: str) -> str:
     """How the first sentence of a text that has a name speaks of it; "" if there is none."""
     for sentence in text.replace("\n", ". ").split(". "):

@@ -1,4 +1,17 @@
-"""The learned spec as data: joining vocabularies, adding and taking back rules, naming a rule. See `runtime.py`."""
+"""The learned spec as data: joining vocabularies, adding and taking back rules, naming a rule. See `runtime.py`.
+
+A spec holds "name" (regex of an object's name), "templates" ({"grab {0} off {1}": [rows]} with the
+rows of a decision list), "now" (the same for "is allowed as things stand"), "pairs" (a template, another that
+undoes it, and where that has each name of the first, -1 for nowhere),
+"movers" (other templates that change what is allowed), "kinds" ({"grab {0} off {1}": [[words seen in each place]]}),
+"combined" ({"grab {0} off {1}": ["words seen together", ...]}),
+"views" (read-only actions, {} for a name), "spelling" (what has to be written exactly: "case", "number"),
+"uninformative" (observations), "forms" (misused skeleton -> template), "needs"
+(template -> [[another that may be needed before it, which of its places each name is, -1 for another name]]).
+A row is {"if": [literals], "then": [template, [terms], whether only for words seen together] | "already" | "now",
+"sure": bool, "must": whether it is what the action always needs}. In literals the names of an action are counted on by
+what each was first named with (`about`).
+"""
 
 from __future__ import annotations
 

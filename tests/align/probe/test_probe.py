@@ -89,6 +89,24 @@ def test_the_same_seed_gives_the_same_interface(learned):
     assert again.optimize(again.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT)).source == interface.source
 
 
+def test_rules_tested_in_several_processes_give_the_same_interface_and_count_the_same_steps(learned, monkeypatch):
+    class Apart(StationEnv):
+        in_memory = True
+
+    monkeypatch.setattr("align_echo.align.probe.lab.usable_cores", lambda: 2)
+    failed, _, misalignments, interface = learned
+    apart = ProbeBackend(lambda: Apart(step_limit=10**6), TASK_IDS[6:], seed=3, processes=2)
+    assert apart.analyze(failed, [], identity(CONTRACT)) == misalignments
+    assert apart.lab.copies == 2
+    assert apart.optimize(misalignments, identity(CONTRACT)) == interface
+
+
+def test_an_environment_that_is_not_all_in_memory_stays_in_one_process():
+    lab = Lab(StationEnv(step_limit=10**6), processes=2)
+    lab.start(TASK_IDS[0])
+    assert lab.copies == 1
+
+
 def test_a_second_look_adds_to_the_interface_and_repeats_nothing(learned):
     failed, backend, misalignments, interface = learned
     more = backend.analyze(failed, misalignments, interface)
