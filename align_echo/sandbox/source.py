@@ -33,10 +33,14 @@ _EXCEPTIONS = {
 
 @dataclass(frozen=True)
 class PreparedSource:
-    """Source for the interpreter. `lines[i]` is the author's line number of line `i + 1`."""
+    """Source for the interpreter. `lines[i]` is the author's line number of line `i + 1`.
+
+    `only_defines`: to load it runs none of its own code but definitions, so it leaves the same in every episode.
+    """
 
     text: str
     lines: tuple[int, ...]
+    only_defines: bool
 
     def author_line(self, line: int) -> int:
         """The author's line number of a line of `text`."""
@@ -105,6 +109,47 @@ def _refuse_class(node: ast.ClassDef) -> None:
 def _refusal(node: ast.AST, what: str, instead: str) -> InterfaceError:
     line = getattr(node, "lineno", 0)
     return InterfaceError(f"line {line}: the sandbox cannot run {what}; {instead}")
+
+
+# ---------------------------------------------------------------- what only defines
+
+
+def _only_defines(tree: ast.Module) -> bool:
+    """Whether all that stands outside of functions gives things names, so that to load it runs nothing else."""
+    taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    taken |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return "re" not in taken and all(_defines(statement) for statement in tree.body)
+
+
+def _defines(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.FunctionDef(decorator_list=[], args=args):
+            return all(default is None or _is_plain(default) for default in (*args.defaults, *args.kw_defaults))
+        case ast.ClassDef(decorator_list=[], body=body):
+            return all(_defines(each) for each in body)
+        case ast.Assign(targets=targets, value=value):
+            return all(isinstance(target, ast.Name) for target in targets) and _is_plain(value)
+        case ast.AnnAssign(target=ast.Name(), value=value):
+            return value is None or _is_plain(value)
+        case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.Pass():
+            return True
+    return False
+
+
+def _is_plain(value: ast.expr) -> bool:
+    """Whether a value is written out in full: a constant, a container of such, or a pattern."""
+    match value:
+        case ast.Constant() | ast.Attribute(value=ast.Name(id="re")):
+            return True
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+            return all(_is_plain(part) for part in parts)
+        case ast.Dict(keys=keys, values=values):
+            return all(key is not None and _is_plain(key) for key in keys) and all(_is_plain(each) for each in values)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr="compile"), args=parts, keywords=[]):
+            return all(_is_plain(part) for part in parts)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
+            return True
+    return False
 
 
 # ---------------------------------------------------------------- what can be rewritten
@@ -242,7 +287,8 @@ class _Rewriter:
             position = end
         rest = self._data[position:].decode()
         lines.extend(range(line + 1, line + rest.count("\n") + 1))
-        return PreparedSource("".join([*pieces, rest]), tuple(lines))
+        only_defines = b"_align" not in self._data and _only_defines(self._tree)
+        return PreparedSource("".join([*pieces, rest]), tuple(lines), only_defines)
 
 
 def _functions_with_attributes(tree: ast.Module) -> set[str]:
