@@ -263,11 +263,11 @@ class _Turn:
         answered with the turn's own observation: the environment is not asked any more.
         """
         own = self._is_own(requested)
+        if own and self._result is None:
+            self._result = _step(self._env, self.action)
+            return self._reply(self._result[0], self._result[1])
         read_only = self._base.read_only(requested)
         if self._result is None:
-            if own:
-                self._result = _step(self._env, self.action)
-                return self._reply(self._result[0], self._result[1])
             if read_only:
                 return self._reply(self._base.look(read_only), 0.0)
             raise RefusedError("neither the agent's own action nor a read-only one")

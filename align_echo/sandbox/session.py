@@ -19,7 +19,7 @@ from align_echo.interface import InterfaceContract
 from align_echo.sandbox.pool import Worker
 from align_echo.sandbox.source import PreparedSource, prepare
 from align_echo.sandbox.spending import Spending
-from align_echo.sandbox.states import after_prelude, after_source
+from align_echo.sandbox.states import NEXT, after_prelude, after_source, loop
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ ENGINE = "_align_engine"
 """The name under which interface code's `env.step` reaches the host."""
 TOGETHER = "_align_engine_together"
 """The name under which several looks do, in one call (`source.py`)."""
-NEXT = "_align_next"
-"""The name under which the loop around interface code hands over what a turn came to, and waits for the next."""
-
-_PROXIES = {"batched": "_AlignBatchedEnv", "triple": "_AlignTripleEnv"}
 
 _INTERFACE_FEED = "<python-input-1>"
 _ODD_EXCEPTION = "exceptions can only be called with zero or one string argument"
@@ -146,8 +142,8 @@ class SandboxSession:
         self._engine = engine
         self._engine_error: Exception | None = None  # what the engine raised, which is not the sandbox's own failure
         self._log = _LogBuffer(limits)
-        self._proxy = _PROXIES.get(contract.step_layout, "_AlignSingleEnv")
-        self._loop = _loop(contract)
+        self._layout = contract.step_layout
+        self._loop = loop(contract)
         arguments = {"init_obs": init_obs, "task": task, **further}
         self._arguments = {f"_align_{name}": value for name, value in arguments.items()}
         self._worker = Worker(limits.seconds, limits.memory)
@@ -212,7 +208,7 @@ class SandboxSession:
 
     def _begin(self, session: pydantic_monty.MontySession) -> None:
         """Load the source; one that does nothing but define, from the state that it left the first time."""
-        limits = (self._proxy, self._limits.seconds, self._limits.memory)
+        limits = (self._layout, self._limits.seconds, self._limits.memory)
         if self._source.only_defines:
             session.load_session(after_source(self._source.text, *limits))
         else:
@@ -225,6 +221,7 @@ class SandboxSession:
         Between turns the code waits for the next action in a loop: to go on costs half of what another snippet does.
         After an error the loop is begun anew.
         """
+        from pydantic_monty import FunctionSnapshot
 
         def go_on(session: pydantic_monty.MontySession) -> Any:
             spent = Spending(self._limits, self._log.characters)
@@ -233,10 +230,10 @@ class SandboxSession:
                 snapshot = self._feed(session, self._loop, _align_agent_action=action)
             else:
                 snapshot = waiting.resume({"return_value": action})
-            self._worker.waiting = waiting = self._answered(snapshot, spent, NEXT)
-            if waiting is None:
+            snapshot = self._answered(snapshot, spent, NEXT)
+            if not isinstance(snapshot, FunctionSnapshot):
                 raise InterfaceError("interface code left the loop that it is called from")
-            value = waiting.args[0]
+            self._worker.waiting, value = snapshot, snapshot.args[0]
             spent.passing(*(value if type(value) is tuple else (value,)))
             return value
 
@@ -256,9 +253,9 @@ class SandboxSession:
 
     def _answered(
         self, snapshot: pydantic_monty.SyncSnapshot, spent: Spending, until: str
-    ) -> pydantic_monty.FunctionSnapshot | None:
-        """Answer what the interpreter asks for until it calls `until` with one value, or until the snippet ends (None).
-        Only engine calls have an answer."""
+    ) -> pydantic_monty.FunctionSnapshot | pydantic_monty.MontyComplete:
+        """Answer what the interpreter asks for until it calls `until` with one value, or until the snippet ends. Only
+        engine calls have an answer."""
         from pydantic_monty import FunctionSnapshot, MontyComplete, NameLookupSnapshot
 
         while not isinstance(snapshot, MontyComplete):
@@ -281,7 +278,7 @@ class SandboxSession:
                 return snapshot
             else:
                 snapshot = snapshot.resume_auto()
-        return None
+        return snapshot
 
     def _serve(self, arguments: tuple[Any, ...], spent: Spending) -> pydantic_monty.ExternalResult:
         """What an engine call is answered with. The environment's own time is not counted."""
@@ -317,24 +314,6 @@ class SandboxSession:
 
 def _no_engine(action: str) -> EngineReply:
     raise RefusedError("there is no environment to step")
-
-
-def _loop(contract: InterfaceContract) -> str:
-    """What calls the interface's functions: by the action of each turn, and the rules where that is None."""
-    rules = _call("InferRules", contract.infer_rules_args)
-    step = _call("WrapStep", contract.wrap_step_args)
-    return f"""
-while True:
-    if _align_agent_action is None:
-        _align_value = _align_rules({rules})
-    else:
-        _align_value = _align_returned({step}, {contract.step_layout!r})
-    _align_agent_action = {NEXT}(_align_value)
-"""
-
-
-def _call(function: str, arguments: tuple[str, ...]) -> str:
-    return f"{function}({', '.join(f'_align_{name}' for name in arguments)})"
 
 
 # ---------------------------------------------------------------- what went wrong, in words

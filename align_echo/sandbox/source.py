@@ -55,7 +55,7 @@ def prepare(source: str, contract: InterfaceContract) -> PreparedSource:
         tree = parse_source(source)
         for node in ast.walk(tree):
             _refuse_unsupported(node)
-        return _Rewriter(source, tree).result()
+        return _Rewriter(source, tree, contract).result()
     except RecursionError as error:
         raise InterfaceError("interface code is too deeply nested: split it into functions") from error
 
@@ -161,9 +161,10 @@ class _Rewriter:
     Offsets are in bytes, as `ast` counts columns.
     """
 
-    def __init__(self, source: str, tree: ast.Module) -> None:
+    def __init__(self, source: str, tree: ast.Module, contract: InterfaceContract) -> None:
         self._data = source.encode()
         self._tree = tree
+        self._looks = None if _replaces_step(tree) else contract.layout.view
         self._starts = [0]
         for line in self._data.split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
@@ -183,6 +184,8 @@ class _Rewriter:
                 self._rewrite_class(node)
             elif isinstance(node, ast.Call) and _makes_exception(node):
                 self._rewrite_exception(node)
+            elif isinstance(node, ast.ListComp | ast.DictComp) and self._looks is not None:
+                self._ask_together(node, self._looks)
             elif isinstance(node, ast.FunctionDef) and node.name in attributed and id(node) not in methods:
                 start = self._starts[min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1]
                 self._edits.append((start, start, f'{self._indent(node)}@_align_function("{node.name}")\n'))
@@ -228,6 +231,25 @@ class _Rewriter:
         if self._is_at_its_place(node) and not self._data[start:bracket].strip():
             self._edits.append((bracket + 1, bracket + 1, "_align_exception_text("))
             self._edits.append((end - 1, end - 1, ")"))
+
+    def _ask_together(self, node: ast.ListComp | ast.DictComp, view: str) -> None:
+        """`[env.step(v)[0] for v in views]`: such looks are asked for in one call, as nothing of the interface's own
+        comes between them. `view` is how the contract has a look written."""
+        loop, value = node.generators[0], node.elt if isinstance(node, ast.ListComp) else node.value
+        call = next((each for each in ast.walk(value) if isinstance(each, ast.Call)), None)
+        if call is None or len(node.generators) > 1 or loop.ifs or not self._is_at_its_place(node):
+            return
+        name = ast.unparse(loop.target)
+        keyed = isinstance(node, ast.ListComp) or ast.unparse(node.key) == name
+        written = ast.unparse(value) == view.replace("(view)", f"({name})").replace("[view]", f"[{name}]")
+        if not (keyed and written and name.isidentifier() and name != "env"):
+            return
+        start = self._offset(call.lineno, call.col_offset)
+        first = self._offset(call.args[0].lineno, call.args[0].col_offset)
+        if self._data[start:first].count(b"(") == 1:
+            self._edits.append((start, first, "_align_told(env, "))
+            asked = self._offset(loop.iter.lineno, loop.iter.col_offset)
+            self._edits += [(asked, asked, "_align_asked(env, "), (self._end(loop.iter), self._end(loop.iter), ")")]
 
     def _rewrite_generators(self) -> None:
         """Generator expressions are lists in the interpreter; make those that may be advanced into iterators."""
@@ -303,6 +325,15 @@ def _functions_with_attributes(tree: ast.Module) -> set[str]:
             if isinstance(first, ast.Name):
                 holders.add(first.id)
     return functions & holders
+
+
+def _replaces_step(tree: ast.Module) -> bool:
+    """Whether source may give `env` another `step`."""
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == "step" and not isinstance(node.ctx, ast.Load))
+        or (isinstance(node, ast.Call) and _called_name(node) == "setattr")
+        for node in ast.walk(tree)
+    )
 
 
 def _deletion(target: ast.expr) -> str:
