@@ -1,7 +1,7 @@
 """What an interface costs beyond the engine: `python -m benchmarks.wrapper_overhead [--tasks N] [--rounds N]`.
 
-A scripted novice plays tasks without an interface; what it says is then said again behind each interface, by two arms
-in turn, task by task: `now` is the sandbox as it is, `before` the way it was: the prelude and the source run in every
+A scripted novice plays tasks behind each interface; what it says is then said again behind it, by two arms in turn,
+task by task: `now` is the sandbox as it is, `before` the way it was: the prelude and the source run in every
 episode, and each turn is a snippet of its own in which every look is a call of its own (a snippet costs a failed
 `import opentelemetry`, unless that is installed). Both must show the same.
 
@@ -14,6 +14,7 @@ all rounds and `interval` its 95% bootstrap interval over rounds; `interfaces` h
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -32,7 +33,7 @@ from align_echo.agents.spec import AgentSetting
 from align_echo.interface import Interface, InterfaceContract, identity, load_interface
 from align_echo.intervals import ratio
 from align_echo.sandbox.session import Engine, Sandbox, SandboxSession
-from align_echo.sandbox.source import PreparedSource
+from align_echo.sandbox.source import STOOD_IN, PreparedSource
 from align_echo.sandbox.spending import Spending
 from align_echo.sandbox.states import prelude
 from align_echo.session import Session
@@ -47,15 +48,19 @@ ROUNDS = 5
 # ---------------------------------------------------------------- the way it was
 
 
+@functools.cache
+def before_prelude(layout: str) -> str:
+    """The prelude with the stand-ins of all modules."""
+    return prelude(layout, STOOD_IN)
+
+
 class BeforeSession(SandboxSession):
     """Runs the prelude and the source anew, and a snippet for each turn; a look is a call of its own."""
 
     def _begin(self, session: pydantic_monty.MontySession) -> None:
-        proxies = {"batched": "_AlignBatchedEnv", "triple": "_AlignTripleEnv"}
-        proxy = proxies.get(self._layout, "_AlignSingleEnv")
-        self._snippet(session, f"{prelude()}\n_align_env = {proxy}()\n_align_logger = _AlignLogger()\n")
+        self._snippet(session, before_prelude(self._layout))
         self._snippet(session, self._source.text)
-        self._snippet(session, "def _align_asked(env, actions):\n    return actions")
+        self._snippet(session, "_align_asked = lambda env, actions: actions")
 
     def _take_turn(self, action: str | None) -> Any:
         rules, step = (line.partition(" = ")[2] for line in self._loop.splitlines() if "_align_value = " in line)
@@ -196,13 +201,13 @@ def load(name: str) -> Interface:
     return load_interface(name)
 
 
-def said(environment: str, count: int) -> tuple[str, dict[str, list[str]]]:
-    """(split, what the novice says in tasks that are spread over it), without an interface."""
-    spec = catalogue.environment(environment)
-    split = "valid_unseen" if environment == "alfworld" else spec.train_split
-    tasks = catalogue.tasks(environment, split=split)
+def said(interface: Interface, count: int) -> tuple[str, dict[str, list[str]]]:
+    """(split, what the novice says behind the interface in tasks that are spread over the split)."""
+    spec = catalogue.environment(interface.contract.environment)
+    split = "valid_unseen" if spec.name == "alfworld" else spec.train_split
+    tasks = catalogue.tasks(spec.name, split=split)
     novice = agent_spec("novice").build(AgentSetting(spec, split))
-    session = Session.open(environment, agent="novice", split=split)
+    session = Session.open(spec, agent="novice", split=split, interface=interface)
     played: dict[str, list[str]] = {}
     for task in tasks[:: max(1, len(tasks) // count)][:count]:
         session.reset(task)
@@ -216,18 +221,18 @@ def said(environment: str, count: int) -> tuple[str, dict[str, list[str]]]:
 def measure(name: str, count: int, rounds: int) -> dict[str, Any]:
     """Both arms over all rounds: steps and resets by the clock (ms) and in CPU ms."""
     interface = load(name)
-    split, played = said(interface.contract.environment, count)
+    split, played = said(interface, count)
     arms = {"before": Arm(interface, split, Before()), "now": Arm(interface, split, Sandbox())}
     costs: dict[str, list[tuple[Cost, Cost]]] = {arm: [] for arm in arms}
     for number in range(rounds + 1):
         for task, actions in played.items():
-            order = list(arms) if number % 2 else list(reversed(arms))
-            shown = [arms[arm].play(task, actions) for arm in order]
+            order = list(arms.values()) if number % 2 else list(reversed(arms.values()))
+            shown = [arm.play(task, actions) for arm in order]
             if shown[0] != shown[1]:
                 raise SystemExit(f"the two ways do not show the same in {task}")
-        for arm in arms:
-            taken = arms[arm].take()
-            costs[arm] += [taken] if number else []
+        for name_of, arm in arms.items():
+            taken = arm.take()
+            costs[name_of] += [taken] if number else []
     for arm in arms.values():
         arm.env.close()
     return {

@@ -12,7 +12,6 @@ import os
 import threading
 import weakref
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from align_echo.errors import EngineError, UsageError
@@ -50,15 +49,6 @@ class Worker:
         except (OSError, TimeoutError, RuntimeError) as error:
             raise EngineError(f"no sandbox worker can be had: {error}") from error
         _workers.add(self)
-
-    def __enter__(self) -> pydantic_monty.MontySession:
-        assert self.session is not None
-        return self.session
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give the worker back. Safe to call twice."""

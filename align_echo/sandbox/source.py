@@ -36,11 +36,13 @@ class PreparedSource:
     """Source for the interpreter. `lines[i]` is the author's line number of line `i + 1`.
 
     `only_defines`: to load it runs none of its own code but definitions, so it leaves the same in every episode.
+    `stood_in` are the modules of `STOOD_IN` that it imports.
     """
 
     text: str
     lines: tuple[int, ...]
     only_defines: bool
+    stood_in: frozenset[str]
 
     def author_line(self, line: int) -> int:
         """The author's line number of a line of `text`."""
@@ -169,6 +171,7 @@ class _Rewriter:
         for line in self._data.split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
         self._edits: list[tuple[int, int, str]] = []
+        self._stood_in: set[str] = set()
 
     def result(self) -> PreparedSource:
         attributed = _functions_with_attributes(self._tree)
@@ -197,8 +200,10 @@ class _Rewriter:
     def _rewrite_import(self, node: ast.Import | ast.ImportFrom) -> None:
         if isinstance(node, ast.Import):
             if any(alias.name in STOOD_IN for alias in node.names):
+                self._stood_in |= {_bound_module(alias) for alias in node.names if alias.name in STOOD_IN}
                 self._replace(node, "; ".join(_import(alias) for alias in node.names))
         elif node.module in STOOD_IN and not node.level:
+            self._stood_in.add(node.module)
             names = [(alias.asname or alias.name, alias.name) for alias in node.names]
             self._replace(
                 node, "; ".join(f'{bound} = _align_import_from("{node.module}", "{name}")' for bound, name in names)
@@ -310,7 +315,8 @@ class _Rewriter:
         rest = self._data[position:].decode()
         lines.extend(range(line + 1, line + rest.count("\n") + 1))
         only_defines = b"_align" not in self._data and _only_defines(self._tree)
-        return PreparedSource("".join([*pieces, rest]), tuple(lines), only_defines)
+        stood_in = frozenset(self._stood_in)
+        return PreparedSource("".join([*pieces, rest]), tuple(lines), only_defines, stood_in)
 
 
 def _functions_with_attributes(tree: ast.Module) -> set[str]:
@@ -352,8 +358,12 @@ def _key(key: ast.expr) -> str:
 def _import(alias: ast.alias) -> str:
     if alias.name not in STOOD_IN:
         return f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
-    root = alias.name if alias.asname else alias.name.split(".")[0]
-    return f'{alias.asname or root} = _align_import("{root}")'
+    return f'{alias.asname or _bound_module(alias)} = _align_import("{_bound_module(alias)}")'
+
+
+def _bound_module(alias: ast.alias) -> str:
+    """The module that an import gives a name."""
+    return alias.name if alias.asname else alias.name.split(".")[0]
 
 
 def _makes_exception(call: ast.Call) -> bool:

@@ -7,44 +7,66 @@ and never leaves it, since the interpreter trusts the bytes that it loads.
 
 from __future__ import annotations
 
-import functools
+import re
+from collections.abc import Collection
 from importlib import resources
+from typing import TYPE_CHECKING, NamedTuple
 
 from align_echo.interface import InterfaceContract
-from align_echo.sandbox.pool import Worker
+
+if TYPE_CHECKING:
+    import pydantic_monty
 
 NEXT = "_align_next"
 """The name under which the loop around interface code hands over what a turn came to, and waits for the next."""
 
 _PROXIES = {"batched": "_AlignBatchedEnv", "triple": "_AlignTripleEnv"}
-_SOURCES = 16
-"""States with a source that are kept, of up to a few 100 KB each."""
+_STAND_INS = re.compile(r"^# -{20,} (.+)\n", re.MULTILINE)
+_STATES = 32
+"""How many states are kept, those used last: of 40 KB, and with a source of a few 100 KB."""
 
 
-@functools.lru_cache(maxsize=_SOURCES)
-def after_prelude(layout: str, seconds: float, memory: int) -> bytes:
-    """The state in which `_align_env` stands for an environment of this layout and nothing of an interface has run.
+class Beginning(NamedTuple):
+    """What a state depends on beside the source: the layout of `env.step`, the modules that are stood in for, and the
+    limits of every session that is begun from it, in seconds and bytes."""
 
-    `seconds` and `memory` (bytes) are the limits of every session that is begun from it. Raises `MontyError` where they
-    are too small, and as `Worker` does.
+    layout: str
+    stood_in: frozenset[str]
+    seconds: float
+    memory: int
+
+
+_kept: dict[tuple[Beginning, str], bytes] = {}
+
+
+def begin(session: pydantic_monty.MontySession, beginning: Beginning, source: str = "") -> None:
+    """Bring a fresh session to the state in which prepared source has run: one that only defines
+    (`PreparedSource.only_defines`), so that it leaves the same in every episode. Without a source, nothing has run.
+
+    Raises `MontyError` if the source fails, or the limits are too small.
     """
+    state = _kept.pop((beginning, source), None)
+    if state is not None:
+        session.load_session(state)
+    else:
+        if source:
+            begin(session, beginning)
+        session.feed_run(source or prelude(beginning.layout, beginning.stood_in))
+        state = session.dump()
+    for oldest in list(_kept)[: len(_kept) + 1 - _STATES]:
+        _kept.pop(oldest, None)
+    _kept[beginning, source] = state
+
+
+def prelude(layout: str, stood_in: Collection[str]) -> str:
+    """The text that runs before interface code: `prelude.py`, the parts of `stdlib.py` that stand in for these modules,
+    and what interface code is given as `env` and `logger`."""
     proxy = _PROXIES.get(layout, "_AlignSingleEnv")
-    with Worker(seconds, memory) as session:
-        session.feed_run(f"{prelude()}\n_align_env = {proxy}()\n_align_logger = _AlignLogger()\n")
-        return session.dump()
-
-
-@functools.lru_cache(maxsize=_SOURCES)
-def after_source(source: str, layout: str, seconds: float, memory: int) -> bytes:
-    """The state in which prepared source has run too: only for one that does nothing but define
-    (`PreparedSource.only_defines`), so that it leaves the same in every episode.
-
-    Raises `MontyError` if it fails, and as `Worker` does.
-    """
-    with Worker(seconds, memory) as session:
-        session.load_session(after_prelude(layout, seconds, memory))
-        session.feed_run(source)
-        return session.dump()
+    first, *parts = _STAND_INS.split(_text("stdlib"))
+    named = zip(parts[::2], parts[1::2], strict=True)
+    wanted = [part for names, part in named if not set(names.split(", ")).isdisjoint(stood_in)]
+    given = f"_align_env = {proxy}()\n_align_logger = _AlignLogger()\n"
+    return "\n".join([_text("prelude"), first, *wanted, given])
 
 
 def loop(contract: InterfaceContract) -> str:
@@ -65,8 +87,5 @@ def _call(function: str, arguments: tuple[str, ...]) -> str:
     return f"{function}({', '.join(f'_align_{name}' for name in arguments)})"
 
 
-def prelude() -> str:
-    """The text that runs before interface code."""
-    folder = resources.files("align_echo.sandbox")
-    parts = (folder.joinpath(f"{part}.py").read_text(encoding="utf-8") for part in ("prelude", "stdlib"))
-    return "\n".join(parts)
+def _text(part: str) -> str:
+    return resources.files("align_echo.sandbox").joinpath(f"{part}.py").read_text(encoding="utf-8")
