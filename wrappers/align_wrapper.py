@@ -247,7 +247,7 @@ class _Turn:
 
     def __init__(self, env: gym.Env[str, str], base: TextEnv, action: str) -> None:
         self.action = action
-        self.number = int(base.info(None)["turns"]) + 1
+        self.number = base.turns + 1
         self.before = base.state
         self._env = env
         self._base = base
@@ -316,4 +316,6 @@ def _step(env: gym.Env[str, str], action: str) -> StepResult:
 
 def clean(text: str) -> str:
     """Text within every text environment's observation space: typographic characters made plain, the rest dropped."""
-    return _OUTSIDE.sub("", text.translate(_PLAIN))[:MAX_TEXT]
+    if _OUTSIDE.search(text) is not None:
+        text = _OUTSIDE.sub("", text.translate(_PLAIN))
+    return text[:MAX_TEXT]

@@ -189,13 +189,13 @@ class SandboxSession:
 
     def _guarded(self, work: Callable[[pydantic_monty.MontySession], Answer]) -> Answer:
         """Do work in the session. Raises `InterfaceError` for what goes wrong in it, or what the engine raised."""
-        from pydantic_monty import MontyError
+        import pydantic_monty
 
         if self._worker.session is None:
             raise InterfaceError("the sandbox session of this episode is gone")
         try:
             return work(self._worker.session)
-        except MontyError as error:
+        except pydantic_monty.MontyError as error:
             survives, message = _describe(error, self._source)
             if not survives:
                 self.close()
@@ -219,7 +219,7 @@ class SandboxSession:
         Between turns the code waits for the next action in a loop: to go on costs half of what another snippet does.
         After an error the loop is begun anew.
         """
-        from pydantic_monty import FunctionSnapshot
+        import pydantic_monty
 
         def go_on(session: pydantic_monty.MontySession) -> Any:
             spent = Spending(self._limits, self._log.characters)
@@ -229,7 +229,7 @@ class SandboxSession:
             else:
                 snapshot = waiting.resume({"return_value": action})
             snapshot = self._answered(snapshot, spent, NEXT)
-            if not isinstance(snapshot, FunctionSnapshot):
+            if not isinstance(snapshot, pydantic_monty.FunctionSnapshot):
                 raise InterfaceError("interface code left the loop that it is called from")
             self._worker.waiting, value = snapshot, snapshot.args[0]
             spent.passing(*(value if type(value) is tuple else (value,)))
@@ -254,15 +254,15 @@ class SandboxSession:
     ) -> pydantic_monty.FunctionSnapshot | pydantic_monty.MontyComplete:
         """Answer what the interpreter asks for until it calls `until` with one value, or until the snippet ends. Only
         engine calls have an answer."""
-        from pydantic_monty import FunctionSnapshot, MontyComplete, NameLookupSnapshot
+        import pydantic_monty as monty
 
-        while not isinstance(snapshot, MontyComplete):
+        while not isinstance(snapshot, monty.MontyComplete):
             spent.one_more_request()
-            if isinstance(snapshot, NameLookupSnapshot):
+            if isinstance(snapshot, monty.NameLookupSnapshot):
                 spent.passing(snapshot.variable_name)
                 snapshot = snapshot.resume_auto()
                 continue
-            if not isinstance(snapshot, FunctionSnapshot):
+            if not isinstance(snapshot, monty.FunctionSnapshot):
                 raise InterfaceError("interface code waits for something that never comes")
             name, arguments, options = snapshot.function_name, snapshot.args, snapshot.kwargs
             spent.passing(*arguments, *options.values())
@@ -371,6 +371,8 @@ class _LogBuffer:
 
     def take(self, turn: int) -> list[LogLine]:
         """All complete and incomplete lines so far, as those of this turn; empties the buffer."""
+        if not self._size:
+            return []
         text, cut = "".join(self._parts), self._size > self._limits.log_text
         self._parts, self._size = [], 0
         lines = _log_lines(text, turn)

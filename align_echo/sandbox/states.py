@@ -47,15 +47,15 @@ def begin(session: pydantic_monty.MontySession, beginning: Beginning, source: st
     """
     state = _kept.pop((beginning, source), None)
     if state is not None:
+        _kept[beginning, source] = state
         session.load_session(state)
-    else:
-        if source:
-            begin(session, beginning)
-        session.feed_run(source or prelude(beginning.layout, beginning.stood_in))
-        state = session.dump()
+        return
+    if source:
+        begin(session, beginning)
+    session.feed_run(source or prelude(beginning.layout, beginning.stood_in))
     for oldest in list(_kept)[: len(_kept) + 1 - _STATES]:
         _kept.pop(oldest, None)
-    _kept[beginning, source] = state
+    _kept[beginning, source] = session.dump()
 
 
 def prelude(layout: str, stood_in: Collection[str]) -> str:
