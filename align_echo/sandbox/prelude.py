@@ -205,6 +205,8 @@ def _align_returned(value: Any, layout: str) -> tuple[str, bool, bool]:
 
 def _align_claims(value: Any) -> bool:
     """What a flag says; the batched call gives it in a list of one, and a reward below 0 claims nothing."""
+    if isinstance(value, bool):
+        return value
     value = value[0] if type(value).__name__ in ("list", "tuple") and len(value) == 1 else value
     return value > 0 if type(value).__name__ in ("int", "float") else bool(value)
 

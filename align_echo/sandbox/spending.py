@@ -13,6 +13,7 @@ from typing import Protocol
 from align_echo.errors import InterfaceError
 
 _REQUESTS_A_TURN = 1_000
+_TEXT = (str, bytes)
 
 
 class Limits(Protocol):
@@ -35,8 +36,8 @@ class Spending:
         """`logged` tells how many characters are logged by now: they pass too."""
         self._limits = limits
         self._logged = logged
-        self._logged_before = logged()
-        self._requests = self._engine_calls = self._characters = 0
+        self._requests = self._engine_calls = 0
+        self._characters = -logged()
         self._began = time.monotonic()
         self._elsewhere = 0.0
 
@@ -50,8 +51,10 @@ class Spending:
 
     def passing(self, *values: object) -> None:
         """These values pass into or out of the interpreter. What holds no text itself is left to the clock."""
-        self._characters += sum([len(value) for value in values if isinstance(value, str | bytes)])
-        if self._characters + self._logged() - self._logged_before > self._limits.crossing:
+        for value in values:
+            if isinstance(value, _TEXT):
+                self._characters += len(value)
+        if self._characters + self._logged() > self._limits.crossing:
             raise InterfaceError(
                 f"more than {self._limits.crossing} characters passed into and out of the interface in one turn"
             )
