@@ -2,8 +2,8 @@
 
 A scripted novice plays tasks behind each interface; what it says is then said again behind it, by two arms in turn,
 task by task: `now` is the sandbox as it is, `before` the way it was: the prelude and the source run in every
-episode, and each turn is a snippet of its own in which every look is a call of its own (a snippet costs a failed
-`import opentelemetry`, unless that is installed). Both must show the same.
+episode, and each turn is a snippet of its own in which every look is a call of its own, and `opentelemetry` is searched
+for in vain each time (where it is not installed). Both must show the same.
 
 Time inside the engine (the agent's actions, looks, resets) is taken off, of the clock and of CPU seconds, which are
 this process's and its sandbox workers'. A first round warms up and is not counted. Prints a table, then one JSON line:
@@ -32,6 +32,7 @@ from align_echo.agents.catalogue import agent_spec
 from align_echo.agents.spec import AgentSetting
 from align_echo.interface import Interface, InterfaceContract, identity, load_interface
 from align_echo.intervals import ratio
+from align_echo.sandbox import telemetry
 from align_echo.sandbox.session import Engine, Sandbox, SandboxSession
 from align_echo.sandbox.source import STOOD_IN, PreparedSource
 from align_echo.sandbox.spending import Spending
@@ -56,6 +57,18 @@ def before_prelude(layout: str) -> str:
 
 class BeforeSession(SandboxSession):
     """Runs the prelude and the source anew, and a snippet for each turn; a look is a call of its own."""
+
+    def _guarded(self, work: Callable[[pydantic_monty.MontySession], Any]) -> Any:
+        def searching(session: pydantic_monty.MontySession) -> Any:
+            telemetry.thread.inside = False
+            return work(session)
+
+        return super()._guarded(searching)
+
+    def _serve(self, arguments: tuple[Any, ...], spent: Spending) -> pydantic_monty.ExternalResult:
+        answer = super()._serve(arguments, spent)
+        telemetry.thread.inside = False
+        return answer
 
     def _begin(self, session: pydantic_monty.MontySession) -> None:
         self._snippet(session, before_prelude(self._layout))

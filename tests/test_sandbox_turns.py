@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 import re
+import sys
 import textwrap
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from align_echo.errors import InterfaceError
 from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Sandbox, SandboxSession
 from align_echo.sandbox.source import STOOD_IN, prepare
+from align_echo.sandbox.telemetry import AbsentModule, stop_vain_searches
 from tests.play import TASK, outcome, play, source, wrapped
 from tests.room_env import CONTRACT, RoomEnv
 
@@ -224,3 +227,57 @@ def test_the_loop_is_not_there_while_source_loads():
     env = wrapped(source(top="_align_next(('a', True, True))"))
     assert [outcome(step) for step in play(env)] == [outcome(step) for step in play(RoomEnv(6))]
     assert "line 1: NameError" in env.log[0].message
+
+
+# ---------------------------------------------------------------- a module that the interpreter's package looks for
+
+
+class Searches:
+    """A finder that finds nothing and counts how often a module was searched for."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        self.names.append(name)
+
+
+ABSENT = pytest.mark.skipif(bool(importlib.util.find_spec("opentelemetry")), reason="opentelemetry is installed here")
+
+
+@ABSENT
+def test_nothing_is_searched_for_in_vain(monkeypatch):
+    opened(source()).close()
+    searches = Searches()
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, searches])
+    session = opened(source("logger.info('a')\nenv.step(['look'])\nlogger.info('b')\nreturn '', False, False"))
+    session.infer_rules()
+    session.wrap_step("look")
+    assert "opentelemetry" not in searches.names
+    assert [line.message for line in session.take_log(1)] == ["a", "b"]
+
+
+@ABSENT
+def test_a_module_that_is_installed_later_is_found(monkeypatch, tmp_path):
+    def found() -> bool:
+        return importlib.util.find_spec("opentelemetry") is not None
+
+    def engine(action: str) -> EngineReply:
+        return EngineReply(str(found()), 0.0, False, False, 0.0)
+
+    text = source("return env.step([agent_action])[0][0], False, False")
+    session = Sandbox().open(prepare(text, CONTRACT), CONTRACT, "", "", engine)
+    assert (found(), session.wrap_step("look").observation) == (False, "False")
+    (tmp_path / "opentelemetry.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert (found(), session.wrap_step("look").observation) == (True, "True")
+
+
+@ABSENT
+def test_a_module_that_is_there_is_left_to_be_found(monkeypatch, tmp_path):
+    (tmp_path / "opentelemetry.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", [each for each in sys.meta_path if not isinstance(each, AbsentModule)])
+    before = list(sys.meta_path)
+    stop_vain_searches()
+    assert sys.meta_path == before

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from align_echo.errors import EngineError, UsageError
+from align_echo.sandbox.telemetry import stop_vain_searches
 
 if TYPE_CHECKING:
     import pydantic_monty
@@ -78,6 +79,7 @@ def _shared_pool() -> pydantic_monty.Monty:
                 "start processes with multiprocessing's 'spawn' or 'forkserver' method"
             )
         if _pool is None:
+            stop_vain_searches()
             try:
                 pool = pydantic_monty.Monty(
                     max_processes=MAX_WORKERS, checkout_timeout=_PATIENCE, request_timeout=_PATIENCE

@@ -10,6 +10,7 @@ does after a failure (`wrappers/align_wrapper.py`), and how source is made ready
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -20,6 +21,7 @@ from align_echo.sandbox.pool import Worker
 from align_echo.sandbox.source import PreparedSource, prepare
 from align_echo.sandbox.spending import Spending
 from align_echo.sandbox.states import NEXT, Beginning, begin, loop
+from align_echo.sandbox.telemetry import thread
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ TOGETHER = "_align_engine_together"
 
 _INTERFACE_FEED = "<python-input-1>"
 _ODD_EXCEPTION = "exceptions can only be called with zero or one string argument"
+_ODD = re.compile(r"[^ -~\n\t]")
 _MESSAGE = 2_000
 """How many characters of what an exception says are looked at."""
 
@@ -193,6 +196,7 @@ class SandboxSession:
 
         if self._worker.session is None:
             raise InterfaceError("the sandbox session of this episode is gone")
+        thread.inside = True
         try:
             return work(self._worker.session)
         except pydantic_monty.MontyError as error:
@@ -205,6 +209,8 @@ class SandboxSession:
             if error is self._engine_error or isinstance(error, InterfaceError):
                 raise
             raise InterfaceError(printable(f"the sandbox failed: {type(error).__name__}: {error}"[:500])) from error
+        finally:
+            thread.inside = False
 
     def _begin(self, session: pydantic_monty.MontySession) -> None:
         """Load the source; one that does nothing but define, from the state that it left the first time."""
@@ -284,6 +290,7 @@ class SandboxSession:
         if len(arguments) != 1 or type(arguments[0]) is not str:
             return {"exc_type": "TypeError", "message": "env.step takes one action as text"}
         began = time.monotonic()
+        thread.inside = False
         try:
             reply = tuple(self._engine(arguments[0]))
         except RefusedError as refusal:
@@ -292,6 +299,7 @@ class SandboxSession:
             self._engine_error = error
             raise
         finally:
+            thread.inside = True
             spent.elsewhere(time.monotonic() - began)
         spent.passing(*reply)
         return {"return_value": reply}
@@ -322,6 +330,8 @@ def printable(text: str) -> str:
 
     Spaces of other kinds are plain ones.
     """
+    if _ODD.search(text) is None:
+        return text
     plain = (" " if letter.isspace() and letter not in "\n\t" else letter for letter in text)
     return "".join(letter for letter in plain if letter.isprintable() or letter in "\n\t")
 
