@@ -77,7 +77,7 @@ def test_what_an_episode_changed_is_not_there_in_the_next(top: str):
         "def f(x=print('loaded')):\n    pass",
         "@print\ndef f():\n    pass",
         "class A:\n    x = print('loaded')",
-        "class re:\n    def compile(self, x):\n        print('loaded')\nX = re.compile(re(), 'a')",
+        "class re:\n    def compile(x, y):\n        print('loaded')\nX = re.compile('a', 'b')",
         "X: int = print('loaded')",
         "X = {**{}, 'a': print('loaded')}",
         "if True:\n    pass",
