@@ -51,8 +51,8 @@ ROUNDS = 5
 
 @functools.cache
 def before_prelude(layout: str) -> str:
-    """The prelude with the stand-ins of all modules."""
-    return prelude(layout, STOOD_IN)
+    """The prelude with the stand-ins of all modules, and nothing that asks for looks together."""
+    return prelude(layout, STOOD_IN) + "\n_align_asked = lambda env, actions: actions\n"
 
 
 class BeforeSession(SandboxSession):
@@ -73,7 +73,6 @@ class BeforeSession(SandboxSession):
     def _begin(self, session: pydantic_monty.MontySession) -> None:
         self._snippet(session, before_prelude(self._layout))
         self._snippet(session, self._source.text)
-        self._snippet(session, "_align_asked = lambda env, actions: actions")
 
     def _take_turn(self, action: str | None) -> Any:
         rules, step = (line.partition(" = ")[2] for line in self._loop.splitlines() if "_align_value = " in line)
