@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import json
 import re
@@ -95,8 +96,13 @@ class InterfaceContract(Frozen):
 
     def is_read_only(self, action: str) -> bool:
         """Whether an action is one of `read_only_actions`."""
-        patterns = (re.escape(known).replace(r"\{\}", r"[^\n]+") for known in self.read_only_actions)
-        return any(re.fullmatch(pattern, action) for pattern in patterns)
+        return _read_only(self.read_only_actions).fullmatch(action) is not None
+
+
+@functools.cache
+def _read_only(actions: tuple[str, ...]) -> re.Pattern[str]:
+    """Matches exactly the actions, with any object in place of `{}`."""
+    return re.compile("|".join(re.escape(known).replace(r"\{\}", r"[^\n]+") for known in actions) or r"(?!)")
 
 
 class RuleRecord(Frozen):

@@ -247,7 +247,7 @@ class _Turn:
 
     def __init__(self, env: gym.Env[str, str], base: TextEnv, action: str) -> None:
         self.action = action
-        self.number = int(base.info(None)["turns"]) + 1
+        self.number = base.turns + 1
         self.before = base.state
         self._env = env
         self._base = base
@@ -263,11 +263,11 @@ class _Turn:
         answered with the turn's own observation: the environment is not asked any more.
         """
         own = self._is_own(requested)
+        if own and self._result is None:
+            self._result = _step(self._env, self.action)
+            return self._reply(self._result[0], self._result[1])
         read_only = self._base.read_only(requested)
         if self._result is None:
-            if own:
-                self._result = _step(self._env, self.action)
-                return self._reply(self._result[0], self._result[1])
             if read_only:
                 return self._reply(self._base.look(read_only), 0.0)
             raise RefusedError("neither the agent's own action nor a read-only one")
@@ -316,4 +316,6 @@ def _step(env: gym.Env[str, str], action: str) -> StepResult:
 
 def clean(text: str) -> str:
     """Text within every text environment's observation space: typographic characters made plain, the rest dropped."""
-    return _OUTSIDE.sub("", text.translate(_PLAIN))[:MAX_TEXT]
+    if _OUTSIDE.search(text) is not None:
+        text = _OUTSIDE.sub("", text.translate(_PLAIN))
+    return text[:MAX_TEXT]

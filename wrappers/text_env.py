@@ -291,6 +291,11 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         return self._over
 
     @property
+    def turns(self) -> int:
+        """Turns of the agent since reset."""
+        return self._turns
+
+    @property
     def engine_calls(self) -> int:
         """Engine calls since reset: the agent's own and probes."""
         return self._engine_calls

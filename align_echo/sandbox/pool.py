@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from align_echo.errors import EngineError, UsageError
+from align_echo.sandbox.telemetry import stop_vain_searches
 
 if TYPE_CHECKING:
     import pydantic_monty
@@ -29,17 +30,19 @@ _SUSPENSIONS = 1_000_000
 class Worker:
     """A worker process checked out for one session; given back by `close`, at the latest when this is forgotten.
 
-    Its clock stands still and its random numbers are seeded, so that an episode can be repeated.
+    Its clock stands still and its random numbers are seeded, so that an episode can be repeated. `waiting` is the
+    request that its code stopped at, where it waits for the next turn.
     """
 
     def __init__(self, seconds: float, memory: int) -> None:
-        """Limits are execution time per snippet and heap bytes.
+        """Limits are execution time between two requests to this process, and heap bytes.
 
         Raises `EngineError` if no worker can be had and `UsageError` in a forked process (see `_shared_pool`).
         """
         self.session: pydantic_monty.MontySession | None = None
+        self.waiting: pydantic_monty.FunctionSnapshot | None = None
         checkout = _shared_pool().checkout(
-            limits={"max_memory": memory, "max_feed_duration_secs": seconds, "max_suspensions": _SUSPENSIONS},
+            limits={"max_memory": memory, "max_turn_duration_secs": seconds, "max_suspensions": _SUSPENSIONS},
             os_policy={"datetime": datetime(2000, 1, 1), "sleep": "zero", "random_start": {"seed": 0}},
         )
         try:
@@ -50,7 +53,7 @@ class Worker:
 
     def close(self) -> None:
         """Give the worker back. Safe to call twice."""
-        session, self.session = self.session, None
+        session, self.session, self.waiting = self.session, None, None
         if session is not None:
             session.__exit__(None, None, None)
 
@@ -76,6 +79,7 @@ def _shared_pool() -> pydantic_monty.Monty:
                 "start processes with multiprocessing's 'spawn' or 'forkserver' method"
             )
         if _pool is None:
+            stop_vain_searches()
             try:
                 pool = pydantic_monty.Monty(
                     max_processes=MAX_WORKERS, checkout_timeout=_PATIENCE, request_timeout=_PATIENCE
@@ -103,8 +107,9 @@ def _abandon_pool() -> None:
     global _pool, _lock, _forked
     _lock = threading.Lock()
     for worker in list(_workers):
+        _never_free(worker.waiting)
         _never_free(worker.session)
-        worker.session = None
+        worker.session = worker.waiting = None
     _never_free(_pool)
     _pool = None
     _forked = True

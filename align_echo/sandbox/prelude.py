@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
 
-    def _align_engine(action: str) -> tuple[str, float, bool, bool, float]:
+    _Reply = tuple[str, float, bool, bool, float]
+
+    def _align_engine(action: str) -> _Reply:
         """Served by the host: observation, reward, done, won, score."""
+        raise NotImplementedError
+
+    def _align_engine_together(*actions: str) -> list[_Reply | str]:
+        """Served by the host: a reply to each action; if one is refused, the last is what the refusal says."""
         raise NotImplementedError
 
 
@@ -25,31 +31,61 @@ _ALIGN_LOG_LINE = 2_000
 class _AlignBatchedEnv:
     """`step([action]) -> ([observation], [reward], [done], {"won": [won]})`, and free attributes."""
 
-    def step(self, actions: list[str]) -> tuple[list[str], list[float], list[bool], dict[str, list[bool]]]:
+    def step(
+        self, actions: list[str], _align_reply: _Reply | None = None
+    ) -> tuple[list[str], list[float], list[bool], dict[str, list[bool]]]:
         if not isinstance(actions, (list, tuple)) or len(actions) != 1 or not isinstance(actions[0], str):
             raise TypeError("env.step takes a list with one action: env.step([action])")
-        observation, reward, done, won, _score = _align_engine(actions[0])
+        observation, reward, done, won, _score = _align_reply or _align_engine(actions[0])
         return [observation], [reward], [done], {"won": [won]}
 
 
 class _AlignSingleEnv:
     """`step(action) -> (observation, reward, done, {"won": won, "score": 0 to 100})`, and free attributes."""
 
-    def step(self, action: str) -> tuple[str, float, bool, dict[str, Any]]:
+    def step(self, action: str, _align_reply: _Reply | None = None) -> tuple[str, float, bool, dict[str, Any]]:
         if not isinstance(action, str):
             raise TypeError("env.step takes one action as text: env.step(action)")
-        observation, reward, done, won, score = _align_engine(action)
+        observation, reward, done, won, score = _align_reply or _align_engine(action)
         return observation, reward, done, {"won": won, "score": round(100 * score)}
 
 
 class _AlignTripleEnv:
     """`step(action) -> (observation, reward, done)`, and free attributes."""
 
-    def step(self, action: str) -> tuple[str, float, bool]:
+    def step(self, action: str, _align_reply: _Reply | None = None) -> tuple[str, float, bool]:
         if not isinstance(action, str):
             raise TypeError("env.step takes one action as text: env.step(action)")
-        observation, reward, done, _won, _score = _align_engine(action)
+        observation, reward, done, _won, _score = _align_reply or _align_engine(action)
         return observation, reward, done
+
+
+_align_replies: list[_Reply | str] = []
+
+
+def _align_asked(env: Any, actions: Any) -> list[Any]:
+    """The actions as a list, after the engine was asked for them in one call: `_align_told` has the replies."""
+    listed: list[Any] = list(actions)
+    asked: list[str] = []
+    for action in listed:
+        if not isinstance(action, str):
+            break
+        asked.append(action)
+    ours = isinstance(env, (_AlignBatchedEnv, _AlignSingleEnv, _AlignTripleEnv))
+    _align_replies.clear()
+    if ours and len(asked) > 1:
+        _align_replies.extend(_align_engine_together(*asked))
+    return listed
+
+
+def _align_told(env: Any, action: Any) -> Any:
+    """What `env.step(action)` returns, from the reply to the next of the actions that were asked for together."""
+    if not _align_replies:
+        return env.step(action)
+    reply = _align_replies.pop(0)
+    if isinstance(reply, str):
+        raise PermissionError(reply)
+    return env.step(action, reply)
 
 
 def _align_log(level: str, message: Any, args: tuple[Any, ...]) -> None:
@@ -169,6 +205,8 @@ def _align_returned(value: Any, layout: str) -> tuple[str, bool, bool]:
 
 def _align_claims(value: Any) -> bool:
     """What a flag says; the batched call gives it in a list of one, and a reward below 0 claims nothing."""
+    if isinstance(value, bool):
+        return value
     value = value[0] if type(value).__name__ in ("list", "tuple") and len(value) == 1 else value
     return value > 0 if type(value).__name__ in ("int", "float") else bool(value)
 

@@ -10,27 +10,33 @@ does after a failure (`wrappers/align_wrapper.py`), and how source is made ready
 
 from __future__ import annotations
 
-import functools
+import re
 import time
 from collections.abc import Callable, Mapping
-from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract
 from align_echo.sandbox.pool import Worker
 from align_echo.sandbox.source import PreparedSource, prepare
+from align_echo.sandbox.spending import Spending
+from align_echo.sandbox.states import NEXT, Beginning, begin, loop
+from align_echo.sandbox.telemetry import thread
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
     import pydantic_monty
 
+Answer = TypeVar("Answer")
+
 ENGINE = "_align_engine"
 """The name under which interface code's `env.step` reaches the host."""
+TOGETHER = "_align_engine_together"
+"""The name under which several looks do, in one call (`source.py`)."""
 
 _INTERFACE_FEED = "<python-input-1>"
-_SUSPENSIONS_A_TURN = 1_000
 _ODD_EXCEPTION = "exceptions can only be called with zero or one string argument"
+_ODD = re.compile(r"[^ -~\n\t]")
 _MESSAGE = 2_000
 """How many characters of what an exception says are looked at."""
 
@@ -139,17 +145,13 @@ class SandboxSession:
         self._engine = engine
         self._engine_error: Exception | None = None  # what the engine raised, which is not the sandbox's own failure
         self._log = _LogBuffer(limits)
-        self._infer_rules = f"_align_rules({_call('InferRules', contract.infer_rules_args)})"
-        called = _call("WrapStep", contract.wrap_step_args)
-        self._wrap_step = f"_align_returned({called}, {contract.step_layout!r})"
-        proxies = {"batched": "_AlignBatchedEnv", "triple": "_AlignTripleEnv"}
-        proxy = proxies.get(contract.step_layout, "_AlignSingleEnv")
-        setup = f"{_prelude()}\n_align_env = {proxy}()\n_align_logger = _AlignLogger()\n"
+        self._layout = contract.step_layout
+        self._loop = loop(contract)
+        arguments = {"init_obs": init_obs, "task": task, **further}
+        self._arguments = {f"_align_{name}": value for name, value in arguments.items()}
         self._worker = Worker(limits.seconds, limits.memory)
         try:
-            arguments = {"init_obs": init_obs, "task": task, **further}
-            self._run(setup, {f"_align_{name}": value for name, value in arguments.items()})
-            self._run(source.text, {})
+            self._guarded(self._begin)
         except InterfaceError:
             self.close()
             raise
@@ -161,7 +163,7 @@ class SandboxSession:
 
     def infer_rules(self) -> str:
         """Call `InferRules`. Raises `InterfaceError`."""
-        rules = self._run(self._infer_rules, {})
+        rules = self._take_turn(None)
         if type(rules) is not str:
             raise InterfaceError("InferRules did not return text")
         return rules[: self._limits.text]
@@ -171,7 +173,7 @@ class SandboxSession:
 
         Whatever the engine raises besides `RefusedError` ends the session and is passed on.
         """
-        value = self._run(self._wrap_step, {"_align_agent_action": action})
+        value = self._take_turn(action)
         if type(value) is not tuple or len(value) != 3 or [type(part) for part in value] != [str, bool, bool]:
             raise InterfaceError("WrapStep did not return (observation, reward, done)")
         return Returned(value[0][: self._limits.text], value[1], value[2])
@@ -188,15 +190,16 @@ class SandboxSession:
 
     # ------------------------------------------------------------ the interpreter
 
-    def _run(self, code: str, inputs: dict[str, Any]) -> Any:
-        """Run one snippet to its end and return its value. Raises `InterfaceError`, or what the engine raised."""
-        from pydantic_monty import MontyError
+    def _guarded(self, work: Callable[[pydantic_monty.MontySession], Answer]) -> Answer:
+        """Do work in the session. Raises `InterfaceError` for what goes wrong in it, or what the engine raised."""
+        import pydantic_monty
 
         if self._worker.session is None:
             raise InterfaceError("the sandbox session of this episode is gone")
+        thread.inside = True
         try:
-            return self._drive(self._worker.session, code, inputs)
-        except MontyError as error:
+            return work(self._worker.session)
+        except pydantic_monty.MontyError as error:
             survives, message = _describe(error, self._source)
             if not survives:
                 self.close()
@@ -206,103 +209,117 @@ class SandboxSession:
             if error is self._engine_error or isinstance(error, InterfaceError):
                 raise
             raise InterfaceError(printable(f"the sandbox failed: {type(error).__name__}: {error}"[:500])) from error
+        finally:
+            thread.inside = False
 
-    def _drive(self, session: pydantic_monty.MontySession, code: str, inputs: dict[str, Any]) -> Any:
-        """Answer what the interpreter asks for until the snippet ends. Only the engine call has an answer."""
-        from pydantic_monty import FunctionSnapshot, MontyComplete, NameLookupSnapshot
+    def _begin(self, session: pydantic_monty.MontySession) -> None:
+        """Load the source; one that does nothing but define, from the state that it left the first time."""
+        beginning = Beginning(self._layout, self._source.stood_in, self._limits.seconds, self._limits.memory)
+        begin(session, beginning, self._source.text if self._source.only_defines else "")
+        if not self._source.only_defines:
+            self._answered(self._feed(session, self._source.text), Spending(self._limits, self._log.characters), "")
 
-        spent = _Spending(self._limits, self._log)
-        snapshot = session.feed_start(
-            code, inputs=inputs, external_lookup={ENGINE: _no_engine}, print_callback=self._log.collect
-        )
-        while not isinstance(snapshot, MontyComplete):
-            spent.one_more_request()
-            if isinstance(snapshot, FunctionSnapshot):
-                spent.passing(*snapshot.args, *snapshot.kwargs.values())
-            elif isinstance(snapshot, NameLookupSnapshot):
-                spent.passing(snapshot.variable_name)
-            if isinstance(snapshot, FunctionSnapshot) and snapshot.is_os_function:
-                snapshot = snapshot.resume_not_handled()
-            elif isinstance(snapshot, FunctionSnapshot) and snapshot.function_name == ENGINE:
-                snapshot = snapshot.resume(spent.serving(self._serve, snapshot.args))
-            elif isinstance(snapshot, FunctionSnapshot | NameLookupSnapshot):
-                snapshot = snapshot.resume_auto()
+    def _take_turn(self, action: str | None) -> Any:
+        """What `WrapStep` returns for an action, or `InferRules` for None. Raises as `_guarded`.
+
+        Between turns the code waits for the next action in a loop: to go on costs half of what another snippet does.
+        After an error the loop is begun anew.
+        """
+        import pydantic_monty
+
+        def go_on(session: pydantic_monty.MontySession) -> Any:
+            spent = Spending(self._limits, self._log.characters)
+            waiting, self._worker.waiting = self._worker.waiting, None
+            if waiting is None:
+                snapshot = self._feed(session, self._loop, _align_agent_action=action)
             else:
-                raise InterfaceError("interface code waits for something that never comes")
-        output = snapshot.output
-        spent.passing(*(output if type(output) is tuple else (output,)))
-        return output
+                snapshot = waiting.resume({"return_value": action})
+            snapshot = self._answered(snapshot, spent, NEXT)
+            if not isinstance(snapshot, pydantic_monty.FunctionSnapshot):
+                raise InterfaceError("interface code left the loop that it is called from")
+            self._worker.waiting, value = snapshot, snapshot.args[0]
+            spent.passing(*(value if type(value) is tuple else (value,)))
+            return value
 
-    def _serve(self, arguments: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
+        return self._guarded(go_on)
+
+    def _feed(
+        self, session: pydantic_monty.MontySession, code: str, **inputs: str | None
+    ) -> pydantic_monty.SyncSnapshot:
+        """Start a snippet. The first one brings the values of the arguments along."""
+        arguments, self._arguments = self._arguments, {}
+        return session.feed_start(
+            code,
+            inputs={**arguments, **inputs},
+            external_lookup={ENGINE: _no_engine},
+            print_callback=self._log.collect,
+        )
+
+    def _answered(
+        self, snapshot: pydantic_monty.SyncSnapshot, spent: Spending, until: str
+    ) -> pydantic_monty.FunctionSnapshot | pydantic_monty.MontyComplete:
+        """Answer what the interpreter asks for until it calls `until` with one value, or until the snippet ends. Only
+        engine calls have an answer."""
+        import pydantic_monty as monty
+
+        while not isinstance(snapshot, monty.MontyComplete):
+            spent.one_more_request()
+            if isinstance(snapshot, monty.NameLookupSnapshot):
+                spent.passing(snapshot.variable_name)
+                snapshot = snapshot.resume_auto()
+                continue
+            if not isinstance(snapshot, monty.FunctionSnapshot):
+                raise InterfaceError("interface code waits for something that never comes")
+            name, arguments, options = snapshot.function_name, snapshot.args, snapshot.kwargs
+            spent.passing(*arguments, *options.values())
+            if snapshot.is_os_function:
+                snapshot = snapshot.resume_not_handled()
+            elif name == ENGINE:
+                snapshot = snapshot.resume(self._serve(arguments, spent))
+            elif name == TOGETHER:
+                snapshot = snapshot.resume(self._serve_together(arguments, spent))
+            elif name == until and len(arguments) == 1 and not options:
+                return snapshot
+            else:
+                snapshot = snapshot.resume_auto()
+        return snapshot
+
+    def _serve(self, arguments: tuple[Any, ...], spent: Spending) -> pydantic_monty.ExternalResult:
+        """What an engine call is answered with. The environment's own time is not counted."""
+        spent.one_more_engine_call()
         if len(arguments) != 1 or type(arguments[0]) is not str:
             return {"exc_type": "TypeError", "message": "env.step takes one action as text"}
+        began = time.monotonic()
+        thread.inside = False
         try:
-            return {"return_value": tuple(self._engine(arguments[0]))}
+            reply = tuple(self._engine(arguments[0]))
         except RefusedError as refusal:
             return {"exc_type": "PermissionError", "message": str(refusal)}
         except Exception as error:
             self._engine_error = error
             raise
+        finally:
+            thread.inside = True
+            spent.elsewhere(time.monotonic() - began)
+        spent.passing(*reply)
+        return {"return_value": reply}
 
-
-class _Spending:
-    """What one snippet used up of the limits that the interpreter does not watch. Each method raises `InterfaceError`
-    once it is too much.
-    """
-
-    def __init__(self, limits: Sandbox, log: _LogBuffer) -> None:
-        self._limits = limits
-        self._log = log
-        self._logged_before = log.size
-        self._requests = self._engine_calls = self._characters = 0
-        self._began = time.monotonic()
-        self._elsewhere = 0.0
-
-    def one_more_request(self) -> None:
-        """The snippet waits for an answer."""
-        self._requests += 1
-        if self._requests > _SUSPENSIONS_A_TURN:
-            raise InterfaceError("the interface asked for what does not exist too often in one turn")
-        if time.monotonic() - self._began - self._elsewhere > self._limits.seconds:
-            raise InterfaceError(f"the interface took too long (over {self._limits.seconds:g} s, its calls included)")
-
-    def passing(self, *values: object) -> None:
-        """These values pass into or out of the interpreter. What holds no text itself is left to the clock."""
-        self._characters += sum(len(value) for value in values if isinstance(value, str | bytes))
-        logged = self._log.size - self._logged_before
-        if self._characters + logged > self._limits.crossing:
-            raise InterfaceError(
-                f"more than {self._limits.crossing} characters passed into and out of the interface in one turn"
-            )
-
-    def serving(
-        self, serve: Callable[[tuple[Any, ...]], pydantic_monty.ExternalResult], arguments: tuple[Any, ...]
-    ) -> pydantic_monty.ExternalResult:
-        """What an engine call is answered with; the environment's own time is not counted."""
-        self._engine_calls += 1
-        if self._engine_calls > self._limits.engine_calls:
-            raise InterfaceError(f"more than {self._limits.engine_calls} calls of env.step in one turn")
-        began = time.monotonic()
-        answer = serve(arguments)
-        self._elsewhere += time.monotonic() - began
-        reply = answer.get("return_value")
-        self.passing(*(reply if isinstance(reply, tuple) else ()))
-        return answer
+    def _serve_together(self, actions: tuple[Any, ...], spent: Spending) -> pydantic_monty.ExternalResult:
+        """Several engine calls at once, served one after another as if each had been asked for alone, up to the first
+        that is refused: a list of replies, in which the refusal stands as text."""
+        replies: list[Any] = []
+        for action in actions:
+            answer = self._serve((action,), spent)
+            if answer.get("exc_type") == "TypeError":
+                return answer
+            replies.append(answer.get("return_value", answer.get("message")))
+            if "return_value" not in answer:
+                break
+        return {"return_value": replies}
 
 
 def _no_engine(action: str) -> EngineReply:
     raise RefusedError("there is no environment to step")
-
-
-def _call(function: str, arguments: tuple[str, ...]) -> str:
-    return f"{function}({', '.join(f'_align_{name}' for name in arguments)})"
-
-
-@functools.cache
-def _prelude() -> str:
-    folder = resources.files("align_echo.sandbox")
-    parts = (folder.joinpath(f"{part}.py").read_text(encoding="utf-8") for part in ("prelude", "stdlib"))
-    return "\n".join(parts)
 
 
 # ---------------------------------------------------------------- what went wrong, in words
@@ -313,6 +330,8 @@ def printable(text: str) -> str:
 
     Spaces of other kinds are plain ones.
     """
+    if _ODD.search(text) is None:
+        return text
     plain = (" " if letter.isspace() and letter not in "\n\t" else letter for letter in text)
     return "".join(letter for letter in plain if letter.isprintable() or letter in "\n\t")
 
@@ -349,9 +368,8 @@ class _LogBuffer:
         self._parts: list[str] = []
         self._size = 0
 
-    @property
-    def size(self) -> int:
-        """Characters printed since the last `take`, kept or not."""
+    def characters(self) -> int:
+        """How many were printed since the last `take`, kept or not."""
         return self._size
 
     def collect(self, stream: str, text: str) -> None:
@@ -363,6 +381,8 @@ class _LogBuffer:
 
     def take(self, turn: int) -> list[LogLine]:
         """All complete and incomplete lines so far, as those of this turn; empties the buffer."""
+        if not self._size:
+            return []
         text, cut = "".join(self._parts), self._size > self._limits.log_text
         self._parts, self._size = [], 0
         lines = _log_lines(text, turn)

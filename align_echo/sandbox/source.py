@@ -33,10 +33,16 @@ _EXCEPTIONS = {
 
 @dataclass(frozen=True)
 class PreparedSource:
-    """Source for the interpreter. `lines[i]` is the author's line number of line `i + 1`."""
+    """Source for the interpreter. `lines[i]` is the author's line number of line `i + 1`.
+
+    `only_defines`: to load it runs none of its own code but definitions, so it leaves the same in every episode.
+    `stood_in` are the modules of `STOOD_IN` that it imports.
+    """
 
     text: str
     lines: tuple[int, ...]
+    only_defines: bool
+    stood_in: frozenset[str]
 
     def author_line(self, line: int) -> int:
         """The author's line number of a line of `text`."""
@@ -51,7 +57,7 @@ def prepare(source: str, contract: InterfaceContract) -> PreparedSource:
         tree = parse_source(source)
         for node in ast.walk(tree):
             _refuse_unsupported(node)
-        return _Rewriter(source, tree).result()
+        return _Rewriter(source, tree, contract).result()
     except RecursionError as error:
         raise InterfaceError("interface code is too deeply nested: split it into functions") from error
 
@@ -107,6 +113,47 @@ def _refusal(node: ast.AST, what: str, instead: str) -> InterfaceError:
     return InterfaceError(f"line {line}: the sandbox cannot run {what}; {instead}")
 
 
+# ---------------------------------------------------------------- what only defines
+
+
+def _only_defines(tree: ast.Module) -> bool:
+    """Whether all that stands outside of functions gives things names, so that to load it runs nothing else."""
+    taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    taken |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return "re" not in taken and all(_defines(statement) for statement in tree.body)
+
+
+def _defines(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.FunctionDef(decorator_list=[], args=args):
+            return all(default is None or _is_plain(default) for default in (*args.defaults, *args.kw_defaults))
+        case ast.ClassDef(decorator_list=[], body=body):
+            return all(_defines(each) for each in body)
+        case ast.Assign(targets=targets, value=value):
+            return all(isinstance(target, ast.Name) for target in targets) and _is_plain(value)
+        case ast.AnnAssign(target=ast.Name(), value=value):
+            return value is None or _is_plain(value)
+        case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.Pass():
+            return True
+    return False
+
+
+def _is_plain(value: ast.expr) -> bool:
+    """Whether a value is written out in full: a constant, a container of such, or a pattern."""
+    match value:
+        case ast.Constant() | ast.Attribute(value=ast.Name(id="re")):
+            return True
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+            return all(_is_plain(part) for part in parts)
+        case ast.Dict(keys=keys, values=values):
+            return all(key is not None and _is_plain(key) for key in keys) and all(_is_plain(each) for each in values)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr="compile"), args=parts, keywords=[]):
+            return all(_is_plain(part) for part in parts)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
+            return True
+    return False
+
+
 # ---------------------------------------------------------------- what can be rewritten
 
 
@@ -116,13 +163,15 @@ class _Rewriter:
     Offsets are in bytes, as `ast` counts columns.
     """
 
-    def __init__(self, source: str, tree: ast.Module) -> None:
+    def __init__(self, source: str, tree: ast.Module, contract: InterfaceContract) -> None:
         self._data = source.encode()
         self._tree = tree
+        self._looks = None if _replaces_step(tree) else contract.layout.view
         self._starts = [0]
         for line in self._data.split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
         self._edits: list[tuple[int, int, str]] = []
+        self._stood_in: set[str] = set()
 
     def result(self) -> PreparedSource:
         attributed = _functions_with_attributes(self._tree)
@@ -138,6 +187,8 @@ class _Rewriter:
                 self._rewrite_class(node)
             elif isinstance(node, ast.Call) and _makes_exception(node):
                 self._rewrite_exception(node)
+            elif isinstance(node, ast.ListComp | ast.DictComp) and self._looks is not None:
+                self._ask_together(node, self._looks)
             elif isinstance(node, ast.FunctionDef) and node.name in attributed and id(node) not in methods:
                 start = self._starts[min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1]
                 self._edits.append((start, start, f'{self._indent(node)}@_align_function("{node.name}")\n'))
@@ -149,8 +200,10 @@ class _Rewriter:
     def _rewrite_import(self, node: ast.Import | ast.ImportFrom) -> None:
         if isinstance(node, ast.Import):
             if any(alias.name in STOOD_IN for alias in node.names):
+                self._stood_in |= {_bound_module(alias) for alias in node.names if alias.name in STOOD_IN}
                 self._replace(node, "; ".join(_import(alias) for alias in node.names))
         elif node.module in STOOD_IN and not node.level:
+            self._stood_in.add(node.module)
             names = [(alias.asname or alias.name, alias.name) for alias in node.names]
             self._replace(
                 node, "; ".join(f'{bound} = _align_import_from("{node.module}", "{name}")' for bound, name in names)
@@ -183,6 +236,25 @@ class _Rewriter:
         if self._is_at_its_place(node) and not self._data[start:bracket].strip():
             self._edits.append((bracket + 1, bracket + 1, "_align_exception_text("))
             self._edits.append((end - 1, end - 1, ")"))
+
+    def _ask_together(self, node: ast.ListComp | ast.DictComp, view: str) -> None:
+        """`[env.step(v)[0] for v in views]`: such looks are asked for in one call, as nothing of the interface's own
+        comes between them. `view` is how the contract has a look written."""
+        loop, value = node.generators[0], node.elt if isinstance(node, ast.ListComp) else node.value
+        call = next((each for each in ast.walk(value) if isinstance(each, ast.Call)), None)
+        if call is None or len(node.generators) > 1 or loop.ifs or not self._is_at_its_place(node):
+            return
+        name = ast.unparse(loop.target)
+        keyed = isinstance(node, ast.ListComp) or ast.unparse(node.key) == name
+        written = ast.unparse(value) == view.replace("(view)", f"({name})").replace("[view]", f"[{name}]")
+        if not (keyed and written and name.isidentifier() and name != "env"):
+            return
+        start = self._offset(call.lineno, call.col_offset)
+        first = self._offset(call.args[0].lineno, call.args[0].col_offset)
+        if self._data[start:first].count(b"(") == 1:
+            self._edits.append((start, first, "_align_told(env, "))
+            asked = self._offset(loop.iter.lineno, loop.iter.col_offset)
+            self._edits += [(asked, asked, "_align_asked(env, "), (self._end(loop.iter), self._end(loop.iter), ")")]
 
     def _rewrite_generators(self) -> None:
         """Generator expressions are lists in the interpreter; make those that may be advanced into iterators."""
@@ -242,7 +314,9 @@ class _Rewriter:
             position = end
         rest = self._data[position:].decode()
         lines.extend(range(line + 1, line + rest.count("\n") + 1))
-        return PreparedSource("".join([*pieces, rest]), tuple(lines))
+        only_defines = b"_align" not in self._data and _only_defines(self._tree)
+        stood_in = frozenset(self._stood_in)
+        return PreparedSource("".join([*pieces, rest]), tuple(lines), only_defines, stood_in)
 
 
 def _functions_with_attributes(tree: ast.Module) -> set[str]:
@@ -257,6 +331,15 @@ def _functions_with_attributes(tree: ast.Module) -> set[str]:
             if isinstance(first, ast.Name):
                 holders.add(first.id)
     return functions & holders
+
+
+def _replaces_step(tree: ast.Module) -> bool:
+    """Whether source may give `env` another `step`."""
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == "step" and not isinstance(node.ctx, ast.Load))
+        or (isinstance(node, ast.Call) and _called_name(node) == "setattr")
+        for node in ast.walk(tree)
+    )
 
 
 def _deletion(target: ast.expr) -> str:
@@ -275,8 +358,12 @@ def _key(key: ast.expr) -> str:
 def _import(alias: ast.alias) -> str:
     if alias.name not in STOOD_IN:
         return f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
-    root = alias.name if alias.asname else alias.name.split(".")[0]
-    return f'{alias.asname or root} = _align_import("{root}")'
+    return f'{alias.asname or _bound_module(alias)} = _align_import("{_bound_module(alias)}")'
+
+
+def _bound_module(alias: ast.alias) -> str:
+    """The module that an import gives a name."""
+    return alias.name if alias.asname else alias.name.split(".")[0]
 
 
 def _makes_exception(call: ast.Call) -> bool:

@@ -2,7 +2,8 @@
 
 The interpreter lacks these modules, or names of theirs that interface code uses; imports of them become look-ups here
 (`source.py`, whose `STOOD_IN` lists them). Nothing imports this file. Only what interface code was seen to use
-is here.
+is here. Its beginning always runs, a part under a line of dashes only for source that imports one of the modules
+that the line names (`states.py`).
 """
 
 import collections as _align_collections
@@ -23,6 +24,31 @@ class _AlignModule:
         self.__name__ = name
 
 
+_ALIGN_MODULES: dict[str, Any] = {}
+
+
+def _align_import(name: str) -> Any:
+    return _ALIGN_MODULES[name]
+
+
+def _align_import_from(module: str, name: str) -> Any:
+    try:
+        return getattr(_ALIGN_MODULES[module], name)
+    except AttributeError as error:
+        raise ImportError("cannot import name '" + name + "' from '" + module + "' in the sandbox") from error
+
+
+def _align_ignore(*args: Any, **options: Any) -> None:
+    """Accepts anything, does nothing."""
+
+
+def _align_same(value: Any) -> Any:
+    return value
+
+
+# ------------------------------------------------ typing, typing_extensions, collections.abc, collections
+
+
 class _AlignType:
     """Any name of `typing`: can be subscripted, called and combined with `|`; annotations are never evaluated."""
 
@@ -36,36 +62,36 @@ class _AlignType:
         return self
 
 
-class _AlignStringIO:
-    """`io.StringIO`, as a place to collect text."""
+def _align_cast(kind: Any, value: Any) -> Any:
+    return value
 
-    def __init__(self, text: str = "", newline: Any = None) -> None:
-        self._text = text
-        self._place = 0
 
-    def write(self, text: str) -> int:
-        self._text = self._text[: self._place] + text + self._text[self._place + len(text) :]
-        self._place += len(text)
-        return len(text)
+def _align_named_tuple(name: str, fields: list[tuple[str, Any]]) -> Any:
+    return _align_collections.namedtuple(name, [field[0] for field in fields])
 
-    def read(self) -> str:
-        rest = self._text[self._place :]
-        self._place = len(self._text)
-        return rest
 
-    def getvalue(self) -> str:
-        return self._text
+def _align_typing() -> Any:
+    any_type = _AlignType()
+    names = (
+        "Any AnyStr Annotated Callable ClassVar Collection Container Counter DefaultDict Deque Dict Final FrozenSet "
+        "Generator Generic Hashable Iterable Iterator List Literal Mapping Match MutableMapping NoReturn Optional "
+        "OrderedDict ParamSpec Pattern Protocol Reversible Self Sequence Set Sized SupportsFloat SupportsInt Text "
+        "Tuple Type TypeAlias TypeVar TypedDict Union MutableSequence MutableSet AbstractSet"
+    )
+    members: dict[str, Any] = dict.fromkeys(names.split(), any_type)
+    members["TYPE_CHECKING"] = False
+    members["NamedTuple"] = _align_named_tuple
+    members["cast"] = _align_cast
+    for name in ["overload", "final", "runtime_checkable", "no_type_check"]:
+        members[name] = _align_same
+    return _AlignModule("typing", members)
 
-    def seek(self, place: int) -> int:
-        self._place = place
-        return place
 
-    def truncate(self, size: Any = None) -> int:
-        self._text = self._text[: self._place if size is None else size]
-        return len(self._text)
+for _align_name in ["typing", "typing_extensions", "collections.abc"]:
+    _ALIGN_MODULES[_align_name] = _ALIGN_MODULES.get("typing") or _align_typing()
 
-    def close(self) -> None:
-        """There is nothing to give back."""
+
+# ---------------------------------------------------------------- logging
 
 
 class _AlignHandler:
@@ -81,31 +107,36 @@ class _AlignHandler:
         """Ignored."""
 
 
-def _align_ignore(*args: Any, **options: Any) -> None:
-    """Accepts anything, does nothing."""
+_align_root = _AlignLogger()
+_ALIGN_MODULES["logging"] = _AlignModule("logging", {
+    "NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "WARN": 30, "ERROR": 40, "CRITICAL": 50,
+    "Logger": _AlignLogger, "getLogger": _AlignLogger, "root": _align_root, "basicConfig": _align_ignore,
+    "disable": _align_ignore, "Handler": _AlignHandler, "StreamHandler": _AlignHandler,
+    "FileHandler": _AlignHandler, "NullHandler": _AlignHandler, "Formatter": _AlignHandler,
+    "debug": _align_root.debug, "info": _align_root.info, "warning": _align_root.warning, "error": _align_root.error,
+    "exception": _align_root.exception, "critical": _align_root.critical,
+})  # fmt: skip
 
 
-def _align_same(value: Any) -> Any:
-    return value
+# ---------------------------------------------------------------- string
 
 
-def _align_cast(kind: Any, value: Any) -> Any:
-    return value
+def _align_capwords(text: str) -> str:
+    return " ".join([word.capitalize() for word in text.split()])
 
 
-def _align_named_tuple(name: str, fields: list[tuple[str, Any]]) -> Any:
-    return _align_collections.namedtuple(name, [field[0] for field in fields])
+_align_lower = "abcdefghijklmnopqrstuvwxyz"
+_align_punctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+_ALIGN_MODULES["string"] = _AlignModule("string", {
+    "ascii_lowercase": _align_lower, "ascii_uppercase": _align_lower.upper(),
+    "ascii_letters": _align_lower + _align_lower.upper(),
+    "digits": "0123456789", "hexdigits": "0123456789abcdefABCDEF", "octdigits": "01234567",
+    "punctuation": _align_punctuation, "whitespace": " \t\n\r\x0b\x0c", "capwords": _align_capwords,
+    "printable": "0123456789" + _align_lower + _align_lower.upper() + _align_punctuation + " \t\n\r\x0b\x0c",
+})  # fmt: skip
 
 
-def _align_wraps(wrapped: Any) -> Any:
-    return _align_same
-
-
-def _align_literal_eval(text: str) -> Any:
-    try:
-        return eval(text.strip(), {})
-    except Exception as error:
-        raise ValueError("malformed node or string: " + text[:80]) from error
+# ---------------------------------------------------------------- re
 
 
 _ALIGN_PATTERNS: dict[tuple[str, int], Any] = {}
@@ -154,13 +185,68 @@ def _align_re_sub(pattern: Any, repl: Any, text: str, count: int = 0, flags: int
         return compiled.sub(repl, text, count)
     parts: list[str] = []
     end = 0
-    for number, match in enumerate(compiled.finditer(text)):
-        if count and number >= count:
-            break
-        parts.append(text[end : match.start()])
+    for match in compiled.finditer(text) if count >= 0 else []:
+        start, stop = match.span()
+        parts.append(text[end:start])
         parts.append(repl(match))
-        end = match.end()
-    return "".join([*parts, text[end:]])
+        end = stop
+        count -= 1
+        if not count:
+            break
+    parts.append(text[end:])
+    return "".join(parts)
+
+
+_align_re_members: dict[str, Any] = {
+    "compile": _align_re_compile, "match": _align_re_match, "fullmatch": _align_re_fullmatch,
+    "search": _align_re_search, "findall": _align_re_findall, "finditer": _align_re_finditer,
+    "split": _align_re_split, "sub": _align_re_sub,
+}  # fmt: skip
+for _align_name in [
+    *["escape", "error", "Pattern", "Match"],
+    *["I", "IGNORECASE", "M", "MULTILINE", "S", "DOTALL", "A", "ASCII"],
+]:
+    _align_re_members[_align_name] = getattr(_align_re, _align_name)
+_ALIGN_MODULES["re"] = _AlignModule("re", _align_re_members)
+
+
+# ---------------------------------------------------------------- collections
+
+
+_ALIGN_MODULES["collections"] = _AlignModule("collections", {
+    "deque": _align_collections.deque, "Counter": _align_collections.Counter, "OrderedDict": dict,
+    "defaultdict": _align_collections.defaultdict, "namedtuple": _align_collections.namedtuple,
+    "abc": _ALIGN_MODULES["collections.abc"],
+})  # fmt: skip
+
+
+# ---------------------------------------------------------------- functools
+
+
+def _align_wraps(wrapped: Any) -> Any:
+    return _align_same
+
+
+_ALIGN_MODULES["functools"] = _AlignModule("functools", {
+    "partial": _align_functools.partial, "reduce": _align_functools.reduce, "wraps": _align_wraps,
+    "lru_cache": _align_functools.lru_cache, "cache": _align_functools.cache,
+})  # fmt: skip
+
+
+# ---------------------------------------------------------------- ast
+
+
+def _align_literal_eval(text: str) -> Any:
+    try:
+        return eval(text.strip(), {})
+    except Exception as error:
+        raise ValueError("malformed node or string: " + text[:80]) from error
+
+
+_ALIGN_MODULES["ast"] = _AlignModule("ast", {"literal_eval": _align_literal_eval})
+
+
+# ---------------------------------------------------------------- operator
 
 
 def _align_item_getter(*keys: Any) -> Any:
@@ -169,6 +255,14 @@ def _align_item_getter(*keys: Any) -> Any:
 
 def _align_attribute_getter(name: str) -> Any:
     return lambda value: getattr(value, name)
+
+
+_ALIGN_MODULES["operator"] = _AlignModule(
+    "operator", {"itemgetter": _align_item_getter, "attrgetter": _align_attribute_getter}
+)
+
+
+# ---------------------------------------------------------------- textwrap
 
 
 def _align_dedent(text: str) -> str:
@@ -182,12 +276,60 @@ def _align_indent(text: str, prefix: str) -> str:
     return "\n".join([prefix + line if line.strip() else line for line in text.split("\n")])
 
 
-def _align_capwords(text: str) -> str:
-    return " ".join([word.capitalize() for word in text.split()])
+_ALIGN_MODULES["textwrap"] = _AlignModule("textwrap", {"dedent": _align_dedent, "indent": _align_indent})
+
+
+# ---------------------------------------------------------------- io
+
+
+class _AlignStringIO:
+    """`io.StringIO`, as a place to collect text."""
+
+    def __init__(self, text: str = "", newline: Any = None) -> None:
+        self._text = text
+        self._place = 0
+
+    def write(self, text: str) -> int:
+        self._text = self._text[: self._place] + text + self._text[self._place + len(text) :]
+        self._place += len(text)
+        return len(text)
+
+    def read(self) -> str:
+        rest = self._text[self._place :]
+        self._place = len(self._text)
+        return rest
+
+    def getvalue(self) -> str:
+        return self._text
+
+    def seek(self, place: int) -> int:
+        self._place = place
+        return place
+
+    def truncate(self, size: Any = None) -> int:
+        self._text = self._text[: self._place if size is None else size]
+        return len(self._text)
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+_ALIGN_MODULES["io"] = _AlignModule("io", {"StringIO": _AlignStringIO})
+
+
+# ---------------------------------------------------------------- traceback
 
 
 def _align_format_exc() -> str:
     return "(no traceback in the sandbox)"
+
+
+_ALIGN_MODULES["traceback"] = _AlignModule(
+    "traceback", {"format_exc": _align_format_exc, "print_exc": _align_ignore}
+)
+
+
+# ---------------------------------------------------------------- difflib
 
 
 def _align_matching(a: str, b: str) -> int:
@@ -226,100 +368,6 @@ def _align_close_matches(word: str, possibilities: Any, n: int = 3, cutoff: floa
     return [other for score, other in sorted(scored, reverse=True) if score >= cutoff][:n]
 
 
-def _align_modules() -> dict[str, Any]:
-    any_type = _AlignType()
-    typing_names = (
-        "Any AnyStr Annotated Callable ClassVar Collection Container Counter DefaultDict Deque Dict Final FrozenSet "
-        "Generator Generic Hashable Iterable Iterator List Literal Mapping Match MutableMapping NoReturn Optional "
-        "OrderedDict ParamSpec Pattern Protocol Reversible Self Sequence Set Sized SupportsFloat SupportsInt Text "
-        "Tuple Type TypeAlias TypeVar TypedDict Union MutableSequence MutableSet AbstractSet"
-    )
-    typing_members: dict[str, Any] = dict.fromkeys(typing_names.split(), any_type)
-    typing_members["TYPE_CHECKING"] = False
-    typing_members["NamedTuple"] = _align_named_tuple
-    typing_members["cast"] = _align_cast
-    for name in ["overload", "final", "runtime_checkable", "no_type_check"]:
-        typing_members[name] = _align_same
-    typing_module = _AlignModule("typing", typing_members)
-
-    logger = _AlignLogger()
-    logging_members: dict[str, Any] = {
-        "NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "WARN": 30, "ERROR": 40, "CRITICAL": 50,
-        "Logger": _AlignLogger, "getLogger": _AlignLogger, "root": logger, "basicConfig": _align_ignore,
-        "disable": _align_ignore, "Handler": _AlignHandler, "StreamHandler": _AlignHandler,
-        "FileHandler": _AlignHandler, "NullHandler": _AlignHandler, "Formatter": _AlignHandler,
-        "debug": logger.debug, "info": logger.info, "warning": logger.warning, "error": logger.error,
-        "exception": logger.exception, "critical": logger.critical,
-    }  # fmt: skip
-
-    lower = "abcdefghijklmnopqrstuvwxyz"
-    punctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-    string_members: dict[str, Any] = {
-        "ascii_lowercase": lower, "ascii_uppercase": lower.upper(), "ascii_letters": lower + lower.upper(),
-        "digits": "0123456789", "hexdigits": "0123456789abcdefABCDEF", "octdigits": "01234567",
-        "punctuation": punctuation, "whitespace": " \t\n\r\x0b\x0c", "capwords": _align_capwords,
-        "printable": "0123456789" + lower + lower.upper() + punctuation + " \t\n\r\x0b\x0c",
-    }  # fmt: skip
-
-    re_members: dict[str, Any] = {
-        "compile": _align_re_compile, "match": _align_re_match, "fullmatch": _align_re_fullmatch,
-        "search": _align_re_search, "findall": _align_re_findall, "finditer": _align_re_finditer,
-        "split": _align_re_split, "sub": _align_re_sub,
-    }  # fmt: skip
-    for name in [
-        "escape",
-        "error",
-        "Pattern",
-        "Match",
-        "I",
-        "IGNORECASE",
-        "M",
-        "MULTILINE",
-        "S",
-        "DOTALL",
-        "A",
-        "ASCII",
-    ]:
-        re_members[name] = getattr(_align_re, name)
-
-    collections_members: dict[str, Any] = {
-        "deque": _align_collections.deque, "Counter": _align_collections.Counter, "OrderedDict": dict,
-        "defaultdict": _align_collections.defaultdict, "namedtuple": _align_collections.namedtuple,
-        "abc": typing_module,
-    }  # fmt: skip
-    functools_members: dict[str, Any] = {
-        "partial": _align_functools.partial, "reduce": _align_functools.reduce, "wraps": _align_wraps,
-        "lru_cache": _align_functools.lru_cache, "cache": _align_functools.cache,
-    }  # fmt: skip
-    return {
-        "typing": typing_module,
-        "typing_extensions": typing_module,
-        "collections.abc": typing_module,
-        "logging": _AlignModule("logging", logging_members),
-        "string": _AlignModule("string", string_members),
-        "re": _AlignModule("re", re_members),
-        "collections": _AlignModule("collections", collections_members),
-        "functools": _AlignModule("functools", functools_members),
-        "ast": _AlignModule("ast", {"literal_eval": _align_literal_eval}),
-        "operator": _AlignModule("operator", {"itemgetter": _align_item_getter, "attrgetter": _align_attribute_getter}),
-        "textwrap": _AlignModule("textwrap", {"dedent": _align_dedent, "indent": _align_indent}),
-        "io": _AlignModule("io", {"StringIO": _AlignStringIO}),
-        "traceback": _AlignModule("traceback", {"format_exc": _align_format_exc, "print_exc": _align_ignore}),
-        "difflib": _AlignModule(
-            "difflib", {"get_close_matches": _align_close_matches, "SequenceMatcher": _AlignSequenceMatcher}
-        ),
-    }
-
-
-_ALIGN_MODULES = _align_modules()
-
-
-def _align_import(name: str) -> Any:
-    return _ALIGN_MODULES[name]
-
-
-def _align_import_from(module: str, name: str) -> Any:
-    try:
-        return getattr(_ALIGN_MODULES[module], name)
-    except AttributeError as error:
-        raise ImportError("cannot import name '" + name + "' from '" + module + "' in the sandbox") from error
+_ALIGN_MODULES["difflib"] = _AlignModule(
+    "difflib", {"get_close_matches": _align_close_matches, "SequenceMatcher": _AlignSequenceMatcher}
+)
