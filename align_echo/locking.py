@@ -2,7 +2,8 @@
 lock is a file.
 
 A folder itself is locked (`flock`), by its process: whoever opens the same folder again in the same process shares
-the lock. A file is locked by whoever has it open, for as long as it takes to append to it. Left out: file systems without such locks (some network ones) and Windows, where nothing is locked.
+the lock. A file is locked by whoever has it open, for as long as it takes to append to it. Left out: file systems
+without such locks (some network ones) and Windows, where nothing is locked.
 """
 
 from __future__ import annotations

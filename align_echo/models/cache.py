@@ -3,10 +3,10 @@
     replies.jsonl      {"request": key, "reply": a `Completion` or `WordChoice`}, in the order in which they came
     <kk>/<key>.json    a reply each, in folders of earlier versions: still read, no longer written
 
-A line counts once it is whole, so a killed run resumes without asking for a reply it has; one that cannot be read counts
-as absent. Several processes may share a folder: each reads on in the file where it lacks a reply. Sample and stage
-number are part of the key: they tell draws of the same request apart. What a model holds of given words (`WordChoice`)
-is kept in the same way, under keys of its own. Left out: what is asked when.
+A line counts once it is whole, so a killed run resumes without asking for a reply it has; one that cannot be read
+counts as absent. Several processes may share a folder: each reads on in the file where it lacks a reply. Sample and
+stage number are part of the key: they tell draws of the same request apart. What a model holds of given words
+(`WordChoice`) is kept in the same way, under keys of its own. Left out: what is asked when.
 """
 
 from __future__ import annotations

@@ -47,7 +47,9 @@ def test_many_replies_are_one_file(tmp_path: Path) -> None:
         cache.put(str(number), Completion(text=f"reply\n{number} é \u2028"))
     assert [file.name for file in tmp_path.rglob("*")] == [REPLIES]
     again = ReplyCache(tmp_path)
-    assert [text_of(again, str(number)) for number in range(50)] == [f"reply\n{number} é \u2028" for number in range(50)]
+    assert [text_of(again, str(number)) for number in range(50)] == [
+        f"reply\n{number} é \u2028" for number in range(50)
+    ]
     assert text_of(again, "50") is None
 
 

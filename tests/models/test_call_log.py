@@ -37,8 +37,9 @@ for turn in range(turns):
 
 
 def call_of(*contents: str, reply: str = "look") -> Call:
-    roles = ("user", "assistant")
-    messages = tuple(Message(role=roles[index % 2], content=content) for index, content in enumerate(contents))
+    messages = tuple(
+        Message(role="assistant" if index % 2 else "user", content=content) for index, content in enumerate(contents)
+    )
     key = request_key("m", messages, temperature=0, max_tokens=8)
     spent = Usage(prompt_tokens=len(contents))
     return Call(
@@ -82,7 +83,9 @@ texts = st.lists(st.sampled_from("abc"), max_size=4)
 
 
 @given(st.lists(texts, max_size=12))
-def test_every_call_is_read_back_as_it_was_made(tmp_path_factory: pytest.TempPathFactory, made: list[list[str]]) -> None:
+def test_every_call_is_read_back_as_it_was_made(
+    tmp_path_factory: pytest.TempPathFactory, made: list[list[str]]
+) -> None:
     file = tmp_path_factory.mktemp("log") / "calls.jsonl"
     calls = [call_of(*contents) for contents in made]
     assert logged(file, *calls) == calls
