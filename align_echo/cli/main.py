@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from align_echo import __version__
-from align_echo.cli.critic import critic
-from align_echo.cli.doctor import doctor
-from align_echo.cli.envs import envs
-from align_echo.cli.evaluate import evaluate
-from align_echo.cli.generate_interface import generate_interface
-from align_echo.cli.grid import grid
-from align_echo.cli.interface import interface
 from align_echo.cli.output import redacted_output
-from align_echo.cli.report import report
-from align_echo.cli.retrieval_server import retrieval_server
-from align_echo.cli.serve import serve
-from align_echo.cli.shop import shop
-from align_echo.cli.show import show
-from align_echo.cli.study import study
-from align_echo.cli.train import train
-from align_echo.cli.view import view
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
 
@@ -38,18 +26,48 @@ RENAMED = {
 }
 """Options by what they were called, with what they are called now: one option means one thing in every verb."""
 
+VERBS = ("generate-interface", "evaluate", "grid", "study", "train", "show", "view", "report", "doctor", "envs", "serve",
+         "shop", "retrieval-server", "critic", "interface")  # fmt: skip
+
+
+class _Verbs(Mapping[str, Any]):
+    """The command of each verb. Its module is imported when it is asked for: each brings a part of the library along."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in VERBS and name not in self._made:
+            python_name = name.replace("-", "_")
+            verb = getattr(importlib.import_module(f"align_echo.cli.{python_name}"), python_name)
+            alone = typer.Typer(rich_markup_mode=None)
+            if isinstance(verb, typer.Typer):
+                alone.add_typer(verb, name=name)
+            else:
+                alone.command()(verb)
+            (self._made[name],) = get_group(alone).commands.values()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+class _Root(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": _Verbs()})
+
+
 app = typer.Typer(
     name="align-echo",
+    cls=_Root,
     help="Find, prove and fix misalignments between agents and environments.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-VERBS = (generate_interface, evaluate, grid, study, train, show, view, report, doctor, envs, serve, shop)
-for verb in (*VERBS, retrieval_server):
-    app.command()(verb)
-app.add_typer(critic, name="critic")
-app.add_typer(interface, name="interface")
 
 
 @app.callback(invoke_without_command=True)
