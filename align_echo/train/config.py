@@ -248,6 +248,10 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             "collecting.servers: servers of one model play: take weights: adapters, or shared",
         ),
         (
+            bool(config.collecting.servers) and config.collecting.dtype != "float32",
+            "collecting.dtype: is of engines in this process, and servers play: leave it out",
+        ),
+        (
             len(set(config.collecting.servers)) < len(config.collecting.servers),
             "collecting.servers: name each server once",
         ),

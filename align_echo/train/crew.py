@@ -103,15 +103,18 @@ def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoders = {role: encoder_of(source) for role, source in sources.items()}
 
-    def load(role: Role) -> PreTrainedModel:
-        model: Any = files_of(sources[role], lambda: read_model(AutoModelForCausalLM, sources[role], torch.float32))
+    def load(role: Role, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+        model: Any = files_of(sources[role], lambda: read_model(AutoModelForCausalLM, sources[role], dtype))
         on_device: PreTrainedModel = model.to(device)
         return on_device
 
     def engine(role: Role) -> Engine:
         if config.collecting.servers:
             return served_by(config.collecting.servers, sources[role], backbone)
-        return TransformersEngine(load(role), name=role, decode=encoders[role].text, slots=config.collecting.workers)
+        dtype = getattr(torch, config.collecting.dtype)
+        return TransformersEngine(
+            load(role, dtype), name=role, decode=encoders[role].text, slots=config.collecting.workers
+        )
 
     backbone = _backbone(config, load)
     for role in ROLES:

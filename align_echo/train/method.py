@@ -69,6 +69,8 @@ class Collecting(Frozen, allow_inf_nan=False):
     """Of one critique or verdict."""
     workers: int = Field(default=32, ge=1)
     """Episodes at once."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the weights of engines in this process; the weights that learn stay float32."""
     servers: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
     """Base URLs of the vLLM servers that play; none: engines in this process."""
 

@@ -33,10 +33,13 @@ SPOKEN = Critique(reason="You walked about.", suggestions=("Look for the thing f
 
 @dataclass(frozen=True)
 class Measured:
-    """A step: what it took, and its counts ("sampled", "trained", "episodes", "turns", "critiques", "unread")."""
+    """A run: what its last step took and signalled, and counts of all its steps ("sampled", "trained", "episodes",
+    "turns", "critiques", "unread").
+    """
 
     spent: Spent
     counts: Counter[str]
+    signals: Signals
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class WatchedStage(LocalStage):
 
 
 class WatchedRun(Run):
-    """A run of one step."""
+    """A run whose steps are timed."""
 
     def __init__(self, config: TrainConfig, folder: Path, *, fixed: bool) -> None:
         super().__init__(config, folder)
@@ -81,10 +84,11 @@ class WatchedRun(Run):
         self._counts: Counter[str] = Counter()
 
     def measured(self) -> Measured:
-        """Train, and say what the step took."""
-        self.train(lambda step, signals: self._counts.update(trained=int(signals["trained_tokens"])))
-        (spent,) = self._stopwatch.steps
-        return Measured(spent, self._counts)
+        """Train, and say what the last step took."""
+        told: list[Signals] = []
+        self.train(lambda step, signals: told.append(signals))
+        self._counts.update(trained=sum(int(signals["trained_tokens"]) for signals in told))
+        return Measured(self._stopwatch.steps[-1], self._counts, told[-1])
 
     def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
         plain = super()._stage(crew, split, temperature)

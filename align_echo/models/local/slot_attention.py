@@ -7,6 +7,7 @@ left out are attention sinks, soft caps, position biases and recurrent layers (`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,6 +44,7 @@ class _RowGroup:
     positions: torch.Tensor  # [R, T]; -1 + 1 = 0 for idle rows
     columns: int
     rows: torch.Tensor | None  # [B] which of the R rows ask; None: all
+    fixed: bool = False  # whether there is a mask even where nothing is hidden
     masks: dict[int, torch.Tensor | None] = field(default_factory=dict)
 
     def mask(self, window: int, dtype: torch.dtype) -> torch.Tensor | None:
@@ -53,7 +55,7 @@ class _RowGroup:
             if window:
                 hidden |= at <= self.positions[..., None] - window
             mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
-            self.masks[window] = mask[:, None] if bool(hidden.any()) else None
+            self.masks[window] = mask[:, None] if self.fixed or bool(hidden.any()) else None
         return self.masks[window]
 
 
@@ -72,6 +74,35 @@ class PackedStep:
 
     def record(self) -> None:
         """Tell the cache what it now holds; only after the forward pass has gone through every layer."""
+        self.cache.wrote(*self._written)
+
+
+class FixedStep:
+    """A step in which slots 0 to R draw a token each over L columns, whatever they hold: its tensors are always the
+    same ones, and `take` puts in what is drawn. Slots that draw nothing write into the spare column.
+    """
+
+    def __init__(self, cache: SlotCache, rows: int, columns: int, device: torch.device) -> None:
+        self.cache = cache
+        self.rows = self.slots = torch.arange(rows, device=device)
+        self.ids, self.columns, self._positions = (
+            torch.zeros(rows, dtype=torch.long, device=device) for _ in range(3)
+        )
+        self.groups = [_RowGroup(0, rows, 0, rows, 1, self._positions[:, None], columns, None, fixed=True)]
+        self._written = (np.zeros(0, dtype=np.int64),) * 3
+
+    def take(self, parts: Sequence[SlotPart]) -> None:
+        """From now on these parts, of one token each, are drawn after."""
+        slots, starts, ids = np.array([(part.slot, part.start, part.ids[0]) for part in parts], dtype=np.int64).T
+        self._written = (slots, starts, ids)
+        values = np.zeros((3, len(self.rows)), dtype=np.int64)  # idle slots: token 0 at position 0 ...
+        values[1] = self.cache.columns  # ... which is written into the spare column
+        values[:, slots] = ids, starts, starts
+        for tensor, row in zip((self.ids, self.columns, self._positions), torch.from_numpy(values), strict=True):
+            tensor.copy_(row)
+
+    def record(self) -> None:
+        """Tell the cache what it now holds."""
         self.cache.wrote(*self._written)
 
 
@@ -117,7 +148,7 @@ def slot_attention(
     value: torch.Tensor,  # [1, K, N, D]
     attention_mask: torch.Tensor | None,
     *,
-    packed_step: PackedStep,
+    packed_step: PackedStep | FixedStep,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
@@ -212,8 +243,10 @@ def check_supported(model: PreTrainedModel) -> None:
         raise UsageError(f"{type(model).__name__} is not supported here ({named}): serve it with vllm")
 
 
-def forward(model: PreTrainedModel, step: PackedStep, wanted: torch.Tensor) -> torch.Tensor:
+def forward(model: PreTrainedModel, step: PackedStep | FixedStep, wanted: torch.Tensor) -> torch.Tensor:
     """One step through the model: the logits [W, V] at these places [W] of the packed row."""
+    for group in step.groups:
+        group.masks.clear()
     out = model(
         input_ids=step.ids[None],
         position_ids=step.columns[None],

@@ -21,7 +21,8 @@ _FREE = -1
 class SlotCache:
     """`slots` rows of at most `context` tokens, S and C below; memory grows with the longest row in use.
 
-    The buffers of a layer are made when its first keys come, so a model's layers may differ.
+    The buffers of a layer are made when its first keys come, so a model's layers may differ. They have one column more,
+    the spare one, which no token ever stands in: steps of fixed shapes write there what is not wanted.
     """
 
     def __init__(self, slots: int, context: int) -> None:
@@ -32,7 +33,8 @@ class SlotCache:
         self._adapters = [""] * slots
         self._used_at = np.zeros(slots, dtype=np.int64)
         self._clock = 0
-        self._columns = 0
+        self.columns = 0
+        self.buffers_made = 0  # how many times there were new buffers
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     # ------------------------------------------------------------ tokens
@@ -73,7 +75,8 @@ class SlotCache:
         self.lengths[:] = 0
         self._held[:] = _FREE
         self._used_at[:] = 0
-        self._columns = 0
+        self.columns = 0
+        self.buffers_made += 1
         self._layers = {}
 
     def wipe(self, slot: int) -> None:
@@ -100,16 +103,17 @@ class SlotCache:
 
     def reserve(self, columns: int) -> None:
         """Make room for rows of so many tokens."""
-        if columns <= self._columns:
+        if columns <= self.columns:
             return
-        wanted = max(columns, 2 * self._columns)
+        wanted = max(columns, 2 * self.columns)
         wide = min(self.context, -(-wanted // _GROWTH) * _GROWTH)
         for layer, (keys, values) in self._layers.items():  # one by one: old and new are both there for a moment
-            self._layers[layer] = (_wider(keys, wide), _wider(values, wide))
-        self._columns = wide
+            self._layers[layer] = (_wider(keys, wide + 1), _wider(values, wide + 1))
+        self.columns = wide
+        self.buffers_made += 1
 
     def layer(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The buffers of a layer, [S, heads, C, head size], of the kind of these states [1, heads, N, head size]."""
+        """The buffers of a layer, [S, heads, C + 1, head size], for states like these [1, heads, N, head size]."""
         buffers = self._layers.get(layer)
         if buffers is None:
             buffers = self._layers[layer] = (self._empty(keys), self._empty(values))
@@ -117,7 +121,7 @@ class SlotCache:
 
     def _empty(self, states: torch.Tensor) -> torch.Tensor:
         # Zeros: columns that are masked out still meet a weight of 0, and 0 times NaN is NaN.
-        return states.new_zeros(self.slots, states.shape[1], self._columns, states.shape[3])
+        return states.new_zeros(self.slots, states.shape[1], self.columns + 1, states.shape[3])
 
     def _buffers(self) -> Iterator[torch.Tensor]:
         return (buffer for layer in self._layers.values() for buffer in layer)

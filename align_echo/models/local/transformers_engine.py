@@ -23,16 +23,19 @@ from transformers import PreTrainedModel
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.halting import result_of
+from align_echo.models.local.decode_graphs import DecodeGraphs
 from align_echo.models.local.engine import Forward, Reply, Request
 from align_echo.models.local.publishing import VERIFICATION, check_weights, model_folder
 from align_echo.models.local.rows import EngineRow, PendingRequest, Reason, end_of, fail, parted, parts_of
 from align_echo.models.local.sampling import draw, logprobs_at
-from align_echo.models.local.slot_attention import PackedStep, forward, use_slots
+from align_echo.models.local.slot_attention import PackedStep, SlotPart, forward, use_slots
 from align_echo.models.local.slots import WORTH_COPYING, SlotCache
 from align_echo.models.local.weights import ServedAdapters, load_state, read_model
 
 SLOTS = 64
 STEP_TOKENS = 1024
+READ_EVERY = 8
+"""Steps from one reading of contexts to the next, while others draw: one that reads takes as long as many replayed."""
 NO_NUMBERS = "the model's logits are no numbers: its weights are broken, or overflow in this dtype"
 
 
@@ -52,8 +55,8 @@ class TransformersEngine:
 
     `decode` gives the text of token ids, for stop strings. `slots` is how many conversations are kept and drawn at
     once; `context` (0: the model's) how long they may be; `step_tokens` how many tokens one step computes at most,
-    beside one of each row. Memory: `slots` times the longest conversation. Raises `UsageError` for a model whose
-    attention cannot be cached this way.
+    beside one of each row. `graphs`: on a GPU, steps that only draw are replayed as CUDA graphs. Memory: `slots` times
+    the longest conversation. Raises `UsageError` for a model whose attention cannot be cached this way.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class TransformersEngine:
         slots: int = SLOTS,
         context: int = 0,
         step_tokens: int = STEP_TOKENS,
+        graphs: bool = True,
     ) -> None:
         config = model.config.get_text_config()
         most = int(getattr(config, "max_position_embeddings", 0) or 0)
@@ -82,6 +86,8 @@ class TransformersEngine:
         self._decode = decode
         self._step_tokens = step_tokens
         self._cache = SlotCache(slots, self._context)
+        self._graphs = DecodeGraphs(model, self._cache) if graphs and model.device.type == "cuda" else None
+        self._unread = 0  # steps since contexts were read
         self._rows: list[EngineRow] = []
         self._waiting: deque[_Waiting] = deque()
         self._turn = ""
@@ -296,6 +302,8 @@ class TransformersEngine:
         if not change.future.set_running_or_notify_cancel():
             return
         self._cache.forget()
+        if self._graphs:
+            self._graphs.forget()
         try:
             change.act(self._model)
             self._model.train(False)
@@ -306,22 +314,39 @@ class TransformersEngine:
 
     def _step(self) -> None:
         rows = self._rows_in_turn()
-        parts = parts_of(rows, self._step_tokens)
+        parts = parts_of(rows, self._tokens_to_read(rows))
         with torch.inference_mode():
-            step = PackedStep(self._cache, [part for _, part in parts], self._model.device)
             ready, places, end = [], [], -1
             for row, part in parts:
                 end += len(part.ids)
                 if part.start + len(part.ids) == len(row.ids):
                     ready.append(row)
                     places.append(end)
-            logits_BV = forward(self._model, step, torch.tensor(places, dtype=torch.long, device=self._model.device))
+            logits_BV = self._logits([part for _, part in parts], places)
             for row, part in parts:
                 row.done += len(part.ids)
             if not ready:
                 return
             drawn = self._draw(ready, logits_BV)
         self._go_on([onward for row, by_token in zip(ready, drawn, strict=True) for onward in parted(row, by_token)])
+
+    def _tokens_to_read(self, rows: list[EngineRow]) -> int:
+        """Most tokens of contexts that the next step reads: where drawing is replayed, contexts are read together."""
+        self._unread += 1
+        drawing = any(len(row.ids) - row.done == 1 for row in rows)
+        if self._graphs and drawing and self._unread < READ_EVERY:
+            return 0
+        self._unread = 0
+        return self._step_tokens
+
+    def _logits(self, parts: list[SlotPart], places: list[int]) -> torch.Tensor:
+        """Compute a step: the logits [W, V] at these places of its tokens."""
+        if self._graphs and self._graphs.fits(parts):
+            replayed = self._graphs.logits(parts, self._turn)
+            if replayed is not None:
+                return replayed
+        step = PackedStep(self._cache, parts, self._model.device)
+        return forward(self._model, step, torch.tensor(places, dtype=torch.long, device=self._model.device))
 
     def _draw(self, ready: list[EngineRow], logits_BV: torch.Tensor) -> list[dict[int, list[PendingRequest]]]:
         """Draw a token for each request of each row, of the row's logits: the requests by token, in the rows' order.

@@ -1,0 +1,109 @@
+"""Models of Qwen3's shapes with random weights, made from a configuration: nothing is downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+SPREAD = 0.05
+"""Standard deviation of the weights: with Qwen3's 0.02 all tokens would be about equally likely."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much the check does: conversations at once, turns, and tokens of an opening, an observation and a reply;
+    rounds that are counted; lengths of the scorer's conversations; tasks, samples and turns of a training step.
+    """
+
+    shapes: Mapping[str, Mapping[str, Any]]
+    rows: tuple[int, ...]
+    turns: int
+    opening: int
+    observation: int
+    reply: int
+    rounds: int
+    judged: tuple[int, ...]
+    queries: int
+    samples: int
+    episode: int
+
+
+def _qwen3(hidden: int, intermediate: int, layers: int, heads: int) -> Mapping[str, Any]:
+    return MappingProxyType(
+        {
+            "vocab_size": 151_936,
+            "hidden_size": hidden,
+            "intermediate_size": intermediate,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "max_position_embeddings": 40_960,
+        }
+    )
+
+
+FULL = Work(
+    shapes={"qwen3-0.6b": _qwen3(1024, 3072, 28, 16), "qwen3-4b": _qwen3(2560, 9728, 36, 32)},
+    rows=(8, 32),
+    turns=3,
+    opening=600,
+    observation=60,
+    reply=16,
+    rounds=2,
+    judged=(1000, 8000),
+    queries=2,
+    samples=8,
+    episode=8,
+)
+"""The figures of Qwen3's own configurations, 0.6B and 4B."""
+
+_TINY = {
+    **{"vocab_size": 2048, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2},
+    **{"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 2048},
+}
+
+TINY = Work(
+    shapes={"tiny": _TINY, "tiny-2": {**_TINY, "hidden_size": 48}},
+    rows=(2,),
+    turns=2,
+    opening=40,
+    observation=6,
+    reply=4,
+    rounds=1,
+    judged=(64,),
+    queries=1,
+    samples=2,
+    episode=2,
+)
+"""The rehearsal's, on a CPU."""
+
+
+def new_model(shape: Mapping[str, Any], dtype: torch.dtype, device: torch.device) -> Any:
+    """A model of the shape, its weights drawn on the device from seed 0."""
+    config = Qwen3Config(**shape, tie_word_embeddings=True, initializer_range=SPREAD, bos_token_id=1, eos_token_id=0)
+    torch.manual_seed(0)
+    with _made_as(dtype), device:
+        model: Any = Qwen3ForCausalLM(config)
+    return model.to(device).eval()
+
+
+@contextmanager
+def _made_as(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def parameters(model: Any) -> int:
+    """How many there are; tied ones once."""
+    return sum(weights.numel() for weights in model.parameters())
