@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import nn
-from torch.nn.functional import silu
+from torch.nn.functional import embedding, linear, silu
 
 from align_echo.models.local.slot_attention import FixedStep, PackedStep, slot_attention
 
@@ -122,10 +122,21 @@ class _Layer(nn.Module):
         return out
 
 
+class _Embedding(nn.Module):
+    """As `nn.Embedding`, which draws weights that nobody uses, and without storage imports `torch._dynamo` for it."""
+
+    def __init__(self, vocabulary: int, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocabulary, size))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return embedding(ids, self.weight)
+
+
 class _Body(nn.Module):
     def __init__(self, config: PocketConfig) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_tokens = _Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(_Layer(config, layer) for layer in range(config.num_hidden_layers))
         self.norm = _Norm(config.hidden_size, config.rms_norm_eps)
 
@@ -168,7 +179,7 @@ class PocketModel(nn.Module):
         for layer in self.model.layers:
             x = layer(x, turned, packed_step)
         x = self.model.norm(x)
-        return Logits(nn.functional.linear(x[:, logits_to_keep], self.model.embed_tokens.weight))
+        return Logits(linear(x[:, logits_to_keep], self.model.embed_tokens.weight))
 
     def stock(self) -> PreTrainedModel:
         """The same model of `transformers`, from the same files."""
