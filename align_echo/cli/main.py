@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +16,7 @@ from align_echo import __version__
 from align_echo.cli.output import redacted_output
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
+from align_echo.registry import MadeWhenAsked
 
 RENAMED = {
     ("critic collect", "--guide"): "--judge",
@@ -26,38 +27,22 @@ RENAMED = {
 }
 """Options by what they were called, with what they are called now: one option means one thing in every verb."""
 
-VERBS = ("generate-interface", "evaluate", "grid", "study", "train", "show", "view", "report", "doctor", "envs", "serve",
-         "shop", "retrieval-server", "critic", "interface")  # fmt: skip
+VERBS = ("generate-interface", "evaluate", "grid", "study", "train", "show", "view", "report", "doctor", "envs",
+         "serve", "shop", "retrieval-server", "critic", "interface")  # fmt: skip
 
 
-class _Verbs(Mapping[str, Any]):
-    """The command of each verb. Its module is imported when it is asked for: each brings a part of the library along."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name in VERBS and name not in self._made:
-            python_name = name.replace("-", "_")
-            verb = getattr(importlib.import_module(f"align_echo.cli.{python_name}"), python_name)
-            alone = typer.Typer(rich_markup_mode=None)
-            if isinstance(verb, typer.Typer):
-                alone.add_typer(verb, name=name)
-            else:
-                alone.command()(verb)
-            (self._made[name],) = get_group(alone).commands.values()
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(VERBS)
-
-    def __len__(self) -> int:
-        return len(VERBS)
+def _command_of(name: str) -> Any:
+    """The command of a verb. Only now is its module imported: each brings a part of the library along."""
+    python_name = name.replace("-", "_")
+    verb = getattr(importlib.import_module(f"align_echo.cli.{python_name}"), python_name)
+    alone = typer.Typer(rich_markup_mode=None)
+    alone.add_typer(verb, name=name) if isinstance(verb, typer.Typer) else alone.command()(verb)
+    return get_group(alone).commands[name]
 
 
 class _Root(TyperGroup):
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{**settings, "commands": _Verbs()})
+        super().__init__(**{**settings, "commands": MadeWhenAsked(VERBS, _command_of)})
 
 
 app = typer.Typer(
