@@ -46,13 +46,9 @@ class _Root(TyperGroup):
 
 
 app = typer.Typer(
-    name="align-echo",
-    cls=_Root,
-    help="Find, prove and fix misalignments between agents and environments.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+    name="align-echo", cls=_Root, help="Find, prove and fix misalignments between agents and environments.",
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+)  # fmt: skip
 
 
 @app.callback(invoke_without_command=True)
