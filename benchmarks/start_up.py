@@ -112,8 +112,8 @@ def main() -> int:
         with checkout_of(given.against) as other:
             measured = measure(other, given.rounds)
     except (subprocess.CalledProcessError, FileNotFoundError) as error:
-        told = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1]
-        print(json.dumps({"name": "start_up", "missing": f"{given.against}: {told}"}))
+        reason = str(getattr(error, "stderr", "") or error).strip().splitlines()[-1]
+        print(json.dumps({"name": "start_up", "missing": f"{given.against}: {reason}"}))
         return 0
     told = {name: figures(*arms) for name, arms in measured.items()}
     print("| command | here, CPU s | there, CPU s | ratio | same output |")

@@ -12,6 +12,7 @@ import pytest
 from align_echo.errors import UsageError
 from align_echo.models import load_model
 from align_echo.models.local import loading
+from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import Request, Sampling
 from align_echo.models.local.loading import pocket_folder, run_transformers
 from align_echo.types import Message, WordChoice
@@ -22,10 +23,15 @@ CHAT = [
 ]
 
 
-def engines():
+def pocket() -> LocalModel:
+    model = load_model("pocket")
+    assert isinstance(model, LocalModel)
+    return model
+
+
+def engines() -> tuple[LocalModel, LocalModel]:
     """The model as `load_model` gives it, and with `transformers`."""
-    ours = load_model("pocket")
-    return ours, run_transformers(str(pocket_folder()), name="pocket")
+    return pocket(), run_transformers(str(pocket_folder()), name="pocket")
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 3.0])
@@ -59,7 +65,7 @@ def test_an_episode_is_played_without_transformers(tmp_path):
 
 def test_whoever_changes_it_changes_the_one_of_transformers(monkeypatch):
     monkeypatch.setattr(loading, "_running", {})
-    ours = load_model("pocket")
+    ours = pocket()
     request = Request(tuple(range(5, 25)), Sampling(temperature=0, max_tokens=12))
     before = ours.engine.submit(request).result(60)
     classes = []
