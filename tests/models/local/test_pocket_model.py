@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def engines() -> tuple[LocalModel, LocalModel]:
 def test_replies_are_those_of_transformers_to_the_last_bit(temperature):
     ours, theirs = engines()
     assert ours.identity == theirs.identity
-    drawn = [
+    drawn: list[Any] = [
         model.draw(CHAT, range(6), temperature=temperature, max_tokens=40) for model in (ours, theirs)
     ]
     assert drawn[0] == drawn[1]
@@ -65,14 +66,14 @@ def test_an_episode_is_played_without_transformers(tmp_path):
 
 def test_whoever_changes_it_changes_the_one_of_transformers(monkeypatch):
     monkeypatch.setattr(loading, "_running", {})
-    ours = pocket()
+    engine: Any = pocket().engine
     request = Request(tuple(range(5, 25)), Sampling(temperature=0, max_tokens=12))
-    before = ours.engine.submit(request).result(60)
+    before = engine.submit(request).result(60)
     classes = []
-    ours.engine.update(lambda model: classes.append(type(model).__name__))
+    engine.update(lambda model: classes.append(type(model).__name__))
     assert classes == ["Qwen3ForCausalLM"]
-    assert ours.engine.submit(request).result(60) == before
-    ours.engine.close()
+    assert engine.submit(request).result(60) == before
+    engine.close()
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
