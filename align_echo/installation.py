@@ -16,7 +16,6 @@ from typing import NamedTuple
 from align_echo import __version__
 from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import MODEL_VARIABLE, choose_player
-from align_echo.align.generation import can_write
 from align_echo.critic.language import FORMS
 from align_echo.critic.selection import RULES
 from align_echo.errors import AlignEchoError, install_line
@@ -155,7 +154,7 @@ def _keys() -> Iterator[Finding]:
 def _setting(name: str) -> Finding:
     value = os.environ.get(name)
     if name == MODEL_VARIABLE:
-        backend = "hybrid" if value and can_write(read_name(value)) else "probe"
+        backend = "hybrid" if value and not read_name(value).only_plays else "probe"
         value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
     try:
         if value and name == URL_VARIABLE:

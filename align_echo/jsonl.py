@@ -1,22 +1,26 @@
 """Append-only files of one JSON record a line, safe against a process that was killed while it wrote.
 
-A reader ignores a last line without an end; the next writer cuts it off before it appends.
+A reader ignores a last line without an end; the next writer cuts it off before it appends. Several threads and
+processes may append to one file: each waits until the others' lines are whole.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from align_echo.errors import UsageError
+from align_echo.locking import one_writer
 from align_echo.redaction import without_secrets
 
 Record = TypeVar("Record", bound=BaseModel)
+
+BLOCK = 2**16
+"""Bytes that are read at once where the end of the last whole line is looked for."""
 
 
 class JsonlFile:
@@ -24,19 +28,10 @@ class JsonlFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
-        self._repaired = False
 
     def append(self, record: BaseModel) -> None:
         """Add one record, without keys and passwords; it is with the operating system when this returns."""
-        line = (without_secrets(record.model_dump_json()) + "\n").encode()
-        with self._lock:
-            if not self._repaired:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                _cut_unfinished_line(self.path)
-                self._repaired = True
-            with self.path.open("ab") as stream:
-                stream.write(line)
+        append_line(self.path, record.model_dump_json())
 
     def read(self, kind: type[Record]) -> list[Record]:
         """All whole records; empty if the file does not exist. Raises `UsageError` naming a line that is damaged."""
@@ -55,9 +50,32 @@ class JsonlFile:
                     raise UsageError(f"{self.path} line {number} is damaged: {error.errors()[0]['msg']}") from error
 
 
-def _cut_unfinished_line(path: Path) -> None:
-    if not path.exists():
-        return
-    whole = path.read_bytes().rfind(b"\n") + 1
-    if whole < path.stat().st_size:
-        os.truncate(path, whole)
+def append_line(path: Path, text: str) -> None:
+    """Add a text without line breaks as a line, without keys and passwords, after the last line that is whole. File and
+    folder appear with the first line. The line is with the operating system when this returns.
+    """
+    line = (without_secrets(text) + "\n").encode()
+    try:
+        stream = path.open("a+b")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("a+b")
+    with stream, one_writer(stream.fileno()):
+        _cut_unfinished_line(stream)
+        stream.write(line)
+        stream.flush()
+
+
+def _cut_unfinished_line(stream: BinaryIO) -> None:
+    """Cut off what stands after the last line break of a file. Whoever calls holds the lock, so nobody writes it."""
+    size = end = stream.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - BLOCK) if end < size else end - 1  # at first the last byte alone: mostly a line break
+        stream.seek(start)
+        line_break = stream.read(end - start).rfind(b"\n")
+        if line_break >= 0:
+            end = start + line_break + 1
+            break
+        end = start
+    if end < size:
+        stream.truncate(end)

@@ -1,7 +1,9 @@
-"""One process at a time works in a run's folder. A killed process leaves no lock behind, and no lock is a file.
+"""One process at a time works in a run's folder or appends to a file. A killed process leaves no lock behind, and no
+lock is a file.
 
-The folder itself is locked (`flock`), by its process: whoever opens the same folder again in the same process shares
-the lock. Left out: file systems without such locks (some network ones) and Windows, where nothing is locked.
+A folder itself is locked (`flock`), by its process: whoever opens the same folder again in the same process shares
+the lock. A file is locked by whoever has it open, for as long as it takes to append to it. Left out: file systems
+without such locks (some network ones) and Windows, where nothing is locked.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import errno
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -70,6 +74,25 @@ def check_free(path: Path) -> None:
     """Raises `UsageError` if another process holds the folder. One that is not there is free."""
     if path.is_dir():
         FolderLock(path).close()
+
+
+@contextmanager
+def one_writer(descriptor: int) -> Iterator[None]:
+    """Wait until nobody else holds the open file, in this process or another, and hold it while the block runs."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError:  # a file system without locks
+        yield
+        return
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _take(descriptor: int, path: Path) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -61,6 +61,25 @@ def _entry_points() -> dict[str, dict[str, Entry]]:
         entry = Entry(point.name, point.value.replace(" ", ""), f"{package.name} {package.version}")
         by_group.setdefault(point.group, {}).setdefault(point.name, entry)
     return by_group
+
+
+class MadeWhenAsked(Mapping[str, Thing]):
+    """Things by name, in the order of their names; each is made by `make(name)` when it is first asked for."""
+
+    def __init__(self, names: Sequence[str], make: Callable[[str], Thing]) -> None:
+        self._names, self._make = names, make
+        self._made: dict[str, Thing] = {}
+
+    def __getitem__(self, name: str) -> Thing:
+        if name in self._names and name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 class Registry(Generic[Thing]):

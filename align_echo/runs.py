@@ -23,7 +23,7 @@ from align_echo.errors import UsageError, first_line
 from align_echo.files import clear, drop_half_written, entries, write_atomically
 from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock, check_free
-from align_echo.models.recording import Call
+from align_echo.models.call_log import CallLog
 from align_echo.reading import in_yaml, json_object, parse_json
 from align_echo.types import Trajectory
 
@@ -153,7 +153,7 @@ def finished_nothing(path: Path, known: Collection[str], episodes: str) -> bool:
     if any(entry.is_file() and entry.parent != path and entry not in files for entry in path.rglob("*")):
         return False
     try:
-        calls = JsonlFile(path / "calls.jsonl").read(Call)
+        calls = CallLog(path / "calls.jsonl").read()
         played = [trajectory for file in files for trajectory in JsonlFile(file).read(Trajectory)]
     except UsageError:
         return False

@@ -16,7 +16,7 @@ from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError
 from align_echo.interface import identity
 from align_echo.jsonl import JsonlFile
-from align_echo.models import RecordingModel, ReplyCache
+from align_echo.models import CallLog, RecordingModel, ReplyCache
 from align_echo.session import Episode
 from align_echo.types import Agent, AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
 from align_echo.workers.choice import RayActors, Threads, Workers, play_tasks
@@ -97,7 +97,7 @@ def on_file(file: JsonlFile) -> list[str]:
 
 
 def recorded(model: ChatModel, folder: Path) -> ChatModel:
-    cache, log = ReplyCache(folder / "cache"), JsonlFile(folder / "calls.jsonl")
+    cache, log = ReplyCache(folder / "cache"), CallLog(folder / "calls.jsonl")
     return RecordingModel(model, role="agent", cache=cache, log=log)
 
 

@@ -17,8 +17,7 @@ from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import EngineError, ModelError, UsageError
 from align_echo.halting import Halt, under
 from align_echo.interface import identity
-from align_echo.jsonl import JsonlFile
-from align_echo.models import Call, RecordingModel, ReplyCache
+from align_echo.models import CallLog, RecordingModel, ReplyCache
 from align_echo.rollout import run_batch, run_tasks
 from align_echo.session import Episode
 from align_echo.types import Agent, AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
@@ -91,12 +90,12 @@ def played_here(agent: Agent) -> list[Trajectory]:
 
 
 def recorded(model: ChatModel, folder: Path) -> RecordingModel:
-    cache, log = ReplyCache(folder / "cache"), JsonlFile(folder / "calls.jsonl")
+    cache, log = ReplyCache(folder / "cache"), CallLog(folder / "calls.jsonl")
     return RecordingModel(model, role="agent", cache=cache, log=log)
 
 
 def calls(folder: Path) -> list[str]:
-    return sorted(call.model_dump_json() for call in JsonlFile(folder / "calls.jsonl").read(Call))
+    return sorted(call.model_dump_json() for call in CallLog(folder / "calls.jsonl").read())
 
 
 def test_trajectories_and_records_are_those_of_threads(tmp_path):
@@ -124,7 +123,7 @@ def test_a_lost_worker_s_episode_is_played_again_and_counts_once(tmp_path):
     assert played == expected
     assert len(said) == len(dies)
     assert all("is played again on another: the machine is gone" in line for line in said)
-    assert model.asked == len({call.request for call in JsonlFile(tmp_path / "calls.jsonl").read(Call)})
+    assert model.asked == len({call.request for call in CallLog(tmp_path / "calls.jsonl").read()})
 
 
 def test_an_episode_that_goes_on_losing_workers_is_a_fault_and_the_others_are_played():

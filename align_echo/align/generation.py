@@ -31,7 +31,7 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.run_folder import RunFolder
 from align_echo.align.world import World
 from align_echo.errors import UsageError
-from align_echo.models.names import POCKET, ModelName, read_name
+from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent, ChatModel
@@ -190,12 +190,7 @@ def choose_backend(
         raise UsageError("the probe asks no model: leave --analyzer-model and --optimizer-model out")
     if asked != "auto":
         return asked
-    return "hybrid" if named or (model and can_write(model)) else "probe"
-
-
-def can_write(model: ModelName) -> bool:
-    """Whether a model may be Analyzer and Optimizer: a script and the pocket model can only play."""
-    return not model.is_scripted and model.kind != POCKET
+    return "hybrid" if named or (model and not model.only_plays) else "probe"
 
 
 def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None, chosen: Chosen) -> None:
@@ -205,7 +200,7 @@ def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None
         both = "" if lacking == "--model" else " (or --model NAME for both)"
         raise UsageError(f"the {chosen} backend needs a chat model: add {lacking} NAME{both} or set ALIGN_ECHO_MODEL")
     for name in (analyzer, optimizer):
-        if not can_write(name):
+        if name.only_plays:
             raise UsageError(
                 f"the model {name.on_record} can only play: add --analyzer-model and --optimizer-model, "
                 "or --backend probe"

@@ -2,7 +2,7 @@
 
     config.json                  what was asked for (`RunConfig`)
     events.jsonl                 what happened, with times (`Event`)
-    calls.jsonl, cache/          every prompt and reply (`Call`); the replies by request
+    calls.jsonl, cache/          every prompt and reply (`models/call_log.py`); the replies by request
     iterations/<i>/trajectories.jsonl, misalignments.json, interface.py, interface.json
     iterations/<i>/iteration.json    written last: the iteration is finished (`IterationRecord`)
     interface.py, interface.json     the final interface
@@ -27,8 +27,9 @@ from align_echo.interface import Interface, load_interface, save_interface
 from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock
 from align_echo.models.cache import ReplyCache
+from align_echo.models.call_log import CallLog
 from align_echo.models.prices import price_of
-from align_echo.models.recording import Call, RecordingModel
+from align_echo.models.recording import RecordingModel
 from align_echo.runs import CONFIG, begin_run, check_run, finished_nothing, flat
 from align_echo.types import ChatModel, Frozen, Misalignment, Usage
 
@@ -114,7 +115,7 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._events = JsonlFile(self.path / "events.jsonl")
-        self._calls = JsonlFile(self.path / "calls.jsonl")
+        self._calls = CallLog(self.path / "calls.jsonl")
         self._cache = ReplyCache(self.path / "cache")
         self._moved: dict[str, tuple[str, str]] = {}
         self._on_event: OnEvent | None = None
@@ -188,7 +189,7 @@ class RunFolder:
         """What each role asked and cost: a request counts once, however often its reply was used."""
         roles: dict[str, RoleUsage] = {}
         seen: set[tuple[str, str]] = set()
-        for call in self._calls.read(Call):
+        for call in self._calls.read():
             if call.reply is None or (call.role, call.request) in seen:
                 continue
             seen.add((call.role, call.request))

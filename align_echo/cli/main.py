@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from align_echo import __version__
-from align_echo.cli.critic import critic
-from align_echo.cli.doctor import doctor
-from align_echo.cli.envs import envs
-from align_echo.cli.evaluate import evaluate
-from align_echo.cli.generate_interface import generate_interface
-from align_echo.cli.grid import grid
-from align_echo.cli.interface import interface
 from align_echo.cli.output import redacted_output
-from align_echo.cli.report import report
-from align_echo.cli.retrieval_server import retrieval_server
-from align_echo.cli.serve import serve
-from align_echo.cli.shop import shop
-from align_echo.cli.show import show
-from align_echo.cli.study import study
-from align_echo.cli.train import train
-from align_echo.cli.view import view
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
+from align_echo.registry import MadeWhenAsked
 
 RENAMED = {
     ("critic collect", "--guide"): "--judge",
@@ -38,18 +27,28 @@ RENAMED = {
 }
 """Options by what they were called, with what they are called now: one option means one thing in every verb."""
 
+VERBS = ("generate-interface", "evaluate", "grid", "study", "train", "show", "view", "report", "doctor", "envs",
+         "serve", "shop", "retrieval-server", "critic", "interface")  # fmt: skip
+
+
+def _command_of(name: str) -> Any:
+    """The command of a verb. Only now is its module imported: each brings a part of the library along."""
+    python_name = name.replace("-", "_")
+    verb = getattr(importlib.import_module(f"align_echo.cli.{python_name}"), python_name)
+    alone = typer.Typer(rich_markup_mode=None)
+    alone.add_typer(verb, name=name) if isinstance(verb, typer.Typer) else alone.command()(verb)
+    return get_group(alone).commands[name]
+
+
+class _Root(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": MadeWhenAsked(VERBS, _command_of)})
+
+
 app = typer.Typer(
-    name="align-echo",
-    help="Find, prove and fix misalignments between agents and environments.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-VERBS = (generate_interface, evaluate, grid, study, train, show, view, report, doctor, envs, serve, shop)
-for verb in (*VERBS, retrieval_server):
-    app.command()(verb)
-app.add_typer(critic, name="critic")
-app.add_typer(interface, name="interface")
+    name="align-echo", cls=_Root, help="Find, prove and fix misalignments between agents and environments.",
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+)  # fmt: skip
 
 
 @app.callback(invoke_without_command=True)

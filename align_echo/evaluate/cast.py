@@ -33,10 +33,9 @@ def models_of(plan: Plan, path: Path) -> Models:
     Replies from an endpoint are cached and logged in the run's folder, by role. Those of a local model cost nothing to
     draw again, and stand whole in the trajectories and reviews.
     """
-    from align_echo.jsonl import JsonlFile
-    from align_echo.models import RecordingModel, ReplyCache
+    from align_echo.models import CallLog, RecordingModel, ReplyCache
 
-    cache, log = ReplyCache(path / "cache"), JsonlFile(path / "calls.jsonl")
+    cache, log = ReplyCache(path / "cache"), CallLog(path / "calls.jsonl")
 
     @functools.cache
     def load(name: ModelName) -> ChatModel:

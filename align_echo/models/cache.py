@@ -1,14 +1,19 @@
-"""Replies that were paid for, one file each, keyed by the whole request.
+"""Replies that were paid for, one a line of one file, keyed by the whole request.
 
-A file appears whole or not at all, so a killed run resumes without asking for a reply it has. A file that cannot be
-read counts as absent. Sample and stage number are part of the key: they tell draws of the same request apart. What a
-model holds of given words (`WordChoice`) is kept in the same way, under keys of its own. Left out: what is asked when.
+    replies.jsonl      {"request": key, "reply": a `Completion` or `WordChoice`}, in the order in which they came
+    <kk>/<key>.json    a reply each, in folders of earlier versions: still read, no longer written
+
+A line counts once it is whole, so a killed run resumes without asking for a reply it has; one that cannot be read
+counts as absent. Several processes may share a folder: each reads on in the file where it lacks a reply. Sample and
+stage number are part of the key: they tell draws of the same request apart. What a model holds of given words
+(`WordChoice`) is kept in the same way, under keys of its own. Left out: what is asked when.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,10 +22,14 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from align_echo.files import write_atomically
+from align_echo.jsonl import append_line
 from align_echo.types import Completion, Message, WordChoice
 
 Stored = TypeVar("Stored", Completion, WordChoice)
+
+REPLIES = "replies.jsonl"
+
+_LINE = re.compile(rb'\{"request":"([^"\\]*)","reply":(.*)\}\n')
 
 
 def request_key(
@@ -59,26 +68,31 @@ def _identity(message: Message) -> list[object]:
 
 
 class ReplyCache:
-    """A folder of replies. Threads that ask the same question wait for the first one's answer."""
+    """A folder of replies. Threads that ask the same question wait for the first one's answer.
+
+    In memory is where each reply stands in the file, not the reply.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
         self._asking: dict[str, threading.Lock] = {}
+        self._spans: dict[str, tuple[int, int]] = {}
+        self._read_to = 0
 
     def get(self, key: str, kind: type[Stored]) -> Stored | None:
         """The stored reply, marked as cached; None if there is none of this kind."""
         try:
-            stored = kind.model_validate_json(self._file(key).read_bytes())
+            stored = kind.model_validate_json(self._json_of(key))
         except (OSError, ValidationError):
             return None
         return stored.model_copy(update={"cached": True})
 
     def put(self, key: str, reply: Completion | WordChoice) -> None:
-        """Store a reply."""
-        file = self._file(key)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, reply.model_dump_json())
+        """Store a reply; it takes the place of an earlier one."""
+        append_line(self._folder / REPLIES, f'{{"request":{json.dumps(key)},"reply":{reply.model_dump_json()}}}')
+        with self._lock:
+            self._read_on()
 
     @contextmanager
     def asking(self, keys: Iterable[str]) -> Iterator[None]:
@@ -90,5 +104,33 @@ class ReplyCache:
                 locked.enter_context(lock)
             yield
 
-    def _file(self, key: str) -> Path:
-        return self._folder / key[:2] / f"{key}.json"
+    def _json_of(self, key: str) -> bytes:
+        """A reply as it was written. Raises `OSError` if there is none."""
+        with self._lock:
+            if key not in self._spans:
+                self._read_on()
+            span = self._spans.get(key)
+        if span is None:
+            return (self._folder / key[:2] / f"{key}.json").read_bytes()
+        start, end = span
+        with (self._folder / REPLIES).open("rb") as stream:
+            stream.seek(start)
+            return stream.read(end - start)
+
+    def _read_on(self) -> None:
+        """Find the replies that were appended since the last time, by whichever process. The lock is held."""
+        file = self._folder / REPLIES
+        size = file.stat().st_size if file.exists() else 0
+        if size < self._read_to:  # another file stands in its place
+            self._spans, self._read_to = {}, 0
+        if size == self._read_to:
+            return
+        with file.open("rb") as stream:
+            stream.seek(self._read_to)
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    break
+                if match := _LINE.fullmatch(line):
+                    begin, end = match.span(2)
+                    self._spans[match[1].decode()] = self._read_to + begin, self._read_to + end
+                self._read_to += len(line)

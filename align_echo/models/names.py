@@ -67,6 +67,11 @@ class ModelName:
         return self.kind == "scripted"
 
     @property
+    def only_plays(self) -> bool:
+        """Whether the model can be an agent and nothing else: a script and the pocket model write no interfaces."""
+        return self.is_scripted or self.kind == POCKET
+
+    @property
     def has_endpoint(self) -> bool:
         """Whether the model is asked at a base URL."""
         return self.kind in ("endpoint", "path", "vllm-server")

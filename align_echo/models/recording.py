@@ -1,22 +1,20 @@
-"""A model with a memory and a log: answers from the reply cache where it can, writes every exchange to a JSONL file.
+"""A model with a memory and a log: answers from the reply cache where it can, writes every exchange to a log.
 
 Questions that are asked at once (`draw`, `choose`) are looked up and logged one by one; those that are new reach the
-model together. Left out: what a cache's files hold (`cache.py`), and retries (the model's own).
+model together. Left out: what the files hold (`cache.py`, `call_log.py`), and retries (the model's own).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pydantic import ConfigDict
-
 from align_echo.errors import ModelError
-from align_echo.jsonl import JsonlFile
 from align_echo.models.cache import ReplyCache, Stored, choice_key, request_key
+from align_echo.models.call_log import Call, CallLog
 from align_echo.models.choosing import MAX_TOKENS, choose
 from align_echo.models.drawing import draw_each, sample_of
 from align_echo.models.endpoint import base_url_of
-from align_echo.types import ChatModel, Completion, Frozen, Message, Usage, WordChoice
+from align_echo.types import ChatModel, Completion, Message, WordChoice
 
 
 def identity_of(model: ChatModel) -> str:
@@ -29,32 +27,6 @@ def weights_of(model: ChatModel) -> str:
     """A hash of the files of a model's weights, as its `weights` says; "" for one that does not say."""
     weights: str = getattr(model, "weights", "")
     return weights
-
-
-class Call(Frozen):
-    """One exchange with a model. `reply` is None where the model gave none and `error` says why.
-
-    A cached reply carries the usage of when it was paid for: add usage up over distinct `request` values. Where the
-    model was asked which of `words` comes next, the reply is the word ("" for none of them) and `logprobs` are as in
-    `WordChoice`.
-    """
-
-    model_config = ConfigDict(ser_json_inf_nan="strings")
-
-    role: str
-    model: str
-    request: str
-    sample: int = 0
-    temperature: float
-    max_tokens: int
-    messages: tuple[Message, ...]
-    words: tuple[str, ...] = ()
-    reply: str | None
-    logprobs: tuple[float, ...] | None = None
-    finish_reason: str = ""
-    usage: Usage = Usage()
-    cached: bool = False
-    error: str = ""
 
 
 SAMPLES_PER_STAGE = 2**32
@@ -75,7 +47,7 @@ class RecordingModel:
         *,
         role: str,
         cache: ReplyCache,
-        log: JsonlFile,
+        log: CallLog,
         sample: int = 0,
         stage: Callable[[], int] = lambda: 0,
         known_as: Callable[[str], str] = str,

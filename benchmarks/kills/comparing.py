@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from align_echo.models import CallLog
+from align_echo.models.cache import REPLIES
+
 MAY_DIFFER = {
     "events.jsonl": "a diary: a run that went on says so",
 }
@@ -18,7 +21,8 @@ DICE = "rng_state.pth"
 """States of random generators, which equal ones may be written as other bytes: what they hold is compared."""
 
 CALLS = "calls.jsonl"
-"""A log in which a process that goes on asks again what is in the cache: the distinct exchanges are compared."""
+"""A log in which a process that goes on asks again what is in the cache, and begins anew with whole messages: the
+distinct exchanges are compared."""
 
 KEYS_THAT_MAY_DIFFER = re.compile(r"seconds(?:[/_].*)?|tokens_per_second|time|engine_steps|cached")
 """Keys of JSON, at any depth, that are not compared: what a clock said, and the steps that an analysis took, which the
@@ -75,12 +79,14 @@ def _digest(file: Path) -> str:
         data = repr(_listed(torch.load(file, weights_only=False))).encode()  # written by the run that is compared
     if file.suffix in (".json", ".jsonl"):
         told = [json.dumps(record, sort_keys=True) for record in _records(file)]
-        data = "\n".join(sorted(set(told)) if file.name == CALLS else told).encode()
+        data = "\n".join(sorted(set(told)) if file.name in (CALLS, REPLIES) else told).encode()
     return hashlib.sha256(data).hexdigest()
 
 
 def _records(file: Path) -> list[Any]:
-    """What is compared of a file of JSON, or of each line of one."""
+    """What is compared of a file of JSON, or of each line of one; of calls with all their messages."""
+    if file.name == CALLS:
+        return [_timeless(call.model_dump(mode="json")) for call in CallLog(file).read()]
     text = file.read_text(encoding="utf-8")
     return [_timeless(json.loads(line)) for line in (text.splitlines() if file.suffix == ".jsonl" else [text])]
 

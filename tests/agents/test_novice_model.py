@@ -15,8 +15,7 @@ from align_echo.agents.novices import make_novice
 from align_echo.agents.self_refine import SelfRefine, ask_for
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ModelError, UsageError
-from align_echo.jsonl import JsonlFile
-from align_echo.models import Call, RecordingModel, ReplyCache, ScriptedModel
+from align_echo.models import CallLog, RecordingModel, ReplyCache, ScriptedModel
 from align_echo.models.names import SCRIPTED_MODELS
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentView, Message, Trajectory, Turn, Usage
@@ -150,12 +149,12 @@ def test_samples_differ_at_a_temperature_and_each_is_the_same_again() -> None:
 
 
 def test_a_recorded_novice_draws_its_samples_too(tmp_path: Path) -> None:
-    log = JsonlFile(tmp_path / "calls.jsonl")
+    log = CallLog(tmp_path / "calls.jsonl")
     model = RecordingModel(NoviceModel("alfworld"), role="agent", cache=ReplyCache(tmp_path / "cache"), log=log)
     chat = Vanilla(model).conversation(VIEW)
     texts = {model.with_sample(sample).complete(chat, temperature=1.0).text for sample in range(20)}
     assert len(texts) > 1
-    assert {call.model for call in log.read(Call)} == {"novice (scripted, not a language model)"}
+    assert {call.model for call in log.read()} == {"novice (scripted, not a language model)"}
 
 
 # ---------------------------------------------------------------- reviewing

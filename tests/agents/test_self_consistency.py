@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from align_echo.agents.self_consistency import SelfConsistency, vote
 from align_echo.errors import ModelError, UsageError
-from align_echo.jsonl import JsonlFile
-from align_echo.models import Call, RecordingModel, ReplyCache, ScriptedModel
+from align_echo.models import CallLog, RecordingModel, ReplyCache, ScriptedModel
 from align_echo.types import AgentReply, Completion
 from tests.agents.views import VIEW, actions, after
 
@@ -66,14 +65,14 @@ def test_the_history_shows_the_chosen_action_and_no_votes() -> None:
 
 
 def test_samples_are_drawn_at_the_methods_temperature_and_on_record(tmp_path: Path) -> None:
-    log = JsonlFile(tmp_path / "calls.jsonl")
+    log = CallLog(tmp_path / "calls.jsonl")
     model = RecordingModel(
         ScriptedModel(["look", "inventory", "inventory"]), role="agent", cache=ReplyCache(tmp_path / "cache"), log=log
     )
     agent = SelfConsistency(model, samples=3)
     assert agent.act(VIEW).action == "inventory"
     assert agent.act(VIEW).action == "inventory"  # the script is used up: the samples come from the cache
-    calls = log.read(Call)
+    calls = log.read()
     assert [(call.sample, call.temperature, call.cached) for call in calls[:3]] == [
         (0, 0.7, False),
         (1, 0.7, False),

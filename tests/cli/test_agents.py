@@ -13,7 +13,7 @@ import pytest
 from align_echo.agents.players import chat_agents, choose_player, workers_for
 from align_echo.align import generation
 from align_echo.evaluate.comparison import Comparison
-from align_echo.models import Call
+from align_echo.models import CallLog
 from align_echo.types import Trajectory
 
 NOT_A_MODEL = "novice (scripted, not a language model)"
@@ -46,7 +46,7 @@ def test_every_agent_plays_without_key_or_network(agent, run):
     assert (config["model"], config["base_url"]) == (NOT_A_MODEL, None)
     assert config["agent_details"]["model.agent"] == NOT_A_MODEL
     assert "prompt.shared/agent" in config["agent_details"]
-    calls = [Call.model_validate_json(line) for line in Path("run/calls.jsonl").read_text().splitlines()]
+    calls = CallLog(Path("run/calls.jsonl")).read()
     assert {call.model for call in calls} == {NOT_A_MODEL}
 
 

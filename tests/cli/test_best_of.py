@@ -13,7 +13,7 @@ import pytest
 from align_echo.evaluate.comparison import Comparison
 from align_echo.gaia.examples import read_examples
 from align_echo.gaia.figures import Trial
-from align_echo.models import Call
+from align_echo.models import CallLog
 from align_echo.types import ChoiceCounts, Trajectory
 from tests.align.endpoint import Endpoint, serve
 
@@ -56,7 +56,7 @@ def test_what_the_judge_holds_right_is_sent_and_who_judged_is_on_record(judge, r
     assert summary.agent == "best-of-2(vanilla(wavering))"
     details = json.loads(Path("run/config.json").read_text())["agent_details"]
     assert (details["best_of"], details["model.judge"]) == ("2", judge or "wavering")
-    calls = [Call.model_validate_json(line) for line in Path("run/calls.jsonl").read_text().splitlines()]
+    calls = CallLog(Path("run/calls.jsonl")).read()
     judged = [call for call in calls if call.reply in ("correct", "wrong")]
     assert {call.role for call in judged} == {"judge" if judge == "picky" else "agent"}
     assert {(call.temperature, call.max_tokens) for call in judged} == {(0.0, 8)}

@@ -13,7 +13,7 @@ import align_echo
 from align_echo.align.generation import plan_generation
 from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import identity
-from align_echo.models import Call
+from align_echo.models import CallLog
 from align_echo.wrappers.alfworld.spec import CONTRACT
 from tests.align.endpoint import Endpoint, Reply, Script, Status, serve
 from tests.align.room_world import code, operation
@@ -104,7 +104,7 @@ def test_a_chat_model_plays_and_every_exchange_is_kept(run, endpoint):
     assert "tokens: 1,500" in out  # 2 tasks of 50 turns, 15 tokens a turn
     summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
     assert summary.agent == "vanilla(looker)"
-    calls = [Call.model_validate_json(line) for line in Path("run/calls.jsonl").read_text().splitlines()]
+    calls = CallLog(Path("run/calls.jsonl")).read()
     assert {call.reply for call in calls} == {"look"}
     assert len(calls) == 100
 

@@ -11,7 +11,7 @@ import pytest
 
 from align_echo.cli.console import Display
 from align_echo.evaluate.refinement import Refinement, Reviewed
-from align_echo.models import Call
+from align_echo.models import CallLog
 from align_echo.types import Trajectory
 from tests.align.endpoint import Endpoint, Status, serve
 
@@ -67,7 +67,7 @@ def test_a_critic_at_an_endpoint_is_heard_and_on_record(run, endpoint):
     assert {trajectory.critique for trajectory in played("run", 1)} == {ADVICE}
     reviews = records("run/reviews/round-1.jsonl", Reviewed)
     assert {reviewed.attempt.task_id for reviewed in reviews} == {trajectory.task_id for trajectory in played("run", 1)}
-    calls = [record for record in records("run/calls.jsonl", Call) if record.role == "critic"]
+    calls = [record for record in CallLog(Path("run/calls.jsonl")).read() if record.role == "critic"]
     assert {(call.model, call.reply) for call in calls} == {("wise", GOOD)}
     assert len(calls) == len(endpoint.asked("wise")) == sum(result.played for result in summary("run").rounds[1:])
     assert summary("run").critic_usage.prompt_tokens == 10 * len(calls)
@@ -137,7 +137,7 @@ def test_a_run_that_is_stopped_among_its_critiques_asks_for_none_twice(run, endp
     Path("run/cache").rename("elsewhere")  # what is kept must do without the cache of replies
     assert run(*command, "--resume", "--out", "run")[0] == 0
     assert len(endpoint.asked("wise")) == len(
-        [call for call in records("run/calls.jsonl", Call) if call.role == "critic"]
+        [call for call in CallLog(Path("run/calls.jsonl")).read() if call.role == "critic"]
     )
     kept = [
         reviewed.attempt for number in (1, 2) for reviewed in records(f"run/reviews/round-{number}.jsonl", Reviewed)

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.errors import ModelError
-from align_echo.jsonl import JsonlFile
-from align_echo.models import Call, RecordingModel, ReplyCache, ScriptedModel
+from align_echo.models import Call, CallLog, RecordingModel, ReplyCache, ScriptedModel
 from align_echo.models.cache import choice_key, request_key
 from align_echo.models.choosing import choose
 from align_echo.models.drawing import draw, draw_each, sample_of
@@ -60,12 +59,12 @@ class Several:
 
 
 def recording(folder: Path, model: ChatModel, stage: int = 0) -> RecordingModel:
-    log = JsonlFile(folder / "calls.jsonl")
+    log = CallLog(folder / "calls.jsonl")
     return RecordingModel(model, role="judge", cache=ReplyCache(folder / "cache"), log=log, stage=lambda: stage)
 
 
 def calls(folder: Path) -> list[Call]:
-    return JsonlFile(folder / "calls.jsonl").read(Call)
+    return CallLog(folder / "calls.jsonl").read()
 
 
 def conversations(*texts: str) -> list[list[Message]]:

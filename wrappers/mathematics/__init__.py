@@ -33,9 +33,9 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:
     """Task ids of a split in a fixed order. Raises as `make_env`."""
-    from align_echo.wrappers.mathematics.problems import problems
+    from align_echo.wrappers.mathematics import problems
 
-    return list(problems(split, data_root))
+    return problems.task_ids(split, data_root)
 
 
 def data_source(*, data_root: Path | None) -> str:

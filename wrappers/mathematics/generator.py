@@ -57,9 +57,14 @@ class Problem:
     worked_out: bool
 
 
+def task_ids(split: str) -> list[str]:
+    """The task ids of a split in their order, the kinds in turn."""
+    return [f"{kind}/{level}/{number}" for number in NUMBERS[split] for level in LEVELS for kind in KINDS]
+
+
 @cache
 def problems(split: str) -> Mapping[str, Problem]:
-    """The problems of a split by task id, the kinds in turn."""
+    """The problems of a split by task id, in the order of `task_ids`."""
     return {
         problem.task_id: problem
         for number in NUMBERS[split]

@@ -47,6 +47,14 @@ def problems(split: str, data_root: Path | None) -> Mapping[str, Problem]:
     return by_split[split]
 
 
+def task_ids(split: str, data_root: Path | None) -> list[str]:
+    """The task ids of a split in their order; those of generated problems are known without generating any.
+
+    Raises as `problems`.
+    """
+    return generator.task_ids(split) if data_root is None else list(problems(split, data_root))
+
+
 def label(data_root: Path | None) -> str:
     """Whose problems they are, in one line. Raises as `problems`."""
     if data_root is None:

@@ -24,6 +24,7 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
     Raises `MissingDataError` if `data_root` holds no catalogue, `UsageError` for another engine, `MissingExtraError`.
     """
     catalogue = _catalogue(data_root)
+    assert catalogue.index  # better loaded now than in the first step
     from align_echo.wrappers.webshop.env import WebShopEnv
 
     return WebShopEnv(catalogue, split, step_limit, engine or MODES[0])

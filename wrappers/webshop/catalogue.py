@@ -105,9 +105,9 @@ class Catalogue:
             with (folder / _PRODUCTS).open("rb") as stream:
                 self._products = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
             stored = parse_json((folder / _GOALS).read_text(encoding="utf-8"))
-            self._index = SearchIndex.load(folder / _INDEX)
         except (OSError, ValueError) as error:
-            raise EngineError(f"the WebShop catalogue {folder} is damaged ({error}): delete that folder") from error
+            raise _damaged(folder, error) from error
+        self._folder = folder
         self._kind = str(stored["kind"])
         self._goals = [ShoppingGoal.from_record(record) for record in stored["goals"]]
         self._numbers = {task_id: number for number, task_id in enumerate(self._ids())}
@@ -132,14 +132,27 @@ class Catalogue:
         return self._goals[self._numbers[task_id]]
 
     def find(self, query: str) -> tuple[int, ...]:
-        """Rows of the products that a search finds, best first."""
-        return self._index.find(query)
+        """Rows of the products that a search finds, best first. Raises `EngineError` if the index is damaged."""
+        return self.index.find(query)
+
+    @functools.cached_property
+    def index(self) -> SearchIndex:
+        """What searches. The first look at it imports it, which takes longer than all else of a catalogue: whoever only
+        wants to know what tasks there are is spared that. Raises `EngineError` if it is damaged."""
+        try:
+            return SearchIndex.load(self._folder / _INDEX)
+        except (OSError, ValueError) as error:
+            raise _damaged(self._folder, error) from error
 
     def _listing(self, row: int) -> tuple[Node, ...]:
         return self._product(row).listing  # far smaller than the product: many can be remembered
 
     def _product(self, row: int) -> Product:
         return Product.from_record(json.loads(self._products[self._offsets[row] : self._offsets[row + 1]]))
+
+
+def _damaged(folder: Path, error: Exception) -> EngineError:
+    return EngineError(f"the WebShop catalogue {folder} is damaged ({error}): delete that folder")
 
 
 # ---------------------------------------------------------------- building

@@ -23,20 +23,23 @@ def load_local(name: ModelName, *, base_url: str | None = None, seed: int = 0) -
     if not name.source:
         raise UsageError(f"--model {name} names no model: say which after the colon")
     try:
-        from align_echo.models.local import loading
+        return replace(_running(name, base_url), seed=seed)
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
             raise
         raise MissingExtraError(f"the local model {name}", "train") from None
+
+
+def _running(name: ModelName, base_url: str | None) -> LocalModel:
+    from align_echo.models.local import loading
+
     if name.kind == POCKET:
-        running = loading.run_transformers(str(loading.pocket_folder()), name=POCKET)
-    elif name.kind == "vllm-server":
-        running = loading.run_server(name.source, base_url=base_url)
-    elif name.kind == "vllm":
-        running = loading.run_vllm(name.source)
-    else:
-        running = loading.run_transformers(name.source, name=f"transformers:{name.source}")
-    return replace(running, seed=seed)
+        return loading.run_pocket()
+    if name.kind == "vllm-server":
+        return loading.run_server(name.source, base_url=base_url)
+    if name.kind == "vllm":
+        return loading.run_vllm(name.source)
+    return loading.run_transformers(name.source, name=f"transformers:{name.source}")
 
 
 def close_local() -> None:

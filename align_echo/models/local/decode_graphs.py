@@ -11,13 +11,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import PreTrainedModel
 
 from align_echo.errors import first_line
 from align_echo.models.local.slot_attention import FixedStep, SlotPart, forward
 from align_echo.models.local.slots import SlotCache
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 LEAST_COLUMNS = 256
 

@@ -11,10 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from align_echo.errors import MissingDataError, UsageError, first_line
 from align_echo.models.endpoint import resolve_base_url
@@ -23,6 +22,10 @@ from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
 from align_echo.models.local.weights import read_model, without_bars
 from align_echo.models.names import POCKET
+from align_echo.reading import parse_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 DTYPES = ("float32", "bfloat16", "float16")
 _HASHED = ("*.json", "*.jinja", "*.safetensors")
@@ -52,6 +55,7 @@ def run_transformers(
     files on a GPU). Raises `UsageError` or `MissingDataError` for files that cannot be used.
     """
     import torch
+    from transformers import AutoModelForCausalLM
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     kind = dtype or ("float32" if device == "cpu" else "auto")
@@ -68,6 +72,30 @@ def run_transformers(
         return LocalModel(engine, encoder, weights=weights or commit)
 
     return _shared((name, source, weights, device, kind, slots, context), start)
+
+
+def run_pocket() -> LocalModel:
+    """The pocket model in this process: without `transformers` on a CPU, where its import would take longer than the
+    model plays. Raises `MissingDataError` if its files are not there, `UsageError` for files that cannot be used."""
+    import torch
+
+    folder = pocket_folder()
+    if torch.cuda.is_available():
+        return run_transformers(str(folder), name=POCKET)
+    from align_echo.models.local.pocket_model import PocketTokenizer, read_pocket
+
+    weights = content_hash(folder)
+
+    def start() -> LocalModel:
+        model = files_of(str(folder), lambda: read_pocket(folder))
+        settings = files_of(str(folder), lambda: parse_json((folder / "generation_config.json").read_text()))
+        tokenizer = cast("PreTrainedTokenizerBase", files_of(str(folder), lambda: PocketTokenizer(folder)))
+        encoder = ChatEncoder(tokenizer, stop_ids=[settings["eos_token_id"]])
+        computed = cast("PreTrainedModel", model)  # what an engine asks of one, it has
+        engine = TransformersEngine(computed, name=POCKET, decode=encoder.text, stock=model.stock)
+        return LocalModel(engine, encoder, weights=weights)
+
+    return _shared((POCKET, weights), start)
 
 
 def run_server(model: str, *, base_url: str | None = None) -> LocalModel:
@@ -98,6 +126,8 @@ def encoder_of(source: str) -> ChatEncoder:
     if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZERS):
         advice = _model_within(source) or "save it there too (tokenizer.json)"
         raise MissingDataError(f"{source} holds no tokenizer: {advice}")
+    from transformers import AutoTokenizer
+
     tokenizer = files_of(source, lambda: AutoTokenizer.from_pretrained(source, trust_remote_code=False))
     return ChatEncoder(tokenizer, stop_ids=_end_tokens(source))
 
@@ -109,6 +139,8 @@ def _end_tokens(source: str) -> Sequence[int]:
     """
 
     def read() -> Any:
+        from transformers import GenerationConfig
+
         return GenerationConfig.from_pretrained(source).eos_token_id
 
     if (Path(source) / "generation_config.json").is_file():

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, PreTrainedModel
 
 from align_echo.errors import UsageError
 from align_echo.models.local.slots import SlotCache
 from align_echo.models.local.weights import without_plans
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 NAME = "align_echo_slots"
 MERGED_GAP = 1
@@ -311,6 +314,8 @@ def use_slots(model: PreTrainedModel) -> str:
 
 
 def _try_slots(model: PreTrainedModel) -> None:
+    from transformers import AttentionInterface
+
     with torch.inference_mode():
         ids = torch.arange(12, device=model.device) % model.config.get_text_config().vocab_size
         wanted = model(input_ids=ids[None], use_cache=False).logits[0].float()  # [12, V]

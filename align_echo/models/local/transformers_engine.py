@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import PreTrainedModel
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.halting import result_of
@@ -31,6 +31,9 @@ from align_echo.models.local.sampling import draw, logprobs_at
 from align_echo.models.local.slot_attention import PackedStep, SlotPart, forward, use_slots
 from align_echo.models.local.slots import WORTH_COPYING, SlotCache
 from align_echo.models.local.weights import ServedAdapters, load_state, read_model
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 SLOTS = 64
 STEP_TOKENS = {"cpu": 1024, "cuda": 8192}
@@ -58,8 +61,9 @@ class TransformersEngine:
     `decode` gives the text of token ids, for stop strings. `slots` is how many conversations are kept and drawn at
     once; `context` (0: the model's) how long they may be; `step_tokens` how many tokens one step computes at most,
     beside one of each row (0: `STEP_TOKENS`). `graphs`: on a GPU, steps that only draw are replayed as CUDA graphs.
-    Memory: `slots` times the longest conversation. Raises `UsageError` for a model whose attention cannot be cached
-    this way.
+    `stock` is for a model that attends over slots by itself: it makes the same one of `transformers`, which takes its
+    place before anything in it is changed. Memory: `slots` times the longest conversation. Raises `UsageError` for a
+    model whose attention cannot be cached this way.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class TransformersEngine:
         context: int = 0,
         step_tokens: int = 0,
         graphs: bool = True,
+        stock: Callable[[], PreTrainedModel] | None = None,
     ) -> None:
         config = model.config.get_text_config()
         most = int(getattr(config, "max_position_embeddings", 0) or 0)
@@ -82,7 +87,8 @@ class TransformersEngine:
         if not self._context:
             raise UsageError(f"the configuration of {name} does not say how long its context is: give one")
         model.train(False)
-        self._own_attention = use_slots(model)
+        self._stock = stock
+        self._own_attention = "" if stock else use_slots(model)
         self._name = name
         self._model = model
         self._adapters = ServedAdapters(model)
@@ -176,6 +182,7 @@ class TransformersEngine:
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
         """See `Engine`. A trainer in this process can spare the files: `load_weights`."""
+        self._between_requests(lambda model: None)  # from here on it is one of `transformers`
         model = read_model(type(self._model), model_folder(folder), self._model.dtype)
         self.load_weights(model.state_dict())
         check_weights(forward, result_of(self.submit(VERIFICATION)))
@@ -224,7 +231,8 @@ class TransformersEngine:
             closed = ModelError(f"{self._name} was closed")
             for item in (*self._rows, *self._waiting, *self._left_in_inbox()):
                 fail(item.futures if isinstance(item, EngineRow) else [item.future], closed)
-            self._model.set_attn_implementation(self._own_attention)
+            if self._own_attention:
+                self._model.set_attn_implementation(self._own_attention)
 
     def _left_in_inbox(self) -> list[_Waiting]:
         left = []
@@ -309,12 +317,22 @@ class TransformersEngine:
         if self._graphs:
             self._graphs.forget()
         try:
+            self._take_stock()
             change.act(self._model)
             self._model.train(False)
         except Exception as error:
             change.future.set_exception(error)
         else:
             change.future.set_result(None)
+
+    def _take_stock(self) -> None:
+        """Go on with the model that `stock` makes, where there is one."""
+        if self._stock is None:
+            return
+        model = self._stock()
+        model.train(False)
+        self._own_attention = use_slots(model)
+        self._model, self._adapters, self._stock = model, ServedAdapters(model), None
 
     def _step(self) -> None:
         rows = self._rows_in_turn()

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors import SafetensorError
-from transformers import PreTrainedModel
-from transformers.utils import logging as transformers_logging
 
 from align_echo.errors import UsageError, first_line
 from align_echo.models.local.publishing import adapter_folder
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
+    from transformers import PreTrainedModel
 
 
 def without_bars() -> None:
     """Let `transformers` draw no bars of weights that it reads or writes, in this process."""
+    from transformers.utils import logging as transformers_logging
+
     switch_off: Callable[[], None] = transformers_logging.disable_progress_bar
     switch_off()
 
