@@ -8,10 +8,12 @@ turn, and each key becomes an array in one go. Infos of differing shape are left
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.vector.utils import concatenate, iterate
 from numpy.typing import NDArray
 
 NUMBERS = (int, float, bool)
@@ -36,9 +38,23 @@ class TextVectorEnv(gym.vector.SyncVectorEnv):
         self, actions: Any
     ) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
         """As gymnasium's."""
+        observations: list[Any] = []
+        rewards, terminated, truncated = np.zeros(self.num_envs), *np.zeros((2, self.num_envs), dtype=np.bool_)
         self._infos = []
-        observations, rewards, terminated, truncated, _ = super().step(actions)
-        return observations, rewards, terminated, truncated, self._gathered()
+        over = self._autoreset_envs.tolist()
+        for number, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
+            if over[number]:
+                observation, info = env.reset()
+            else:
+                observation, rewards[number], terminated[number], truncated[number], info = env.step(action)
+            observations.append(observation)
+            self._infos.append((number, info))
+        self._env_obs, self._rewards, self._terminations, self._truncations = (
+            *(observations, rewards), *(terminated, truncated)
+        )
+        self._observations = concatenate(self.single_observation_space, observations, self._observations)
+        self._autoreset_envs = terminated | truncated
+        return deepcopy(self._observations), rewards.copy(), terminated.copy(), truncated.copy(), self._gathered()
 
     def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
         self._infos.append((env_num, env_info))
