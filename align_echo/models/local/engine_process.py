@@ -1,0 +1,337 @@
+"""A local model in a process of its own: an `Engine` here, the model and its computing there.
+
+Python computes on one core at a time in one process. Here everything but the forward passes stays in this process
+(episodes, environments, tokens, the reply cache, logs), and each such engine adds a core to them. Requests and replies
+go over the other process's standard input and output; a Ctrl-C is this process's alone to see. A process that is lost
+is started anew, `STARTS` times in all, and what it had not answered is asked again: a reply depends on its request
+alone. Left out: sharing requests among several (`fleet.py`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import IO, Any
+
+from align_echo.errors import AlignEchoError, ModelError, UsageError, first_line
+from align_echo.halting import result_of
+from align_echo.models.local.engine import Forward, Reply, Request
+from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
+
+STARTS = 3
+"""How often the process is started before its end is the engine's."""
+
+PATIENCE = 2.0
+"""Seconds that the process is given to end by itself."""
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What `loading.run_transformers` is called with in the other process, on so many threads of torch."""
+
+    source: str
+    name: str
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """The model is loaded, and takes so many tokens."""
+
+    context: int
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What came of a message of a number: a `Reply`, None for a change that was made, or what was raised."""
+
+    number: int
+    outcome: Reply | Exception | None
+
+
+@dataclass(frozen=True)
+class _Cancel:
+    """Nobody waits for the answer to a message any more."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Load an adapter, or where it has no name the weights of the model itself, from a folder."""
+
+    folder: str
+    adapter: str = ""
+
+
+# ---------------------------------------------------------------- in this process
+
+
+class ProcessEngine:
+    """See `Engine`. The process begins to load its model at once; `wait_until_ready` says whether it could."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._lock = threading.RLock()
+        self._numbers = 0
+        self._pending: dict[int, tuple[Request | _Change, Future[Any]]] = {}
+        self._changes: dict[str, _Change] = {}
+        self._starts = 0
+        self._closed = False
+        self._ready: Future[_Ready] = Future()
+        self._owner = os.getpid()
+        self._process = self._start()
+        threading.Thread(target=self._receive, name=f"process of {settings.name}", daemon=True).start()
+        atexit.register(self.close)
+
+    def wait_until_ready(self) -> ProcessEngine:
+        """This engine, once its model is loaded. Raises what loading it raises, and `ModelError` if it cannot start."""
+        result_of(self._ready)
+        return self
+
+    @property
+    def name(self) -> str:
+        """That of the settings."""
+        return self._settings.name
+
+    @property
+    def context(self) -> int:
+        """Most tokens of a context and its reply together."""
+        return self._ready.result().context
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more requests."""
+        return self._closed
+
+    @property
+    def changed(self) -> bool:
+        """Whether other weights were published to it."""
+        return "" in self._changes
+
+    @property
+    def pid(self) -> int:
+        """The id of the process that computes now."""
+        return self._process.pid
+
+    def submit(self, request: Request) -> Future[Reply]:
+        """Begin, as `Engine` says. Raises `ModelError` when it is closed, or its process goes on being lost."""
+        return self._ask(request)
+
+    def load_adapter(self, name: str, folder: str) -> None:
+        """As `Engine` says."""
+        self._apply(_Change(adapter_folder(folder), name))
+
+    def publish_weights(self, folder: str, forward: Forward) -> None:
+        """As `Engine` says."""
+        self._apply(_Change(model_folder(folder)))
+        check_weights(forward, result_of(self.submit(VERIFICATION)))
+
+    def close(self) -> None:
+        """End the process; what waits raises `ModelError`. May be called again."""
+        with self._lock:
+            first, self._closed = not self._closed, True
+        if not first or os.getpid() != self._owner:
+            return
+        atexit.unregister(self.close)
+        _end(self._process)
+        self._fail(ModelError(f"{self.name} was closed"))
+
+    # ------------------------------------------------------------ how
+
+    def _apply(self, change: _Change) -> None:
+        result_of(self._ask(change))
+        self._changes[change.adapter] = change
+
+    def _ask(self, message: Request | _Change) -> Future[Any]:
+        if os.getpid() != self._owner:
+            raise ModelError(f"{self.name} runs for the process that this one was forked from: load it here anew")
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._closed:
+                raise ModelError(f"{self.name} is closed")
+            self._numbers += 1
+            number = self._numbers
+            self._pending[number] = message, future
+            self._send((number, message))
+        future.add_done_callback(lambda done: self._forget(number) if done.cancelled() else None)
+        return future
+
+    def _forget(self, number: int) -> None:
+        with self._lock:
+            if self._pending.pop(number, None) is not None:
+                self._send(_Cancel(number))
+
+    def _send(self, message: object) -> None:
+        """Held under the lock. A process that is gone is noticed by who reads, and is sent all of it anew."""
+        stream = self._process.stdin
+        assert stream is not None
+        with contextlib.suppress(OSError, ValueError):
+            pickle.dump(message, stream)
+            stream.flush()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._starts += 1
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        self._process = process
+        self._send(self._settings)
+        return process
+
+    def _receive(self) -> None:
+        """Take what the process says, on a thread of its own, and start another where it is lost."""
+        while True:
+            stream = self._process.stdout
+            assert stream is not None
+            with contextlib.suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):
+                while not self._closed:
+                    self._take(pickle.load(stream))
+            with self._lock:
+                if self._closed:
+                    return
+                if self._starts == STARTS or (self._ready.done() and self._ready.exception()):
+                    break
+                self._process.kill()
+                status = self._process.wait()
+                self._process = self._start()
+                for change in self._changes.values():
+                    self._send((0, change))
+                for number, (message, _) in self._pending.items():
+                    self._send((number, message))
+        status = self._process.wait()
+        self._closed = True
+        atexit.unregister(self.close)
+        self._fail(ModelError(f"{STARTS} processes of {self.name} were lost; the last ended with status {status}"))
+
+    def _take(self, said: object) -> None:
+        if isinstance(said, _Ready):
+            if not self._ready.done():
+                self._ready.set_result(said)
+        elif isinstance(said, _Answer):
+            with self._lock:
+                _, future = self._pending.pop(said.number, (None, None))
+            if future is not None:
+                _settle(future, said.outcome)
+        elif isinstance(said, Exception) and not self._ready.done():
+            self._ready.set_exception(said)
+
+    def _fail(self, error: ModelError) -> None:
+        with self._lock:
+            pending, self._pending = self._pending, {}
+        for _, future in pending.values():
+            _settle(future, error)
+        if not self._ready.done():
+            self._ready.set_exception(error)
+
+
+def _settle(future: Future[Any], outcome: object) -> None:
+    if future.set_running_or_notify_cancel():
+        future.set_exception(outcome) if isinstance(outcome, Exception) else future.set_result(outcome)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let a process end, which it does when it is told no more; kill it if it does not."""
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+# ---------------------------------------------------------------- in the other process
+
+
+def serve() -> None:
+    """Load a model and answer until standard input ends."""
+    said = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no answer
+    saying = threading.Lock()
+
+    def say(message: object) -> None:
+        with saying, contextlib.suppress(OSError, ValueError):
+            pickle.dump(message, said)
+            said.flush()
+
+    try:
+        _serve(sys.stdin.buffer, say)
+    finally:
+        os._exit(0)  # at once, whatever is computed: nobody waits for it
+
+
+def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
+    settings: EngineSettings = pickle.load(heard)
+    try:
+        import torch
+
+        from align_echo.models.local.loading import run_transformers
+
+        torch.set_num_threads(settings.threads)
+        engine: Any = run_transformers(settings.source, name=settings.name).engine
+    except Exception as error:
+        say(_portable(error))
+        return
+    say(_Ready(engine.context))
+    under_way: dict[int, Future[Reply]] = {}
+
+    def answer(number: int, done: Future[Reply]) -> None:
+        under_way.pop(number, None)
+        if not done.cancelled():
+            error = done.exception()
+            say(_Answer(number, done.result() if error is None else _portable(error)))
+
+    with contextlib.suppress(EOFError):
+        while True:
+            message = pickle.load(heard)
+            if isinstance(message, _Cancel):
+                if (cancelled := under_way.get(message.number)) is not None:
+                    cancelled.cancel()
+                continue
+            number, asked = message
+            try:
+                if isinstance(asked, _Change):
+                    _make(engine, asked)
+                    say(_Answer(number, None))
+                else:
+                    under_way[number] = engine.submit(asked)
+                    under_way[number].add_done_callback(lambda done, number=number: answer(number, done))
+            except Exception as error:
+                say(_Answer(number, _portable(error)))
+
+
+def _make(engine: Any, change: _Change) -> None:
+    from align_echo.models.local.weights import read_model
+
+    if change.adapter:
+        engine.load_adapter(change.adapter, change.folder)
+        return
+    engine.update(lambda model: None)  # what is under way ends with the weights that it began with
+    model = read_model(type(engine._model), change.folder, engine._model.dtype)
+    engine.load_weights(model.state_dict())
+
+
+def _portable(error: BaseException) -> Exception:
+    """The error if it can be sent as it is, else one that says the same."""
+    try:
+        same = pickle.loads(pickle.dumps(error))
+    except Exception:
+        same = None
+    if type(same) is type(error) and isinstance(same, Exception):
+        return same
+    kind = UsageError if isinstance(error, AlignEchoError) else ModelError
+    return kind(f"{first_line(error)}" if kind is UsageError else f"{type(error).__name__}: {first_line(error)}")
