@@ -133,9 +133,9 @@ def make_vec(
     step_limit: int | None = None,
     engine: str | None = None,
 ) -> TextVectorEnv:
-    """`n` environments of `make` stepped together in this process (a `SyncVectorEnv` of gymnasium's); `reset(seed=s)` gives the i-th the seed s + i.
+    """`n` environments of `make` stepped together in this process; `reset(seed=s)` gives the i-th the seed s + i.
 
-    An environment whose episode is over is reset by the next step, as gymnasium's vector environments do. Raises
+    They are a `SyncVectorEnv` of gymnasium's, with its results, in less time. An environment whose episode is over is reset by the next step, as gymnasium's vector environments do. Raises
     `UsageError` for n below 1, otherwise as `make`.
     """
     if n < 1:

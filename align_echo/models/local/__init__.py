@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from align_echo.models.local.chat import LocalModel
 
 
-def load_local(name: ModelName, *, base_url: str | None = None, seed: int = 0) -> LocalModel:
+def load_local(name: ModelName, *, base_url: str | None = None, seed: int = 0, processes: int = 0) -> LocalModel:
     """The local model called `name` (`models/names.py` says which there are). All of one name share one engine.
 
-    `base_url` is that of a vLLM server, `seed` that of the draws. Raises `MissingExtraError` without torch and
-    transformers (or vLLM), `MissingDataError` without the pocket model's files, `UsageError` for files that cannot be
-    used, `ModelError` when a server cannot be reached.
+    `base_url` is that of a vLLM server, `seed` that of the draws. With `processes`, a model that transformers runs is
+    computed in so many processes of its own; one of vLLM's has its own ways. Raises `MissingExtraError` without torch
+    and transformers (or vLLM), `MissingDataError` without the pocket model's files, `UsageError` for files that cannot
+    be used, `ModelError` when a server cannot be reached.
     """
     if not name.source:
         raise UsageError(f"--model {name} names no model: say which after the colon")
@@ -28,14 +29,19 @@ def load_local(name: ModelName, *, base_url: str | None = None, seed: int = 0) -
         if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
             raise
         raise MissingExtraError(f"the local model {name}", "train") from None
-    if name.kind == POCKET:
-        running = loading.run_transformers(str(loading.pocket_folder()), name=POCKET)
+    if name.runs_on_transformers:
+        source, called = name.source, f"transformers:{name.source}"
+        if name.kind == POCKET:
+            source, called = str(loading.pocket_folder()), POCKET
+        running = (
+            loading.run_in_processes(source, name=called, processes=processes)
+            if processes
+            else loading.run_transformers(source, name=called)
+        )
     elif name.kind == "vllm-server":
         running = loading.run_server(name.source, base_url=base_url)
-    elif name.kind == "vllm":
-        running = loading.run_vllm(name.source)
     else:
-        running = loading.run_transformers(name.source, name=f"transformers:{name.source}")
+        running = loading.run_vllm(name.source)
     return replace(running, seed=seed)
 
 

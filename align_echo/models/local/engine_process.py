@@ -16,9 +16,11 @@ import pickle
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any
 
 from align_echo.errors import AlignEchoError, ModelError, UsageError, first_line
@@ -26,7 +28,7 @@ from align_echo.halting import result_of
 from align_echo.models.local.engine import Forward, Reply, Request
 from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 
-STARTS = 3
+STARTS = 4
 """How often the process is started before its end is the engine's."""
 
 PATIENCE = 2.0
@@ -44,9 +46,10 @@ class EngineSettings:
 
 @dataclass(frozen=True)
 class _Ready:
-    """The model is loaded, and takes so many tokens."""
+    """The model is loaded: the most tokens that it takes, and what tells its weights from others of its name."""
 
     context: int
+    weights: str
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,8 @@ class ProcessEngine:
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()
         self._numbers = 0
         self._pending: dict[int, tuple[Request | _Change, Future[Any]]] = {}
         self._changes: dict[str, _Change] = {}
@@ -88,7 +92,8 @@ class ProcessEngine:
         self._closed = False
         self._ready: Future[_Ready] = Future()
         self._owner = os.getpid()
-        self._process = self._start()
+        with self._sending:
+            self._process = self._start()
         threading.Thread(target=self._receive, name=f"process of {settings.name}", daemon=True).start()
         atexit.register(self.close)
 
@@ -106,6 +111,11 @@ class ProcessEngine:
     def context(self) -> int:
         """Most tokens of a context and its reply together."""
         return self._ready.result().context
+
+    @property
+    def weights(self) -> str:
+        """What tells the model's weights from others, as `LocalModel.weights` does."""
+        return self._ready.result().weights
 
     @property
     def closed(self) -> bool:
@@ -161,17 +171,20 @@ class ProcessEngine:
             self._numbers += 1
             number = self._numbers
             self._pending[number] = message, future
-            self._send((number, message))
+        with self._sending:
+            self._send((number, message))  # for a second time where it was lost in between: that changes nothing
         future.add_done_callback(lambda done: self._forget(number) if done.cancelled() else None)
         return future
 
     def _forget(self, number: int) -> None:
         with self._lock:
-            if self._pending.pop(number, None) is not None:
+            known = self._pending.pop(number, None)
+        if known is not None:
+            with self._sending:
                 self._send(_Cancel(number))
 
     def _send(self, message: object) -> None:
-        """Held under the lock. A process that is gone is noticed by who reads, and is sent all of it anew."""
+        """One at a time. That a process is gone is noticed by who reads, and the next one is sent all of it."""
         stream = self._process.stdin
         assert stream is not None
         with contextlib.suppress(OSError, ValueError):
@@ -199,22 +212,31 @@ class ProcessEngine:
             with contextlib.suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):
                 while not self._closed:
                     self._take(pickle.load(stream))
-            with self._lock:
-                if self._closed:
-                    return
-                if self._starts == STARTS or (self._ready.done() and self._ready.exception()):
-                    break
-                self._process.kill()
-                status = self._process.wait()
-                self._process = self._start()
-                for change in self._changes.values():
-                    self._send((0, change))
-                for number, (message, _) in self._pending.items():
-                    self._send((number, message))
+            if self._closed:
+                return
+            if self._starts == STARTS or (self._ready.done() and self._ready.exception()):
+                break
+            self._start_anew()
         status = self._process.wait()
         self._closed = True
         atexit.unregister(self.close)
         self._fail(ModelError(f"{STARTS} processes of {self.name} were lost; the last ended with status {status}"))
+
+    def _start_anew(self) -> None:
+        self._process.kill()
+        status = self._process.wait()
+        warnings.warn(
+            f"a process of {self.name} was lost (status {status}), and another takes up its work", stacklevel=2
+        )
+        with self._sending:
+            with self._lock:
+                messages: list[object] = [(0, change) for change in self._changes.values()]
+                messages += [(number, message) for number, (message, _) in self._pending.items()]
+                if self._closed:
+                    return
+                self._process = self._start()
+            for message in messages:
+                self._send(message)
 
     def _take(self, said: object) -> None:
         if isinstance(said, _Ready):
@@ -282,11 +304,12 @@ def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
         from align_echo.models.local.loading import run_transformers
 
         torch.set_num_threads(settings.threads)
-        engine: Any = run_transformers(settings.source, name=settings.name).engine
+        model = run_transformers(settings.source, name=settings.name)
+        engine: Any = model.engine
     except Exception as error:
         say(_portable(error))
         return
-    say(_Ready(engine.context))
+    say(_Ready(engine.context, model.weights))
     under_way: dict[int, Future[Reply]] = {}
 
     def answer(number: int, done: Future[Reply]) -> None:
@@ -309,20 +332,16 @@ def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
                     say(_Answer(number, None))
                 else:
                     under_way[number] = engine.submit(asked)
-                    under_way[number].add_done_callback(lambda done, number=number: answer(number, done))
+                    under_way[number].add_done_callback(partial(answer, number))
             except Exception as error:
                 say(_Answer(number, _portable(error)))
 
 
 def _make(engine: Any, change: _Change) -> None:
-    from align_echo.models.local.weights import read_model
-
     if change.adapter:
         engine.load_adapter(change.adapter, change.folder)
-        return
-    engine.update(lambda model: None)  # what is under way ends with the weights that it began with
-    model = read_model(type(engine._model), change.folder, engine._model.dtype)
-    engine.load_weights(model.state_dict())
+    else:
+        engine.read_weights(change.folder)
 
 
 def _portable(error: BaseException) -> Exception:
