@@ -22,25 +22,13 @@ NUMBERS = (int, float, bool)
 class TextVectorEnv(gym.vector.SyncVectorEnv):
     """See `make_vec`. Everything but the speed is gymnasium's."""
 
-    def __init__(self, env_fns: Sequence[Any]) -> None:
-        self._infos: list[tuple[int, dict[str, Any]]] = []
-        super().__init__(env_fns)
-
-    def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """As gymnasium's."""
-        self._infos = []
-        observations, _ = super().reset(seed=seed, options=options)
-        return observations, self._gathered()
-
     def step(
         self, actions: Any
     ) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
         """As gymnasium's."""
         observations: list[Any] = []
         rewards, terminated, truncated = np.zeros(self.num_envs), *np.zeros((2, self.num_envs), dtype=np.bool_)
-        self._infos = []
+        infos: list[dict[str, Any]] = []
         over = self._autoreset_envs.tolist()
         for number, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
             if over[number]:
@@ -48,33 +36,25 @@ class TextVectorEnv(gym.vector.SyncVectorEnv):
             else:
                 observation, rewards[number], terminated[number], truncated[number], info = env.step(action)
             observations.append(observation)
-            self._infos.append((number, info))
+            infos.append(info)
         self._env_obs, self._rewards, self._terminations, self._truncations = (
             *(observations, rewards), *(terminated, truncated)
         )
         self._observations = concatenate(self.single_observation_space, observations, self._observations)
         self._autoreset_envs = terminated | truncated
-        return deepcopy(self._observations), rewards.copy(), terminated.copy(), truncated.copy(), self._gathered()
+        return deepcopy(self._observations), rewards.copy(), terminated.copy(), truncated.copy(), self._gathered(infos)
 
-    def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
-        self._infos.append((env_num, env_info))
-        return vector_infos
-
-    def _gathered(self) -> dict[str, Any]:
-        """What gymnasium makes of the infos that were added since the step began."""
-        infos, self._infos = self._infos, []
-        together = self._together([info for _, info in infos])
-        if together is not None:
-            return together
-        gathered: dict[str, Any] = {}
-        for number, info in infos:
-            gathered = super()._add_info(gathered, info, number)
-        return gathered
+    def _gathered(self, infos: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """What gymnasium makes of the infos of all environments."""
+        together = self._together(infos)
+        if together is None:
+            together = {}
+            for number, info in enumerate(infos):
+                together = self._add_info(together, info, number)
+        return together
 
     def _together(self, infos: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-        """The infos of all environments in order; None where only gymnasium knows what comes of them."""
-        if len(infos) != self.num_envs:
-            return None
+        """The same, where all infos have the same keys and plain values; None for all else."""
         keys = list(infos[0])
         if any(list(info) != keys for info in infos):
             return None

@@ -4,7 +4,8 @@ Python computes on one core at a time in one process. Here everything but the fo
 (episodes, environments, tokens, the reply cache, logs), and each such engine adds a core to them. Requests and replies
 go over the other process's standard input and output; a Ctrl-C is this process's alone to see. A process that is lost
 is started anew, `STARTS` times in all, and what it had not answered is asked again: a reply depends on its request
-alone. Left out: sharing requests among several (`fleet.py`).
+alone. Left out: what
+the other process does (`model_process.py`), and sharing requests among several (`fleet.py`).
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
-from typing import IO, Any
+from typing import Any
 
-from align_echo.errors import AlignEchoError, ModelError, UsageError, first_line
+from align_echo.errors import ModelError
 from align_echo.halting import result_of
 from align_echo.models.local.engine import Forward, Reply, Request
 from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 
 STARTS = 4
 """How often the process is started before its end is the engine's."""
+
+SERVING = "align_echo.models.local.model_process"
+"""The module that the other process runs."""
 
 PATIENCE = 2.0
 """Seconds that the process is given to end by itself."""
@@ -45,7 +47,7 @@ class EngineSettings:
 
 
 @dataclass(frozen=True)
-class _Ready:
+class Ready:
     """The model is loaded: the most tokens that it takes, and what tells its weights from others of its name."""
 
     context: int
@@ -53,7 +55,7 @@ class _Ready:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class Answer:
     """What came of a message of a number: a `Reply`, None for a change that was made, or what was raised."""
 
     number: int
@@ -61,21 +63,18 @@ class _Answer:
 
 
 @dataclass(frozen=True)
-class _Cancel:
+class Cancel:
     """Nobody waits for the answer to a message any more."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class _Change:
+class Change:
     """Load an adapter, or where it has no name the weights of the model itself, from a folder."""
 
     folder: str
     adapter: str = ""
-
-
-# ---------------------------------------------------------------- in this process
 
 
 class ProcessEngine:
@@ -86,11 +85,11 @@ class ProcessEngine:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._numbers = 0
-        self._pending: dict[int, tuple[Request | _Change, Future[Any]]] = {}
-        self._changes: dict[str, _Change] = {}
+        self._pending: dict[int, tuple[Request | Change, Future[Any]]] = {}
+        self._changes: dict[str, Change] = {}
         self._starts = 0
         self._closed = False
-        self._ready: Future[_Ready] = Future()
+        self._ready: Future[Ready] = Future()
         self._owner = os.getpid()
         with self._sending:
             self._process = self._start()
@@ -138,11 +137,11 @@ class ProcessEngine:
 
     def load_adapter(self, name: str, folder: str) -> None:
         """As `Engine` says."""
-        self._apply(_Change(adapter_folder(folder), name))
+        self._apply(Change(adapter_folder(folder), name))
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
         """As `Engine` says."""
-        self._apply(_Change(model_folder(folder)))
+        self._apply(Change(model_folder(folder)))
         check_weights(forward, result_of(self.submit(VERIFICATION)))
 
     def close(self) -> None:
@@ -157,11 +156,11 @@ class ProcessEngine:
 
     # ------------------------------------------------------------ how
 
-    def _apply(self, change: _Change) -> None:
+    def _apply(self, change: Change) -> None:
         result_of(self._ask(change))
         self._changes[change.adapter] = change
 
-    def _ask(self, message: Request | _Change) -> Future[Any]:
+    def _ask(self, message: Request | Change) -> Future[Any]:
         if os.getpid() != self._owner:
             raise ModelError(f"{self.name} runs for the process that this one was forked from: load it here anew")
         future: Future[Any] = Future()
@@ -181,7 +180,7 @@ class ProcessEngine:
             known = self._pending.pop(number, None)
         if known is not None:
             with self._sending:
-                self._send(_Cancel(number))
+                self._send(Cancel(number))
 
     def _send(self, message: object) -> None:
         """One at a time. That a process is gone is noticed by who reads, and the next one is sent all of it."""
@@ -194,7 +193,7 @@ class ProcessEngine:
     def _start(self) -> subprocess.Popen[bytes]:
         self._starts += 1
         process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+            [sys.executable, "-c", f"from {SERVING} import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -239,10 +238,10 @@ class ProcessEngine:
                 self._send(message)
 
     def _take(self, said: object) -> None:
-        if isinstance(said, _Ready):
+        if isinstance(said, Ready):
             if not self._ready.done():
                 self._ready.set_result(said)
-        elif isinstance(said, _Answer):
+        elif isinstance(said, Answer):
             with self._lock:
                 _, future = self._pending.pop(said.number, (None, None))
             if future is not None:
@@ -274,83 +273,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-# ---------------------------------------------------------------- in the other process
-
-
-def serve() -> None:
-    """Load a model and answer until standard input ends."""
-    said = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no answer
-    saying = threading.Lock()
-
-    def say(message: object) -> None:
-        with saying, contextlib.suppress(OSError, ValueError):
-            pickle.dump(message, said)
-            said.flush()
-
-    try:
-        _serve(sys.stdin.buffer, say)
-    finally:
-        os._exit(0)  # at once, whatever is computed: nobody waits for it
-
-
-def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
-    settings: EngineSettings = pickle.load(heard)
-    try:
-        import torch
-
-        from align_echo.models.local.loading import run_transformers
-
-        torch.set_num_threads(settings.threads)
-        model = run_transformers(settings.source, name=settings.name)
-        engine: Any = model.engine
-    except Exception as error:
-        say(_portable(error))
-        return
-    say(_Ready(engine.context, model.weights))
-    under_way: dict[int, Future[Reply]] = {}
-
-    def answer(number: int, done: Future[Reply]) -> None:
-        under_way.pop(number, None)
-        if not done.cancelled():
-            error = done.exception()
-            say(_Answer(number, done.result() if error is None else _portable(error)))
-
-    with contextlib.suppress(EOFError):
-        while True:
-            message = pickle.load(heard)
-            if isinstance(message, _Cancel):
-                if (cancelled := under_way.get(message.number)) is not None:
-                    cancelled.cancel()
-                continue
-            number, asked = message
-            try:
-                if isinstance(asked, _Change):
-                    _make(engine, asked)
-                    say(_Answer(number, None))
-                else:
-                    under_way[number] = engine.submit(asked)
-                    under_way[number].add_done_callback(partial(answer, number))
-            except Exception as error:
-                say(_Answer(number, _portable(error)))
-
-
-def _make(engine: Any, change: _Change) -> None:
-    if change.adapter:
-        engine.load_adapter(change.adapter, change.folder)
-    else:
-        engine.read_weights(change.folder)
-
-
-def _portable(error: BaseException) -> Exception:
-    """The error if it can be sent as it is, else one that says the same."""
-    try:
-        same = pickle.loads(pickle.dumps(error))
-    except Exception:
-        same = None
-    if type(same) is type(error) and isinstance(same, Exception):
-        return same
-    kind = UsageError if isinstance(error, AlignEchoError) else ModelError
-    return kind(f"{first_line(error)}" if kind is UsageError else f"{type(error).__name__}: {first_line(error)}")
