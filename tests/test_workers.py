@@ -307,7 +307,8 @@ def test_workers_are_read_once(monkeypatch):
     assert read_workers("ray:4") == RayActors("", 4)
     assert read_workers("ray://node-1:10001") == RayActors("ray://node-1:10001")
     assert read_workers("ray://[::1]:10001/12") == RayActors("ray://[::1]:10001", 12)
-    for wrong in (0, "processes", "processes:0", "-1", "", "two", "ray:", "ray:0", "ray4", "ray://node-1", "ray://node-1:1:2", "ray/2"):
+    rays = ("ray:", "ray:0", "ray4", "ray://node-1", "ray://node-1:1:2", "ray/2")
+    for wrong in (0, "-1", "", "two", "processes", "processes:0", *rays):
         with pytest.raises(UsageError, match="--workers is a number of threads, or processes:N, ray"):
             read_workers(wrong)
 

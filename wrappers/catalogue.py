@@ -136,7 +136,7 @@ def make_vec(
     """`n` environments of `make` stepped together in this process; `reset(seed=s)` gives the i-th the seed s + i.
 
     They are a `SyncVectorEnv` of gymnasium's, with its results, in less time. An environment whose episode is over is
-    reset by the next step, as gymnasium's vector environments do. Raises `UsageError` for n below 1, otherwise as `make`.
+    reset by the next step, as gymnasium's vector environments do. Raises `UsageError` for n below 1, else as `make`.
     """
     if n < 1:
         raise UsageError(f"n must be at least 1, not {n}")

@@ -102,9 +102,9 @@ def test_many_play_as_gymnasium_has_them_play(world):
     assert isinstance(ours, gym.vector.VectorEnv)
     assert (ours.num_envs, ours.metadata) == (theirs.num_envs, theirs.metadata)
     assert (ours.action_space, ours.observation_space) == (theirs.action_space, theirs.observation_space)
-    for seed in (5, [1, None, 3], 9):
-        if None not in np.atleast_1d(seed):
-            assert told(ours.reset(seed=seed)) == told(theirs.reset(seed=seed))
+    seeds: list[int | list[int | None]] = [5, [1, 8, 3]]
+    for seed in seeds:
+        assert told(ours.reset(seed=seed)) == told(theirs.reset(seed=seed))
         for turn in range(14):
             assert told(ours.step(actions(turn))) == told(theirs.step(actions(turn)))
     mask = {"reset_mask": np.array([True, False, True])}

@@ -3,9 +3,8 @@
 Python computes on one core at a time in one process. Here everything but the forward passes stays in this process
 (episodes, environments, tokens, the reply cache, logs), and each such engine adds a core to them. Requests and replies
 go over the other process's standard input and output; a Ctrl-C is this process's alone to see. A process that is lost
-is started anew, `STARTS` times in all, and what it had not answered is asked again: a reply depends on its request
-alone. Left out: what
-the other process does (`model_process.py`), and sharing requests among several (`fleet.py`).
+is started anew, `STARTS` times in all, and is asked again what it had not answered: a reply depends on its request
+alone. Left out: what the other process does (`model_process.py`), and sharing requests among several (`fleet.py`).
 """
 
 from __future__ import annotations

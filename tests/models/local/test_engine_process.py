@@ -59,23 +59,31 @@ def drawn(engine: ProcessEngine) -> list[tuple[int, ...]]:
     return [future.result(WAIT).ids for future in futures]
 
 
+def killed_and_drawn(engine: ProcessEngine) -> list[tuple[int, ...]]:
+    os.kill(engine.pid, signal.SIGKILL)
+    return drawn(engine)
+
+
+def kill_every_start(engine: ProcessEngine) -> None:
+    for _ in range(STARTS):
+        pid = engine.pid
+        os.kill(pid, signal.SIGKILL)
+        while engine.pid == pid and not engine.closed:
+            time.sleep(0.01)
+
+
 def test_replies_are_those_of_this_process_also_after_the_other_was_killed(engine, expected):
     assert drawn(engine) == expected
     first = engine.pid
     with pytest.warns(UserWarning, match="a process of tiny was lost"):
-        os.kill(first, signal.SIGKILL)
-        assert drawn(engine) == expected
+        assert killed_and_drawn(engine) == expected
     assert engine.pid != first
     assert not engine.closed
 
 
 def test_a_process_that_goes_on_being_killed_is_the_model_s_fault(engine):
     with pytest.warns(UserWarning, match="was lost"):
-        for _ in range(STARTS):
-            os.kill(engine.pid, signal.SIGKILL)
-            pid = engine.pid
-            while engine.pid == pid and not engine.closed:
-                time.sleep(0.01)
+        kill_every_start(engine)
     with pytest.raises(ModelError, match=f"{STARTS} processes of tiny were lost|tiny is closed"):
         engine.submit(REQUESTS[0]).result(WAIT)
 
@@ -110,13 +118,12 @@ def test_a_reply_that_nobody_waits_for_is_drawn_no_further(engine, expected):
 def test_published_weights_are_computed_with_and_outlive_a_kill(engine, expected, tmp_path):
     other = tiny_model(seed=1)
     other.save_pretrained(tmp_path)
-    engine.publish_weights(str(tmp_path), lambda ids: logprobs_of(other, ids))
+    engine.publish_weights(str(tmp_path), lambda ids: logprobs_of(other, ids, 1.0).tolist())
     assert engine.changed
     after = drawn(engine)
     assert after != expected
     with pytest.warns(UserWarning, match="was lost"):
-        os.kill(engine.pid, signal.SIGKILL)
-        assert drawn(engine) == after
+        assert killed_and_drawn(engine) == after
 
 
 def test_several_processes_are_one_model_whose_identity_is_that_of_one_in_this_process(folder):
