@@ -6,18 +6,19 @@
              token ids (nothing is encoded twice), conversations that ended are dropped from the batch
     trl        TRL's own multi-turn generation: `GRPOTrainer` with `environment_factory`, its `_generate`, no training
 
-All play the same tasks with copies of one model, at temperature 1, as many conversations at once (for each process), float32, in
-one process but for `processes`; each round has tasks of its own and takes the arms in another order; a round of other tasks comes first and is
-not counted. The model is the pocket model where it can run. Otherwise (or with --random) it is one of its shape with
-random weights: then every arm draws exactly --reply-tokens tokens a turn, and as those say nothing the action is a walk
-from place to place, the same in all arms. With TRL a reply counts as a call of its tool whatever it says, and what it
-does outside `_generate` (resetting environments, rewards) is not timed; it records no log-probabilities, ours does.
+All play the same tasks with copies of one model, at temperature 1, as many conversations at once (for each process),
+float32, in one process but for `processes`; each round has tasks of its own and takes the arms in another order; a round
+of other tasks comes first and is not counted. The model is the pocket model where it can run. Otherwise (or with
+--random) it is one of its shape with random weights: then every arm draws exactly --reply-tokens tokens a turn, and as
+those say nothing the action is a walk from place to place, the same in all arms. With TRL a reply counts as a call of
+its tool whatever it says, and what it does outside `_generate` (resetting environments, rewards) is not timed; it
+records no log-probabilities, ours does.
 
 Prints the medians, then one JSON line: `value` is our generated tokens a second, `baseline` that of `prefill`; the
 `cpu_ratio`s are of tokens a CPU second, which other work on the machine hardly changes. `interval` is from the slowest
-round to the fastest, `cpu_s` the CPU seconds of an arm's round (median). `ratio_processes` is `processes` over `ours` by
-the clock. `ratio_processes_idle` is what the CPU seconds allow on that many idle cores: those of `ours`, which works on
-one core at a time, over those of `processes` by cores, or of its busiest process where that is more.
+round to the fastest, `cpu_s` the CPU seconds of an arm's round (median). `ratio_processes` is `processes` over `ours`
+by the clock. `ratio_processes_idle` is what the CPU seconds allow on that many idle cores: those of `ours`, which works
+on one core at a time, over those of `processes` by cores, or of its busiest process where that is more.
 """
 
 from __future__ import annotations
@@ -84,16 +85,17 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=16, help="conversations at once (default 16)")
-    parser.add_argument("--episodes", type=int, help="episodes of an arm in a round (default: the batch)")
+    parser.add_argument("--episodes", type=int, help="episodes of an arm in a round (default: the batch times --processes)")
     parser.add_argument("--turns", type=int, default=20, help="turns of an episode, at most (default 20)")
     parser.add_argument("--reply-tokens", type=int, help="tokens of a reply, at most (default 32; 12 with --random)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that are counted (default 5)")
     parser.add_argument("--processes", type=int, default=2, help="processes of the arm of that name (default 2)")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch (default 1)")
     parser.add_argument("--random", action="store_true", help="random weights even where the pocket model can run")
-    parser.add_argument("--arm", action="append", choices=["ours", "processes", "prefill", "trl"], help="only this; may be repeated")
+    arms = ("ours", "processes", "prefill", "trl")
+    parser.add_argument("--arm", action="append", choices=arms, help="only this; may be repeated")
     given = parser.parse_args()
-    given.episodes = given.episodes or given.batch
+    given.episodes = given.episodes or given.batch * given.processes
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     warnings.simplefilter("ignore", FutureWarning)
     torch.set_num_threads(given.threads)
