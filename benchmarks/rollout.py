@@ -7,7 +7,7 @@
     trl        TRL's own multi-turn generation: `GRPOTrainer` with `environment_factory`, its `_generate`, no training
 
 All play the same tasks with copies of one model, at temperature 1, as many conversations at once (for each process),
-float32, in one process but for `processes`; each round has tasks of its own and takes the arms in another order; a round
+float32, in one process but for `processes`; each round has tasks of its own and takes the arms in another order; one
 of other tasks comes first and is not counted. The model is the pocket model where it can run. Otherwise (or with
 --random) it is one of its shape with random weights: then every arm draws exactly --reply-tokens tokens a turn, and as
 those say nothing the action is a walk from place to place, the same in all arms. With TRL a reply counts as a call of
@@ -85,7 +85,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=16, help="conversations at once (default 16)")
-    parser.add_argument("--episodes", type=int, help="episodes of an arm in a round (default: the batch times --processes)")
+    parser.add_argument("--episodes", type=int, help="episodes of an arm in a round (default: batch x processes)")
     parser.add_argument("--turns", type=int, default=20, help="turns of an episode, at most (default 20)")
     parser.add_argument("--reply-tokens", type=int, help="tokens of a reply, at most (default 32; 12 with --random)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that are counted (default 5)")

@@ -1,0 +1,162 @@
+"""Many environments stepped in one process: `python -m benchmarks.many_environments [--n N] [--seconds S] [--rounds R]`.
+
+ALFWorld's 134 games of valid_unseen on auto-reset, all environments along fixed actions of each game; choosing them is
+not timed. Each arm has a process of its own, which plays until every game was met and then rounds of --seconds seconds:
+
+    ours       `make_vec` with the default bound of what is kept in memory
+    gymnasium  `SyncVectorEnv` over the same environments, with the same bound
+    small      `make_vec` with room for --small MB of games, as if there were little memory
+
+Prints a table, then one JSON line: `value` is our steps a CPU second (median), `baseline` that of `small`; `interval` is
+from the slowest round to the fastest, `mb` resident memory before and after. What came back was the same in all arms:
+`same` compares the hash of everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import statistics
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+import align_echo
+from align_echo.wrappers.memory import VARIABLE, memory
+
+SPLIT = "valid_unseen"
+TURNS = 20
+HASHED = 400
+"""Steps of all environments whose results are hashed, each in its turn."""
+
+
+def actions_of_games() -> dict[str, list[str]]:
+    """For each game a walk of admissible actions."""
+    env, dice = align_echo.make("alfworld", split=SPLIT, step_limit=TURNS), random.Random(0)
+    walks = {}
+    for task in align_echo.tasks("alfworld", split=SPLIT):
+        _, info = env.reset(options={"task": task})
+        walk, over = list[str](), False
+        while not over:
+            walk.append(dice.choice(info["admissible_actions"]))
+            _, _, terminated, truncated, info = env.step(walk[-1])
+            over = terminated or truncated
+        walks[task] = walk
+    return walks
+
+
+def resident() -> float:
+    """Resident megabytes of this process (Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+def make(arm: str, n: int) -> gym.vector.VectorEnv[Any, Any, Any]:
+    """The environments of an arm."""
+    if arm != "gymnasium":
+        return align_echo.make_vec("alfworld", n=n, split=SPLIT, step_limit=TURNS)
+    return gym.vector.SyncVectorEnv([lambda: align_echo.make("alfworld", split=SPLIT, step_limit=TURNS)] * n)
+
+
+class Play:
+    """An arm under way."""
+
+    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any], walks: dict[str, list[str]]) -> None:
+        self._envs, self._walks = envs, walks
+        self._info = envs.reset(seed=0)[1]
+        self.met: set[str] = set(self._info["task_id"])
+        self.hash = hashlib.sha256()
+        self._hashed = 0
+
+    def step(self) -> tuple[float, float]:
+        """One step of all: seconds by the clock and of CPU."""
+        turns = zip(self._info["task_id"], self._info["turns"].tolist(), strict=True)
+        actions = tuple((*self._walks[task], "look")[min(turn, len(self._walks[task]))] for task, turn in turns)
+        clock, cpu = time.perf_counter(), time.process_time()
+        observations, rewards, terminated, truncated, self._info = self._envs.step(actions)
+        spent = time.perf_counter() - clock, time.process_time() - cpu
+        self.met.update(self._info["task_id"])
+        if self._hashed < HASHED:
+            self._hashed += 1
+            infos = {key: (value.dtype.str, value.tolist()) for key, value in self._info.items()}
+            arrays = [array.tolist() for array in (rewards, terminated, truncated)]
+            self.hash.update(repr((observations, arrays, infos)).encode())
+        return spent
+
+
+def play(arm: str, n: int, megabytes: int | None, seconds: float, rounds: int, walks: Any) -> dict[str, Any]:
+    """The figures of one arm."""
+    os.environ.pop(VARIABLE, None)
+    if megabytes is not None:
+        os.environ[VARIABLE] = str(megabytes)
+    before = resident()
+    playing = Play(make(arm, n), walks)
+    while len(playing.met) < len(walks):
+        playing.step()
+    rates, of_clock, steps = [], [], 0
+    for _ in range(rounds):
+        clock = cpu = 0.0
+        count = 0
+        while cpu < seconds:
+            by_clock, busy = playing.step()
+            clock, cpu, count = clock + by_clock, cpu + busy, count + n
+        rates.append(count / cpu)
+        of_clock.append(count / clock)
+        steps += count
+    kept = memory()
+    return {
+        "steps_per_cpu_s": statistics.median(rates),
+        "interval": [min(rates), max(rates)],
+        "steps_per_s": statistics.median(of_clock),
+        "cpu_s": seconds * rounds,
+        "steps": steps,
+        "mb": [before, resident()],
+        "kept_mb": kept.bytes / 1e6,
+        "kept": len(kept),
+        "hash": playing.hash.hexdigest()[:16],
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=64, help="environments (default 64)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="CPU seconds of a round (default 4)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of an arm (default 5)")
+    parser.add_argument("--small", type=int, default=48, help="MB of the arm with little memory (default 48)")
+    given = parser.parse_args()
+    walks = actions_of_games()
+    figures: dict[str, dict[str, Any]] = {}
+    for arm, megabytes in (("small", given.small), ("gymnasium", None), ("ours", None)):
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            row = pool.submit(play, arm, given.n, megabytes, given.seconds, given.rounds, walks).result()
+        figures[arm] = row
+        print(
+            f"{arm:10}{row['steps_per_cpu_s']:10,.0f} steps a CPU second, {row['mb'][1]:.0f} MB, "
+            f"{row['kept']} things of {row['kept_mb']:.0f} MB kept",
+            flush=True,
+        )
+    rates = {arm: row["steps_per_cpu_s"] for arm, row in figures.items()}
+    record = {
+        "name": f"make_vec, {given.n} environments over {len(walks)} games",
+        "value": rates["ours"],
+        "unit": "steps/CPU s",
+        "baseline": rates["small"],
+        "ratio": rates["ours"] / rates["small"],
+        "ratio_gymnasium": rates["ours"] / rates["gymnasium"],
+        "n": figures["ours"]["steps"],
+        "same": len({row["hash"] for row in figures.values()}) == 1,
+        "load": os.getloadavg()[0],
+        "arms": figures,
+    }
+    print(json.dumps(record))
+
+
+if __name__ == "__main__":
+    main()
