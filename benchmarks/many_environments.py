@@ -1,4 +1,4 @@
-"""Many environments stepped in one process: `python -m benchmarks.many_environments [--n N] [--seconds S] [--rounds R]`.
+"""Many environments stepped in one process: `python -m benchmarks.many_environments [--n N] [--rounds R]`.
 
 ALFWorld's 134 games of valid_unseen on auto-reset, all environments along fixed actions of each game; choosing them is
 not timed. Each arm has a process of its own, which plays until every game was met and then rounds of --seconds seconds:
@@ -7,8 +7,8 @@ not timed. Each arm has a process of its own, which plays until every game was m
     gymnasium  `SyncVectorEnv` over the same environments, with the same bound
     small      `make_vec` with room for --small MB of games, as if there were little memory
 
-Prints a table, then one JSON line: `value` is our steps a CPU second (median), `baseline` that of `small`; `interval` is
-from the slowest round to the fastest, `mb` resident memory before and after. What came back was the same in all arms:
+Prints a table, then one JSON line: `value` is our steps a CPU second (median), `baseline` that of `small`; `interval`
+is from the slowest round to the fastest, `mb` resident memory before and after. What came back was the same in all arms:
 `same` compares the hash of everything.
 """
 
