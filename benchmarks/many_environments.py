@@ -8,8 +8,7 @@ not timed. Each arm has a process of its own, which plays until every game was m
     small      `make_vec` with room for --small MB of games, as if there were little memory
 
 Prints a table, then one JSON line: `value` is our steps a CPU second (median), `baseline` that of `small`; `interval`
-is from the slowest round to the fastest, `mb` resident memory before and after. What came back was the same in all arms:
-`same` compares the hash of everything.
+is from the slowest round to the fastest, `mb` resident memory before and after, `same` whether all arms gave the same.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
     trl        TRL's own multi-turn generation: `GRPOTrainer` with `environment_factory`, its `_generate`, no training
 
 All play the same tasks with copies of one model, at temperature 1, as many conversations at once (for each process),
-float32, in one process but for `processes`; each round has tasks of its own and takes the arms in another order; one
-of other tasks comes first and is not counted. The model is the pocket model where it can run. Otherwise (or with
+float32, in one process but for `processes`; each round has tasks of its own, while there are, and takes the arms in another
+order; one of other tasks comes first and is not counted. The model is the pocket model where it can run. Otherwise (or with
 --random) it is one of its shape with random weights: then every arm draws exactly --reply-tokens tokens a turn, and as
 those say nothing the action is a walk from place to place, the same in all arms. With TRL a reply counts as a call of
 its tool whatever it says, and what it does outside `_generate` (resetting environments, rewards) is not timed; it
@@ -55,10 +55,9 @@ def setting_of(given: argparse.Namespace) -> Setting:
 
 def measure(arms: dict[str, Arm], given: argparse.Namespace) -> dict[str, list[Played]]:
     """Every arm on every round's tasks."""
-    tasks = list(align_echo.tasks("alfworld", split=SPLIT))
-    random.Random(0).shuffle(tasks)
-    if len(tasks) < given.batch + given.rounds * given.episodes:
-        raise SystemExit(f"the split has {len(tasks)} tasks: ask for fewer rounds or episodes")
+    every, dice, tasks = list(align_echo.tasks("alfworld", split=SPLIT)), random.Random(0), list[str]()
+    while len(tasks) < given.batch + given.rounds * given.episodes:
+        tasks += dice.sample(every, len(every))
     env = make(1)
     rounds_of: dict[str, list[Played]] = {name: [] for name in arms}
     for number in range(given.rounds + 1):
