@@ -7,12 +7,12 @@
     trl        TRL's own multi-turn generation: `GRPOTrainer` with `environment_factory`, its `_generate`, no training
 
 All play the same tasks with copies of one model, at temperature 1, as many conversations at once (for each process),
-float32, in one process but for `processes`; each round has tasks of its own, while there are, and takes the arms in another
-order; one of other tasks comes first and is not counted. The model is the pocket model where it can run. Otherwise (or with
---random) it is one of its shape with random weights: then every arm draws exactly --reply-tokens tokens a turn, and as
-those say nothing the action is a walk from place to place, the same in all arms. With TRL a reply counts as a call of
-its tool whatever it says, and what it does outside `_generate` (resetting environments, rewards) is not timed; it
-records no log-probabilities, ours does.
+float32, in one process but for `processes`; each round has tasks of its own, while there are, and takes the arms in
+another order; one of other tasks comes first and is not counted. The model is the pocket model where it can run.
+Otherwise (or with --random) it is one of its shape with random weights: then every arm draws exactly --reply-tokens
+tokens a turn, and as those say nothing the action is a walk from place to place, the same in all arms. With TRL a reply
+counts as a call of its tool whatever it says, and what it does outside `_generate` (resetting environments, rewards) is
+not timed; it records no log-probabilities, ours does.
 
 Prints the medians, then one JSON line: `value` is our generated tokens a second, `baseline` that of `prefill`; the
 `cpu_ratio`s are of tokens a CPU second, which other work on the machine hardly changes. `interval` is from the slowest
