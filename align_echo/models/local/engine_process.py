@@ -32,9 +32,6 @@ STARTS = 4
 SERVING = "align_echo.models.local.model_process"
 """The module that the other process runs."""
 
-PATIENCE = 2.0
-"""Seconds that the process is given to end by itself."""
-
 
 @dataclass(frozen=True)
 class EngineSettings:
@@ -221,8 +218,7 @@ class ProcessEngine:
         self._fail(ModelError(f"{STARTS} processes of {self.name} were lost; the last ended with status {status}"))
 
     def _start_anew(self) -> None:
-        self._process.kill()
-        status = self._process.wait()
+        status = _end(self._process)
         warnings.warn(
             f"a process of {self.name} was lost (status {status}), and another takes up its work", stacklevel=2
         )
@@ -262,13 +258,11 @@ def _settle(future: Future[Any], outcome: object) -> None:
         future.set_exception(outcome) if isinstance(outcome, Exception) else future.set_result(outcome)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let a process end, which it does when it is told no more; kill it if it does not."""
-    assert process.stdin is not None
-    with contextlib.suppress(OSError):
-        process.stdin.close()
-    try:
-        process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """End a process, whose work nobody waits for and which writes nothing; its exit status."""
+    process.kill()
+    status = process.wait()
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):  # what it was still to be told
+            process.stdin.close()
+    return status
