@@ -1,11 +1,11 @@
 """Many environments stepped in one process: `python -m benchmarks.many_environments [--n N] [--rounds R]`.
 
 ALFWorld's 134 games of valid_unseen on auto-reset, all environments along fixed actions of each game; choosing them is
-not timed. Each arm has a process of its own, which plays until every game was met and then rounds of --seconds seconds:
+not timed. Each plays until it met every game, and then rounds of --seconds seconds:
 
     ours       `make_vec` with the default bound of what is kept in memory
-    gymnasium  `SyncVectorEnv` over the same environments, with the same bound
-    small      `make_vec` with room for --small MB of games, as if there were little memory
+    gymnasium  `SyncVectorEnv` over the same environments, in the same process, its rounds in turn with ours
+    small      `make_vec` with room for --small MB of games, as if there were little memory, in a process of its own
 
 Prints a table, then one JSON line: `value` is our steps a CPU second (median), `baseline` that of `small`; `interval`
 is from the slowest round to the fastest, `mb` resident memory before and after, `same` whether all arms gave the same.
@@ -89,37 +89,44 @@ class Play:
         return spent
 
 
-def play(arm: str, n: int, megabytes: int | None, seconds: float, rounds: int, walks: Any) -> dict[str, Any]:
-    """The figures of one arm."""
+def play(arms: list[str], n: int, megabytes: int | None, seconds: float, rounds: int, walks: Any) -> dict[str, Any]:
+    """The figures of arms whose rounds take turns, by their names."""
     os.environ.pop(VARIABLE, None)
     if megabytes is not None:
         os.environ[VARIABLE] = str(megabytes)
     before = resident()
-    playing = Play(make(arm, n), walks)
-    while len(playing.met) < len(walks):
-        playing.step()
-    rates, of_clock, steps = [], [], 0
-    for _ in range(rounds):
-        clock = cpu = 0.0
-        count = 0
-        while cpu < seconds:
-            by_clock, busy = playing.step()
-            clock, cpu, count = clock + by_clock, cpu + busy, count + n
-        rates.append(count / cpu)
-        of_clock.append(count / clock)
-        steps += count
+    playing = {arm: Play(make(arm, n), walks) for arm in arms}
+    for played in playing.values():
+        while len(played.met) < len(walks):
+            played.step()
+    measured: dict[str, list[tuple[int, float, float]]] = {arm: [] for arm in arms}
+    for number in range(rounds):
+        for arm in arms if number % 2 else reversed(arms):
+            measured[arm].append(one_round(playing[arm], seconds, n))
     kept = memory()
     return {
-        "steps_per_cpu_s": statistics.median(rates),
-        "interval": [min(rates), max(rates)],
-        "steps_per_s": statistics.median(of_clock),
-        "cpu_s": seconds * rounds,
-        "steps": steps,
-        "mb": [before, resident()],
-        "kept_mb": kept.bytes / 1e6,
-        "kept": len(kept),
-        "hash": playing.hash.hexdigest()[:16],
+        arm: {
+            "steps_per_cpu_s": statistics.median(rates := [count / cpu for count, _, cpu in found]),
+            "interval": [min(rates), max(rates)],
+            "steps_per_s": statistics.median(count / clock for count, clock, _ in found),
+            "cpu_s": seconds * rounds,
+            "steps": sum(count for count, _, _ in found),
+            "mb": [before, resident()],
+            "kept_mb": kept.bytes / 1e6,
+            "kept": len(kept),
+            "hash": playing[arm].hash.hexdigest()[:16],
+        }
+        for arm, found in measured.items()
     }
+
+
+def one_round(playing: Play, seconds: float, n: int) -> tuple[int, float, float]:
+    """Steps of all `n` for so many CPU seconds: how many, seconds by the clock, CPU seconds."""
+    clock, cpu, count = 0.0, 0.0, 0
+    while cpu < seconds:
+        by_clock, busy = playing.step()
+        clock, cpu, count = clock + by_clock, cpu + busy, count + n
+    return count, clock, cpu
 
 
 def main() -> None:
@@ -132,10 +139,10 @@ def main() -> None:
     given = parser.parse_args()
     walks = actions_of_games()
     figures: dict[str, dict[str, Any]] = {}
-    for arm, megabytes in (("small", given.small), ("gymnasium", None), ("ours", None)):
+    for arms, megabytes in ((["small"], given.small), (["gymnasium", "ours"], None)):
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            row = pool.submit(play, arm, given.n, megabytes, given.seconds, given.rounds, walks).result()
-        figures[arm] = row
+            figures |= pool.submit(play, arms, given.n, megabytes, given.seconds, given.rounds, walks).result()
+    for arm, row in figures.items():
         print(
             f"{arm:10}{row['steps_per_cpu_s']:10,.0f} steps a CPU second, {row['mb'][1]:.0f} MB, "
             f"{row['kept']} things of {row['kept_mb']:.0f} MB kept",

@@ -43,7 +43,7 @@ class EngineSettings:
 
 
 @dataclass(frozen=True)
-class Ready:
+class ModelReady:
     """The model is loaded: the most tokens that it takes, and what tells its weights from others of its name."""
 
     context: int
@@ -51,7 +51,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ModelAnswer:
     """What came of a message of a number: a `Reply`, None for a change that was made, or what was raised."""
 
     number: int
@@ -59,14 +59,14 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Cancel:
+class CancelledRequest:
     """Nobody waits for the answer to a message any more."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class Change:
+class NewWeights:
     """Load an adapter, or where it has no name the weights of the model itself, from a folder."""
 
     folder: str
@@ -81,11 +81,11 @@ class ProcessEngine:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._numbers = 0
-        self._pending: dict[int, tuple[Request | Change, Future[Any]]] = {}
-        self._changes: dict[str, Change] = {}
+        self._pending: dict[int, tuple[Request | NewWeights, Future[Any]]] = {}
+        self._changes: dict[str, NewWeights] = {}
         self._starts = 0
         self._closed = False
-        self._ready: Future[Ready] = Future()
+        self._ready: Future[ModelReady] = Future()
         self._owner = os.getpid()
         with self._sending:
             self._process = self._start()
@@ -133,11 +133,11 @@ class ProcessEngine:
 
     def load_adapter(self, name: str, folder: str) -> None:
         """As `Engine` says."""
-        self._apply(Change(adapter_folder(folder), name))
+        self._apply(NewWeights(adapter_folder(folder), name))
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
         """As `Engine` says."""
-        self._apply(Change(model_folder(folder)))
+        self._apply(NewWeights(model_folder(folder)))
         check_weights(forward, result_of(self.submit(VERIFICATION)))
 
     def close(self) -> None:
@@ -152,11 +152,11 @@ class ProcessEngine:
 
     # ------------------------------------------------------------ how
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: NewWeights) -> None:
         result_of(self._ask(change))
         self._changes[change.adapter] = change
 
-    def _ask(self, message: Request | Change) -> Future[Any]:
+    def _ask(self, message: Request | NewWeights) -> Future[Any]:
         if os.getpid() != self._owner:
             raise ModelError(f"{self.name} runs for the process that this one was forked from: load it here anew")
         future: Future[Any] = Future()
@@ -176,7 +176,7 @@ class ProcessEngine:
             known = self._pending.pop(number, None)
         if known is not None:
             with self._sending:
-                self._send(Cancel(number))
+                self._send(CancelledRequest(number))
 
     def _send(self, message: object) -> None:
         """One at a time. That a process is gone is noticed by who reads, and the next one is sent all of it."""
@@ -233,10 +233,10 @@ class ProcessEngine:
                 self._send(message)
 
     def _take(self, said: object) -> None:
-        if isinstance(said, Ready):
+        if isinstance(said, ModelReady):
             if not self._ready.done():
                 self._ready.set_result(said)
-        elif isinstance(said, Answer):
+        elif isinstance(said, ModelAnswer):
             with self._lock:
                 _, future = self._pending.pop(said.number, (None, None))
             if future is not None:

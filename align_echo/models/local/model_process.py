@@ -19,7 +19,7 @@ import torch
 
 from align_echo.errors import AlignEchoError, ModelError, UsageError, first_line
 from align_echo.models.local.engine import Reply
-from align_echo.models.local.engine_process import Answer, Cancel, Change, EngineSettings, Ready
+from align_echo.models.local.engine_process import ModelAnswer, CancelledRequest, NewWeights, EngineSettings, ModelReady
 from align_echo.models.local.loading import run_transformers
 
 
@@ -49,35 +49,35 @@ def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
     except Exception as error:
         say(_portable(error))
         return
-    say(Ready(engine.context, model.weights))
+    say(ModelReady(engine.context, model.weights))
     under_way: dict[int, Future[Reply]] = {}
 
     def answer(number: int, done: Future[Reply]) -> None:
         under_way.pop(number, None)
         if not done.cancelled():
             error = done.exception()
-            say(Answer(number, done.result() if error is None else _portable(error)))
+            say(ModelAnswer(number, done.result() if error is None else _portable(error)))
 
     with contextlib.suppress(EOFError):
         while True:
             message = pickle.load(heard)
-            if isinstance(message, Cancel):
+            if isinstance(message, CancelledRequest):
                 if (cancelled := under_way.get(message.number)) is not None:
                     cancelled.cancel()
                 continue
             number, asked = message
             try:
-                if isinstance(asked, Change):
+                if isinstance(asked, NewWeights):
                     _make(engine, asked)
-                    say(Answer(number, None))
+                    say(ModelAnswer(number, None))
                 else:
                     under_way[number] = engine.submit(asked)
                     under_way[number].add_done_callback(partial(answer, number))
             except Exception as error:
-                say(Answer(number, _portable(error)))
+                say(ModelAnswer(number, _portable(error)))
 
 
-def _make(engine: Any, change: Change) -> None:
+def _make(engine: Any, change: NewWeights) -> None:
     if change.adapter:
         engine.load_adapter(change.adapter, change.folder)
     else:
