@@ -19,7 +19,7 @@ import torch
 
 from align_echo.errors import AlignEchoError, ModelError, UsageError, first_line
 from align_echo.models.local.engine import Reply
-from align_echo.models.local.engine_process import ModelAnswer, CancelledRequest, NewWeights, EngineSettings, ModelReady
+from align_echo.models.local.engine_process import CancelledRequest, EngineSettings, ModelAnswer, ModelReady, NewWeights
 from align_echo.models.local.loading import run_transformers
 
 
