@@ -29,6 +29,8 @@ from align_echo.wrappers.alfworld.upstream import TOOLS
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.java import find_java, java_version
+from align_echo.wrappers.memory import VARIABLE as MEMORY_VARIABLE
+from align_echo.wrappers.memory import memory
 from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
 from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, checked_url
 
@@ -58,7 +60,7 @@ def look_around() -> list[Finding]:
     """All findings, in the order of the report."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
     extras = (*_small(), *_java(), *_browser())
-    return [*_installed(), *extras, *_local_models(), *_keys(), *settings, *_data(), *_of_others()]
+    return [*_installed(), *extras, *_local_models(), *_keys(), *settings, _kept_games(), *_data(), *_of_others()]
 
 
 def _installed() -> Iterator[Finding]:
@@ -166,6 +168,16 @@ def _setting(name: str) -> Finding:
     except AlignEchoError as error:
         return Finding(f"${name}", "cannot be used", False, str(error))
     return Finding(f"${name}", value or "not set")
+
+
+def _kept_games() -> Finding:
+    """What games may take in memory."""
+    try:
+        kept = memory()
+    except AlignEchoError as error:
+        return Finding(f"${MEMORY_VARIABLE}", "cannot be used", False, str(error))
+    sizes = f"{kept.bytes / 1e6:.0f} of at most {kept.bound / 1e6:,.0f} MB"
+    return Finding("games in memory", f"{sizes} in each process; ${MEMORY_VARIABLE} sets the bound, in MB")
 
 
 def _data() -> Iterator[Finding]:

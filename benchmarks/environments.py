@@ -1,11 +1,13 @@
 """Every environment side by side: `python -m benchmarks.environments [--env NAME ...] [--steps N] [--out DIR]`.
 
 One row an environment, each measured in fresh processes: seconds to the first observation, steps a second of one
-environment along the expert's episodes (tasks new to the process; choosing the action is not timed), the same actions
-in the engine's upstream wrapper where it is installed, median and 99th percentile of a reset, and resident memory that
-each further open environment adds (Java processes included). Data that is written once to the cache was written before.
+environment along the expert's episodes (tasks new to the process; choosing the action is not timed; the median of
+--rounds rounds of different tasks), the same actions in the engine's upstream wrapper where it is installed, median and
+99th percentile of a reset, and resident memory that each further open environment adds (Java processes included). Data
+that is written once to the cache was written before. An environment that cannot be played here is a row that says why.
 Prints a table, then one JSON line: `value` is the steps a second of the slowest environment, `baseline` upstream's for
-that one (null: none is installed), `environments` holds every figure. `--out DIR` also gets it as summary.json.
+that one (null: none is installed), `environments` holds every figure: `interval` is from the slowest round to the
+fastest, `cpu_us_per_step` the CPU time of this process for a step. `--out DIR` also gets it as summary.json.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import statistics
 import sys
 import time
@@ -22,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import align_echo
-from align_echo.errors import MissingExtraError
+from align_echo.errors import AlignEchoError
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.files import write_atomically
 from align_echo.session import base_env
@@ -52,6 +55,13 @@ def some_tasks(name: str, count: int) -> list[str]:
 # ---------------------------------------------------------------- time
 
 
+def begin(name: str) -> None:
+    """Start one episode. Raises `AlignEchoError` for what is missing."""
+    env = make(name)
+    env.reset(options={"task": some_tasks(name, 1)[0]})
+    env.close()
+
+
 def reset_times(name: str, count: int) -> dict[str, Any]:
     """Seconds to the first observation of the process, and of every reset after it."""
     start = time.perf_counter()
@@ -68,34 +78,39 @@ def reset_times(name: str, count: int) -> dict[str, Any]:
     return {"first": first, "resets": seconds}
 
 
-def step_times(name: str, steps: int) -> dict[str, Any]:
-    """Seconds of the steps of expert's episodes, at least `steps` if the split has them, and the episodes."""
+def step_times(name: str, steps: int, rounds: int) -> list[dict[str, Any]]:
+    """For each round the seconds of the steps of expert's episodes, `steps` or more in all if the split has them, CPU
+    seconds, and the episodes."""
     env = make(name)
-    tasks = some_tasks(name, steps)
-    expert_episode(env, tasks[0])  # what is loaded with the first step
-    script: Script = []
-    seconds, count = 0.0, 0
-    for task in tasks[1:]:
-        if count >= steps:
-            break
-        spent, actions = expert_episode(env, task)
-        seconds, count = seconds + spent, count + len(actions)
-        script.append((task, actions))
+    tasks = some_tasks(name, steps + 1)
+    expert_episode(env, tasks.pop(0))  # what is loaded with the first step
+    measured: list[dict[str, Any]] = []
+    while tasks and len(measured) < rounds:
+        script: Script = []
+        seconds, cpu, count = 0.0, 0.0, 0
+        share = max(1, len(tasks) // (rounds - len(measured)))
+        while tasks and len(script) < share and count < steps / rounds:
+            task = tasks.pop(0)
+            clock, busy, actions = expert_episode(env, task)
+            seconds, cpu, count = seconds + clock, cpu + busy, count + len(actions)
+            script.append((task, actions))
+        measured.append({"seconds": seconds, "cpu": cpu, "steps": count, "script": script})
     env.close()
-    return {"seconds": seconds, "steps": count, "script": script}
+    return [row for row in measured if row["steps"]]
 
 
-def expert_episode(env: TextEnv, task: str) -> tuple[float, list[str]]:
-    """Seconds of the steps, and the actions."""
+def expert_episode(env: TextEnv, task: str) -> tuple[float, float, list[str]]:
+    """Seconds of the steps by the clock and of CPU, and the actions."""
     env.reset(options={"task": task})
-    seconds, over = 0.0, False
+    seconds, cpu, over = 0.0, 0.0, False
     actions: list[str] = []
     while not over and (action := env.oracle().expert_action()) is not None:
-        start = time.perf_counter()
-        _, _, over, _, _ = env.step(action)
-        seconds += time.perf_counter() - start
+        start, busy = time.perf_counter(), time.process_time()
+        _, _, terminated, truncated, _ = env.step(action)
+        seconds, cpu = seconds + time.perf_counter() - start, cpu + time.process_time() - busy
+        over = terminated or truncated
         actions.append(action)
-    return seconds, actions
+    return seconds, cpu, actions
 
 
 # ---------------------------------------------------------------- upstream's wrappers
@@ -243,22 +258,28 @@ def fresh(call: Callable[..., Any], *arguments: Any) -> Any:
 def _call(call: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     try:
         return call(*arguments)
-    except MissingExtraError as error:  # which does not survive the way between processes
+    except AlignEchoError as error:  # of which not all survive the way between processes
         raise ImportError(str(error)) from None
 
 
-def measure(name: str, steps: int, resets: int, further: int) -> dict[str, Any]:
-    """The figures of one environment."""
+def measure(name: str, steps: int, resets: int, further: int, rounds: int) -> dict[str, Any]:
+    """The figures of one environment. Raises `ImportError` for one that cannot be played here."""
+    fresh(begin, name)
     fresh(reset_times, name, resets)  # what is built once on disk
     started = fresh(reset_times, name, resets)
-    stepped = fresh(step_times, name, steps)
-    upstream = fresh(upstream_rate, name, stepped["script"]) if name in UPSTREAM else None
-    rate = stepped["steps"] / stepped["seconds"]
+    stepped = fresh(step_times, name, steps, rounds)
+    script = [episode for row in stepped for episode in row["script"]]
+    upstream = fresh(upstream_rate, name, script) if name in UPSTREAM else None
+    rates = [row["steps"] / row["seconds"] for row in stepped]
+    rate, count = statistics.median(rates), sum(row["steps"] for row in stepped)
     ordered = sorted(started["resets"])
     return {
         "first_observation_s": started["first"],
         "steps_per_s": rate,
-        "steps": stepped["steps"],
+        "interval": [min(rates), max(rates)],
+        "rounds": len(rates),
+        "cpu_us_per_step": 1e6 * sum(row["cpu"] for row in stepped) / count,
+        "steps": count,
         "upstream_steps_per_s": upstream,
         "ratio": rate / upstream if upstream else None,
         "reset_p50_ms": 1e3 * statistics.median(ordered),
@@ -276,18 +297,22 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400, help="steps that are timed, at least (default 400)")
     parser.add_argument("--resets", type=int, default=40, help="resets that are timed, at most (default 40)")
     parser.add_argument("--further", type=int, default=4, help="environments opened beside the first (default 4)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that the steps are timed in (default 5)")
     parser.add_argument("--out", type=Path, help="folder for summary.json")
     given = parser.parse_args()
-    figures = {}
+    figures: dict[str, dict[str, Any]] = {}
+    missing: dict[str, str] = {}
     for name in given.env or environments():
         print(f"measuring {name}", file=sys.stderr, flush=True)
         try:
-            figures[name] = measure(name, given.steps, given.resets, given.further)
+            figures[name] = measure(name, given.steps, given.resets, given.further, given.rounds)
         except ImportError as error:
-            print(f"left out: {error}", file=sys.stderr)
+            missing[name] = str(error)
     if not figures:
-        raise SystemExit("no environment is installed")
+        raise SystemExit("no environment can be played here: " + "; ".join(missing.values()))
     _print_table(figures)
+    for name, reason in missing.items():
+        print(f"{name:14}  not measured: {reason}")
     slowest = min(figures.values(), key=lambda row: row["steps_per_s"])
     record = {
         "name": "environments, steps of the slowest",
@@ -296,7 +321,9 @@ def main() -> None:
         "baseline": slowest["upstream_steps_per_s"],
         "ratio": slowest["ratio"],
         "n": slowest["steps"],
-        "environments": figures,
+        "interval": slowest["interval"],
+        "load": os.getloadavg()[0],
+        "environments": {**figures, **{name: {"missing": reason} for name, reason in missing.items()}},
     }
     line = json.dumps(_rounded(record))
     if given.out is not None:
@@ -320,6 +347,8 @@ def _print_table(figures: dict[str, dict[str, Any]]) -> None:
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 

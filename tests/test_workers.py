@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from align_echo.agents.players import choose_player
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import EngineError, ModelError, UsageError
 from align_echo.halting import Halt, under
@@ -22,7 +23,7 @@ from align_echo.rollout import run_batch, run_tasks
 from align_echo.session import Episode
 from align_echo.types import Agent, AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
 from align_echo.workers import remote
-from align_echo.workers.choice import RayActors, Threads, read_workers
+from align_echo.workers.choice import Processes, RayActors, Threads, read_workers, workers_of
 from align_echo.workers.remote import LOSSES, EpisodeActor, LostError, RemoteHost
 from align_echo.workers.shipping import Work, pack, unpack
 from align_echo.wrappers import AlignWrapper
@@ -300,13 +301,26 @@ def test_workers_are_read_once(monkeypatch):
     monkeypatch.setattr("align_echo.workers.choice.find_spec", lambda name: object())
     assert read_workers(None) is None
     assert read_workers(3) == read_workers("3") == Threads(3)
+    assert read_workers("processes:2") == Processes(2)
     assert read_workers("ray") == RayActors()
     assert read_workers("ray:4") == RayActors("", 4)
     assert read_workers("ray://node-1:10001") == RayActors("ray://node-1:10001")
     assert read_workers("ray://[::1]:10001/12") == RayActors("ray://[::1]:10001", 12)
-    for wrong in (0, "-1", "", "two", "ray:", "ray:0", "ray4", "ray://node-1", "ray://node-1:1:2", "ray/2"):
-        with pytest.raises(UsageError, match="--workers is a number of threads, or ray"):
+    rays = ("ray:", "ray:0", "ray4", "ray://node-1", "ray://node-1:1:2", "ray/2")
+    for wrong in (0, "-1", "", "two", "processes", "processes:0", *rays):
+        with pytest.raises(UsageError, match="--workers is a number of threads, or processes:N, ray"):
             read_workers(wrong)
+
+
+def test_processes_are_for_models_that_this_machine_computes():
+    local, endpoint = choose_player("vanilla", "pocket"), choose_player("vanilla", "some-model")
+    assert workers_of(Processes(2), local) == Processes(2)
+    assert Processes(2).threads == 2 * workers_of(None, local).threads
+    assert workers_of(None, endpoint) == Threads(8)
+    with pytest.raises(UsageError, match="agent vanilla asks the model some-model: give a number of threads, or ray"):
+        workers_of(Processes(2), endpoint)
+    with pytest.raises(UsageError, match="agent novice asks no model"):
+        workers_of(Processes(2), choose_player("novice", None))
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

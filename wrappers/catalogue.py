@@ -16,6 +16,7 @@ from align_echo.registry import OURS, Registry
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.plain import TextEnvironment
 from align_echo.wrappers.text_env import TextEnv
+from align_echo.wrappers.vector import TextVectorEnv
 
 
 def _read(name: str, thing: object) -> EnvironmentSpec:
@@ -131,11 +132,11 @@ def make_vec(
     data_root: str | Path | None = None,
     step_limit: int | None = None,
     engine: str | None = None,
-) -> gym.vector.SyncVectorEnv:
+) -> TextVectorEnv:
     """`n` environments of `make` stepped together in this process; `reset(seed=s)` gives the i-th the seed s + i.
 
-    An environment whose episode is over is reset by the next step, as gymnasium's vector environments do. Raises
-    `UsageError` for n below 1, otherwise as `make`.
+    They are a `SyncVectorEnv` of gymnasium's, with its results, in less time. An environment whose episode is over is
+    reset by the next step, as gymnasium's vector environments do. Raises `UsageError` for n below 1, else as `make`.
     """
     if n < 1:
         raise UsageError(f"n must be at least 1, not {n}")
@@ -143,7 +144,7 @@ def make_vec(
     def make_single() -> gym.Env[str, str]:
         return make(env_id, split=split, interface=interface, data_root=data_root, step_limit=step_limit, engine=engine)
 
-    return gym.vector.SyncVectorEnv([make_single] * n)
+    return TextVectorEnv([make_single] * n)
 
 
 def tasks(

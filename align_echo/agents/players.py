@@ -77,15 +77,19 @@ def workers_for(player: Player) -> int:
     return WORKERS_WITH_LOCAL_MODEL if player.model.is_local else WORKERS_WITH_ENDPOINT
 
 
-def chat_model(name: ModelName, *, spec: EnvironmentSpec, base_url: str | None, seed: int) -> ChatModel:
+def chat_model(
+    name: ModelName, *, spec: EnvironmentSpec, base_url: str | None, seed: int, processes: int = 0
+) -> ChatModel:
     """The agent's chat model: what `load_model` finds, or a scripted novice of the environment for one of its names.
+
+    `processes` are as in `load_model`.
 
     Raises what `load_model` does, and `UsageError` when there is no such novice.
     """
     if not name.is_scripted:
         from align_echo.models import load_model
 
-        return load_model(name, base_url=base_url, seed=seed)
+        return load_model(name, base_url=base_url, seed=seed, processes=processes)
     if base_url:
         raise UsageError(f"--model {name} is a script and is asked at no endpoint: leave --base-url out")
     return NoviceModel(spec.name, name.text, seed=seed)

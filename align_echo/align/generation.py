@@ -18,7 +18,6 @@ from align_echo.agents.players import (
     choose_player,
     details_of,
     refuse_idle_model,
-    workers_for,
 )
 from align_echo.agents.spec import NO_STEP_LIMIT, AgentSetting
 from align_echo.align.backend import Backend
@@ -35,7 +34,7 @@ from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent, ChatModel
-from align_echo.workers.choice import ONE_THREAD, Threads, Workers, read_workers
+from align_echo.workers.choice import ONE_THREAD, RayActors, Workers, read_workers, workers_of
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -137,7 +136,7 @@ def plan_generation(
         tasks_per_iteration=tasks_per_iteration,
         max_tokens=max_tokens,
         seed=seed,
-        workers=read_workers(workers) or Threads(workers_for(player)),
+        workers=workers_of(read_workers(workers), player),
         verify=verify,
         allow_untested=allow_untested,
     )
@@ -213,7 +212,10 @@ def _agent_model(folder: RunFolder, plan: Generation) -> ChatModel | None:
     if name is None:
         return None
     url = base_url if name.endpoint(base_url) else None
-    return folder.record(chat_model(name, spec=plan.world.spec, base_url=url, seed=plan.seed), "agent")
+    processes = plan.workers.model_processes
+    return folder.record(
+        chat_model(name, spec=plan.world.spec, base_url=url, seed=plan.seed, processes=processes), "agent"
+    )
 
 
 def _model(folder: RunFolder, plan: Generation, name: ModelName | None, role: str) -> ChatModel | None:
@@ -223,7 +225,8 @@ def _model(folder: RunFolder, plan: Generation, name: ModelName | None, role: st
     from align_echo.models import load_model
 
     base_url = plan.base_url if name.has_endpoint else None
-    return folder.record(load_model(name, base_url=base_url, seed=plan.seed), role)
+    processes = plan.workers.model_processes
+    return folder.record(load_model(name, base_url=base_url, seed=plan.seed, processes=processes), role)
 
 
 def _backend(plan: Generation, agent: Agent, folder: RunFolder, progress: Progress) -> Backend:
@@ -265,7 +268,7 @@ def _probe(plan: Generation, progress: Progress, note: Callable[[str], None] | N
         seed=plan.seed,
         on_progress=progress.status,
         note=note,
-        processes=plan.workers.count if isinstance(plan.workers, Threads) else 1,
+        processes=1 if isinstance(plan.workers, RayActors) else plan.workers.count,
     )
 
 

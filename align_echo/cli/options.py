@@ -110,6 +110,6 @@ Workers = Annotated[
     str | None,
     typer.Option(
         "--workers",
-        help="Episodes at once (default: 32 with a local model, 8 at an endpoint, else 1), or ray, ray://HOST:PORT.",
+        help="Episodes at once (default: 32 with a local model, 8 at an endpoint, else 1), or processes:N, ray, ray://HOST:PORT.",
     ),
 ]

@@ -39,7 +39,13 @@ def models_of(plan: Plan, path: Path) -> Models:
 
     @functools.cache
     def load(name: ModelName) -> ChatModel:
-        return chat_model(name, spec=plan.spec, base_url=_url_of(plan, name), seed=plan.seed)
+        return chat_model(
+            name,
+            spec=plan.spec,
+            base_url=_url_of(plan, name),
+            seed=plan.seed,
+            processes=plan.workers.model_processes,
+        )
 
     def model_of(role: str, name: ModelName) -> ChatModel:
         model = load(name)

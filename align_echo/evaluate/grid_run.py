@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo import __version__
-from align_echo.agents.players import Player, about, choose_player, details_of, model_on_record, workers_for
+from align_echo.agents.players import Player, about, choose_player, details_of, model_on_record
 from align_echo.errors import UsageError
 from align_echo.evaluate.cast import build_player, config_of, models_of
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, variants_of
@@ -27,7 +27,7 @@ from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent, Trajectory
-from align_echo.workers.choice import Threads, Workers, read_workers
+from align_echo.workers.choice import Workers, read_workers, workers_of
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -177,7 +177,7 @@ def _plan(axes: Axes, spec: EnvironmentSpec, player: Player) -> Plan:
         player=player,
         base_url=axes.base_url,
         seed=axes.seed,
-        workers=axes.workers or Threads(workers_for(player)),
+        workers=workers_of(axes.workers, player),
         data_root=None,
         temperature=axes.temperature if player.model else None,
         max_tokens=axes.max_tokens if player.model else None,

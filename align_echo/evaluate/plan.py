@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo import __version__
-from align_echo.agents.players import Player, choose_player, model_on_record, refuse_idle_model, workers_for
+from align_echo.agents.players import Player, choose_player, model_on_record, refuse_idle_model
 from align_echo.critic.drawn import Drawn, read_drawn
 from align_echo.critic.language import ECHO, FORMS, CritiqueForm
 from align_echo.critic.selection import CRITIC, RULES, SelectionRule
@@ -21,7 +21,7 @@ from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import Interface
 from align_echo.models.names import ModelName, read_name
 from align_echo.session import Episode
-from align_echo.workers.choice import ONE_THREAD, Threads, Workers, read_workers
+from align_echo.workers.choice import ONE_THREAD, Workers, read_workers, workers_of
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -161,7 +161,7 @@ def plan_evaluation(
         split=split,
         task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
         player=player,
-        workers=read_workers(workers) or Threads(workers_for(player)),
+        workers=workers_of(read_workers(workers), player),
         samples=episodes_per_task,
         judge=judged_by,
         pick=rule,

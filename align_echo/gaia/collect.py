@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.players import Player, about, build_agent, details_of, require_expert, workers_for
+from align_echo.agents.players import Player, about, build_agent, details_of, require_expert
 from align_echo.agents.privileged import EXPERT
 from align_echo.agents.spec import AgentSetting
 from align_echo.critic.best_of import BestOf
@@ -31,7 +31,7 @@ from align_echo.models.names import ModelName
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent
-from align_echo.workers.choice import Threads, Workers
+from align_echo.workers.choice import Workers, workers_of
 from align_echo.wrappers.environment import EnvironmentSpec
 
 TOP_K, TOP_P = 30, 0.8
@@ -121,7 +121,7 @@ def plan_collection(
         player=player,
         base_url=base_url,
         seed=seed,
-        workers=workers or Threads(workers_for(player)),
+        workers=workers_of(workers, player),
         data_root=data_root,
         temperature=drawing.temperature,
         samples=samples,

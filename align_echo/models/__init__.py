@@ -12,10 +12,13 @@ from align_echo.models.scripted import ScriptedModel
 from align_echo.types import ChatModel
 
 
-def load_model(name: str | ModelName, base_url: str | None = None, *, seed: int = 0) -> ChatModel:
+def load_model(
+    name: str | ModelName, base_url: str | None = None, *, seed: int = 0, processes: int = 0
+) -> ChatModel:
     """The chat model called `name`: a local one (`models/names.py` says which), else one at an endpoint.
 
-    `base_url` is for endpoints (default: `OPENAI_BASE_URL`, else OpenAI's own), `seed` for the draws of local models.
+    `base_url` is for endpoints (default: `OPENAI_BASE_URL`, else OpenAI's own), `seed` for the draws of local models,
+    `processes` for those that transformers runs: so many processes compute one, none of them this (0: this one does).
     Raises `UsageError` for a base URL where there is none, when the endpoint needs a key and none is set, for a path
     that holds no model, or when a local model's files cannot be used; `MissingExtraError`, `MissingDataError` for what
     a local model lacks.
@@ -26,7 +29,7 @@ def load_model(name: str | ModelName, base_url: str | None = None, *, seed: int 
     if name.is_local:
         from align_echo.models.local import load_local
 
-        return load_local(name, base_url=base_url, seed=seed)
+        return load_local(name, base_url=base_url, seed=seed, processes=processes)
     if name.kind == "path":
         raise UsageError(f"{name} is not the folder of a model: it has no {' and no '.join(MODEL_FILES)}")
     from align_echo.models.openai_model import OpenAICompatibleModel

@@ -62,6 +62,11 @@ class ModelName:
         return self.kind == POCKET or self.kind in PREFIXES
 
     @property
+    def runs_on_transformers(self) -> bool:
+        """Whether the model is computed by transformers, in this process or in others of this machine."""
+        return self.kind in (POCKET, "transformers")
+
+    @property
     def is_scripted(self) -> bool:
         """Whether the name stands for a scripted novice, which is no language model and has no endpoint."""
         return self.kind == "scripted"

@@ -1,6 +1,7 @@
-"""Threads or Ray: what `--workers` names (`read_workers`), and the one place where it matters (`play_tasks`).
+"""Threads, processes or Ray: what `--workers` names (`read_workers`), and where it matters (`play_tasks`).
 
-Left out: playing on threads (`rollout.py`) and on Ray (`ray_cluster.py`).
+Left out: playing on threads (`rollout.py`) and on Ray (`ray_cluster.py`), and the processes that compute a model
+(`models/local/engine_process.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from importlib.util import find_spec
 
 import gymnasium as gym
 
+from align_echo.agents.players import WORKERS_WITH_LOCAL_MODEL, Player, workers_for
 from align_echo.errors import MissingExtraError, UsageError
 from align_echo.rollout import run_tasks
 from align_echo.session import Episode
 from align_echo.types import Agent, Trajectory
 
-FORMS = "a number of threads, or ray, ray:ACTORS, ray://HOST:PORT or ray://HOST:PORT/ACTORS"
+FORMS = "a number of threads, or processes:N, ray, ray:ACTORS, ray://HOST:PORT or ray://HOST:PORT/ACTORS"
+_PROCESSES = re.compile(r"processes:([1-9]\d{0,2})")
 _HERE = re.compile(r"ray(?::([1-9]\d{0,5}))?")
 _THERE = re.compile(r"(ray://(?:\[[^\]\s]+\]|[^\[\]/:\s]+):\d+)(?:/([1-9]\d{0,5}))?")
 
@@ -31,6 +34,25 @@ class Threads:
     @property
     def threads(self) -> int:
         """How many threads of this process work at once."""
+        return self.count
+
+    model_processes = 0
+
+
+@dataclass(frozen=True)
+class Processes:
+    """So many processes that each compute the local model; threads of this process play the episodes."""
+
+    count: int
+
+    @property
+    def threads(self) -> int:
+        """How many threads of this process work at once: for each process as many as a local model answers best."""
+        return self.count * WORKERS_WITH_LOCAL_MODEL
+
+    @property
+    def model_processes(self) -> int:
+        """How many processes compute a local model beside this one."""
         return self.count
 
 
@@ -49,8 +71,10 @@ class RayActors:
         """How many threads of this process work at once on what is not played on actors."""
         return self.count or 8
 
+    model_processes = 0
 
-Workers = Threads | RayActors
+
+Workers = Threads | Processes | RayActors
 
 ONE_THREAD = Threads()
 
@@ -62,6 +86,8 @@ def read_workers(given: int | str | None) -> Workers | None:
     text = str(given).strip()
     if text.isdecimal() and len(text) <= 6 and int(text) > 0:
         return Threads(int(text))
+    if (processes := _PROCESSES.fullmatch(text)) is not None:
+        return Processes(int(processes[1]))
     here, there = _HERE.fullmatch(text), _THERE.fullmatch(text)
     if not (here or there):
         raise UsageError(f"--workers is {FORMS}, not {text!r}")
@@ -69,6 +95,22 @@ def read_workers(given: int | str | None) -> Workers | None:
         raise MissingExtraError(f"--workers {text}", "ray")
     address, count = ("", here[1]) if here else (there[1], there[2]) if there else ("", None)
     return RayActors(address, int(count) if count else None)
+
+
+def workers_of(given: Workers | None, player: Player) -> Workers:
+    """The workers that a player plays on, where it is said (None: it is not) and where not.
+
+    Raises `UsageError` for processes to compute a model that no process of this machine computes.
+    """
+    if given is None:
+        return Threads(workers_for(player))
+    if isinstance(given, Processes) and not (player.model and player.model.runs_on_transformers):
+        asks = f"asks the model {player.model}" if player.model else "asks no model"
+        raise UsageError(
+            f"--workers processes:{given.count} computes a local model in processes of its own, and the agent "
+            f"{player.agent.name} {asks}: give a number of threads, or ray"
+        )
+    return given
 
 
 def play_tasks(
@@ -84,7 +126,7 @@ def play_tasks(
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Trajectory]:
     """As `rollout.run_tasks`, on whatever workers. `say` is told, on any thread, of workers that were lost."""
-    if isinstance(workers, Threads):
+    if isinstance(workers, Threads | Processes):
         return run_tasks(
             make_env,
             agent,
@@ -92,7 +134,7 @@ def play_tasks(
             split=split,
             action_format=action_format,
             seed=seed,
-            workers=workers.count,
+            workers=workers.threads,
             on_trajectory=on_trajectory,
         )
     from align_echo.workers.ray_cluster import run_on_ray

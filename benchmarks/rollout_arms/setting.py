@@ -42,17 +42,20 @@ class Setting:
     batch: int
     turns: int
     reply_tokens: int
+    processes: int = 2
 
 
 @dataclass(frozen=True)
 class Played:
-    """What an arm did in a round. `replies` is how many times the model answered, `cpu` the CPU seconds it took."""
+    """What an arm did in a round. `replies` is how many times the model answered, `cpu` the CPU seconds it took,
+    `busiest` those of the process that took most, where there were several."""
 
     seconds: float
     cpu: float
     tokens: int
     episodes: int
     replies: int
+    busiest: float = 0.0
 
 
 class Watch:

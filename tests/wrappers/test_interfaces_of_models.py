@@ -281,7 +281,7 @@ class PythonSession(SandboxSession):
         self._code: dict[str, Any] = {"__name__": "interface"}
         exec(source, self._code)
         self._lines: list[LogLine] = []
-        self._arguments = {
+        self._arguments: dict[str, Any] = {
             "env": self.Env(engine, contract.step_layout),
             "logger": self.Logger(self._lines),
             **given,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,11 @@ class Game:
     grammar: str
     problem: str
     cache: Path | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What the texts take in memory."""
+        return sum(map(sys.getsizeof, (self.domain, self.grammar, self.problem)))
 
 
 class Sight(Protocol):

@@ -20,6 +20,7 @@ from align_echo.wrappers.alfworld.oracle import HouseOracle, Moment
 from align_echo.wrappers.alfworld.searching import EXAMINE, explores
 from align_echo.wrappers.alfworld.spec import CONTRACT, GAME, STEP_LIMIT, TRAJECTORY, is_invalid
 from align_echo.wrappers.cache import cache_folder
+from align_echo.wrappers.memory import memory
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
 T = TypeVar("T")
@@ -141,11 +142,11 @@ def _checked(call: Callable[[T], R], argument: T) -> R:
 
 def _game(file: Path) -> Game:
     stamp = file.stat()
-    return _read_game(file, stamp.st_mtime_ns, stamp.st_size)
+    key = (file, stamp.st_mtime_ns, stamp.st_size)
+    return memory().recall(key, lambda: _read_game(file), lambda game: game.bytes)
 
 
-@functools.lru_cache(maxsize=32)
-def _read_game(path: Path, mtime: int, size: int) -> Game:
+def _read_game(path: Path) -> Game:
     record = read_json(path)
     try:
         texts = record["pddl_domain"], record["grammar"], record["pddl_problem"]

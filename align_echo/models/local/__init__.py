@@ -13,32 +13,37 @@ if TYPE_CHECKING:
     from align_echo.models.local.chat import LocalModel
 
 
-def load_local(name: ModelName, *, base_url: str | None = None, seed: int = 0) -> LocalModel:
+def load_local(name: ModelName, *, base_url: str | None = None, seed: int = 0, processes: int = 0) -> LocalModel:
     """The local model called `name` (`models/names.py` says which there are). All of one name share one engine.
 
-    `base_url` is that of a vLLM server, `seed` that of the draws. Raises `MissingExtraError` without torch and
-    transformers (or vLLM), `MissingDataError` without the pocket model's files, `UsageError` for files that cannot be
-    used, `ModelError` when a server cannot be reached.
+    `base_url` is that of a vLLM server, `seed` that of the draws. With `processes`, a model that transformers runs is
+    computed in so many processes of its own; one of vLLM's has its own ways. Raises `MissingExtraError` without torch
+    and transformers (or vLLM), `MissingDataError` without the pocket model's files, `UsageError` for files that cannot
+    be used, `ModelError` when a server cannot be reached.
     """
     if not name.source:
         raise UsageError(f"--model {name} names no model: say which after the colon")
     try:
-        return replace(_running(name, base_url), seed=seed)
+        return replace(_running(name, base_url, processes), seed=seed)
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
             raise
         raise MissingExtraError(f"the local model {name}", "train") from None
 
 
-def _running(name: ModelName, base_url: str | None) -> LocalModel:
+def _running(name: ModelName, base_url: str | None, processes: int) -> LocalModel:
     from align_echo.models.local import loading
 
-    if name.kind == POCKET:
-        return loading.run_pocket()
     if name.kind == "vllm-server":
         return loading.run_server(name.source, base_url=base_url)
     if name.kind == "vllm":
         return loading.run_vllm(name.source)
+    if processes and name.kind == POCKET:
+        return loading.run_in_processes(str(loading.pocket_folder()), name=POCKET, processes=processes)
+    if processes:
+        return loading.run_in_processes(name.source, name=f"transformers:{name.source}", processes=processes)
+    if name.kind == POCKET:
+        return loading.run_pocket()
     return loading.run_transformers(name.source, name=f"transformers:{name.source}")
 
 

@@ -19,6 +19,8 @@ from align_echo.errors import MissingDataError, UsageError, first_line
 from align_echo.models.endpoint import resolve_base_url
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
+from align_echo.models.local.engine_process import EngineSettings, ProcessEngine
+from align_echo.models.local.fleet import Fleet
 from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
 from align_echo.models.local.weights import read_model, without_bars
 from align_echo.models.names import POCKET
@@ -96,6 +98,27 @@ def run_pocket() -> LocalModel:
         return LocalModel(engine, encoder, weights=weights)
 
     return _shared((POCKET, weights), start)
+
+
+def run_in_processes(source: str, *, name: str, processes: int) -> LocalModel:
+    """As `run_transformers`, computed in so many processes that each load the model, on one thread of torch each.
+
+    Raises as `run_transformers`, and `ModelError` where a process cannot start.
+    """
+    weights = content_hash(Path(source)) if Path(source).is_dir() else ""
+
+    def start() -> LocalModel:
+        encoder = encoder_of(source)
+        engines = {f"process {n}": ProcessEngine(EngineSettings(source, name)) for n in range(1, processes + 1)}
+        try:
+            fleet = Fleet(list(engines), lambda address: engines[address].wait_until_ready())
+        except BaseException:
+            for engine in engines.values():
+                engine.close()
+            raise
+        return LocalModel(fleet, encoder, weights=next(iter(engines.values())).weights)
+
+    return _shared(("processes", name, source, weights, processes), start)
 
 
 def run_server(model: str, *, base_url: str | None = None) -> LocalModel:

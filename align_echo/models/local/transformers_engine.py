@@ -182,10 +182,14 @@ class TransformersEngine:
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
         """See `Engine`. A trainer in this process can spare the files: `load_weights`."""
+        self.read_weights(folder)
+        check_weights(forward, result_of(self.submit(VERIFICATION)))
+
+    def read_weights(self, folder: str) -> None:
+        """As `publish_weights`, without the proof."""
         self._between_requests(lambda model: None)  # from here on it is one of `transformers`
         model = read_model(type(self._model), model_folder(folder), self._model.dtype)
         self.load_weights(model.state_dict())
-        check_weights(forward, result_of(self.submit(VERIFICATION)))
 
     def close(self) -> None:
         """End the thread after its present step; what waits raises `ModelError`. May be called again.

@@ -6,6 +6,7 @@ A bit is a position in the state, an integer. A literal is `2 * bit`, plus 1 whe
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,3 +54,9 @@ class Compiled:
     denied: dict[str, int]
     axioms: list[list[Any]]
     rules: dict[str, list[list[Any]]]
+
+    @property
+    def bytes(self) -> int:
+        """What the large tables take in memory."""
+        tables = (self.operators, self.commands, self.facts.values(), self.watched.values())
+        return sum(sum(map(sys.getsizeof, table)) for table in tables)

@@ -23,6 +23,11 @@ TEXTS = 16
 BRANCHES = 4
 """Sets of bits that an operator's answer may be remembered by."""
 
+TABLES_GROW, GROUP_BYTES, ANSWER_BYTES = 2.7, 25_000, 2_900
+"""What a program takes for each byte of its tables, each group of operators that was looked at, and each operator that
+was asked for its answer: by least squares over games of every task type, played for 0 to 1500 steps (n = 204; the mean
+error is 11%)."""
+
 Change = tuple[int, int, tuple[tuple[int, int, int, bool], ...]]
 """What an operator does: bits cleared, bits then set, and (mask, wanted, bit, on) where the state before decides."""
 
@@ -48,6 +53,16 @@ class Program:
         self._feedback = functools.cache(self._find_feedback)
         self._named = functools.cache(self._find_named)
         self.initial = self._derive(int(compiled.initial, 16))
+        self._table_bytes = compiled.bytes
+
+    @property
+    def bytes(self) -> int:
+        """What the game takes in memory by now, the more the longer it is played; within a third of it."""
+        return (
+            int(TABLES_GROW * self._table_bytes)
+            + GROUP_BYTES * self._group.cache_info().currsize
+            + ANSWER_BYTES * self._answer.cache_info().currsize
+        )
 
     # ------------------------------------------------------------ playing
 

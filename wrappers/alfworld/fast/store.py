@@ -8,7 +8,6 @@ number of processes may share a folder; one that is missing or damaged is made a
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import zlib
 from importlib import metadata
@@ -19,15 +18,15 @@ from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.fast.compiled import Compiled
 from align_echo.wrappers.alfworld.fast.program import Program
 from align_echo.wrappers.alfworld.fast.shipped import FORMAT, as_json, from_json, shipped_form
-
-PROGRAMS = 64
-"""Games kept in memory."""
+from align_echo.wrappers.memory import memory
 
 
-@functools.lru_cache(PROGRAMS)
 def program_of(game: Game) -> Program:
-    """A game ready to be played. Raises `EngineError` if it cannot be compiled, `MissingExtraError`."""
-    return Program(compiled_game(game))
+    """A game ready to be played, kept in memory as long as there is room (`memory.py`).
+
+    Raises `EngineError` if it cannot be compiled, `MissingExtraError`.
+    """
+    return memory().recall(game, lambda: Program(compiled_game(game)), lambda program: program.bytes)
 
 
 def compiled_game(game: Game) -> Compiled:

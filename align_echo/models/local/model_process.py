@@ -1,0 +1,98 @@
+"""The other side of `engine_process.py`: a process that loads one model, and answers requests until there are no more.
+
+It reads messages from standard input and says what came of each on standard output, in any order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import IO, Any
+
+import torch
+
+from align_echo.errors import AlignEchoError, ModelError, UsageError, first_line
+from align_echo.models.local.engine import Reply
+from align_echo.models.local.engine_process import CancelledRequest, EngineSettings, ModelAnswer, ModelReady, NewWeights
+from align_echo.models.local.loading import run_pocket, run_transformers
+from align_echo.models.names import POCKET
+
+
+def serve() -> None:
+    """Load a model and answer until standard input ends."""
+    said = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no answer
+    saying = threading.Lock()
+
+    def say(message: object) -> None:
+        with saying, contextlib.suppress(OSError, ValueError):
+            pickle.dump(message, said)
+            said.flush()
+
+    try:
+        _serve(sys.stdin.buffer, say)
+    finally:
+        os._exit(0)  # at once, whatever is computed: nobody waits for it
+
+
+def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
+    settings: EngineSettings = pickle.load(heard)
+    try:
+        torch.set_num_threads(settings.threads)
+        is_pocket = settings.name == POCKET
+        model = run_pocket() if is_pocket else run_transformers(settings.source, name=settings.name)
+        engine: Any = model.engine
+    except Exception as error:
+        say(_portable(error))
+        return
+    say(ModelReady(engine.context, model.weights))
+    under_way: dict[int, Future[Reply]] = {}
+
+    def answer(number: int, done: Future[Reply]) -> None:
+        under_way.pop(number, None)
+        if not done.cancelled():
+            error = done.exception()
+            say(ModelAnswer(number, done.result() if error is None else _portable(error)))
+
+    with contextlib.suppress(EOFError):
+        while True:
+            message = pickle.load(heard)
+            if isinstance(message, CancelledRequest):
+                if (cancelled := under_way.get(message.number)) is not None:
+                    cancelled.cancel()
+                continue
+            number, asked = message
+            try:
+                if isinstance(asked, NewWeights):
+                    _make(engine, asked)
+                    say(ModelAnswer(number, None))
+                else:
+                    under_way[number] = engine.submit(asked)
+                    under_way[number].add_done_callback(partial(answer, number))
+            except Exception as error:
+                say(ModelAnswer(number, _portable(error)))
+
+
+def _make(engine: Any, change: NewWeights) -> None:
+    if change.adapter:
+        engine.load_adapter(change.adapter, change.folder)
+    else:
+        engine.read_weights(change.folder)
+
+
+def _portable(error: BaseException) -> Exception:
+    """The error if it can be sent as it is, else one that says the same."""
+    try:
+        same = pickle.loads(pickle.dumps(error))
+    except Exception:
+        same = None
+    if type(same) is type(error) and isinstance(same, Exception):
+        return same
+    kind = UsageError if isinstance(error, AlignEchoError) else ModelError
+    return kind(f"{first_line(error)}" if kind is UsageError else f"{type(error).__name__}: {first_line(error)}")
