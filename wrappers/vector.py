@@ -37,9 +37,8 @@ class TextVectorEnv(gym.vector.SyncVectorEnv):
                 observation, rewards[number], terminated[number], truncated[number], info = env.step(action)
             observations.append(observation)
             infos.append(info)
-        self._env_obs, self._rewards, self._terminations, self._truncations = (
-            *(observations, rewards), *(terminated, truncated)
-        )
+        self._env_obs, self._rewards = observations, rewards
+        self._terminations, self._truncations = terminated, truncated
         self._observations = concatenate(self.single_observation_space, observations, self._observations)
         self._autoreset_envs = terminated | truncated
         return deepcopy(self._observations), rewards.copy(), terminated.copy(), truncated.copy(), self._gathered(infos)

@@ -1,4 +1,7 @@
-"""Requests in their slots: what each computes in a step, and when it ends. Left out: who gets a slot, and computing."""
+"""Requests in their slots: what each computes in a step, what is drawn for it, and when it ends.
+
+Left out: who gets a slot, and computing logits.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
+
 from align_echo.errors import ModelError
 from align_echo.models.local.engine import Reply, Request
+from align_echo.models.local.sampling import draw, logprobs_at
 from align_echo.models.local.slot_attention import SlotPart
 
 Reason = Literal["", "stop", "length", "broken"]
@@ -80,6 +86,44 @@ class EngineRow:
         for pending in cancelled:
             self.requests.remove(pending)
             pending.future.set_running_or_notify_cancel()
+
+
+def joins(row: EngineRow, rows: Sequence[EngineRow]) -> bool:
+    """Whether the row is now part of one of these with the same context for which nothing was drawn yet, as for it."""
+    for other in rows:
+        alike = len(row.ids) == len(other.ids) == len(other.context)
+        if alike and row.adapter == other.adapter and row.context == other.context:
+            other.requests += row.requests
+            return True
+    return False
+
+
+def reads_for(other: EngineRow, row: EngineRow, needed: int) -> bool:
+    """Whether the context of `other` begins with so many of the ids of `row`."""
+    return needed <= len(other.context) and list(other.context[:needed]) == row.ids[:needed]
+
+
+def draw_for(
+    ready: Sequence[EngineRow], logits_BV: torch.Tensor, most: int
+) -> list[dict[int, list[PendingRequest]]]:
+    """Draw a token for each request of each row, of the row's logits: the requests by token, in the rows' order.
+
+    At most so many requests at once as there was room for the logits of.
+    """
+    drawn: list[dict[int, list[PendingRequest]]] = [{} for _ in ready]
+    pending_requests = [(index, pending) for index, row in enumerate(ready) for pending in row.requests]
+    for first in range(0, len(pending_requests), most):
+        some = pending_requests[first : first + most]
+        alone = len(pending_requests) == len(ready) <= most
+        logits_AV = logits_BV if alone else logits_BV[[at for at, _ in some]]
+        uniforms = [pending.dice.random() for _, pending in some]
+        tokens, logprobs = draw(logits_AV, [pending.request.sampling for _, pending in some], uniforms)
+        choices = logprobs_at(logits_AV, [pending.wanted for _, pending in some])
+        for (at, pending), token, logprob, of_choices in zip(some, tokens, logprobs, choices, strict=True):
+            pending.choices = pending.choices or of_choices
+            pending.logprobs.append(logprob)
+            drawn[at].setdefault(token, []).append(pending)
+    return drawn
 
 
 def parts_of(rows: Sequence[EngineRow], most: int) -> list[tuple[EngineRow, SlotPart]]:

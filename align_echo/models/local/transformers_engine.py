@@ -26,8 +26,18 @@ from align_echo.halting import result_of
 from align_echo.models.local.decode_graphs import DecodeGraphs
 from align_echo.models.local.engine import Forward, Reply, Request
 from align_echo.models.local.publishing import VERIFICATION, check_weights, model_folder
-from align_echo.models.local.rows import EngineRow, PendingRequest, Reason, end_of, fail, parted, parts_of
-from align_echo.models.local.sampling import draw, logprobs_at
+from align_echo.models.local.rows import (
+    EngineRow,
+    PendingRequest,
+    Reason,
+    draw_for,
+    end_of,
+    fail,
+    joins,
+    parted,
+    parts_of,
+    reads_for,
+)
 from align_echo.models.local.slot_attention import PackedStep, SlotPart, forward, use_slots
 from align_echo.models.local.slots import WORTH_COPYING, SlotCache
 from align_echo.models.local.weights import ServedAdapters, load_state, read_model
@@ -276,7 +286,7 @@ class TransformersEngine:
                     continue
                 row = item if isinstance(item, EngineRow) else EngineRow([item], list(item.request.ids))
                 row.leave_cancelled()
-                if not row.requests or self._joins(row):
+                if not row.requests or joins(row, self._rows):
                     continue
                 if len(self._rows) == self._cache.slots:
                     later.append(item)
@@ -288,15 +298,6 @@ class TransformersEngine:
         finally:
             self._waiting.extendleft(reversed(later))
 
-    def _joins(self, row: EngineRow) -> bool:
-        """Whether the row is now part of one with the same context for which nothing was drawn yet, as for it."""
-        for other in self._rows:
-            alike = len(row.ids) == len(other.ids) == len(other.context)
-            if alike and row.adapter == other.adapter and row.context == other.context:
-                other.requests += row.requests
-                return True
-        return False
-
     def _seat(self, row: EngineRow) -> None:
         busy = {other.slot for other in self._rows}
         self._rows.append(row)
@@ -305,14 +306,8 @@ class TransformersEngine:
     def _is_read_by_another(self, row: EngineRow) -> bool:
         """Whether a context is being read of which this row will be able to copy much: then it waits for it."""
         same = [other for other in self._rows if other.reading and other.adapter == row.adapter]
-        if not same:
-            return False
-        shared = self._cache.holds(row.ids, row.adapter)
-        for other in same:
-            needed = max(shared, other.done) + WORTH_COPYING
-            if needed <= len(other.context) and list(other.context[:needed]) == row.ids[:needed]:
-                return True
-        return False
+        held = self._cache.holds(row.ids, row.adapter) if same else 0
+        return any(reads_for(other, row, max(held, other.done) + WORTH_COPYING) for other in same)
 
     def _change(self, change: _ModelChange) -> None:
         if not change.future.set_running_or_notify_cancel():
@@ -353,7 +348,7 @@ class TransformersEngine:
                 row.done += len(part.ids)
             if not ready:
                 return
-            drawn = self._draw(ready, logits_BV)
+            drawn = draw_for(ready, logits_BV, self._cache.slots)
         self._go_on([onward for row, by_token in zip(ready, drawn, strict=True) for onward in parted(row, by_token)])
 
     def _tokens_to_read(self, rows: list[EngineRow]) -> int:
@@ -373,26 +368,6 @@ class TransformersEngine:
                 return replayed
         step = PackedStep(self._cache, parts, self._model.device)
         return forward(self._model, step, torch.tensor(places, dtype=torch.long, device=self._model.device))
-
-    def _draw(self, ready: list[EngineRow], logits_BV: torch.Tensor) -> list[dict[int, list[PendingRequest]]]:
-        """Draw a token for each request of each row, of the row's logits: the requests by token, in the rows' order.
-
-        As many requests at once as there are slots, whose logits there was room for.
-        """
-        drawn: list[dict[int, list[PendingRequest]]] = [{} for _ in ready]
-        pending_requests = [(index, pending) for index, row in enumerate(ready) for pending in row.requests]
-        for first in range(0, len(pending_requests), self._cache.slots):
-            some = pending_requests[first : first + self._cache.slots]
-            alone = len(pending_requests) == len(ready) <= self._cache.slots
-            logits_AV = logits_BV if alone else logits_BV[[at for at, _ in some]]
-            uniforms = [pending.dice.random() for _, pending in some]
-            tokens, logprobs = draw(logits_AV, [pending.request.sampling for _, pending in some], uniforms)
-            choices = logprobs_at(logits_AV, [pending.wanted for _, pending in some])
-            for (at, pending), token, logprob, of_choices in zip(some, tokens, logprobs, choices, strict=True):
-                pending.choices = pending.choices or of_choices
-                pending.logprobs.append(logprob)
-                drawn[at].setdefault(token, []).append(pending)
-        return drawn
 
     def _rows_in_turn(self) -> list[EngineRow]:
         """The rows of one adapter, each adapter in its turn; its weights are switched on."""

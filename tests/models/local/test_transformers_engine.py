@@ -187,7 +187,7 @@ def test_no_more_are_drawn_at_once_than_there_are_slots(monkeypatch):
         sizes.append(len(logits))
         return draw(logits, samplings, uniforms)
 
-    monkeypatch.setattr("align_echo.models.local.transformers_engine.draw", measured)
+    monkeypatch.setattr("align_echo.models.local.rows.draw", measured)
     replies = together(running, [Request(SHARED, Sampling(max_tokens=1, seed=seed)) for seed in range(20)])
     assert len(replies) == sum(sizes) == 20
     assert max(sizes) == 3
