@@ -12,7 +12,9 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
+import threading
 from dataclasses import dataclass
+from functools import lru_cache
 
 from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract, check_source, parse_source
@@ -22,6 +24,8 @@ STOOD_IN = (
     "operator", "textwrap", "traceback", "difflib", "io",
 )  # fmt: skip
 """Modules that the prelude stands in for: the interpreter lacks them, or lacks names of theirs."""
+
+_preparing = threading.Lock()
 
 _CONSUMERS = {"all", "any", "dict", "enumerate", "filter", "frozenset", "list", "map", "max", "min", "set", "sorted"}
 _CONSUMERS |= {"sum", "tuple", "zip", "join", "extend", "update"}
@@ -50,7 +54,16 @@ class PreparedSource:
 
 
 def prepare(source: str, contract: InterfaceContract) -> PreparedSource:
-    """Check source against its contract and make it runnable. Raises `InterfaceError`, one line."""
+    """Check source against its contract and make it runnable. Raises `InterfaceError`, one line.
+
+    Every environment under an interface asks for it: what is ready is kept, and made by one thread alone.
+    """
+    with _preparing:
+        return _prepared(source, contract)
+
+
+@lru_cache(maxsize=32)
+def _prepared(source: str, contract: InterfaceContract) -> PreparedSource:
     source = source.replace("\r\n", "\n").replace("\r", "\n")
     check_source(source, contract)
     try:
