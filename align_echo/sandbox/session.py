@@ -20,7 +20,7 @@ from align_echo.interface import InterfaceContract
 from align_echo.sandbox.pool import Worker
 from align_echo.sandbox.source import PreparedSource, prepare
 from align_echo.sandbox.spending import Spending
-from align_echo.sandbox.states import NEXT, Beginning, begin, loop
+from align_echo.sandbox.states import NEXT, StateKey, begin, loop
 from align_echo.sandbox.telemetry import thread
 from align_echo.types import Frozen
 
@@ -214,8 +214,8 @@ class SandboxSession:
 
     def _begin(self, session: pydantic_monty.MontySession) -> None:
         """Load the source; one that does nothing but define, from the state that it left the first time."""
-        beginning = Beginning(self._layout, self._source.stood_in, self._limits.seconds, self._limits.memory)
-        begin(session, beginning, self._source.text if self._source.only_defines else "")
+        key = StateKey(self._layout, self._source.stood_in, self._limits.seconds, self._limits.memory)
+        begin(session, key, self._source.text if self._source.only_defines else "")
         if not self._source.only_defines:
             self._answered(self._feed(session, self._source.text), Spending(self._limits, self._log.characters), "")
 

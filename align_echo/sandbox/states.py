@@ -26,7 +26,7 @@ _STATES = 32
 """How many states are kept, those used last: of 40 KB, and with a source of a few 100 KB."""
 
 
-class Beginning(NamedTuple):
+class StateKey(NamedTuple):
     """What a state depends on beside the source: the layout of `env.step`, the modules that are stood in for, and the
     limits of every session that is begun from it, in seconds and bytes."""
 
@@ -36,26 +36,26 @@ class Beginning(NamedTuple):
     memory: int
 
 
-_kept: dict[tuple[Beginning, str], bytes] = {}
+_kept: dict[tuple[StateKey, str], bytes] = {}
 
 
-def begin(session: pydantic_monty.MontySession, beginning: Beginning, source: str = "") -> None:
+def begin(session: pydantic_monty.MontySession, key: StateKey, source: str = "") -> None:
     """Bring a fresh session to the state in which prepared source has run: one that only defines
     (`PreparedSource.only_defines`), so that it leaves the same in every episode. Without a source, nothing has run.
 
     Raises `MontyError` if the source fails, or the limits are too small.
     """
-    state = _kept.pop((beginning, source), None)
+    state = _kept.pop((key, source), None)
     if state is not None:
-        _kept[beginning, source] = state
+        _kept[key, source] = state
         session.load_session(state)
         return
     if source:
-        begin(session, beginning)
-    session.feed_run(source or prelude(beginning.layout, beginning.stood_in))
+        begin(session, key)
+    session.feed_run(source or prelude(key.layout, key.stood_in))
     for oldest in list(_kept)[: len(_kept) + 1 - _STATES]:
         _kept.pop(oldest, None)
-    _kept[beginning, source] = session.dump()
+    _kept[key, source] = session.dump()
 
 
 def prelude(layout: str, stood_in: Collection[str]) -> str:
