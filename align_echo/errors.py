@@ -7,6 +7,7 @@ episode runs is not raised to the user: it becomes a `Fault` on its trajectory (
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -101,3 +102,17 @@ def did_you_mean(name: str, names: Iterable[str], *, most: int = 3) -> str:
 def first_line(error: BaseException) -> str:
     """The first line of what an error of another library says, for a message of ours."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def portable(error: BaseException, unknown: type[Exception] = RuntimeError) -> Exception:
+    """The error if it can be sent to another process as it is, else one that says the same: a `UsageError` for one of
+    ours, `unknown` for any other."""
+    try:
+        same = pickle.loads(pickle.dumps(error))
+    except Exception:
+        same = None
+    if type(same) is type(error) and isinstance(same, Exception):
+        return same
+    if isinstance(error, AlignEchoError):
+        return UsageError(str(error))
+    return unknown(f"{type(error).__name__}: {first_line(error)}")

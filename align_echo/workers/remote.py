@@ -9,7 +9,6 @@ seed; what its models had answered comes from the cache, where there is one.
 
 from __future__ import annotations
 
-import pickle
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
@@ -18,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Literal, Protocol, Self
 
 from align_echo import __version__
-from align_echo.errors import AlignEchoError, EngineError, UsageError, first_line
+from align_echo.errors import EngineError, first_line, portable
 from align_echo.faults import fault_of
 from align_echo.halting import check_halt, on_threads, pause
 from align_echo.models.choosing import choose
@@ -237,19 +236,6 @@ class EpisodeActor:
         return run_episode(
             self._env, work.agent, episode, split=work.split, action_format=work.action_format, seed=work.seed
         )
-
-
-def portable(error: BaseException) -> Exception:
-    """The error if it can be sent as it is, else one that says the same."""
-    try:
-        same = pickle.loads(pickle.dumps(error))
-    except Exception:
-        same = None
-    if type(same) is type(error) and isinstance(same, Exception):
-        return same
-    if isinstance(error, AlignEchoError):
-        return UsageError(str(error))
-    return RuntimeError(f"{type(error).__name__}: {first_line(error)}")
 
 
 # ---------------------------------------------------------------- in this process

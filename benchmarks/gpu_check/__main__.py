@@ -71,8 +71,8 @@ class Check:
 
     def write(self) -> None:
         """All there is, with where it was measured."""
-        found = {"machine": machine(self.device), "rows": [row.record for row in self.rows]}
-        write_atomically(self.out, json.dumps(found, indent=1) + "\n")
+        contents = {"machine": machine(self.device), "rows": [row.record for row in self.rows]}
+        write_atomically(self.out, json.dumps(contents, indent=1) + "\n")
 
     def run(self, key: dict[str, Any], part: Callable[[], Iterator[Row]]) -> None:
         """The rows of a part; what breaks is a row too."""

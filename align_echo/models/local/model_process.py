@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import torch
 
-from align_echo.errors import AlignEchoError, ModelError, UsageError, first_line
+from align_echo.errors import ModelError, portable
 from align_echo.models.local.engine import Reply
 from align_echo.models.local.engine_process import CancelledRequest, EngineSettings, ModelAnswer, ModelReady, NewWeights
 from align_echo.models.local.loading import run_pocket, run_transformers
@@ -49,7 +49,7 @@ def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
         model = run_pocket() if is_pocket else run_transformers(settings.source, name=settings.name)
         engine: Any = model.engine
     except Exception as error:
-        say(_portable(error))
+        say(portable(error, ModelError))
         return
     say(ModelReady(engine.context, model.weights))
     under_way: dict[int, Future[Reply]] = {}
@@ -58,7 +58,7 @@ def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
         under_way.pop(number, None)
         if not done.cancelled():
             error = done.exception()
-            say(ModelAnswer(number, done.result() if error is None else _portable(error)))
+            say(ModelAnswer(number, done.result() if error is None else portable(error, ModelError)))
 
     with contextlib.suppress(EOFError):
         while True:
@@ -76,7 +76,7 @@ def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
                     under_way[number] = engine.submit(asked)
                     under_way[number].add_done_callback(partial(answer, number))
             except Exception as error:
-                say(ModelAnswer(number, _portable(error)))
+                say(ModelAnswer(number, portable(error, ModelError)))
 
 
 def _make(engine: Any, change: NewWeights) -> None:
@@ -84,15 +84,3 @@ def _make(engine: Any, change: NewWeights) -> None:
         engine.load_adapter(change.adapter, change.folder)
     else:
         engine.read_weights(change.folder)
-
-
-def _portable(error: BaseException) -> Exception:
-    """The error if it can be sent as it is, else one that says the same."""
-    try:
-        same = pickle.loads(pickle.dumps(error))
-    except Exception:
-        same = None
-    if type(same) is type(error) and isinstance(same, Exception):
-        return same
-    kind = UsageError if isinstance(error, AlignEchoError) else ModelError
-    return kind(f"{first_line(error)}" if kind is UsageError else f"{type(error).__name__}: {first_line(error)}")
