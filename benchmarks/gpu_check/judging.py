@@ -34,12 +34,11 @@ def judged(model: Any, name: str, tokens: int, work: Work) -> Iterator[Row]:
     seconds: dict[str, list[float]] = {"scorer": [], "scorer, conversation kept": [], "whole prompts": []}
     memory_of: dict[str, float | None] = {}
     for number in range(work.rounds + 1):
-        verdicts = {}
         for way in seconds:
             prompts = _prompts(tokens, model.config.vocab_size, number, apart_from=way)
             with peak_memory() as memory, _ready(model, way, prompts) as judge:
                 begun = time.perf_counter()
-                verdicts[way] = judge(prompts)
+                judge(prompts)
                 spent = time.perf_counter() - begun
             memory_of[way] = memory.gib
             if number:

@@ -27,7 +27,8 @@ class InProcesses:
         self._encoder = ChatEncoder(setting.tokenizer)
         if setting.fixed:
             self._encoder.stop_ids = ()
-        folder = tempfile.mkdtemp(prefix="rollout-model-")
+        self._kept = tempfile.TemporaryDirectory(prefix="rollout-model-")  # removed with this arm
+        folder = self._kept.name
         setting.model.save_pretrained(folder)
         setting.tokenizer.save_pretrained(folder)
         self._engines = {str(n): ProcessEngine(EngineSettings(folder, "processes")) for n in range(setting.processes)}
