@@ -16,6 +16,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from align_echo.errors import UsageError
+from align_echo.models.local.shared_columns import ScoreTable, score_table
 from align_echo.models.local.slots import SlotCache
 from align_echo.models.local.weights import without_plans
 
@@ -124,6 +125,7 @@ class PackedStep:
         self.ids, self.columns, self.slots = (torch.from_numpy(values).to(device) for values in (ids, columns, slots))
         self._written = (slots, columns, ids)
         self.groups = _groups(parts, device, device.type == "cuda" if together is None else together)
+        self.table = _table(cache, parts, self.groups) if device.type == "cpu" else None
 
     def record(self) -> None:
         """Tell the cache what it now holds; only after the forward pass has gone through every layer."""
@@ -144,6 +146,7 @@ class FixedStep:
         self.groups: list[_RowGroup | _PaddedGroup] = [
             _RowGroup(0, rows, 0, rows, 1, self._positions[:, None], columns, None, fixed=True)
         ]
+        self.table: ScoreTable | None = None
         self._written = (np.zeros(0, dtype=np.int64),) * 3
 
     def take(self, parts: Sequence[SlotPart]) -> None:
@@ -179,6 +182,19 @@ def _groups(parts: list[SlotPart], device: torch.device, together: bool) -> list
         groups.append(_RowGroup(first, first + tokens, part.slot, part.slot + 1, tokens, positions, end, None))
         first += tokens
     return groups
+
+
+def _table(
+    cache: SlotCache, parts: list[SlotPart], groups: list[_RowGroup | _PaddedGroup]
+) -> ScoreTable | None:
+    """How the single tokens attend where rows share columns or are of different lengths; None: as groups."""
+    single = [part for part in parts if len(part.ids) == 1]
+    if len(single) < 2:
+        return None
+    slots, starts = [part.slot for part in single], [part.start for part in single]
+    of_rows = [group for group in groups if isinstance(group, _RowGroup) and group.tokens == 1]
+    read = sum((group.high - group.low) * group.columns for group in of_rows)
+    return score_table(slots, starts, cache.common(slots), read)
 
 
 def _padded(parts: list[SlotPart], first: int, device: torch.device) -> list[_PaddedGroup]:
@@ -233,11 +249,18 @@ def slot_attention(
     keys[packed_step.slots, :, packed_step.columns] = key[0].transpose(0, 1)
     values[packed_step.slots, :, packed_step.columns] = value[0].transpose(0, 1)
     window = sliding_window or 0
+    table = packed_step.table if not window and query.dtype == torch.float32 else None
+    if table and table.rows == query.shape[2]:
+        return table.attend(query, keys, values, scaling)[None], None
     first = packed_step.groups[0]
     if len(packed_step.groups) == 1 and isinstance(first, _RowGroup):
         return _attend(first, query, keys, values, scaling, window)[None], None
     out = query.new_empty(query.shape[2], query.shape[1], value.shape[3])  # [N, H, D]
+    if table:
+        out[: table.rows] = table.attend(query, keys, values, scaling)
     for group in packed_step.groups:
+        if table and isinstance(group, _RowGroup) and group.end <= table.rows:
+            continue
         if isinstance(group, _PaddedGroup):
             out[group.places.flatten()] = _attend_padded(group, query, keys, values, scaling, window)
         else:

@@ -32,6 +32,7 @@ class SlotCache:
         self._held = np.full((slots, context), _FREE, dtype=np.int32)  # [S, context] token ids
         self._adapters = [""] * slots
         self._used_at = np.zeros(slots, dtype=np.int64)
+        self._common = np.zeros((slots, slots), dtype=np.int64)
         self._clock = 0
         self.columns = 0
         self.buffers_made = 0  # how many times there were new buffers
@@ -47,6 +48,7 @@ class SlotCache:
         """
         wanted = np.asarray(ids, dtype=np.int32)
         shared = self._shared(wanted[:-1], adapter)  # [S]
+        common = shared.copy()
         idle = [slot for slot in range(self.slots) if slot not in busy]
         best = int(shared.argmax())
         whole = [slot for slot in idle if shared[slot] == shared[best] == self.lengths[slot] > 0]
@@ -56,6 +58,7 @@ class SlotCache:
             shared[slot] = shared[best]
         length = int(shared[slot])
         self._cut(slot, length)
+        self._common[slot] = self._common[:, slot] = common
         self._adapters[slot] = adapter
         self._clock += 1
         self._used_at[slot] = self._clock
@@ -64,6 +67,11 @@ class SlotCache:
     def holds(self, ids: Sequence[int], adapter: str) -> int:
         """How many leading ids some slot holds."""
         return int(self._shared(np.asarray(ids, dtype=np.int32), adapter).max())
+
+    def common(self, slots: Sequence[int]) -> np.ndarray:
+        """How many leading ids two of these slots [B] surely hold alike [B, B], once what they are taken for is read."""
+        common: np.ndarray = self._common[np.ix_(slots, slots)]
+        return common
 
     def wrote(self, slots: np.ndarray, columns: np.ndarray, ids: np.ndarray) -> None:
         """Record that these tokens [N] now stand in these slots [N] and columns [N], each slot's in order."""
@@ -75,6 +83,7 @@ class SlotCache:
         self.lengths[:] = 0
         self._held[:] = _FREE
         self._used_at[:] = 0
+        self._common[:] = 0
         self.columns = 0
         self.buffers_made += 1
         self._layers = {}
@@ -82,6 +91,7 @@ class SlotCache:
     def wipe(self, slot: int) -> None:
         """Nothing of this slot is left: what it holds are no numbers, which would spoil what is computed beside it."""
         self._cut(slot, 0)
+        self._common[slot] = self._common[:, slot] = 0
         with torch.inference_mode():  # which the buffers were made in
             for buffer in self._buffers():
                 buffer[slot] = 0

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import save_file
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from align_echo.errors import ContextOverflowError, MissingDataError, ModelError, UsageError
@@ -351,6 +352,7 @@ def test_loaded_adapters_draw_from_their_own_weights_version_after_version(engin
 
 def test_an_adapter_that_vllm_cannot_load_is_told_and_the_engine_goes_on(engine, folder, tmp_path):
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 8, "lora_alpha": 8}')
+    save_file({"of.another.model": torch.zeros(2)}, tmp_path / "adapter_model.safetensors")
     with pytest.raises(ModelError):
         engine.load_adapter("broken", str(tmp_path))
     with pytest.raises(UsageError, match="no adapter broken is loaded"):
