@@ -69,7 +69,7 @@ class SlotCache:
         return int(self._shared(np.asarray(ids, dtype=np.int32), adapter).max())
 
     def common(self, slots: Sequence[int]) -> np.ndarray:
-        """How many leading ids two of these slots [B] surely hold alike [B, B], once what they are taken for is read."""
+        """How many leading ids two of these slots [B] surely hold alike [B, B], once what they took is read."""
         common: np.ndarray = self._common[np.ix_(slots, slots)]
         return common
 
