@@ -76,7 +76,9 @@ def filled(model: PreTrainedModel, setting: Setting) -> SlotCache:
     return cache
 
 
-def step(model: PreTrainedModel, cache: SlotCache, starts: list[int], shared: bool) -> tuple[torch.Tensor, float, float]:
+def step(
+    model: PreTrainedModel, cache: SlotCache, starts: list[int], shared: bool
+) -> tuple[torch.Tensor, float, float]:
     """One step after contexts of these lengths, as it is or without a table: logits, seconds, CPU seconds."""
     began, cpu = time.perf_counter(), time.process_time()
     packed = PackedStep(cache, [SlotPart(slot, start, [5]) for slot, start in enumerate(starts)], model.device)
