@@ -33,7 +33,12 @@ EVERY = 0.005
 """Seconds from one look to the next."""
 
 PARTS = {
-    "forward passes": ("models/local/slot_attention", "models/local/pocket_model", "site-packages/torch/nn"),
+    "forward passes": (
+        "models/local/slot_attention",
+        "models/local/shared_columns",
+        "models/local/pocket_model",
+        "site-packages/torch/nn",
+    ),
     "drawing tokens": ("models/local/sampling",),
     "the engine's slots and rows": ("models/local/",),
     "encoding text": ("site-packages/tokenizers",),
