@@ -20,6 +20,11 @@ class GameState:
     bits: int
 
     @property
+    def position(self) -> int:
+        """The bits: a program's methods are functions of them."""
+        return self.bits
+
+    @property
     def commands(self) -> Iterable[str]:
         """Admissible commands in the library's order."""
         return self.program.menu(self.bits)
