@@ -21,8 +21,8 @@ class GameState:
 
     @property
     def position(self) -> int:
-        """The bits: a program's methods are functions of them."""
-        return self.bits
+        """The bits that what comes next may depend on."""
+        return self.bits & self.program.telling
 
     @property
     def commands(self) -> Iterable[str]:
