@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from align_echo.align.probe.lab import Lab, saved_key
+from align_echo.align.probe.lab import Lab, LabState, saved_key
 from align_echo.align.probe.names import NUMBERED
 from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.sayings import Sayings
@@ -122,20 +122,22 @@ def test_states_that_allow_the_same_are_not_the_same_if_the_engine_saves_them_di
 
 
 def test_at_a_position_that_is_known_the_engine_is_not_asked_again_and_its_answers_are_the_same():
-    plain, placed = Lab(StationEnv(ENDLESS)), Lab(Placed(ENDLESS))
+    env = Placed(ENDLESS)
+    plain, placed = Lab(StationEnv(ENDLESS)), Lab(env)
     placed.compare_saved(placed.start(TASK_IDS[0]))
-    asked = placed.env.asked
+    asked = env.asked
     ways = [["board deck 2", "board deck 3"], ["board deck 3", "board deck 2", "board deck 3", "unseal pod 3", "scan"]]
     ways += [["board deck 3", "unseal pod 3", "scan", "seal pod 9", "board deck 2"]]
     for way in ways:
-        mine, theirs = placed.follow(TASK_IDS[0], way), plain.follow(TASK_IDS[0], way)
+        mine: LabState | None = placed.follow(TASK_IDS[0], way)
+        theirs: LabState | None = plain.follow(TASK_IDS[0], way)
         while mine and theirs:
             assert (mine.actions, mine.observation, mine.over) == (theirs.actions, theirs.observation, theirs.over)
             assert mine.admissible == theirs.admissible
             assert placed.look(mine, "scan") == plain.look(theirs, "scan")
             mine, theirs = mine.parent, theirs.parent
     assert placed.steps == plain.steps == 11
-    assert placed.env.asked - asked == 8
+    assert env.asked - asked == 8
 
 
 def opened(lab: Lab, pod: int):
