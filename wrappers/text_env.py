@@ -8,7 +8,7 @@ Rewards are the increase of the score, which lies in [0, 1].
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NotRequired, Protocol, TypedDict, TypeVar, runtime_checkable
 
@@ -187,6 +187,11 @@ class TextEnv(gym.Env[str, str], abc.ABC):
 
     def offered(self) -> Offered | None:
         """The templates and the names of the present state; None where the engine's API has none."""
+        return None
+
+    def position(self) -> Hashable | None:
+        """All that the engine's answers from here on depend on, as one value: moments of a task with equal positions
+        list the same and answer alike, however they were reached. None where no such value is known."""
         return None
 
     def as_read(self, action: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,6 +31,10 @@ class Game:
 
 class Sight(Protocol):
     """One state of a game: what can be seen in it, now or later, and what `GameEngine.restore` comes back to."""
+
+    @property
+    def position(self) -> Hashable | None:
+        """What tells this state from others of its game; None where that is not known (`TextEnv.position`)."""
 
     @property
     def commands(self) -> Iterable[str]:

@@ -7,7 +7,7 @@ lists the furniture and one that states the task. Everything else is the engine'
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import TypeVar
 
@@ -77,6 +77,10 @@ class AlfworldEnv(TextEnv):
             finally:
                 self.restore(present)
         return explores(view, action, observation or "")
+
+    def position(self) -> Hashable | None:
+        """What the engine tells its states by. Raises `EngineError` before a reset."""
+        return self._engine.sight.position
 
     def opening(self, observation: str) -> tuple[str, str]:
         """The line that lists the furniture and the line that states the task, as ALIGN's own runs pass them."""

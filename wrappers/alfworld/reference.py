@@ -30,6 +30,8 @@ class Played:
     commands: tuple[str, ...]
     all_facts: tuple[Fact, ...]
 
+    position = None
+
     def facts(self, predicates: Iterable[str] | None = None) -> list[Fact]:
         """What is true, and what was made false; of some predicates only, if they are named."""
         wanted = None if predicates is None else frozenset(predicates)

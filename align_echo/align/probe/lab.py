@@ -28,9 +28,9 @@ class LabState:
     """One state of one task: the actions that lead to it, what the engine said last, and what it allows next.
 
     `admissible` is what the engine lists, or what it takes of all that can be said (`Lab.listed`), found out when it is
-    asked for. `tried` keeps what was tried, `so` which refused actions are in effect. `looks` keeps what read-only
-    actions showed, `offers` what the engine offered; `opening` is, for an initial state, the text that an interface is
-    given of it.
+    asked for. `position` is the environment's, where states at one position share what is known of them. `tried` keeps
+    what was tried, `so` which refused actions are in effect. `looks` keeps what read-only actions showed, `offers` what
+    the engine offered; `opening` is, for an initial state, the text that an interface is given of it.
     """
 
     task_id: str
@@ -41,6 +41,7 @@ class LabState:
     listed: Callable[[LabState], frozenset[str]] = field(repr=False)
     parent: LabState | None = field(default=None, repr=False)
     children: dict[str, LabState] = field(default_factory=dict, repr=False)
+    position: Hashable | None = field(default=None, repr=False)
     history: dict[str, Any] | None = field(default=None, repr=False)
     looks: dict[str, str] = field(default_factory=dict, repr=False)
     offers: Offered | None = field(default=None, repr=False)
@@ -83,6 +84,8 @@ class Lab:
         self.lists = False
         self.traceless: frozenset[str] = frozenset()
         self._tried: dict[Hashable, dict[str, bool]] = {}
+        self._at: dict[Hashable, LabState] = {}
+        self._reached: dict[tuple[Hashable, str], LabState] = {}
         self._root: LabState | None = None
         self._current: LabState | None = None
 
@@ -119,7 +122,7 @@ class Lab:
         if self._root is None or self._root.task_id != task_id:
             self.env.reset(seed=0, options={"task": task_id})
             self.lists = self.env.state.admissible_actions is not None
-            self._tried.clear()
+            self._clear()
             self._root = self._current = self._state(task_id, (), None)
             self._root.opening = "\n".join(self.env.opening(self._root.observation))
         return self._root
@@ -175,19 +178,35 @@ class Lab:
     def forget(self) -> None:
         """Drop the tree: what is known of its states may be read in another way from now on."""
         self._root = self._current = None
+        self._clear()
+
+    def _clear(self) -> None:
         self._tried.clear()
+        self._at.clear()
+        self._reached.clear()
 
     def after(self, state: LabState, action: str) -> LabState:
-        """The state that an action leads to; the same state's child is computed once."""
+        """The state that an action leads to; the same state's child is computed once. What the engine answered at this
+        position before, it is not asked again; the step is counted."""
         child = state.children.get(action)
         if child is None:
-            self.visit(state)
-            self.env.step(action)
             self.steps += 1
-            child = self._state(state.task_id, (*state.actions, action), state)
-            same = child.observation.strip() in self.traceless and not child.over
-            self._current = state if same else child
+            known = None if state.position is None else self._reached.get((state.position, action))
+            if known is None:
+                child = self._step(state, action)
+            else:
+                child = self._shared(known, (*state.actions, action), state, known.observation)
             state.children[action] = child
+        return child
+
+    def _step(self, state: LabState, action: str) -> LabState:
+        self.visit(state)
+        self.env.step(action)
+        child = self._state(state.task_id, (*state.actions, action), state)
+        same = child.observation.strip() in self.traceless and not child.over
+        self._current = state if same else child
+        if state.position is not None:
+            self._reached[state.position, action] = child
         return child
 
     def visit(self, state: LabState) -> None:
@@ -264,8 +283,11 @@ class Lab:
 
     def _state(self, task_id: str, actions: tuple[str, ...], parent: LabState | None) -> LabState:
         engine = self.env.state
+        position = self.env.position() if self.lists and not self.comparable else None
+        if position in self._at:
+            return self._shared(self._at[position], actions, parent, engine.observation)
         listed = frozenset(engine.admissible_actions or ())
-        return LabState(
+        state = LabState(
             task_id=task_id,
             actions=actions,
             observation=engine.observation,
@@ -273,6 +295,26 @@ class Lab:
             listed=self._all_tried if engine.admissible_actions is None else lambda _: listed,
             snapshot=self.env.snapshot(),
             parent=parent,
+            position=position,
+        )
+        if position is not None:
+            self._at[position] = state
+        return state
+
+    def _shared(
+        self, known: LabState, actions: tuple[str, ...], parent: LabState | None, observation: str
+    ) -> LabState:
+        """A state at the position of one that is known."""
+        return LabState(
+            task_id=known.task_id,
+            actions=actions,
+            observation=observation,
+            over=known.over,
+            listed=known.listed,
+            snapshot=known.snapshot,
+            parent=parent,
+            looks=known.looks,
+            position=known.position,
         )
 
 

@@ -30,5 +30,41 @@ def by_name(function: Callable[..., Answer]) -> Callable[..., Answer]:
     return asked
 
 
+Parsed = tuple[str, list[str], bool]
+
+
+class _Asked(dict[str, str]):
+    """Knows no word, and keeps which it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: set[str] = set()
+
+    def __contains__(self, word: object) -> bool:
+        self.words.add(str(word))
+        return False
+
+
+def by_unknown_words(
+    function: Callable[[dict[str, Any], dict[str, Any], str], Parsed],
+) -> Callable[[dict[str, Any], dict[str, Any], str], Parsed]:
+    """A function of a spec, a history and a text that reads nothing but "name" of the one and whether words are among
+    the "stems" of the other, with its answers remembered for histories that know none of the words it asks for."""
+
+    @lru_cache(maxsize=MOST)
+    def remembered(name: str, text: str) -> tuple[Parsed, frozenset[str]]:
+        stems = _Asked()
+        return function({"name": name}, {"stems": stems}, text), frozenset(stems.words)
+
+    @wraps(function)
+    def asked(spec: dict[str, Any], history: dict[str, Any], text: str) -> Parsed:
+        (skeleton, names, exact), words = remembered(spec["name"], text)
+        if history["stems"].keys().isdisjoint(words):
+            return skeleton, [*names], exact
+        return function(spec, history, text)
+
+    return asked
+
+
 by_text = lru_cache(maxsize=MOST)
 """The same of a function of one text."""

@@ -120,13 +120,15 @@ class _Table:
     right: dict[str, int]
 
     @classmethod
-    def of(cls, spec: dict[str, Any], cases: Sequence[Case]) -> _Table:
+    def of(cls, spec: dict[str, Any], cases: Sequence[Case], only: str = "") -> _Table:
+        """Of every conclusion that is right often enough, or of `only` that one."""
         places = len(cases[0].names)
         literals = _where(spec, cases, conditions(spec, places, _frequent_shapes(spec, cases)))
         votes = Counter(conclusion for case in cases for conclusion in conclusions(spec, case))
         written = _Written(spec, cases)
         plainest: dict[tuple[int, int], str] = {}
-        for conclusion in sorted((text for text in votes if votes[text] >= MIN_SUPPORT), key=_plainness):
+        wanted = (text for text in ([only] if only else votes) if votes[text] >= MIN_SUPPORT)
+        for conclusion in sorted(wanted, key=_plainness):
             steps = written.steps(json.loads(conclusion))
             where = _bits(bool(step) and step != case.action for step, case in zip(steps, cases, strict=True))
             agrees = _bits(case.agrees(step) for step, case in zip(steps, cases, strict=True))
@@ -343,9 +345,8 @@ def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> 
     refused = [case for case in cases if not case.now]
     undecided = [runtime.decide(spec, case.history, template, list(case.names)) is None for case in refused]
     rows = _grown(_Table.of(spec, refused), _bits(undecided)) if refused else []
-    table = _Table.of(spec, cases)
+    table = _Table.of(spec, cases, only=json.dumps("now"))
     decisions = [runtime.decide(spec, case.history, template, list(case.names), True) for case in cases]
-    table.fires = {then: bits for then, bits in table.fires.items() if then == json.dumps("now")}
     undecided = [case.now and decision is None for case, decision in zip(cases, decisions, strict=True)]
     return rows + _grown(table, _bits(undecided)) + _musts(spec, cases, rows)
 

@@ -9,7 +9,7 @@ What the views show (`look_at`) is taken at the moment of the refusal.
 import re
 from typing import Any
 
-from align_echo.align.probe.remembered import by_name, by_text
+from align_echo.align.probe.remembered import by_name, by_text, by_unknown_words
 
 ACTION, SAME = "{action}", "{same}"
 """In a shape of refusal (`refusal`): the action's own words; the answer before again. Functions here, which alone are
@@ -116,6 +116,7 @@ def stem(name: str) -> str:
     return word if number.isdigit() else name
 
 
+@by_unknown_words
 def parse(spec: dict[str, Any], history: dict[str, Any], action: str) -> tuple[str, list[str], bool]:
     """(skeleton, names, exact): names become {0}, {1} ...; a known name without its number is completed, not exact."""
     skeleton = ""

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.lab import Lab, LabState, saved_key
 from align_echo.align.probe.names import NUMBERED
 from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.sayings import Sayings
@@ -44,6 +44,25 @@ class Counting(Mute):
     def _restore(self, task_id, saved):
         self.count = saved[0]
         super()._restore(task_id, saved[1:])
+
+
+class Placed(StationEnv):
+    """Lists its actions, tells where it stands, and counts what it is asked; saved states are never equal."""
+
+    asked = 0
+
+    def _act(self, action: str):
+        self.asked += 1
+        return super()._act(action)
+
+    def _save(self):
+        return (self.asked, *super()._save())
+
+    def _restore(self, task_id, saved):
+        super()._restore(task_id, saved[1:])
+
+    def position(self):
+        return saved_key(super()._save())
 
 
 def lab_of(env: StationEnv, *refusals: str) -> Lab:
@@ -100,6 +119,25 @@ def test_states_that_allow_the_same_are_not_the_same_if_the_engine_saves_them_di
     assert before.admissible == after.admissible
     assert not lab.same(before, after)
     assert lab.same(before, lab.follow(TASK_IDS[0], [*closed, *there, "scan"]))
+
+
+def test_at_a_position_that_is_known_the_engine_is_not_asked_again_and_its_answers_are_the_same():
+    env = Placed(ENDLESS)
+    plain, placed = Lab(StationEnv(ENDLESS)), Lab(env)
+    placed.compare_saved(placed.start(TASK_IDS[0]))
+    asked = env.asked
+    ways = [["board deck 2", "board deck 3"], ["board deck 3", "board deck 2", "board deck 3", "unseal pod 3", "scan"]]
+    ways += [["board deck 3", "unseal pod 3", "scan", "seal pod 9", "board deck 2"]]
+    for way in ways:
+        mine: LabState | None = placed.follow(TASK_IDS[0], way)
+        theirs: LabState | None = plain.follow(TASK_IDS[0], way)
+        while mine and theirs:
+            assert (mine.actions, mine.observation, mine.over) == (theirs.actions, theirs.observation, theirs.over)
+            assert mine.admissible == theirs.admissible
+            assert placed.look(mine, "scan") == plain.look(theirs, "scan")
+            mine, theirs = mine.parent, theirs.parent
+    assert placed.steps == plain.steps == 11
+    assert env.asked - asked == 8
 
 
 def opened(lab: Lab, pod: int):

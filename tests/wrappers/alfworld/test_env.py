@@ -224,3 +224,21 @@ def test_stepping_before_a_reset_or_after_close_is_refused():
     assert env.reset(seed=0)[0].startswith("You are in the middle of a room.")
     assert env.step("look")[0].startswith("You are in the middle of a room.")
     env.close()
+
+
+def test_at_one_position_all_is_answered_alike_however_it_was_reached(unseen):
+    unseen.reset(options={"task": KITCHEN})
+    first, second = [action for action in unseen.state.admissible_actions if action.startswith("go to")][:2]
+    positions, answers = [], []
+    for way in ([second], [first, "no such action", second], [first]):
+        unseen.reset(options={"task": KITCHEN})
+        for action in way:
+            unseen.step(action)
+        positions.append(unseen.position())
+        here = unseen.snapshot()
+        answers.append([unseen.state.admissible_actions])
+        for action in unseen.state.admissible_actions:
+            answers[-1].append((action, unseen.step(action)[0], unseen.position()))
+            unseen.restore(here)
+    assert positions[0] == positions[1] != positions[2]
+    assert answers[0] == answers[1]

@@ -20,6 +20,11 @@ class GameState:
     bits: int
 
     @property
+    def position(self) -> int:
+        """The bits that what comes next may depend on."""
+        return self.bits & self.program.telling
+
+    @property
     def commands(self) -> Iterable[str]:
         """Admissible commands in the library's order."""
         return self.program.menu(self.bits)

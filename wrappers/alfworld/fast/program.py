@@ -7,7 +7,7 @@ are remembered by the bits that preconditions look at; an answer by the bits tha
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from align_echo.wrappers.alfworld.fast.compiled import Compiled
@@ -109,6 +109,16 @@ class Program:
             for bit, fact in self._named(signature)
             if not bit or state & bit
         ]
+
+    @functools.cached_property
+    def telling(self) -> int:
+        """The bits that menus, effects and answers may depend on: all but those of what was made false, of which only
+        `facts` tells, unless a text asks for it."""
+        compiled = self._compiled
+        asked = set(_texts_in([*compiled.rules.values(), *(schema.feedback for schema in compiled.schemas)]))
+        denied = _union(map(_bit, self._denied.values())) & ~self._read
+        read = _union(_bit(bit) for signature in asked & set(compiled.facts) for _, bit in self._rows(signature))
+        return ~(denied & ~read)
 
     @functools.cached_property
     def names(self) -> dict[str, str]:
@@ -274,6 +284,14 @@ def _bit(position: int) -> int:
 
 def _numbers(text: str, separator: str = ",") -> tuple[int, ...]:
     return tuple(map(int, text.split(separator))) if text else ()
+
+
+def _texts_in(symbols: Any) -> Iterator[str]:
+    if isinstance(symbols, str):
+        yield symbols
+    elif isinstance(symbols, list | tuple):
+        for part in symbols:
+            yield from _texts_in(part)
 
 
 def _union(masks: Iterable[int]) -> int:
