@@ -2,8 +2,8 @@
 
 A shell starts what it runs in the background with Ctrl-C ignored, and children would inherit that.
 
-Every training ends with a full garbage collection, which goes through the millions of objects of the imported libraries
-and of the collected tests: half of the time of its test. Those objects live to the end, so it is told to leave them out.
+Every training ends with a full garbage collection, and going through the millions of objects of imported libraries and
+of collected tests took half of the time of a test that trains. Those live to the end: collections leave them out.
 """
 
 from __future__ import annotations
