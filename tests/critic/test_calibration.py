@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from align_echo.critic.calibration import (
@@ -340,6 +340,7 @@ def test_resamples_of_one_class_are_left_out_in_silence():
         assert area([2.0, 1.0, 3.0], [1, 0, 1], ["a", "b", "c"]).ci95 == (1.0, 1.0)
 
 
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(st.floats(-MOST_LOGIT, MOST_LOGIT) | st.integers(-3, 3), st.integers(0, 1), st.integers(0, 5)),
