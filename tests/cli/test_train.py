@@ -106,7 +106,7 @@ def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
     assert f"warning: step 1: nothing can be learned: {cut}" in printed.err
     assert printed.out.splitlines()[-1] == "written: run/summary.json and the trained models beside it"
     assert len(Path("run/signals.jsonl").read_text().splitlines()) == 2
-    evaluate = ["evaluate", "--env", "m3tooleval", "--tasks", "1", "--max-tokens", "256"]
+    evaluate = ["evaluate", "--env", "math", "--tasks", "1", "--max-tokens", "256"]
     assert main([*evaluate, "--model", "run/policy", "--out", "ev"]) == 0
     assert json.loads(Path("ev/summary.json").read_text())["agent"].startswith("vanilla(")
     assert main([*evaluate, "--model", "run/checkpoints/checkpoint-1/policy", "--out", "ev1"]) == 0

@@ -172,7 +172,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
 
 
 def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path):
-    changes = {"env": "webshop", "collecting": {"samples": 4, "turns": 6, "reply_tokens": 40, "critique_tokens": 96}}
+    changes = {"env": "webshop", "collecting": {"samples": 3, "turns": 3, "reply_tokens": 40, "critique_tokens": 96}}
     config = config_of("echo", "pocket", save_every=1, **changes)
     run = Run(config, tmp_path / "run")
 
