@@ -23,6 +23,12 @@ from tests.evaluate.test_grid import episode
 STUDY = study("alfworld")
 
 
+@pytest.fixture(autouse=True)
+def _few_resamples(monkeypatch):
+    """Intervals of a table with a cell or four do not ask for thousands."""
+    monkeypatch.setattr("benchmarks.learning.report.RESAMPLES", 200)
+
+
 def measured(folder: Path, arm: str, seed: int, scores: dict[str, list[float]]) -> Job:
     """A run that is finished, with these scores of a task's episodes."""
     job = Job(arm, seed, folder / arm / f"seed-{seed}", None if arm == START else partial(train), None)
