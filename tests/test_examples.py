@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("peft")
 
+from align_echo.cli.main import main
 from tests.align.endpoint import serve
 from tests.align.llm.test_every_environment import HEAD, Analyst, Lesson
 from tests.align.room_world import code
@@ -80,9 +81,13 @@ def align_echo_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def example(request: pytest.FixtureRequest, align_echo_alone: Path, tmp_path: Path) -> Place:
-    folder = tmp_path / request.param
-    shutil.copytree(ROOT / "examples" / request.param, folder, ignore=shutil.ignore_patterns("__pycache__", "runs"))
-    return Place(folder, (align_echo_alone,))
+    return Place(copied(request.param, tmp_path), (align_echo_alone,))
+
+
+def copied(name: str, place: Path) -> Path:
+    """A folder with a copy of an example."""
+    ignored = shutil.ignore_patterns("__pycache__", "runs")
+    return Path(shutil.copytree(ROOT / "examples" / name, place / name, ignore=ignored))
 
 
 def in_example(name: str) -> pytest.MarkDecorator:
@@ -169,7 +174,6 @@ def test_the_commands_of_a_page_run(example: Place):
         assert done.returncode == 0, (line, done.stderr[-2000:])
 
 
-@in_example("greenhouse")
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -184,8 +188,15 @@ def test_the_commands_of_a_page_run(example: Place):
         ("evaluate --env greenhouse:Greenhouse --best-of 2 --pick veto:VETO", "the module veto of the rule"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(example: Place, line: str, message: str):
-    done = example.run(f"align-echo {line}")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-    assert message in done.stderr
-    assert not (example.folder / "runs").exists()
+def test_what_cannot_be_is_refused_in_one_line(
+    line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    folder = copied("greenhouse", tmp_path)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "greenhouse", raising=False)
+    status = main(shlex.split(line))
+    told = capsys.readouterr()
+    assert (status, told.out, told.err.count("\n")) == (2, "", 1), told.err
+    assert message in told.err
+    assert not (folder / "runs").exists()

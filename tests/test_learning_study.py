@@ -17,9 +17,16 @@ from benchmarks.learning.report import compared, findings
 from benchmarks.learning.runs import LAST_STEP, START, Job, at_last_step, finish, jobs
 from benchmarks.learning.studies import STUDIES, study
 from benchmarks.learning.verbs import asked_of, train, train_critic
+from benchmarks.pocket import corpus
 from tests.evaluate.test_grid import episode
 
 STUDY = study("alfworld")
+
+
+@pytest.fixture(autouse=True)
+def _few_resamples(monkeypatch):
+    """Intervals of a table with a cell or four do not ask for thousands."""
+    monkeypatch.setattr("benchmarks.learning.report.RESAMPLES", 200)
 
 
 def measured(folder: Path, arm: str, seed: int, scores: dict[str, list[float]]) -> Job:
@@ -202,14 +209,15 @@ def test_rounds_ask_the_critic_that_was_trained_with_the_policy_of_its_seed():
     assert (asked["echo, start", 1], asked["start, self", 1], asked["icrl, none", 2]) == ("pocket", "self", "none")
 
 
-def test_the_taught_start_is_a_model_that_was_taught_and_is_not_taught_twice(tmp_path):
+def test_the_taught_start_is_a_model_that_was_taught_and_is_not_taught_twice(tmp_path, monkeypatch):
     pytest.importorskip("torch")
+    monkeypatch.setattr(corpus, "SHOPPING_REVIEWS_A_PART", 12)
     from align_echo.models import load_model
     from align_echo.models.recording import weights_of
 
     settings = taught.SETTINGS.model_copy(update={"longest": 700, "bf16": False})
     loss, chats = taught.teach(tmp_path, {"shopping-critics": 1}, settings)
-    assert (loss > 0, chats) == (True, 100)
+    assert (loss > 0, chats) == (True, 12)
     model = load_model(str(tmp_path / "model"))
     assert weights_of(model) != weights_of(load_model("pocket"))
     with pytest.raises(UsageError, match="is there already"):

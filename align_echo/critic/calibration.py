@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from align_echo.critic.verdict import Verdict
-from align_echo.errors import MissingExtraError, UsageError
+from align_echo.errors import UsageError
 from align_echo.intervals import Estimate, Floats, bootstrap_times, clustered_rate
 from align_echo.types import Frozen
 
@@ -223,8 +223,7 @@ class CriticReport(Frozen):
 def report(rows: Sequence[LabelledVerdict], temperature: float, *, seed: int = 0) -> CriticReport:
     """The figures of a critic; `temperature` is that of `fit_temperature`, fitted on tasks other than these.
 
-    Raises `UsageError` for no row, a NaN, or a temperature that is not above 0; `MissingExtraError` without
-    scikit-learn.
+    Raises `UsageError` for no row, a NaN, or a temperature that is not above 0.
     """
     _positive(temperature)
     if not rows:
@@ -271,30 +270,40 @@ def area_under_roc(
     """The share of (correct, wrong) pairs of actions that the logits order rightly, ties half, in [0, 1].
 
     With a percentile interval from resampling whole tasks; resamples of one class alone are left out. `tasks` names
-    each action's task [M]. None where all labels are the same. Raises `MissingExtraError` without scikit-learn, and
-    `UsageError` as `negative_log_likelihood` does.
+    each action's task [M]. None where all labels are the same. Raises `UsageError` as `negative_log_likelihood` does.
     """
     held_M, truth_M = _checked(logits_M, labels_M)
     if len(tasks) != len(truth_M):
         raise UsageError(f"{len(truth_M)} actions and {len(tasks)} tasks: name the task of each action")
     if len(np.unique(truth_M)) < 2:
         return None
-    try:
-        from sklearn.metrics import roc_auc_score
-    except ImportError as error:
-        if (error.name or "").split(".")[0] != "sklearn":
-            raise
-        raise MissingExtraError("the area under the ROC curve", "train") from None
     places = {task: index for index, task in enumerate(dict.fromkeys(tasks))}
-    task_M = np.asarray([places[task] for task in tasks])
+    highest_first_M = np.argsort(-held_M)
+    held_M, truth_M = held_M[highest_first_M], truth_M[highest_first_M]
+    task_M = np.asarray([places[task] for task in tasks])[highest_first_M]
 
     def area(times: npt.NDArray[np.int64]) -> float:
-        kept_M = times[task_M] > 0
-        if len(np.unique(truth_M[kept_M])) < 2:
-            return math.nan
-        return float(roc_auc_score(truth_M[kept_M], held_M[kept_M], sample_weight=times[task_M][kept_M]))
+        times_M = times[task_M]
+        kept_M = times_M > 0
+        return _area(held_M[kept_M], truth_M[kept_M], times_M[kept_M])
 
     return bootstrap_times(area, len(places), seed=seed, resamples=resamples)
+
+
+def _area(held_M: Floats, truth_M: Floats, times_M: npt.NDArray[np.int64]) -> float:
+    """The area of actions that come highest first, each counted so many times; NaN where all labels are the same.
+
+    It is that of scikit-learn's `roc_auc_score` to the last bit, which checks its arguments for most of its time.
+    """
+    last_of_ties = np.append(np.flatnonzero(np.diff(held_M)), len(held_M) - 1)
+    right, wrong = (np.cumsum(part_M * times_M)[last_of_ties] for part_M in (truth_M, 1 - truth_M))
+    if not right[-1] or not wrong[-1]:
+        return math.nan
+    if len(right) > 2:  # points on a line between two others make no difference but for rounding
+        corners = np.concatenate(([True], (np.diff(right, 2) != 0) | (np.diff(wrong, 2) != 0), [True]))
+        right, wrong = right[corners], wrong[corners]
+    height, width = (np.concatenate(([0.0], part)) / part[-1] for part in (right, wrong))
+    return float((np.diff(width) * (height[1:] + height[:-1]) / 2.0).sum())
 
 
 def confusion(rows: Sequence[LabelledVerdict]) -> dict[str, Confusion]:

@@ -7,12 +7,12 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from align_echo.critic.calibration import (
@@ -34,7 +34,7 @@ from align_echo.critic.calibration import (
     reliability,
     report,
 )
-from align_echo.errors import MissingExtraError, UsageError
+from align_echo.errors import UsageError
 from align_echo.intervals import Estimate, clustered_rate
 from align_echo.wrappers.catalogue import environments
 
@@ -340,12 +340,32 @@ def test_resamples_of_one_class_are_left_out_in_silence():
         assert area([2.0, 1.0, 3.0], [1, 0, 1], ["a", "b", "c"]).ci95 == (1.0, 1.0)
 
 
-def test_without_scikit_learn_the_area_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    monkeypatch.setitem(sys.modules, "sklearn.metrics", None)
-    with pytest.raises(MissingExtraError, match=r"pip install '\.\[train\]'"):
-        report(ROWS, 1.0)
-    assert report([one for one in ROWS if one.label == "correct"], 1.0).auroc is None
+@settings(max_examples=50)
+@given(
+    st.lists(
+        st.tuples(st.floats(-MOST_LOGIT, MOST_LOGIT) | st.integers(-3, 3), st.integers(0, 1), st.integers(0, 5)),
+        min_size=2,
+        max_size=40,
+    )
+)
+def test_the_area_of_every_resample_is_that_of_scikit_learn_to_the_last_bit(rows):
+    score = pytest.importorskip("sklearn.metrics").roc_auc_score
+    held_M, truth_M, times_M = (np.asarray(column) for column in zip(*rows, strict=True))
+    times_M[0] += not times_M.any()  # a resample counts some action
+    compared: list[tuple[float, float]] = []
+
+    def of_both(area: Callable[[npt.NDArray[np.int64]], float], tasks: int, **_: int) -> None:
+        kept_M = times_M > 0
+        wanted = math.nan
+        if len(set(truth_M[kept_M])) == 2:
+            wanted = score(truth_M[kept_M], held_M[kept_M], sample_weight=times_M[kept_M])
+        compared.append((area(times_M), wanted))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("align_echo.critic.calibration.bootstrap_times", of_both)
+        area_under_roc(held_M, truth_M, [str(number) for number in range(len(rows))])
+    assert len(compared) == (len(set(truth_M)) == 2)
+    assert all(found == wanted or (math.isnan(found) and math.isnan(wanted)) for found, wanted in compared)
 
 
 def test_neither_selection_nor_calibration_loads_what_the_base_install_lacks():

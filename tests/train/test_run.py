@@ -172,7 +172,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
 
 
 def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path):
-    changes = {"env": "webshop", "collecting": {"samples": 4, "turns": 6, "reply_tokens": 40, "critique_tokens": 96}}
+    changes = {"env": "webshop", "collecting": {"samples": 3, "turns": 3, "reply_tokens": 40, "critique_tokens": 96}}
     config = config_of("echo", "pocket", save_every=1, **changes)
     run = Run(config, tmp_path / "run")
 
@@ -274,23 +274,25 @@ def test_a_checkpoint_that_was_cut_short_is_told_in_one_line_and_the_one_before_
 
 
 ADAPTERS = """
-import sys
-from pathlib import Path
 from align_echo.train.backbone import Adapters
 from align_echo.train.config import Lora
 from align_echo.train.crew import lora_of
 from tests.models.local.tiny import tiny_model
-Adapters(tiny_model(), lora_of(Lora())).save("policy", Path(sys.argv[1]))
+Adapters(tiny_model(), lora_of(Lora())).save("policy", folder)
 """
 
 
 def test_equal_adapters_have_equal_files_in_every_process(tmp_path):
-    folders = [tmp_path / str(seed) for seed in range(2)]
-    for seed, folder in enumerate(folders):
-        folder.mkdir()
-        environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
-        subprocess.run([sys.executable, "-c", ADAPTERS, str(folder)], env=environment, check=True)
-    assert len({content_hash(folder) for folder in folders}) == 1
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    exec(ADAPTERS, {"__name__": "adapters", "folder": here})
+    other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    program = f"import sys\nfrom pathlib import Path\nfolder = Path(sys.argv[1])\n{ADAPTERS}"
+    subprocess.run(
+        [sys.executable, "-c", program, str(there)], env={**os.environ, "PYTHONHASHSEED": other}, check=True
+    )
+    assert content_hash(here) == content_hash(there)
 
 
 def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(model, tmp_path):

@@ -4,7 +4,8 @@ A program of its own, which needs the standard library alone: `keeper.py PARENT 
 It writes one line to standard output: the driver's process id and the port that it listens at, or why there is none. It
 ends when its standard input does or has something to read, when the process PARENT is gone, when the driver ends, when
 the driver has not told its port after SECONDS, or by a signal; before that it ends the driver with all below it and
-removes FOLDER. Left out: talking to the driver (`chromium.py`).
+removes FOLDER. A driver that ends before it listens is started again, `STARTS` times in all. Left out: talking to the
+driver (`chromium.py`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ PARENT = 0
 LOOK_EVERY = 1.0
 """Seconds between looks at the clock and at the parent, whose pipe a process that it forked off may hold as well."""
 
+STARTS = 4
+"""How often a driver is started before its end is told. Chromium's takes a port that is free for IPv6 and wants the
+same one for IPv4; where another program has that one, it ends."""
+
 LONGEST = 1 << 16
 """Bytes of the driver's output that are read at once, and kept until it has told its port."""
 
@@ -41,13 +46,19 @@ def main() -> None:
     with contextlib.suppress(AttributeError):  # another system has no such call
         ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1, 0, 0, 0)
     try:
-        driver = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        try:
-            keep(driver, alarm, int(parent), float(seconds))
-        finally:
-            end(driver.pid)
+        for start in range(STARTS):
+            driver = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            try:
+                if keep(driver, alarm, int(parent), float(seconds), last=start == STARTS - 1):
+                    break
+            finally:
+                end(driver.pid)
     except OSError as error:
         tell(str(error))
     finally:
@@ -64,15 +75,18 @@ def alarmed() -> int:
     return alarm
 
 
-def keep(driver: subprocess.Popen[bytes], alarm: int, parent: int, seconds: float) -> None:
-    """Return when the driver is to end. Until then all that it writes is read, so that it never waits for a reader."""
+def keep(driver: subprocess.Popen[bytes], alarm: int, parent: int, seconds: float, *, last: bool) -> bool:
+    """Return when the driver is to end. Until then all that it writes is read, so that it never waits for a reader.
+
+    False asks for another start: it ended before it listened, and this was not the last one.
+    """
     assert driver.stdout is not None
     output, written, listens = driver.stdout.fileno(), b"", False
     watched, until = [PARENT, alarm, output], monotonic() + seconds
     while True:
         ready = select(watched, [], [], min(LOOK_EVERY, seconds))[0]
         if PARENT in ready or os.getppid() != parent:
-            return
+            return True
         part = os.read(output, LONGEST) if output in ready else b""
         if output in ready and not part:
             watched.remove(output)
@@ -81,16 +95,18 @@ def keep(driver: subprocess.Popen[bytes], alarm: int, parent: int, seconds: floa
             if match := re.search(rb"started successfully on port (\d+)", written):
                 listens = True
                 tell(f"{driver.pid} {int(match[1])}")
-        if over(os.read(alarm, LONGEST) if alarm in ready else b"", driver.pid):
-            return None if listens else tell("it ended before it listened")
+        asked = bool(set(os.read(alarm, LONGEST) if alarm in ready else b"") - {signal.SIGCHLD})
+        if has_ended(driver.pid) or asked:
+            if not listens and (last or asked):
+                tell("it ended before it listened")
+            return listens or last or asked
         if not listens and monotonic() > until:
-            return tell(f"it did not say within {seconds:g} s where it listens")
+            tell(f"it did not say within {seconds:g} s where it listens")
+            return True
 
 
-def over(signals: bytes, driver: int) -> bool:
-    """One of the signals that came asks for the end, or the driver has ended. Other children that have are let go."""
-    if set(signals) - {signal.SIGCHLD}:
-        return True
+def has_ended(driver: int) -> bool:
+    """Whether the driver has ended. Other children that have are let go."""
     with contextlib.suppress(ChildProcessError):
         while ended := os.waitpid(-1, os.WNOHANG)[0]:
             if ended == driver:

@@ -47,6 +47,14 @@ def expected(folder: Path) -> list[tuple[int, ...]]:
     return replies
 
 
+@pytest.fixture(scope="module")
+def shared(folder: Path) -> Iterator[ProcessEngine]:
+    """One that tests leave as able as it was; one of them has its process killed, once."""
+    running = ProcessEngine(EngineSettings(str(folder), "tiny"))
+    yield running.wait_until_ready()
+    running.close()
+
+
 @pytest.fixture
 def engine(folder: Path) -> Iterator[ProcessEngine]:
     running = ProcessEngine(EngineSettings(str(folder), "tiny"))
@@ -72,29 +80,30 @@ def kill_every_start(engine: ProcessEngine) -> None:
             time.sleep(0.01)
 
 
-def test_replies_are_those_of_this_process_also_after_the_other_was_killed(engine, expected):
-    assert drawn(engine) == expected
-    first = engine.pid
+def test_replies_are_those_of_this_process_also_after_the_other_was_killed(shared, expected):
+    assert drawn(shared) == expected
+    first = shared.pid
     with pytest.warns(UserWarning, match="a process of tiny was lost"):
-        assert killed_and_drawn(engine) == expected
-    assert engine.pid != first
-    assert not engine.closed
+        assert killed_and_drawn(shared) == expected
+    assert shared.pid != first
+    assert not shared.closed
 
 
-def test_a_process_that_goes_on_being_killed_is_the_model_s_fault(engine):
+def test_a_process_that_goes_on_being_killed_is_the_model_s_fault(folder):
+    engine = ProcessEngine(EngineSettings(str(folder), "tiny"))
     with pytest.warns(UserWarning, match="was lost"):
         kill_every_start(engine)
     with pytest.raises(ModelError, match=f"{STARTS} processes of tiny were lost|tiny is closed"):
         engine.submit(REQUESTS[0]).result(WAIT)
 
 
-def test_what_the_other_process_raises_is_raised_here(engine):
+def test_what_the_other_process_raises_is_raised_here(shared):
     with pytest.raises(UsageError, match="needs token ids"):
-        engine.submit(Request((10**6,), Sampling())).result(WAIT)
+        shared.submit(Request((10**6,), Sampling())).result(WAIT)
     with pytest.raises(UsageError, match="has no adapter 'none'"):
-        engine.submit(Request((5,), Sampling(), adapter="none")).result(WAIT)
+        shared.submit(Request((5,), Sampling(), adapter="none")).result(WAIT)
     with pytest.raises(MissingDataError, match="holds no adapter"):
-        engine.load_adapter("a", "/nowhere")
+        shared.load_adapter("a", "/nowhere")
 
 
 def test_what_waits_when_it_is_closed_is_told_and_nothing_is_left(engine):
@@ -109,10 +118,10 @@ def test_what_waits_when_it_is_closed_is_told_and_nothing_is_left(engine):
         os.kill(pid, 0)
 
 
-def test_a_reply_that_nobody_waits_for_is_drawn_no_further(engine, expected):
-    futures = [engine.submit(Request((9, n), Sampling(max_tokens=100_000, seed=n))) for n in range(70)]
+def test_a_reply_that_nobody_waits_for_is_drawn_no_further(shared, expected):
+    futures = [shared.submit(Request((9, n), Sampling(max_tokens=100_000, seed=n))) for n in range(70)]
     assert all(future.cancel() for future in futures), "as many as there are slots, and more"
-    assert drawn(engine) == expected
+    assert drawn(shared) == expected
 
 
 def test_published_weights_are_computed_with_and_outlive_a_kill(engine, expected, tmp_path):

@@ -54,6 +54,18 @@ def test_a_driver_that_ends_at_once_is_a_fault_and_leaves_nothing_behind(tmp_pat
     assert users(str(own)) == set()
 
 
+def test_a_driver_that_finds_its_port_taken_is_started_again(tmp_path):
+    """Chromium's driver takes a port that is free for IPv6, and ends where another program has it for IPv4."""
+    folder, starts = folder_of(tmp_path), tmp_path / "starts"
+    taken = '[ $(wc -l < "$STARTS") -ge 3 ] || { echo "IPv4 port not available. Exiting..."; exit 1; }'
+    driver = program(tmp_path, "driver", f'echo started >> "$STARTS"\n{taken}\n{LISTENS}\n{GOES_ON}')
+    process = DriverProcess(driver, {**os.environ, "STARTS": str(starts)}, folder, within=60)
+    assert (process.port, starts.read_text().count("started")) == (4321, 3)
+    assert process.running
+    process.end()
+    assert not Path(folder).exists()
+
+
 def test_a_driver_that_is_no_program_is_a_fault_that_says_so(tmp_path, own, monkeypatch):
     text = tmp_path / "driver"
     text.write_text("nothing that can be run")
