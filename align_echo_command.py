@@ -6,10 +6,14 @@ traceback; in between the command line reports a stop itself.
 Python sees a signal between two instructions of its main thread. One that comes just as that thread goes to sleep on a
 lock, or that another thread received, would be seen when the sleep ends, which may be never. So a thread hears of every
 signal and wakes the main one.
+
+When it leaves, Python would search all that there is for cycles, several times: over the games that a rollout keeps,
+more than a second. What the process holds then goes with it, so nothing is searched.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -39,6 +43,7 @@ def run() -> None:
         status = 130
     if heeded:
         signal.signal(signal.SIGINT, _leave)
+    gc.freeze()
     sys.exit(status)
 
 
