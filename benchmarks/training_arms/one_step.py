@@ -68,7 +68,10 @@ def ours(model: Any, rows: Sequence[Row], micro: int, steps: int, folder: Path, 
         backbone,
         watch.paused(lambda number: Harvest(tuple(rows))),
         StepSettings(
-            objective=Objective(beta=BETA if kl else 0.0), tokens_per_batch=micro * longest, share_prefixes=False
+            objective=Objective(beta=BETA if kl else 0.0),
+            tokens_per_batch=micro * longest,
+            normalisation="sequence",  # as TRL's "grpo" does
+            share_prefixes=False,
         ),
         TrainingArguments(
             str(folder),
