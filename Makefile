@@ -44,7 +44,7 @@ demo: setup
 	    --interface $(DEMO)/interface/interface.py --compare --out $(DEMO)/evaluation
 
 test: setup
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest -m "not slow" --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest -m "not slow" --numprocesses $(WORKERS) --maxprocesses 8
 
 check: setup
 	$(VENV)/bin/ruff check .

@@ -14,6 +14,7 @@ import hashlib
 import json
 import re
 import threading
+import time
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -198,11 +199,13 @@ _parsing = threading.Lock()
 def parse_source(source: str) -> ast.Module:
     """`ast.parse`, one thread at a time: Python 3.11 fails when two threads parse at once (cpython issue 106905).
 
-    What other code parses in its threads cannot be kept apart: where it comes in between, the source is parsed again.
+    What other code parses in its threads cannot be kept apart: where it comes in between, the source is parsed again,
+    after a moment in which a thread that was interrupted in its own parse can go on.
     """
-    for _ in range(PARSE_ATTEMPTS):
+    for attempt in range(PARSE_ATTEMPTS):
         with _parsing, contextlib.suppress(SystemError):
             return ast.parse(source)
+        time.sleep(attempt / 1000)
     raise InterfaceError("interface code could not be parsed: other threads parse all the time (Python 3.11)")
 
 

@@ -108,6 +108,7 @@ def test_a_local_model_needs_its_extra_and_the_line_says_which(run, folder, monk
     import sys
 
     for name in [name for name in sys.modules if name.startswith("align_echo.models.local.")]:
+        monkeypatch.setattr(name, sys.modules[name])  # so its package names this one again afterwards
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("align_echo.models.local.loading", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)

@@ -33,7 +33,7 @@ def by_name(function: Callable[..., Answer]) -> Callable[..., Answer]:
 Parsed = tuple[str, list[str], bool]
 
 
-class _Asked(dict[str, str]):
+class _AskedWords(dict[str, str]):
     """Knows no word, and keeps which it was asked for."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ def by_unknown_words(
 
     @lru_cache(maxsize=MOST)
     def remembered(name: str, text: str) -> tuple[Parsed, frozenset[str]]:
-        stems = _Asked()
+        stems = _AskedWords()
         return function({"name": name}, {"stems": stems}, text), frozenset(stems.words)
 
     @wraps(function)

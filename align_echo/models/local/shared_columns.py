@@ -36,7 +36,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Run:
+class RowRun:
     """Rows `first` to `end` of a step, in neighbouring slots from `low` on, which read columns `begin` to `columns`."""
 
     first: int
@@ -50,10 +50,10 @@ class Run:
         """How many columns are read, of all rows together."""
         return (self.end - self.first) * (self.columns - self.begin)
 
-    def joined(self, later: Run) -> Run:
+    def joined(self, later: RowRun) -> RowRun:
         """This run and the one right after it as one."""
         begin, columns = min(self.begin, later.begin), max(self.columns, later.columns)
-        return Run(self.first, later.end, self.low, begin, columns)
+        return RowRun(self.first, later.end, self.low, begin, columns)
 
     def of(self, buffer: torch.Tensor) -> torch.Tensor:
         """What the rows read of keys or values [S, K, C, D]: [R, K, L, D]."""
@@ -88,14 +88,14 @@ def _families(members: list[int], common: list[list[int]]) -> list[Family]:
     return ([whole] if whole.saved > 0 else []) if better else divided
 
 
-def runs(slots: Sequence[int], starts: Sequence[int], begins: Sequence[int]) -> list[Run]:
+def runs(slots: Sequence[int], starts: Sequence[int], begins: Sequence[int]) -> list[RowRun]:
     """Rows in neighbouring slots together, where that costs less than a product more.
 
     `starts`: the column of each row's token, `begins`: the first that no family reads for it; [B], in the slots' order.
     """
-    found: list[Run] = []
+    found: list[RowRun] = []
     for index, (slot, start, begin) in enumerate(zip(slots, starts, begins, strict=True)):
-        run = Run(index, index + 1, slot, begin, start + 1)
+        run = RowRun(index, index + 1, slot, begin, start + 1)
         if found and slot == slots[index - 1] + 1:
             joined = found[-1].joined(run)
             if joined.read <= found[-1].read + run.read + CALL:
@@ -108,7 +108,7 @@ def runs(slots: Sequence[int], starts: Sequence[int], begins: Sequence[int]) -> 
 class ScoreTable:
     """How the B rows of a step, which draw one token each, attend; W columns."""
 
-    def __init__(self, starts: Sequence[int], shared: list[Family], own: list[Run], slots: Sequence[int]) -> None:
+    def __init__(self, starts: Sequence[int], shared: list[Family], own: list[RowRun], slots: Sequence[int]) -> None:
         self.rows = len(starts)
         self._own = own
         self._shared = [(_index(family.members), slots[family.members[0]], family.columns) for family in shared]

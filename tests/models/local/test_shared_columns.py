@@ -10,7 +10,7 @@ import torch
 
 from align_echo.models.local import slot_attention
 from align_echo.models.local.engine import Request, Sampling
-from align_echo.models.local.shared_columns import CALL, Family, Run, families, runs, score_table
+from align_echo.models.local.shared_columns import CALL, Family, RowRun, families, runs, score_table
 from align_echo.models.local.slots import SlotCache
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of, plain_reply
@@ -54,7 +54,7 @@ def test_what_is_not_worth_a_product_is_no_family(shared):
 
 def test_neighbours_of_about_one_length_are_one_run_and_a_long_one_is_alone():
     found = runs([2, 3, 4, 6], [300, 310, 1500, 1500], [200, 200, 200, 0])
-    assert found == [Run(0, 2, 2, 200, 311), Run(2, 3, 4, 200, 1501), Run(3, 4, 6, 0, 1501)]
+    assert found == [RowRun(0, 2, 2, 200, 311), RowRun(2, 3, 4, 200, 1501), RowRun(3, 4, 6, 0, 1501)]
 
 
 def test_nothing_is_gained_where_rows_are_alike_in_length_only():

@@ -89,14 +89,15 @@ def test_tasks_prices_bounds_and_results_are_the_same_in_a_process_that_shares_n
     assert there.split()[0] == DIGEST_OF_VERSION_1
 
 
-def test_all_who_open_it_share_one_catalogue(embedded):
+def test_all_who_open_it_share_one_catalogue():
+    shared = open_catalogue(None)
     opened: list[Catalogue] = []
     threads = [threading.Thread(target=lambda: opened.append(open_catalogue(None))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {id(catalogue) for catalogue in opened} == {id(embedded)}
+    assert {id(catalogue) for catalogue in opened} == {id(shared)}
 
 
 def test_what_another_generator_made_is_not_taken_for_this_ones(tmp_path, monkeypatch):
