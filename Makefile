@@ -1,6 +1,7 @@
 # The commands of the README. Each does its own set-up; a set-up that is up to date touches no network.
 #   make demo     learn an interface for ALFWorld, print success without it, with its placebo and with it, and one game
-#   make test     the tests, but for the slow ones
+#   make test     the tests, but for the long and the slow ones
+#   make test-long  the long tests: whole runs, stopped and gone on with; `.ci/run` runs both
 #   make check    linter and type checker
 #   make parity   the slow tests
 #   make bench    every benchmark
@@ -20,8 +21,9 @@ DEMO ?= runs/demo
 DEMO_TASKS ?= 12
 DEMO_ITERATIONS ?= 1
 WORKERS ?= logical
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8
 
-.PHONY: setup demo test check parity bench docs vllm-check gpu-check loops-check clean
+.PHONY: setup demo test test-long check parity bench docs vllm-check gpu-check loops-check clean
 
 setup: $(STAMP)
 
@@ -44,7 +46,10 @@ demo: setup
 	    --interface $(DEMO)/interface/interface.py --compare --out $(DEMO)/evaluation
 
 test: setup
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest -m "not slow" --numprocesses $(WORKERS) --maxprocesses 8
+	$(PYTEST) -m "not slow and not long"
+
+test-long: setup
+	$(PYTEST) -m "long and not slow"
 
 check: setup
 	$(VENV)/bin/ruff check .

@@ -94,6 +94,7 @@ def in_example(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("example", [name], indirect=True)
 
 
+@pytest.mark.long
 @in_example("greenhouse")
 def test_what_runs_is_what_is_installed(example: Place):
     code = "import align_echo, greenhouse; print(align_echo.__file__)"
@@ -104,6 +105,7 @@ def test_what_runs_is_what_is_installed(example: Place):
     assert Path(done.stdout.strip()).is_relative_to(example.installed[0])
 
 
+@pytest.mark.long
 @in_example("greenhouse")
 def test_a_strangers_environment_goes_through_every_verb(example: Place):
     lines = [line for line in example.commands() if "greenhouse:Greenhouse" in line]
@@ -138,6 +140,7 @@ class Model(Analyst):
         return super().__call__(request)
 
 
+@pytest.mark.long
 @in_example("greenhouse")
 def test_an_installed_package_is_found_by_its_names(example: Place, tmp_path: Path):
     pip("--target", str(tmp_path / "greenhouse-installed"), str(example.folder))
@@ -167,6 +170,7 @@ def test_the_tutorial_goes_through_as_it_stands(example: Place):
     assert report.count("<img") + report.count("<picture") >= 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("example", ["archive", "raft", "veto"], indirect=True)
 def test_the_commands_of_a_page_run(example: Place):
     for line in example.commands():

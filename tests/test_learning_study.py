@@ -92,6 +92,7 @@ def test_the_last_step_is_measured_beside_the_best_one_of_the_same_training():
     assert again.measured != job.measured
 
 
+@pytest.mark.long
 def test_last_checkpoints_are_compared_with_the_last_one_of_the_baseline(tmp_path):
     scores = {START: 0.0, "grpo": 1.0, "echo": 1.0, f"grpo{LAST_STEP}": 0.25, f"echo{LAST_STEP}": 0.5}
     done = [measured(tmp_path, arm, 1, {"a": [score]}) for arm, score in scores.items()]
@@ -101,6 +102,7 @@ def test_last_checkpoints_are_compared_with_the_last_one_of_the_baseline(tmp_pat
     assert (over_start["grpo"], over_start[f"grpo{LAST_STEP}"]) == (1.0, 0.25)
 
 
+@pytest.mark.long
 def test_a_command_that_fails_stops_the_study_with_its_own_words(tmp_path):
     missing = partial(train_critic, examples=(Path("nowhere"),), model="pocket", seed=1)
     job = Job("critic", 1, tmp_path / "critic", missing, None)
@@ -209,6 +211,7 @@ def test_rounds_ask_the_critic_that_was_trained_with_the_policy_of_its_seed():
     assert (asked["echo, start", 1], asked["start, self", 1], asked["icrl, none", 2]) == ("pocket", "self", "none")
 
 
+@pytest.mark.long
 def test_the_taught_start_is_a_model_that_was_taught_and_is_not_taught_twice(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(corpus, "SHOPPING_REVIEWS_A_PART", 12)

@@ -108,6 +108,7 @@ def in_a_fresh_process(installed: Path, code: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_every_file_of_the_library_is_in_the_wheel(contents):
     missing = [
         f"{folder}/{name}"
@@ -175,6 +176,7 @@ def test_shipped_interfaces_and_tasks_are_read_from_the_wheel(installed, tmp_pat
     assert out.splitlines()[-1] == "134"
 
 
+@pytest.mark.long
 def test_the_base_install_plays_alfworld_and_names_the_extra_of_what_it_lacks(installed, base, tmp_path):
     played = with_the_base_install(
         installed, base, tmp_path,

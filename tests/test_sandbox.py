@@ -185,6 +185,7 @@ def test_one_thread_can_hold_more_sessions_than_there_are_cores():
         session.close()
 
 
+@pytest.mark.long
 def test_sessions_that_nobody_closed_give_their_worker_back():
     text = prepare(identity_source(CONTRACT), CONTRACT)
     workers = set()

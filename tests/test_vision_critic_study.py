@@ -12,6 +12,7 @@ pytest.importorskip("PIL")
 from benchmarks import vision_critic
 
 
+@pytest.mark.long
 def test_a_line_for_every_number_of_examples_and_json_as_the_last(monkeypatch, capsys):
     monkeypatch.setattr(vision_critic, "TESTED", 3)
     vision_critic.main(["--least", "4", "--examples", "9"])

@@ -170,6 +170,10 @@ class SharedStage:
         """Not shared: it takes no time."""
         return self._stage.opening(trajectory)
 
+    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
+        """Several processes wait for each other, with all of the queries in one part: each plays its part of those."""
+        return self._stage.overlapped(collect, queries) if count() == 1 else [collect(self, queries)]
+
 
 def _shared(do: Callable[[Sequence[Asked]], list[Made]], asked: Sequence[Asked]) -> list[Made]:
     if count() == 1:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from itertools import pairwise
+from typing import Protocol, TypeVar
 
 import gymnasium as gym
 
@@ -25,6 +26,11 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.rollout import run_tasks, view_before
 from align_echo.session import Episode, base_env
 from align_echo.types import Tokens, Trajectory
+
+Made = TypeVar("Made")
+
+PARTS = 4
+"""Of a harvest, side by side, where engines compute on the CPU: what one leaves of it while it waits another takes."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +83,19 @@ class Stage(Protocol):
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         """Token ids that the policy is given before its first reply when it knows of no critique."""
 
+    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
+        """What `collect` gives for parts of the queries, in their order: none of them waits for another between what it
+        asks of the stage that it is given. It must give the same of a query whichever part that is in.
+        """
+
 
 @dataclass(frozen=True)
 class LocalStage:
     """Policy and critic on local models, which may share an engine. `agent` makes the policy's agent from its model.
 
     With `best_of` above 1, each action played is the best of so many by the policy's own verdict (`critic/best_of.py`).
-    `rule` says which actions are right (`critic/labels.py`).
+    `rule` says which actions are right (`critic/labels.py`). So many `parts` of the queries go on side by side where
+    they are `overlapped`, and the `workers` are divided among them.
     Every draw depends on the models' `seed`: give `at_step` each step's number, or every step draws the same.
     """
 
@@ -99,6 +111,7 @@ class LocalStage:
     best_of: int = 1
     rule: Rule = "nearer"
     workers: int = 16
+    parts: int = 1
 
     def at_step(self, step: int) -> LocalStage:
         """The same stage with draws of its own."""
@@ -192,3 +205,11 @@ class LocalStage:
         """Token ids of the agent's chat before its first reply, without a critique."""
         view = view_before(trajectory, 0, self.action_format).model_copy(update={"critique": ""})
         return self.policy.encoder.opening(self.agent(self.policy).conversation(view))
+
+    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
+        """What `collect` gives for each of the `parts`, each on a thread of its own."""
+        count = max(1, min(self.parts, self.workers, len(queries)))
+        stage = replace(self, workers=self.workers // count)
+        bounds = [len(queries) * number // count for number in range(count + 1)]
+        shares = [queries[first:end] for first, end in pairwise(bounds)]
+        return on_threads(lambda share: collect(stage, share), shares, count)

@@ -74,6 +74,7 @@ def assert_same(made: Generated, expected: Generated, endpoint: Endpoint, reques
     assert paid_twice(endpoint) == []
 
 
+@pytest.mark.long
 def test_killed_at_every_event(tmp_path: Path) -> None:
     expected, events, requests = reference(tmp_path / "whole")
     for moment in range(1, events + 1):
@@ -85,6 +86,7 @@ def test_killed_at_every_event(tmp_path: Path) -> None:
             assert_same(made, expected, endpoint, requests)
 
 
+@pytest.mark.long
 def test_killed_before_a_request(tmp_path: Path) -> None:
     expected, _, requests = reference(tmp_path / "whole")
     for moment in range(1, requests + 1, 3):

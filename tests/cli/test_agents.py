@@ -119,6 +119,7 @@ def test_bad_input_is_one_line_and_nothing_written(case, run):
     assert not Path("out").exists()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_network")
 def test_a_scripted_model_is_no_reason_to_ask_models_for_an_interface(run, monkeypatch):
     monkeypatch.setenv("ALIGN_ECHO_MODEL", "novice")

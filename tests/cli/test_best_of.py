@@ -99,6 +99,7 @@ def test_bad_input_is_one_line_and_nothing_written(case, run, endpoint):
     assert not Path("out").exists()
 
 
+@pytest.mark.long
 def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, run):
     at = ("--base-url", endpoint.url)
     agent = ("--agent", "vanilla", "--model", "wavering", "--judge", "picky", "--candidates", "2")

@@ -64,6 +64,7 @@ def train(examples: Path, model: Path, *more: object) -> list[object]:
     return ["critic", "train", "--examples", examples, "--model", model, "--least", "1", "--out", "critic", *more]
 
 
+@pytest.mark.long
 def test_a_collection_has_every_candidate_of_every_turn_with_its_labels(collection):
     played, labelled = read_collection(collection)
     collected = Collected.model_validate_json((collection / "summary.json").read_text())
@@ -79,6 +80,7 @@ def test_a_collection_has_every_candidate_of_every_turn_with_its_labels(collecti
     assert (config["top_k"], config["top_p"], config["agent_details"]["pick"]) == (30, 0.8, "first")
 
 
+@pytest.mark.long
 def test_collect_train_evaluate_and_use_it(collection, run):
     status, out, err = run(*CRITIC, collection)
     assert status == 0, err
@@ -110,6 +112,7 @@ def test_collect_train_evaluate_and_use_it(collection, run):
     assert "best of 2 at temperature 1.0 by" in err
 
 
+@pytest.mark.long
 def test_a_critic_is_held_against_judges_that_read_nothing_and_told_so(examples, model, run):
     """The table knows these examples by heart, and a random model learns nothing at this rate."""
     status, out, err = run(*train(examples, model, "--held-out", "0.3", "--lr", "1e-9"))
@@ -120,6 +123,7 @@ def test_a_critic_is_held_against_judges_that_read_nothing_and_told_so(examples,
     assert re.search(rf"^warning: this critic is not shown to beat .*{TABLE}", err, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_play_draws_as_the_critics_data_was_drawn_unless_told_otherwise(collection, run):
     assert run(*CRITIC, collection)[0] == 0
     play = ["evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--best-of", "2", "--judge"]
@@ -165,6 +169,7 @@ def test_in_the_experts_states_every_episode_is_won_whatever_the_candidates_are(
     assert not any(example.sent and example.expert == "wrong" for example in examples)
 
 
+@pytest.mark.long
 def test_a_stopped_collection_goes_on_where_it_was(collection, run, stop_after_first_episode):
     command = [*COLLECT, "--candidates", "2", "--workers", "1", "--out", "run"]
     status, _, err = run(*command)
@@ -181,6 +186,7 @@ def test_a_stopped_collection_goes_on_where_it_was(collection, run, stop_after_f
     ]
 
 
+@pytest.mark.long
 def test_a_critic_is_calibrated_on_tasks_that_it_did_not_learn_from(examples, model, run):
     status, out, err = run(*train(examples, model, "--held-out", "0.3", "--weights", "lora"))
     assert status == 0, err
@@ -196,6 +202,7 @@ def test_a_critic_is_calibrated_on_tasks_that_it_did_not_learn_from(examples, mo
     assert Path("critic/summary.json").read_bytes() == before
 
 
+@pytest.mark.long
 def test_a_training_that_wrote_half_a_checkpoint_resumes_and_one_without_any_is_begun_anew(examples, model, run):
     command = train(examples, model, "--held-out", "0")
     assert run(*command)[0] == 0

@@ -75,6 +75,7 @@ def outcome(folder: str) -> Trial:
     return Trial.model_validate_json(Path(folder, "summary.json").read_text())
 
 
+@pytest.mark.long
 def test_a_trial_that_another_process_is_at_work_on_is_left_alone(evaluate):
     Path("trial").mkdir()
     with holder(Path("trial")):
@@ -84,6 +85,7 @@ def test_a_trial_that_another_process_is_at_work_on_is_left_alone(evaluate):
     assert list(Path("trial").iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_same(evaluate, endpoint):
     assert evaluate("picky", "--out", "whole")[0] == 0
     before = len(endpoint.asked("picky"))
@@ -116,6 +118,7 @@ def test_a_resumed_trial_asks_for_the_same(evaluate):
     assert "add --out DIR" in err
 
 
+@pytest.mark.long
 def test_what_a_critic_that_broke_left_open_is_asked_again(evaluate, endpoint):
     assert evaluate("falling", "--out", "trial")[0] == 0
     assert outcome("trial").critic.unreadable > 0
@@ -151,6 +154,7 @@ def test_an_episode_that_several_collections_hold_counts_once(evaluate, collecti
     assert outcome("thrice") == outcome("once")
 
 
+@pytest.mark.long
 def test_a_critic_that_reasons_is_put_on_trial_with_votes_or_without(evaluate, endpoint):
     assert evaluate("picky", "--out", "plain")[0] == 0
     status, out, err = evaluate("arguing", "--reasoning", "--out", "once")

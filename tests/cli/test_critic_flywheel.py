@@ -37,6 +37,7 @@ def names_read(monkeypatch) -> list[str]:
     return texts
 
 
+@pytest.mark.long
 def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run, names_read):
     status, _, err = run(*FLYWHEEL)
     assert status == 0, err

@@ -31,6 +31,7 @@ def train(examples: Path, model: Path, *more: object) -> list[object]:
     return [*command, "--out", "critic", "--config", "settings.yaml", *more]
 
 
+@pytest.mark.long
 def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_did_not_learn_from(examples, model, run):
     status, out, err = run(*train(examples, model, "--held-out", "0.3"))
     assert status == 0, err
@@ -54,6 +55,7 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
     assert "verdicts: 0 correct, 0 wrong" in out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weights", ["lora", "full"])
 def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, model, run, monkeypatch):
     verdicts: list[tuple[Sequence[Message], str, str]] = []
@@ -80,6 +82,7 @@ def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, mode
     assert replies("./critic/critic") == [reply for _, _, reply in verdicts] != replies(str(model))
 
 
+@pytest.mark.long
 def test_it_goes_on_where_it_was_by_whatever_path_the_examples_are_named(examples, model, run):
     assert run(*train(examples, model, "--held-out", "0"))[0] == 0
     before = Path("critic/critic/model.safetensors").read_bytes()

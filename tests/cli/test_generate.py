@@ -26,6 +26,7 @@ LEARN = [*GENERATE[:-1], "6"]
 """Two games are enough to see what the command line does, six for the probe to find something."""
 
 
+@pytest.mark.long
 def test_the_probe_writes_an_interface_that_evaluate_takes(run, few_fresh_tasks):
     """The whole of `make demo`, smaller: fewer games to learn on, and fewer to test the rules on."""
     status, out, err = run(*LEARN, "--out", "run")
@@ -53,6 +54,7 @@ def test_where_the_probe_finds_nothing_it_says_what_it_looked_at(run):
     assert "no new interface was written" in out
 
 
+@pytest.mark.long
 def test_a_stopped_run_goes_on_and_ends_as_an_uninterrupted_one(run, hardly_any_fresh_tasks, stop_after_first_episode):
     status, _, err = run(*GENERATE, "--out", "run")
     assert status == 130

@@ -94,6 +94,7 @@ def test_an_extra_that_is_not_installed_is_said_before_anything_runs(run, monkey
     assert not Path("out").exists()
 
 
+@pytest.mark.long
 def test_one_command_gives_one_table_a_summary_and_a_folder_a_cell(run):
     status, out, err = run(*TWO_AGENTS, "--out", "run")
     assert status == 0, err
@@ -140,6 +141,7 @@ def test_where_no_text_tells_a_refusal_the_table_says_so_and_the_summary_has_no_
     assert cell.without.score.value == 1.0
 
 
+@pytest.mark.long
 def test_a_stopped_grid_goes_on_where_it_stopped(run, stop_after_first_episode):
     status, _, err = run(*TWO_AGENTS, "--out", "run")
     assert status == 130
@@ -167,6 +169,7 @@ def test_a_grid_without_a_placebo_goes_on_without(run):
     assert run(*GRID, "--no-placebo", "--resume", "--out", "run")[0] == 0
 
 
+@pytest.mark.long
 def test_finished_cells_are_not_played_again(run, monkeypatch):
     assert run(*TWO_AGENTS, "--out", "run")[0] == 0
     before = Path("run/summary.json").read_text()

@@ -47,6 +47,7 @@ def one_line(error: str) -> bool:
     return "Traceback" not in error and len(error.strip().splitlines()) == 1
 
 
+@pytest.mark.long
 def test_train_and_put_on_trial(folder, settings, run):
     status, out, err = run(*train(folder, settings))
     assert status == 0, err
@@ -70,6 +71,7 @@ def test_train_and_put_on_trial(folder, settings, run):
     assert "accuracy" in out
 
 
+@pytest.mark.long
 def test_a_finished_training_is_not_written_over_and_other_settings_do_not_resume_it(folder, settings, run):
     assert run(*train(folder, settings))[0] == 0
     before = Path("made/summary.json").read_bytes()
@@ -82,6 +84,7 @@ def test_a_finished_training_is_not_written_over_and_other_settings_do_not_resum
     assert Path("made/summary.json").read_bytes() == before
 
 
+@pytest.mark.long
 def test_a_training_that_was_stopped_ends_as_one_that_was_not_and_only_on_the_same_pictures(
     folder, run, monkeypatch, tmp_path
 ):
@@ -123,6 +126,7 @@ def critic(tmp_path_factory) -> Path:
     return made
 
 
+@pytest.mark.long
 def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_same(folder, critic, run, monkeypatch):
     calls: list[int] = []
     score = VisionScorer.score
@@ -171,6 +175,7 @@ def test_more_candidates_than_there_are_are_told_of(folder, run):
     assert {point.candidates for point in trial.curve} == {1, 2}
 
 
+@pytest.mark.long
 def test_predictions_that_are_named_twice_count_once_and_hostile_ones_are_no_actions(folder, settings, run):
     hostile = [r'type("\ud800")', r'open_app("\udfff")', "click(1e999, 0)", "\0", "hm"]
     rows = [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]

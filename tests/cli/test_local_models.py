@@ -31,6 +31,7 @@ def evaluate(model: object, *more: str) -> list[str]:
     return ["evaluate", "--env", "alfworld", "--tasks", "2", "--model", str(model), "--out", "run", *more]
 
 
+@pytest.mark.long
 def test_a_folder_of_a_model_plays_and_the_run_says_which_weights_it_had(run, folder):
     status, out, err = run(*evaluate(folder, "--temperature", "1", "--episodes-per-task", "2"))
     assert status == 0, err
@@ -57,6 +58,7 @@ def test_a_folder_of_a_model_plays_and_the_run_says_which_weights_it_had(run, fo
     assert {path.name for path in Path("run").iterdir()} == {"config.json", "summary.json", "trajectories"}
 
 
+@pytest.mark.long
 def test_a_run_is_not_resumed_with_other_weights(run, folder, tmp_path):
     assert run(*evaluate(folder))[0] == 0
     other = tmp_path / "other"
@@ -73,11 +75,13 @@ def test_a_run_is_not_resumed_with_other_weights(run, folder, tmp_path):
     assert (status, "was started with agent_details" in err) == (2, True), err
 
 
+@pytest.mark.long
 def test_the_engine_is_closed_when_the_command_ends(run, folder):
     assert run(*evaluate(folder))[0] == 0
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("engine")]
 
 
+@pytest.mark.long
 def test_an_interface_written_by_local_models_has_their_weights_on_record(run, folder):
     command = ["generate-interface", "--env", "alfworld", "--iterations", "1", "--tasks-per-iteration", "1"]
     status, _, err = run(*command, "--model", str(folder), "--out", "run")

@@ -40,6 +40,7 @@ def test_a_folder_that_another_process_holds_is_refused(verb, run):
     assert list(Path("run").iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["evaluate", "grid", "generate-interface"])
 def test_a_run_keeps_others_out_while_it_lasts_and_no_longer(verb, run, monkeypatch):
     command = [sys.executable, "-m", "align_echo.cli.main", *VERBS[verb], "--out", "run", "--resume"]

@@ -44,6 +44,7 @@ def summary(folder: str) -> Refinement:
     return Refinement.model_validate_json(Path(folder, "summary.json").read_text())
 
 
+@pytest.mark.long
 def test_without_a_critic_what_failed_is_played_anew(run):
     status, out, err = run(*COMMAND, "--critic", "none", "--out", "run")
     assert status == 0, err
@@ -94,6 +95,7 @@ def test_a_critic_that_is_down_is_waited_for_and_nothing_is_played_in_its_place(
     assert not Path("run/trajectories/round-1.jsonl").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [1, 5, 6])
 def test_a_stopped_run_goes_on_and_ends_with_the_same_figures(after, run, endpoint, monkeypatch):
     command = [*COMMAND, "--critic", "wise", "--base-url", endpoint.url, "--episodes-per-task", "2"]
@@ -120,6 +122,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_figures(after, run, endpoi
         ]
 
 
+@pytest.mark.long
 def test_a_run_that_is_stopped_among_its_critiques_asks_for_none_twice(run, endpoint, monkeypatch):
     command = [*COMMAND, "--critic", "wise", "--base-url", endpoint.url, "--workers", "1"]
     shown = Display.status

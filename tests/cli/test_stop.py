@@ -91,6 +91,7 @@ CASES: dict[str, tuple[tuple[str, ...], Answering, int]] = {
 """A command, what it is answered, and after how many requests it is stopped."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_a_stop_waits_for_no_request(case, tmp_path):
     command, answering, requests = CASES[case]
@@ -100,6 +101,7 @@ def test_a_stop_waits_for_no_request(case, tmp_path):
     assert "Traceback" not in err
 
 
+@pytest.mark.long
 def test_a_stop_that_the_main_thread_did_not_receive_wakes_it(tmp_path):
     command, answering, requests = CASES["8 stalled"]
     with serving(answering) as server:

@@ -207,6 +207,7 @@ def test_a_study_is_not_gone_on_with_once_its_interface_is_another(run):
     assert (status, err.count("\n"), "was started with interfaces" in err) == (2, 1, True), err
 
 
+@pytest.mark.long
 def test_a_stopped_study_goes_on_and_makes_nothing_twice(run, hardly_any_fresh_tasks, stop_after_first_episode):
     text = LEARNED.replace("tasks: 2", "tasks: 1")
     status, _, err = run("study", write(text), "--out", "run")
@@ -266,6 +267,7 @@ def test_every_seed_has_tables_of_its_own_and_faults_are_told_and_played_again(r
     assert json.loads(Path("run/config.json").read_text())["seeds"] == [3, 5]
 
 
+@pytest.mark.long
 def test_interfaces_of_a_chat_model_are_learned_with_and_without_verification(run):
     """A model at an endpoint that looks around and finds no misalignment."""
 

@@ -81,6 +81,7 @@ def test_a_dry_run_tells_of_held_out_tasks_and_candidates(model, capsys):
     assert f"to be written to run: {names}" in out
 
 
+@pytest.mark.long
 def test_a_run_goes_on_by_its_folder_alone(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
     Path("run/summary.json").unlink()
@@ -93,6 +94,7 @@ def test_a_run_goes_on_by_its_folder_alone(model, capsys):
     assert "run was started with config.seed = 0, not 5" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
     printed = capsys.readouterr()
@@ -112,6 +114,7 @@ def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
     assert main([*evaluate, "--model", "run/checkpoints/checkpoint-1/policy", "--out", "ev1"]) == 0
 
 
+@pytest.mark.long
 def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
     capsys.readouterr()

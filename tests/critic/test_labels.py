@@ -153,6 +153,7 @@ def test_a_search_in_other_words_that_lists_the_product_is_wrong_by_the_experts_
 # ---------------------------------------------------------------- ScienceWorld
 
 
+@pytest.mark.long
 @needs_java
 def test_the_expert_may_go_on_from_beside_its_path(made):
     env = made["scienceworld"]
@@ -167,6 +168,7 @@ def test_the_expert_may_go_on_from_beside_its_path(made):
     assert by_rule(env, BOX, ("focus on picture",), "teleport to kitchen") == {"expert": None, "continues": None}
 
 
+@pytest.mark.long
 @needs_java
 def test_an_idle_action_costs_one_and_is_right_where_that_is_allowed(made):
     env = made["scienceworld"]

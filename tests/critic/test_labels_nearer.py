@@ -83,6 +83,7 @@ def test_looking_into_new_furniture_is_right_until_the_thing_is_found(house: gym
     assert label(house, view, first, "nearer") == "wrong"
 
 
+@pytest.mark.long
 def test_the_search_for_the_second_thing_or_the_lamp_is_right_too(house: gym.Env[str, str]) -> None:
     for words, sought in (("pick_two_obj", ""), ("look_at_obj_in_light", "lamp")):
         checked = 0

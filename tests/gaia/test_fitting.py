@@ -129,6 +129,7 @@ def right(model: torch.nn.Module) -> float:
     return sum(hits) / len(hits)
 
 
+@pytest.mark.long
 def test_what_it_learns_it_says_and_nothing_else_than_the_verdict_is_learned(tmp_path: Path):
     model = tiny_model(context=4096)
     assert right(model) < 0.6
@@ -161,6 +162,7 @@ class StopAt(TrainerCallback):
         control.should_training_stop = state.global_step >= 5
 
 
+@pytest.mark.long
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path):
     whole = learn(tiny_model(context=4096), ENCODER, asked(), SETTINGS, tmp_path / "whole")
     learn(tiny_model(context=4096), ENCODER, asked(), SETTINGS, tmp_path / "cut", callbacks=[StopAt()])

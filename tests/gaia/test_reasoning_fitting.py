@@ -174,6 +174,7 @@ def crew_of(model: str, settings: ReasoningSettings = SETTINGS) -> Crew:
     return gather(config, sources_of(config))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weights", ["full", "lora"])
 def test_it_learns_the_form_and_then_to_judge(weights: str, model: str, tmp_path: Path):
     changes = {"weights": weights, "warm_examples": 12, "warm_lr": 3e-2 if weights == "lora" else 1e-2}
@@ -202,6 +203,7 @@ class StoppedError(Exception):
     """From outside."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("phase", ["warm", "compare"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, model: str, tmp_path: Path):
     whole, cut, resumed = (crew_of(model) for _ in range(3))

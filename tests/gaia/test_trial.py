@@ -107,6 +107,7 @@ def test_the_curve_ends_where_the_state_with_the_fewest_candidates_does():
     assert {point.candidates for point in curve([state("xA"), state("xABy")])} == {1, 2}
 
 
+@pytest.mark.long
 def test_the_report_is_over_distinct_actions_of_all_states():
     result = measured([state("xxA"), state("y-B", contrary, "b")], "nearer", temperature=2.0)
     assert (result.states, result.label_rule, result.critic.n) == (2, "nearer", 4)

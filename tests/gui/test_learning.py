@@ -32,6 +32,7 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
+@pytest.mark.long
 def test_it_learns_to_tell_which_box_is_clicked_on_screens_that_it_never_saw(tmp_path):
     """The better constant answer is right in half the cases; with 100 of them, 80% is six standard errors above."""
     learned = dataset(tmp_path / "learned", 600, seed="learned")
@@ -85,6 +86,7 @@ def test_lora_leaves_the_model_as_it_was_but_for_its_adapter(folder, tmp_path):
     assert any("language_model" in name for name in adapted)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["full", "lora"])
 def test_a_stopped_training_ends_as_one_that_was_not_stopped(kind, folder, tmp_path):
     examples, settings = examples_in(folder), FEW.model_copy(update={"weights": kind})

@@ -59,6 +59,7 @@ def test_grounding_is_measured_only_where_something_is_clicked():
     assert screen_trial(proposed((HIT,), right=None)).first.success.value == 100
 
 
+@pytest.mark.long
 def test_best_of_n_under_a_critic_and_the_other_rules():
     rows = proposed((MISS, NOISE, HIT), (MISS, MISS, HIT), (NOISE, NOISE, NOISE))
     right = Opinion(action=HIT, verdict="correct", logit=2.0)

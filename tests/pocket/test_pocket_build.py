@@ -41,6 +41,7 @@ def made(small_parts, tmp_path_factory):
     return build(TOY, tmp_path_factory.mktemp("pocket"))
 
 
+@pytest.mark.long
 def test_its_folder_serves_as_any_other_model(made):
     model = load_local(read_name(f"transformers:{made}"))
     reply = model.complete([Message(role="user", content="go")], temperature=0.0, max_tokens=4)
@@ -73,12 +74,14 @@ def test_the_card_says_what_it_is_and_what_it_learned_from(made):
         assert sum(of_stage["demonstrations"].values()) == sum(len(read_part(part)) for part in parts)
 
 
+@pytest.mark.long
 def test_the_same_settings_make_the_same_weights(made, small_parts, tmp_path):
     again = build(TOY, tmp_path)
     assert (again / "model.safetensors").read_bytes() == (made / "model.safetensors").read_bytes()
     assert (again / "tokenizer.json").read_bytes() == (made / "tokenizer.json").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", [1, 2])
 def test_a_model_in_the_middle_of_its_making_goes_through_the_other_stages(made, small_parts, tmp_path, stage):
     again = build(TOY, tmp_path, start=made.parent / f"stage-{stage}")
@@ -104,6 +107,7 @@ def test_a_part_that_is_there_is_not_made_again(small_parts, tmp_path):
     assert len(read_part(make_part("shopping", 0, seed=1, folder=tmp_path))) == 1
 
 
+@pytest.mark.long
 def test_another_seed_makes_other_data(small_parts, tmp_path):
     first = make_part("household", 0, seed=1, folder=tmp_path / "1")
     second = make_part("household", 0, seed=2, folder=tmp_path / "2")

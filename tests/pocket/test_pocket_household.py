@@ -41,6 +41,7 @@ def actions(played: Played) -> list[str]:
     return [step.action or "" for step in played.trajectory.steps]
 
 
+@pytest.mark.long
 def test_it_is_done_exactly_when_the_engine_says_so(games, rooms):
     played = [play(rooms.raw, task, Dice(task), CAREFUL, goal=own_goal(task)) for task in games.ids("")]
     assert [episode.trajectory.won for episode in played] == [
@@ -174,6 +175,7 @@ def test_feedback_is_said_in_other_words_and_names_the_same_step(games, rooms):
     pytest.fail(f"none of {len(OTHER_WORDS)} wordings was used")
 
 
+@pytest.mark.long
 def test_a_room_is_shown_with_and_without_the_interface(games, rooms):
     kinds = {demonstration.kind for task in games.ids("")[:4] for demonstration in episodes_of(rooms, task, Dice(task))}
     assert kinds == {"alfworld.careful", "alfworld.careless", "alfworld.told", "alfworld.hinted"}

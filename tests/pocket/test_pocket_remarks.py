@@ -66,6 +66,7 @@ def test_idle_rules_hold_no_rule_and_other_rules_do():
     assert sum("go to Y" in other_rules(Dice(f"{seed}")) for seed in range(100)) > 50
 
 
+@pytest.mark.long
 def test_idle_words_leave_every_action_as_it_was(rooms: tuple[Rooms, list[str]]):
     env, tasks = rooms[0].raw, rooms[1]
     refused = 0
@@ -79,6 +80,7 @@ def test_idle_words_leave_every_action_as_it_was(rooms: tuple[Rooms, list[str]])
     assert refused > 5
 
 
+@pytest.mark.long
 def test_a_command_is_sent_and_one_that_did_not_help_is_not_sent_again(rooms: tuple[Rooms, list[str]]):
     env, tasks = rooms[0].raw, rooms[1]
     wrong = Lesson("wrong", (0, 0, 0, 1, 3), STICKS)
@@ -96,6 +98,7 @@ def test_a_command_is_sent_and_one_that_did_not_help_is_not_sent_again(rooms: tu
     assert followed > 3
 
 
+@pytest.mark.long
 def test_who_repeats_to_the_end_gives_way_to_a_reason(rooms: tuple[Rooms, list[str]]):
     env, tasks = rooms[0].raw, rooms[1]
 

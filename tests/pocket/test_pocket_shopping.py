@@ -91,6 +91,7 @@ def test_a_seed_tells_the_same_demonstrations_twice_and_seeds_tell_different_one
     assert demonstrations(5, 20) != demonstrations(6, 20)
 
 
+@pytest.mark.long
 def test_every_training_goal_comes_once_a_lap_and_no_goal_of_another_split_does():
     known = goals("train")
     lap = [goal_of(demonstration) for demonstration in demonstrations(0, len(known))]

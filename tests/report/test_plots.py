@@ -244,6 +244,7 @@ def trial_in(folder: Path, tried: str) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_critic_stands_beside_the_placebo_and_what_could_be_reached(tmp_path, tried):
     drawn = judged.selection(material(trial_in(tmp_path / "trial", tried)))
     ends = {row[1]: row[3].partition(" ")[0] for row in rows(drawn) if row[2] == "2"}

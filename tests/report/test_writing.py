@@ -71,6 +71,7 @@ def table(page: BeautifulSoup, key: str) -> list[list[str]]:
     return [[cell.get_text() for cell in row.find_all("td")] for row in page.select(f"#{key} tbody tr")]
 
 
+@pytest.mark.long
 def test_runs_that_were_played_and_trained_become_a_page(played, page, tmp_path, capsys):
     comparison = json.loads((played / "first" / "summary.json").read_text())
     won = {name: f"{result['success_rate']['value']:.1f}" for name, result in comparison["variants"].items()}
@@ -156,6 +157,7 @@ def test_hostile_texts_are_shown_and_do_nothing(tmp_path):
     assert all(colours(file.read_bytes()) > 20 for file in report.figures.iterdir())
 
 
+@pytest.mark.long
 def test_the_same_runs_give_the_same_bytes(played, tmp_path):
     first, again = (write_report([played / "first"], tmp_path / place / "page.html") for place in _made(tmp_path))
     assert first.file.read_bytes() == again.file.read_bytes()
@@ -167,6 +169,7 @@ def _made(folder: Path) -> list[str]:
     return ["a", "b"]
 
 
+@pytest.mark.long
 def test_damaged_lines_and_what_is_not_finished_are_named_and_the_rest_is_drawn(played, tmp_path, run):
     for name in ("first", "echo-1"):
         shutil.copytree(played / name, tmp_path / "runs" / name, ignore=shutil.ignore_patterns("checkpoints", "policy"))
@@ -236,6 +239,7 @@ def test_pictures_of_an_earlier_report_make_room(run):
     assert "old-1.png" not in {file.name for file in Path("report-figures").iterdir()}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(bool(missing()), reason=missing())
 def test_in_a_browser_every_picture_loads_and_nothing_is_wider_than_a_phone(played, tmp_path):
     from align_echo.wrappers.miniwob.chromium import Browser

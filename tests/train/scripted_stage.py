@@ -10,7 +10,7 @@ from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
-from align_echo.train.stage import Proposal, ReviewRequest
+from align_echo.train.stage import Made, Proposal, ReviewRequest, Stage
 from align_echo.types import Fault, Step, Tokens, Trajectory, Usage
 
 BROKEN = Fault(source="environment", error="EngineError", message="gone")
@@ -57,6 +57,9 @@ class ScriptedStage:
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         return OPENING
+
+    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
+        return [collect(self, [query]) for query in queries]
 
     def _episode(self, episode: Episode) -> Trajectory:
         score = self.score(episode)

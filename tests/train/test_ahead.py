@@ -77,6 +77,7 @@ def test_a_harvest_is_played_by_the_weights_from_before_the_one_that_is_learned_
     assert all(signals["policy/stale/log_ratio"] > 0 for _, signals in seen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [shared, pair, adapters])
 @pytest.mark.parametrize("updates", [1, 2])
 def test_a_resumed_run_plays_by_the_weights_of_one_that_was_not_disturbed(make, updates, tmp_path):
@@ -151,6 +152,7 @@ def test_a_harvest_under_way_is_given_up_at_once():
     assert time.monotonic() - begun < 2
 
 
+@pytest.mark.long
 def test_a_run_that_plays_ahead_resumes_to_the_same_weights_and_files(tmp_path):
     model = str(tmp_path / "model")
     tiny_model(context=4096).save_pretrained(model)
@@ -179,6 +181,7 @@ def test_a_run_that_plays_ahead_resumes_to_the_same_weights_and_files(tmp_path):
         assert kept == [f"{step}.jsonl" for step in (1, 2, 3, 4)]
 
 
+@pytest.mark.long
 def test_rows_that_earlier_weights_sampled_are_weighed_by_the_trainer(tmp_path):
     losses = []
     for name, ahead, corrected in (("fresh", False, True), ("uncorrected", True, False), ("corrected", True, True)):

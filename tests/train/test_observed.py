@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align_echo.errors import ModelError
+from align_echo.session import Episode
+from align_echo.train.config import checked_config, method
+from align_echo.train.methods.echo import echo
 from align_echo.train.methods.rcm import rcm
-from align_echo.train.observed import ObservedStage
+from align_echo.train.observed import ObservedStage, harvest_with
 from align_echo.train.signals import of_play
-from align_echo.types import Step, Trajectory
+from align_echo.types import Fault, Step, Trajectory
 from tests.train.scripted_stage import BROKEN, ScriptedStage
 
 REFUSAL = "Nothing happens."
@@ -110,3 +116,27 @@ def test_tokens_per_second_count_what_both_roles_drew(monkeypatch: pytest.Monkey
     signals = observed.signals(None)
     assert (signals["seconds/play"], signals["seconds/critic"], signals["seconds/oracle"]) == (1, 1, 1)
     assert signals["tokens_per_second"] == (2 * 7 + 6 * 7) / 2
+
+
+def test_parts_that_overlap_are_told_as_one_and_their_time_is_the_clocks(monkeypatch: pytest.MonkeyPatch):
+    clock = iter([0, *(10, 14), *(20, 26), *(30, 34), *(40, 44), *(50, 56), *(60, 64), 14])
+    monkeypatch.setattr("align_echo.train.observed.time.perf_counter", lambda: float(next(clock)))
+    observed = ObservedStage(ScriptedStage(lambda episode: 0.5))
+    echo(["a", "b"], observed, refinements=2)
+    assert [trajectory.task_id for trajectory in observed.played] == ["a"] * 3 + ["b"] * 3
+    assert [attempt.task_id for attempt, _ in observed.reviewed] == ["a", "a", "b", "b"]
+    signals = observed.signals(None)
+    assert signals["seconds/play"] == pytest.approx(14 * 16 / 28)
+    assert signals["seconds/critic"] == pytest.approx(14 * 12 / 28)
+
+
+def test_a_model_that_breaks_each_attempt_ends_the_run_however_small_the_parts():
+    class Broken(ScriptedStage):
+        def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+            gone = Fault(source="model", error="ModelError", message="no answer")
+            return [trajectory.model_copy(update={"fault": gone}) for trajectory in super().play(episodes)]
+
+    collecting = checked_config(method("echo"), "here").collecting
+    with pytest.raises(ModelError, match="the first 4 episodes were all broken: no answer"):
+        harvest_with(collecting, ["a", "b", "c", "d"], Broken(lambda episode: 0.0))
+    assert harvest_with(collecting, ["a", "b"], Broken(lambda episode: 0.0)).rows == ()

@@ -98,6 +98,7 @@ def check_same(folder: Path, other: Path, *, within: float) -> None:
     assert losses(folder) == pytest.approx(losses(other), abs=1e-6)
 
 
+@pytest.mark.long
 def test_two_processes_go_on_with_a_run_of_one_and_learn_what_it_does(model, tmp_path):
     values = values_of("icrl", model)
     on_one(values, tmp_path / "one")
@@ -111,6 +112,7 @@ def test_two_processes_go_on_with_a_run_of_one_and_learn_what_it_does(model, tmp
     check_same(tmp_path / "one", tmp_path / "two", within=2e-5)
 
 
+@pytest.mark.long
 def test_a_lost_process_ends_the_others_with_one_line_and_one_process_can_go_on(model, tmp_path):
     values = values_of("echo", model, steps=8)
     process = launched(values, tmp_path / "two")

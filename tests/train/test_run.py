@@ -138,6 +138,7 @@ def drawn_by(name: str) -> tuple[float, ...]:
 RUNS = ("whole", "cut")
 
 
+@pytest.mark.long
 def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
     config = config_of("echo", model, steps=4, step={"normalisation": "token"})
     whole = trained(config, tmp_path / "whole")
@@ -171,6 +172,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
         assert all(bool((weights[name] == others[name]).all()) for name in weights)
 
 
+@pytest.mark.long
 def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path):
     changes = {"env": "webshop", "collecting": {"samples": 3, "turns": 3, "reply_tokens": 40, "critique_tokens": 96}}
     config = config_of("echo", "pocket", save_every=1, **changes)
@@ -231,6 +233,7 @@ def interrupted_at(stop: int) -> Callable[[int, Signals], None]:
     return watch
 
 
+@pytest.mark.long
 def test_a_run_killed_while_it_wrote_goes_on_from_what_it_wrote_to_the_end(model, tmp_path):
     config = config_of("grpo", model, steps=3, save_every=1)
     with pytest.raises(KeyboardInterrupt):
@@ -282,6 +285,7 @@ Adapters(tiny_model(), lora_of(Lora())).save("policy", folder)
 """
 
 
+@pytest.mark.long
 def test_equal_adapters_have_equal_files_in_every_process(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
@@ -295,6 +299,7 @@ def test_equal_adapters_have_equal_files_in_every_process(tmp_path):
     assert content_hash(here) == content_hash(there)
 
 
+@pytest.mark.long
 def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(model, tmp_path):
     config = config_of("grpo", model)
     with pytest.raises(KeyboardInterrupt):
@@ -312,6 +317,7 @@ def test_a_run_is_on_record_with_all_that_it_is_made_of(model, tmp_path):
     assert {"vanilla/system", "critic/echo"} <= record["prompts"].keys()
 
 
+@pytest.mark.long
 def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before(model, tmp_path):
     """A model at random wins nothing, so no evaluation is better than the first: two more and the run ends."""
     config = config_of("grpo", model, steps=9, save_every=1, evaluating={"every": 1, "tasks": 1, "patience": 2})
@@ -341,6 +347,7 @@ def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
     assert summary["before"]["success"]["ci95"][1] > 0  # two lost tasks do not say that none is ever won
 
 
+@pytest.mark.long
 def test_a_run_that_goes_on_keeps_what_was_measured_before_it_began(model, tmp_path, monkeypatch):
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 1})
     with pytest.raises(KeyboardInterrupt):

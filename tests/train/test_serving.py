@@ -72,6 +72,7 @@ def served(model: str, servers: Sequence[StandIn | str], **changes: Any) -> Trai
     return config_of("echo", model, **{**values, "optimising": {"lr": 1e-2, "critic_lr": 1e-2}, **changes})
 
 
+@pytest.mark.long
 def test_two_roles_learn_from_what_two_servers_play_with_the_adapters_of_now(model, servers, tmp_path):
     published: list[set[str]] = []
 
@@ -93,6 +94,7 @@ def test_two_roles_learn_from_what_two_servers_play_with_the_adapters_of_now(mod
     assert {"policy", "critic", "summary.json"} <= {file.name for file in (tmp_path / "run").iterdir()}
 
 
+@pytest.mark.long
 def test_a_server_that_goes_is_said_and_the_other_plays_on(model, servers, tmp_path):
     def watch(step: int, signals: Signals) -> None:
         servers[1].faults = [Refusal(0)] * 100_000
@@ -102,6 +104,7 @@ def test_a_server_that_goes_is_said_and_the_other_plays_on(model, servers, tmp_p
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 3
 
 
+@pytest.mark.long
 def test_without_a_server_left_the_run_ends_in_one_line(model, servers, tmp_path):
     def watch(step: int, signals: Signals) -> None:
         for server in servers:
@@ -140,6 +143,7 @@ def test_servers_that_cannot_be_are_refused(changes, message, model):
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_a_run_may_go_on_with_servers_elsewhere(model, servers, tmp_path):
     config = served(model, servers[:1], steps=2, save_every=1)
 

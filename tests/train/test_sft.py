@@ -168,6 +168,7 @@ def test_it_learns_what_it_is_shown(tmp_path):
     assert after < before * 0.6
 
 
+@pytest.mark.long
 def test_a_run_that_was_cut_goes_on_to_the_same_weights(tmp_path):
     chats = [chat(length) for length in (16, 14, 12, 10)]
     straight = model()

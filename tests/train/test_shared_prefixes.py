@@ -162,6 +162,7 @@ def learned(folder: Path, backbone: Backbone, *, share: bool) -> tuple[torch.Ten
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [whole_models, adapters])
 def test_weights_end_where_they_do_without_shared_prefixes_and_less_is_computed(make, tmp_path):
     start = torch.cat([parameter.detach().flatten() for parameter in make().module.parameters()])
@@ -199,6 +200,7 @@ def padding() -> int:
     return sum(max(length) * len(length) - sum(length) for length in lengths)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
 def test_gradient_checkpointing_goes_on_with_whole_rows(tmp_path):
     plain, _ = learned(tmp_path, adapters(), share=False)

@@ -10,11 +10,16 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from align_echo.agents.vanilla import Vanilla
+from align_echo.critic.language import ECHO, Critique
+from align_echo.errors import UsageError
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.session import Episode
 from align_echo.tokens import token_sequence
-from align_echo.train.rows import critic_row, policy_row, without_critique
+from align_echo.train.methods.critique_grpo import critique_grpo
+from align_echo.train.methods.echo import echo
+from align_echo.train.methods.icrl import icrl
+from align_echo.train.rows import Harvest, critic_row, policy_row, without_critique
 from align_echo.train.stage import LocalStage, Proposal, ReviewRequest
 from tests.models.local.tiny import tiny_encoder, tiny_model
 from tests.room_env import TASK_IDS, RoomEnv
@@ -110,3 +115,41 @@ def test_an_episode_that_breaks_the_engine_when_it_is_played_again_has_no_labels
     steps = tuple(step.model_copy(update={"action": "look", "observation": LOOK}) for step in broken.steps)
     assert stage.labels([broken.model_copy(update={"steps": steps}), second])[0] == [None] * 6
     assert len(stage.labels([second])[0]) == 3
+
+
+def without_logprobs(harvest: Harvest) -> Harvest:
+    return replace(
+        harvest, rows=tuple(replace(row, tokens=replace(row.tokens, logprobs=())) for row in harvest.rows)
+    )
+
+
+@pytest.mark.parametrize("method", [echo, icrl, critique_grpo])
+def test_what_is_harvested_is_the_same_however_many_parts_go_on_at_once(stage, method):
+    read = replace(ECHO, read=lambda reply: Critique(reason="", suggestions=(repr(reply),)))
+    terse = tiny_encoder()
+    terse.stop_ids = tuple(range(100, 300))  # a random model ends its critiques
+    spoken = replace(stage, critic=replace(stage.critic, encoder=terse), form=read)
+    whole, in_parts = (method(TASK_IDS, replace(spoken, parts=parts)) for parts in (1, 2))
+    drawn, drawn_in_parts = ([row.tokens.logprobs for row in harvest.rows] for harvest in (whole, in_parts))
+    for here, there in zip(drawn, drawn_in_parts, strict=True):
+        assert here == pytest.approx(there, abs=1e-5)  # who computes beside it moves the last digits
+    assert without_logprobs(in_parts) == without_logprobs(whole)
+    assert len(whole.refinements) > 8
+
+
+def test_parts_keep_the_order_of_the_queries_and_share_the_workers(stage):
+    parts = replace(stage, parts=3, workers=8).overlapped(lambda part, queries: (part.workers, queries), "abcde")
+    assert parts == [(2, "a"), (2, "bc"), (2, "de")]
+    assert replace(stage, parts=4, workers=2).overlapped(lambda part, queries: queries, "abc") == ["a", "bc"]
+    assert stage.overlapped(lambda part, queries: queries, "") == [""]
+
+
+def test_what_one_part_raises_ends_the_others(stage):
+    def collect(part, queries):
+        if "b" in queries:
+            raise UsageError("no such task")
+        part.review([ReviewRequest(attempt, sample) for sample in range(1000)])
+
+    (attempt,) = stage.play([Episode(TASK_IDS[0])])
+    with pytest.raises(UsageError, match="no such task"):
+        replace(stage, parts=2).overlapped(collect, "ab")

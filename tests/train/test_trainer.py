@@ -145,6 +145,7 @@ def test_a_kl_term_leaves_both_adapters_their_gradients_to_be_clipped(tmp_path):
     assert all(seen[0][1][f"{role}/grad_norm"] > 0 for role in ROLES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [pair, adapters])
 def test_a_critic_learns_alone_while_it_warms_up(make, tmp_path):
     backbone, warming = make(), settings_of(critic_warmup=2)
@@ -171,6 +172,7 @@ def test_the_models_own_weights_stay_as_they_are_under_adapters(tmp_path):
     assert {role for role in ROLES for name in changed if f".{role}." in name} == set(ROLES)
 
 
+@pytest.mark.long
 def test_gradient_checkpointing_does_not_mix_up_adapters(tmp_path):
     plain, checkpointed = adapters(), adapters()
     checkpointed.module.train()
@@ -190,6 +192,7 @@ class StopAt(TrainerCallback):
         control.should_training_stop = state.global_step >= self._step
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [shared, pair, adapters])
 @pytest.mark.parametrize("updates", [1, 2])
 def test_a_resumed_run_ends_with_the_weights_of_one_that_was_not_disturbed(make, updates, tmp_path):
@@ -252,6 +255,7 @@ def test_roles_are_one_group_where_the_settings_say_so_and_nowhere_else(joint, t
     assert seen[0][1]["zero_variance_share"] == (0 if joint else 1)
 
 
+@pytest.mark.long
 def test_advantages_are_scaled_where_the_settings_say_so(tmp_path):
     norms = {}
     for scaled in (False, True):
@@ -263,6 +267,7 @@ def test_advantages_are_scaled_where_the_settings_say_so(tmp_path):
     assert norms[False] / norms[True] == pytest.approx(deviation + DELTA, rel=1e-4)
 
 
+@pytest.mark.long
 def test_roles_that_share_weights_are_one_mean_and_others_one_each(tmp_path):
     harvest = Harvest(tuple(row for row in liking(0).rows if row.role == "policy"))
     extra = tuple(row("critic", token, 0.5, "other") for token in (LIKED, OTHER, 50))
@@ -278,6 +283,7 @@ def test_roles_that_share_weights_are_one_mean_and_others_one_each(tmp_path):
         assert norms[1] / norms[0] == pytest.approx(share, rel=1e-4)
 
 
+@pytest.mark.long
 def test_a_kl_term_holds_the_model_near_its_start(tmp_path):
     def moved(beta: float) -> float:
         model = tiny_model()
@@ -327,6 +333,7 @@ def test_trackers_are_given_the_signals_and_standard_output_nothing(tmp_path, ca
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.long
 def test_gradients_of_one_role_do_not_make_the_others_smaller(tmp_path):
     def alone(number: int) -> Harvest:
         return Harvest(tuple(row for row in liking(number).rows if row.role == "policy"))

@@ -62,6 +62,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_both_backends_end_at_the_same_weights(case, model, tmp_path):
     name, changes = CASES[case]
@@ -82,6 +83,7 @@ def weights_at_start(model: str) -> dict[str, torch.Tensor]:
     return {f"policy {name}": tensor for name, tensor in tiny_model(context=4096).state_dict().items()}
 
 
+@pytest.mark.long
 def test_a_stopped_run_goes_on_to_the_same_end(model, tmp_path):
     values = {**values_of("echo", model, weights="adapters"), "backend": "trl"}
     values = merged(values, {"evaluating": {"every": 1, "tasks": 2}, "save_every": None})

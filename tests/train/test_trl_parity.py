@@ -238,6 +238,7 @@ STEPS: dict[str, tuple[dict[str, Any], StepSettings]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STEPS)
 def test_two_steps_from_rewards_to_weights_end_where_trl_does(name, folder, tmp_path):
     shown = conversations()

@@ -66,6 +66,7 @@ def page(browser, file) -> Iterator[Page]:
     assert browser.run("return window.wrong") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("address", ["", EPISODE, COMPARED], ids=["list", "episode", "compared"])
 def test_axe_finds_nothing_wrong(page, address):
     pytest.importorskip("axe_core_python", reason="axe-core-python is not installed: it is in the extra dev")

@@ -237,6 +237,7 @@ def test_hostile_text_is_only_text(browser, tmp_path):
     page.until("return document.querySelector('.turn .text').textContent.length > 1000000")
 
 
+@pytest.mark.long
 def test_ten_thousand_episodes_are_a_list_of_a_few_elements_and_open_anywhere(browser, tmp_path):
     write(tmp_path / "run/trajectories/none.jsonl", [lost(f"x/{number}", LAST) for number in range(10_000)])
     page = Page(browser, write_page([tmp_path / "run"], tmp_path / "run.html")[0])

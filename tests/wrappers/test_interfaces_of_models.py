@@ -451,11 +451,13 @@ def test_interfaces_in_the_style_of_models_run(interface: Interface):
     check_alike(interface, "valid_unseen", one_task_of_each_type()[:2])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(find_spec("scienceworld") is None, reason="the extra is not installed")
 def test_an_interface_of_scienceworld_in_the_style_of_models_runs():
     check_alike(written(LABORATORY, "scienceworld"), "align_test", apart("scienceworld", 2)[:1])
 
 
+@pytest.mark.long
 def test_an_interface_of_webshop_in_the_style_of_models_runs():
     check_alike(written(SHOP, "webshop"), "align_test", apart("webshop", 10))
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from align_echo.rollout import failed
 from align_echo.session import Episode
 from align_echo.train.method import Bounds, Collecting, Method
-from align_echo.train.methods.refining import refine, scores, tally
+from align_echo.train.methods.refining import Refined, refine, scores, tally
 from align_echo.train.rows import Harvest, policy_row, without_critique
 from align_echo.train.stage import ReviewRequest, Stage
 from align_echo.types import Trajectory
@@ -23,13 +24,15 @@ def critique_grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLE
     """`samples` episodes of every query; each failed one is criticised and refined, and a query's best refinement joins
     its group.
     """
-    played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples)])
-    failed = [
-        ReviewRequest(trajectory, trajectory.sample)
-        for trajectory in played
-        if trajectory.fault is None and not trajectory.won
-    ]
-    refined = refine(stage, failed, lambda request: request.sample + samples)
+
+    def collect(stage: Stage, queries: Sequence[str]) -> tuple[list[Trajectory], list[Refined]]:
+        played = stage.play([Episode(query, sample) for query in queries for sample in range(samples)])
+        requests = [ReviewRequest(trajectory, trajectory.sample) for trajectory in failed(played)]
+        return played, refine(stage, requests, lambda request: request.sample + samples)
+
+    parts = stage.overlapped(collect, queries)
+    played = [trajectory for of_part, _ in parts for trajectory in of_part]
+    refined = [session for _, of_part in parts for session in of_part]
     after = [session.after for session in refined if session.after is not None]
     joined = [
         replace(without_critique(policy_row(session, session.task_id), session, stage.opening(session)), expert=True)

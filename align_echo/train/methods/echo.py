@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from align_echo.session import Episode
 from align_echo.train.method import Bounds, Collecting, Method
-from align_echo.train.methods.refining import critic_rows, refine, scores, tally
+from align_echo.train.methods.refining import Refined, critic_rows, refine, scores, tally
 from align_echo.train.rewards import REWARDS, CriticReward, saturation_gain
 from align_echo.train.rows import Harvest, policy_row
 from align_echo.train.stage import ReviewRequest, Stage
+from align_echo.types import Trajectory
 
 REFINEMENTS = 8
 
@@ -29,11 +30,16 @@ def echo(
     Refined attempts are compared by score, critiques by `reward`(score before, score after); the attempt itself is not
     trained on.
     """
-    attempts = stage.play([Episode(query) for query in queries])
-    requests = [
-        ReviewRequest(attempt, sample) for attempt in attempts if attempt.fault is None for sample in range(refinements)
-    ]
-    refined = refine(stage, requests, lambda request: 1 + request.sample)
+
+    def collect(stage: Stage, queries: Sequence[str]) -> tuple[list[Trajectory], list[Refined]]:
+        attempts = stage.play([Episode(query) for query in queries])
+        whole = [attempt for attempt in attempts if attempt.fault is None]
+        requests = [ReviewRequest(attempt, sample) for attempt in whole for sample in range(refinements)]
+        return attempts, refine(stage, requests, lambda request: 1 + request.sample)
+
+    parts = stage.overlapped(collect, queries)
+    attempts = [attempt for of_part, _ in parts for attempt in of_part]
+    refined = [session for _, of_part in parts for session in of_part]
     after = [session.after for session in refined if session.after is not None]
     return Harvest(
         rows=(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from align_echo.rollout import failed
 from align_echo.session import Episode
 from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import Refined, critic_rows, refine, scores, tally
@@ -33,14 +34,21 @@ def icrl(
     All attempts of a query are one group, all critiques another. Attempts that followed a critique are trained without
     it. A critique that cannot be read ends its session.
     """
-    latest = stage.play([Episode(query, sample=session) for query in queries for session in range(sessions)])
-    played, refined = list(latest), list[Refined]()
-    for _ in range(1, rounds):
-        failed = [ReviewRequest(lost, lost.sample) for lost in latest if lost.fault is None and not lost.won]
-        again = refine(stage, failed, lambda request: request.sample + sessions)
-        latest = [session.after for session in again if session.after is not None]
-        played += latest
-        refined += again
+
+    def collect(stage: Stage, queries: Sequence[str]) -> tuple[list[Trajectory], list[list[Refined]]]:
+        first = stage.play([Episode(query, session) for query in queries for session in range(sessions)])
+        latest, by_round = first, list[list[Refined]]()
+        for _ in range(1, rounds):
+            requests = [ReviewRequest(lost, lost.sample) for lost in failed(latest)]
+            by_round.append(refine(stage, requests, lambda request: request.sample + sessions))
+            latest = [session.after for session in by_round[-1] if session.after is not None]
+        return first, by_round
+
+    parts = stage.overlapped(collect, queries)
+    by_round = zip(*(of_part for _, of_part in parts), strict=True)
+    refined = [session for round_parts in by_round for of_part in round_parts for session in of_part]
+    played = [trajectory for first, _ in parts for trajectory in first]
+    played += [session.after for session in refined if session.after is not None]
     attempts = [_row(trajectory, stage) for trajectory in played if trajectory.fault is None and trajectory.steps]
     return Harvest(
         rows=(*attempts, *critic_rows(refined, reward)),

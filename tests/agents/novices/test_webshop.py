@@ -119,6 +119,7 @@ def test_rules_told_up_front_cure_some_of_some_habits():
     assert actions(STUBBORN, *bought, rules="To buy, write click[Buy Now].").count("click[Buy]") == plain
 
 
+@pytest.mark.long
 def test_alone_it_scores_about_half(tmp_path, monkeypatch):
     monkeypatch.setenv("ALIGN_ECHO_CACHE", str(tmp_path))
     monkeypatch.delenv("WEBSHOP_DATA", raising=False)

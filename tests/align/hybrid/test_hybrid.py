@@ -109,6 +109,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Generated]:
     return path, run(path, chat, probe=ProbeBackend, allow_untested=True)
 
 
+@pytest.mark.long
 def test_what_holds_stands_beside_the_probe_s_rules_with_its_counts(whole: tuple[Path, Generated]) -> None:
     path, made = whole
     rules = {rule.text: rule for rule in load_interface(path / "interface.py").provenance.rules}

@@ -18,6 +18,7 @@ from tests.annex_env import AnnexEnv
 from tests.station_env import StationEnv
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("setting", [alfworld, lambda: made_up(4)], ids=["alfworld", "made-up"])
 def test_true_hypotheses_are_kept_with_their_counts_and_false_ones_are_not(setting: Any) -> None:
     given: Setting = setting()

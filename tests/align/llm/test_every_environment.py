@@ -194,6 +194,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Made(environment, folder, endpoint)
 
 
+@pytest.mark.long
 def test_a_finding_is_proved_and_written_into_an_interface(made: Made) -> None:
     assert json.loads((made.folder / "summary.json").read_text())["improved"]
     interface = align_echo.load_interface(made.folder / "interface.py")

@@ -22,6 +22,7 @@ def learned(world: World):
     return learn(world, Size())[0]
 
 
+@pytest.mark.long
 def test_a_need_is_learned_and_said_as_one(world: World, learned):
     spec = read_spec(learned.source) or {}
     needs = [row for rows in spec["templates"].values() for row in rows if row.get("must")]

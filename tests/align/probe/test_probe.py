@@ -50,6 +50,7 @@ def learned():
     return failed, backend, misalignments, backend.optimize(misalignments, identity(CONTRACT))
 
 
+@pytest.mark.long
 def test_the_first_finding_is_the_answer_that_tells_nothing(learned):
     _, _, misalignments, _ = learned
     assert "Denied." in misalignments[0].rule
@@ -83,12 +84,14 @@ def test_the_source_loads_and_says_where_it_came_from(learned):
     assert [rule.text for rule in interface.provenance.rules] == [misalignment.rule for misalignment in misalignments]
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_interface(learned):
     failed, _, _, interface = learned
     again = ProbeBackend(lambda: StationEnv(step_limit=10**6), TASK_IDS[6:], seed=3)
     assert again.optimize(again.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT)).source == interface.source
 
 
+@pytest.mark.long
 def test_rules_tested_in_several_processes_give_the_same_interface_and_count_the_same_steps(learned, monkeypatch):
     class Apart(StationEnv):
         in_memory = True
@@ -107,6 +110,7 @@ def test_an_environment_that_is_not_all_in_memory_stays_in_one_process():
     assert lab.copies == 1
 
 
+@pytest.mark.long
 def test_a_second_look_adds_to_the_interface_and_repeats_nothing(learned):
     failed, backend, misalignments, interface = learned
     more = backend.analyze(failed, misalignments, interface)
@@ -134,6 +138,7 @@ def test_rules_told_up_front_are_short_and_carry_no_conditions(learned):
     assert max(map(len, told.splitlines())) < 300
 
 
+@pytest.mark.long
 def test_a_refusal_met_with_one_kind_of_action_only_is_tried_with_others():
     class Sealer(Fumbler):
         def act(self, view: AgentView) -> AgentReply:
@@ -145,6 +150,7 @@ def test_a_refusal_met_with_one_kind_of_action_only_is_tried_with_others():
     assert "Denied." in backend.analyze(failed, [], identity(CONTRACT))[0].rule
 
 
+@pytest.mark.long
 def test_a_form_that_the_interface_lacks_is_reported_once_it_was_refused(learned):
     failed, backend, _, interface = learned
     spec = read_spec(interface.source) or {}
@@ -153,6 +159,7 @@ def test_a_form_that_the_interface_lacks_is_reported_once_it_was_refused(learned
     assert any("forms of action" in misalignment.rule for misalignment in backend.analyze(failed, [], poorer))
 
 
+@pytest.mark.long
 def test_a_later_look_is_at_the_forms_of_which_the_interface_did_not_speak(learned):
     failed, backend, _, interface = learned
     spec = read_spec(interface.source) or {}
@@ -187,6 +194,7 @@ def test_actions_whose_names_cannot_be_told_from_words_teach_nothing(learned, mo
     assert any("cannot tell the names in them from the words" in line for line in said)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("answer", "shape"),
     [("{action}? Denied.", "{action}? Denied."), ("", "{same}"), ("Denied.", "Denied.")],
@@ -206,6 +214,7 @@ def test_a_refusal_is_known_however_it_looks(answer: str, shape: str):
     assert any("Before `" in misalignment.rule for misalignment in misalignments)
 
 
+@pytest.mark.long
 def test_an_engine_that_lists_nothing_is_learned_from_what_agents_said_and_it_took():
     class Mute(StationEnv):
         def _answer(self, observation: str):

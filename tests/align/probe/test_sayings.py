@@ -45,6 +45,7 @@ def world() -> World:
     return make_world(11, listed=False, offers=False)
 
 
+@pytest.mark.long
 def test_what_worked_in_won_episodes_is_learned_from(world: World):
     interface, _ = learn(world, Size(fresh=10))
     claims = claims_of(read_spec(interface.source))

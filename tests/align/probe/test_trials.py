@@ -47,6 +47,7 @@ def opened(lab, pod: int):
     return lab.follow(TASK_IDS[7], [f"board deck {pod}", f"unseal pod {pod}"])
 
 
+@pytest.mark.long
 def test_steps_that_are_needed_pass(lab, away, spec):
     state, action = away
     verdict = obey(lab, spec, state, action)

@@ -80,6 +80,7 @@ def kill_every_start(engine: ProcessEngine) -> None:
             time.sleep(0.01)
 
 
+@pytest.mark.long
 def test_replies_are_those_of_this_process_also_after_the_other_was_killed(shared, expected):
     assert drawn(shared) == expected
     first = shared.pid
@@ -89,6 +90,7 @@ def test_replies_are_those_of_this_process_also_after_the_other_was_killed(share
     assert not shared.closed
 
 
+@pytest.mark.long
 def test_a_process_that_goes_on_being_killed_is_the_model_s_fault(folder):
     engine = ProcessEngine(EngineSettings(str(folder), "tiny"))
     with pytest.warns(UserWarning, match="was lost"):
@@ -97,6 +99,7 @@ def test_a_process_that_goes_on_being_killed_is_the_model_s_fault(folder):
         engine.submit(REQUESTS[0]).result(WAIT)
 
 
+@pytest.mark.long
 def test_what_the_other_process_raises_is_raised_here(shared):
     with pytest.raises(UsageError, match="needs token ids"):
         shared.submit(Request((10**6,), Sampling())).result(WAIT)
@@ -106,6 +109,7 @@ def test_what_the_other_process_raises_is_raised_here(shared):
         shared.load_adapter("a", "/nowhere")
 
 
+@pytest.mark.long
 def test_what_waits_when_it_is_closed_is_told_and_nothing_is_left(engine):
     waiting = engine.submit(Request((5,), Sampling(max_tokens=10_000)))
     pid = engine.pid
@@ -118,12 +122,14 @@ def test_what_waits_when_it_is_closed_is_told_and_nothing_is_left(engine):
         os.kill(pid, 0)
 
 
+@pytest.mark.long
 def test_a_reply_that_nobody_waits_for_is_drawn_no_further(shared, expected):
     futures = [shared.submit(Request((9, n), Sampling(max_tokens=100_000, seed=n))) for n in range(70)]
     assert all(future.cancel() for future in futures), "as many as there are slots, and more"
     assert drawn(shared) == expected
 
 
+@pytest.mark.long
 def test_published_weights_are_computed_with_and_outlive_a_kill(engine, expected, tmp_path):
     other = tiny_model(seed=1)
     other.save_pretrained(tmp_path)
@@ -135,6 +141,7 @@ def test_published_weights_are_computed_with_and_outlive_a_kill(engine, expected
         assert killed_and_drawn(engine) == after
 
 
+@pytest.mark.long
 def test_several_processes_are_one_model_whose_identity_is_that_of_one_in_this_process(folder):
     here, there = load_model(str(folder), seed=3), load_model(str(folder), seed=3, processes=2)
     assert isinstance(here, LocalModel)
@@ -149,6 +156,7 @@ def test_several_processes_are_one_model_whose_identity_is_that_of_one_in_this_p
     there.engine.close()
 
 
+@pytest.mark.long
 def test_files_that_are_no_model_are_refused_and_no_process_is_left(tmp_path):
     tiny_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(UsageError, match="no model can be loaded from"):
@@ -168,6 +176,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
 def test_the_processes_end_with_the_one_that_started_them(folder):
     parent = subprocess.Popen(

@@ -69,12 +69,14 @@ def test_the_two_verdicts_are_one_token_each(pocket):
     assert {len(pocket.encoder.plain(word)) for word in ("correct", "wrong")} == {1}
 
 
+@pytest.mark.long
 def test_it_wins_most_unseen_tasks_under_the_interface_and_says_nothing_that_cannot_be_read(played):
     assert sum(episode.won for episode in played) >= 8
     steps = [step for episode in played for step in episode.steps]
     assert sum(step.problem != "" for step in steps) / len(steps) < 0.05
 
 
+@pytest.mark.long
 def test_idle_words_leave_it_stuck_and_a_command_frees_it(pocket):
     """After a refusal that it answers by saying the same again: words that it was never shown, then other commands."""
     stuck = [view for episode in careless_attempts(pocket) for view in stuck_views(episode)][:12]
@@ -137,6 +139,7 @@ def test_what_was_recorded_at_sampling_is_what_a_forward_pass_gives(pocket, play
         assert torch.allclose(wanted, torch.tensor([sequence.logprobs[1:]]), atol=1e-4)
 
 
+@pytest.mark.long
 def test_it_criticises_in_the_form_that_is_asked_for(pocket, played):
     lost_first = sorted(played, key=lambda episode: episode.won)
     readable = 0

@@ -62,6 +62,7 @@ def test_replies_are_those_of_transformers_to_the_last_bit(temperature, monkeypa
     assert all(isinstance(choice, WordChoice) for choice in chosen[0])
 
 
+@pytest.mark.long
 def test_an_episode_is_played_without_transformers(tmp_path):
     program = "import sys; from align_echo.cli.main import main; "
     program += f"main(['evaluate', '--env', 'alfworld', '--tasks', '1', '--out', {str(tmp_path / 'run')!r}]); "

@@ -80,6 +80,7 @@ def test_no_goal_in_a_room_is_in_two_splits():
     assert goals.most_common(1)[0][1] == 1
 
 
+@pytest.mark.long
 def test_two_processes_give_the_same_bytes_and_the_same_first_text():
     sample = ids("valid_unseen")[::45]
     outputs = {
@@ -117,6 +118,7 @@ def test_the_walkthrough_in_the_game_file_wins(kind, engine, load):
         assert len(walkthrough) <= manifest.shipped().entries[task_id].expert_steps <= STEP_LIMIT
 
 
+@pytest.mark.long
 def test_rooms_are_furnished_as_homes_are():
     """Shut furniture with things in it, distractors, and now and then what is wanted is in the fridge."""
     in_fridge = 0

@@ -105,6 +105,7 @@ def ours():
 SUBSETS = st.sets(st.integers(0, 2))
 
 
+@pytest.mark.long
 @given(parts=st.lists(PARTS, min_size=1, max_size=4), inside=SUBSETS, big=SUBSETS)
 def test_any_template_reads_as_in_textworld(ours, parts, inside, big):
     text = "".join(parts)

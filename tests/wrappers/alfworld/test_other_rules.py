@@ -51,6 +51,7 @@ def other_domain(texts: tuple[str, str, str]) -> Game:
     return Game(replaced(domain, effect, f"{effect}\n                {shut}"), grammar, problem)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", [other_grammar, other_domain])
 def test_changed_rules_are_followed(change, texts):
     game = change(texts)

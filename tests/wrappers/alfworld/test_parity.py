@@ -96,6 +96,7 @@ def play_both(task_id: str, steps: int) -> Iterator[tuple[HouseOracle, FastEngin
     real.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", TASK_TYPES)
 def test_both_engines_say_the_same(kind):
     small = [

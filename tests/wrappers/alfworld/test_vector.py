@@ -40,6 +40,7 @@ def test_gymnasiums_processes_play_the_same():
     envs.close()
 
 
+@pytest.mark.long
 def test_the_reference_engine_plays_the_same_episode():
     task = next(task for task in align_echo.tasks("alfworld", split=SPLIT) if task.split("/")[1].endswith("-424"))
     results: list[list[Any]] = []

@@ -113,6 +113,7 @@ def test_a_browser_that_dies_is_a_fault_and_reset_starts_another():
     env.close()
 
 
+@pytest.mark.long
 @needs_browser
 def test_a_browser_that_hangs_is_a_fault_and_reset_starts_another():
     env = MiniWoBEnv("test")
@@ -183,6 +184,7 @@ print(env._leased.pid, env._leased._folder, flush=True)
 """
 
 
+@pytest.mark.long
 @needs_browser
 def test_the_browser_ends_with_its_process_and_leaves_no_file_behind(tmp_path):
     done = subprocess.run(
@@ -204,6 +206,7 @@ signal.pause()
 """
 
 
+@pytest.mark.long
 @needs_browser
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_browser_ends_with_a_process_that_is_killed_though_one_that_it_forked_off_goes_on(number):

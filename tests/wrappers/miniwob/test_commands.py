@@ -38,6 +38,7 @@ def test_the_novice_is_evaluated_and_its_refused_actions_are_counted(elsewhere):
     assert len({episode.task_id.split("/")[0] for episode in played(elsewhere)}) == 3
 
 
+@pytest.mark.long
 def test_the_best_of_several_candidates_of_the_novice_is_sent(elsewhere):
     best = ["--agent", "vanilla", "--model", "novice", "--temperature", "1", "--best-of", "4", "--pick", "majority"]
     assert main([*EVALUATE, *best]) == 0
@@ -50,6 +51,7 @@ def steps_of(folder) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / "data" / "steps.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.long
 def test_the_expert_wins_all_and_its_recorded_steps_are_all_right(elsewhere, capsys):
     pytest.importorskip("PIL")
     assert main([*EVALUATE, "--agent", "expert"]) == 0
@@ -66,6 +68,7 @@ def test_the_expert_wins_all_and_its_recorded_steps_are_all_right(elsewhere, cap
     assert "come out again" not in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_candidates_of_a_turn_become_its_predictions_and_what_changed_is_left_out(elsewhere, capsys):
     pytest.importorskip("PIL")
     best = ["--agent", "vanilla", "--model", "novice", "--temperature", "1", "--best-of", "4", "--pick", "majority"]

@@ -134,6 +134,7 @@ def test_a_list_is_opened_and_chosen_from_by_clicks(env):
 # ---------------------------------------------------------------- the page's clock
 
 
+@pytest.mark.long
 def test_time_passes_by_actions_alone_and_no_time_is_up(env):
     begin(env, "click-test-2/1")
     start = said(env, "return Date.now();")

@@ -59,6 +59,7 @@ def test_where_all_is_lost_or_there_is_no_expert_no_action_is_known(env):
     assert (env.oracle().expert_action(), env.oracle().distance()) == (None, None)
 
 
+@pytest.mark.long
 def test_every_rule_labels_and_leaves_the_page_as_it_was(env):
     task = "click-checkboxes/4"
     view = start_view(env, task, "", 0)
@@ -78,6 +79,7 @@ def test_every_rule_labels_and_leaves_the_page_as_it_was(env):
     assert (env.state.observation, env.snapshot()) == (before, moment)
 
 
+@pytest.mark.long
 def test_another_box_that_is_asked_for_too_is_right_by_what_is_left_and_wrong_by_the_experts_own_order(env):
     task = "click-checkboxes-large/2"
     view = start_view(env, task, "", 0)

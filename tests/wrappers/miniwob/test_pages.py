@@ -83,6 +83,7 @@ def test_every_page_loads_and_resets(env, page):
     check(env, page)
 
 
+@pytest.mark.long
 def test_one_id_is_one_page_in_every_process():
     tasks = [f"{page}/4" for page in SPREAD]
     assert of_fresh_process(tasks) == prints(tasks)

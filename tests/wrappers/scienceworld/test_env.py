@@ -122,6 +122,7 @@ def test_the_oracle_follows_the_gold_path_and_says_when_it_was_left(env):
     assert (env.oracle().expert_action(), env.oracle().distance()) == (None, None)
 
 
+@pytest.mark.long
 def test_the_same_actions_tell_the_same_story_in_another_process_of_java():
     actions = ["look around", "teleport to kitchen", "look around", "open cupboard", "pick up substance", "0", "wait"]
     actions += ["teleport to outside", "look around", "wait", "look around", "go to foundry", "pick up door"]
@@ -135,6 +136,7 @@ def test_the_same_actions_tell_the_same_story_in_another_process_of_java():
     assert stories[0] == stories[1]
 
 
+@pytest.mark.long
 def test_a_restored_moment_continues_as_it_did(env):
     env.reset(options={"task": BOIL})
     for action in ("go to kitchen", "xyzzy", "open cupboard", "pick up thermometer"):
@@ -174,6 +176,7 @@ def test_an_unknown_task_is_refused_and_the_next_reset_works(env):
     assert env.step("look around")[0].startswith("This room")
 
 
+@pytest.mark.long
 def test_gymnasiums_checker_passes():
     env = make_env(split="dev", data_root=None, step_limit=None)
     with warnings.catch_warnings():

@@ -28,6 +28,7 @@ def started(env: ScienceWorldEnv) -> ScienceWorldEnv:
     return env
 
 
+@pytest.mark.long
 def test_environments_in_one_process_do_not_share_a_simulator_and_reuse_those_given_back():
     first, two = started(ScienceWorldEnv("test")), started(ScienceWorldEnv("test"))
     pids = {first._simulator.pid, two._simulator.pid}
@@ -81,6 +82,7 @@ class Killer:
         return AgentReply(text=action, action=action)
 
 
+@pytest.mark.long
 def test_a_rollout_plays_the_episode_again_on_a_fresh_simulator():
     env = ScienceWorldEnv("test")
     agent = Killer(env)
@@ -91,6 +93,7 @@ def test_a_rollout_plays_the_episode_again_on_a_fresh_simulator():
     assert trajectory.score == 1.0
 
 
+@pytest.mark.long
 def test_a_killed_run_leaves_no_folder_behind(tmp_path):
     code = (
         "import os, signal\n"
@@ -115,6 +118,7 @@ def test_a_cache_that_cannot_be_written_is_told_in_one_line(tmp_path, monkeypatc
         JavaSimulator()
 
 
+@pytest.mark.long
 def test_a_moment_can_be_restored_after_the_simulator_died():
     env = started(ScienceWorldEnv("test"))
     env.step("teleport to kitchen")
@@ -127,6 +131,7 @@ def test_a_moment_can_be_restored_after_the_simulator_died():
     env.close()
 
 
+@pytest.mark.long
 def test_a_process_that_was_forked_off_starts_its_own_and_leaves_its_parents_alone():
     env = started(ScienceWorldEnv("test"))
     pid = env._simulator.pid
@@ -250,6 +255,7 @@ except EngineError as error:
 """
 
 
+@pytest.mark.long
 def test_a_simulator_that_dies_at_work_writes_no_traceback():
     done = subprocess.run([sys.executable, "-c", DYING], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("the simulator failed at step:")

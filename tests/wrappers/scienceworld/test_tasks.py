@@ -25,6 +25,7 @@ def test_the_splits_are_those_of_the_engine_and_of_align():
     assert chosen[:6] == [*(f"boil/easy/{number}" for number in range(21, 26)), "change-the-state-of-matter-of/easy/21"]
 
 
+@pytest.mark.long
 @needs_engine
 def test_the_variations_are_the_engines():
     with java_pool(JavaSimulator).borrowed() as simulator:

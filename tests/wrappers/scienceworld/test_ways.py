@@ -93,6 +93,7 @@ def test_steps_in_other_words_one_after_the_other_are_right(monkeypatch, letter)
     assert costs_at_most(TOY, tuple("abcd"), ("A", "B"), "C", 0) is True
 
 
+@pytest.mark.long
 @needs_engine
 def test_what_is_needed_of_a_gold_path_wins_and_has_no_way_round():
     task = read_task(ANIMAL, "train")
@@ -105,6 +106,7 @@ def test_what_is_needed_of_a_gold_path_wins_and_has_no_way_round():
     assert turns_to_win(task, way, ()) == 0
 
 
+@pytest.mark.long
 @needs_engine
 def test_what_the_way_needs_costs_nothing_and_a_detour_what_it_takes():
     task = read_task(ANIMAL, "train")

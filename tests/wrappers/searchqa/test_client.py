@@ -103,6 +103,7 @@ def test_documents_are_read_with_scores_and_without_and_never_more_than_were_ask
     assert len(documents) <= 3
 
 
+@pytest.mark.long
 def test_a_server_that_dies_in_the_middle_costs_the_episode_and_not_the_next_one(monkeypatch):
     with in_process("--port", "0") as (process, address):
         monkeypatch.setenv("SEARCHQA_URL", address)

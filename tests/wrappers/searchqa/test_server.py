@@ -89,6 +89,7 @@ def test_other_paths_methods_and_bodies_without_end_are_refused_in_json(ask, ser
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
 
 
+@pytest.mark.long
 def test_the_process_serves_a_file_until_ctrl_c(folder):
     with in_process("--corpus", str(folder / "corpus.jsonl"), "--port", "0") as (process, address):
         assert address.startswith("http://127.0.0.1:")

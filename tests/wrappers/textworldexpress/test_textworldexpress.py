@@ -64,6 +64,7 @@ def test_a_task_that_is_not_there_is_told_in_one_line(task, message):
         read_task(task, "test")
 
 
+@pytest.mark.long
 @needs_engine
 def test_it_says_what_upstreams_own_wrapper_says(env):
     from textworld_express import TextWorldExpressEnv

@@ -58,6 +58,7 @@ def test_no_value_stands_in_two_groups_of_a_product(embedded):
         assert len(values) == len(set(values))
 
 
+@pytest.mark.long
 def test_every_embedded_goal_can_be_met_in_full(embedded):
     for split in ("test", "eval", "train"):
         for task in embedded.ids(split):
@@ -111,6 +112,7 @@ def test_what_another_generator_made_is_not_taken_for_this_ones(tmp_path, monkey
     assert len(open_catalogue(None)) == 60
 
 
+@pytest.mark.long
 def test_processes_that_build_it_at_once_all_get_it(tmp_path):
     environment = {"ALIGN_ECHO_CACHE": str(tmp_path), "PATH": ""}
     code = "from align_echo.wrappers.webshop import generator, task_ids; generator.PRODUCTS = 1000\n"

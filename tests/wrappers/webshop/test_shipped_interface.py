@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import align_echo
 from align_echo.agents.novices import make_novice
 from align_echo.align.probe.emit import read_spec
@@ -25,6 +27,7 @@ def mean_score(placebo: bool) -> float:
     return sum(episode.score for episode in played) / len(played)
 
 
+@pytest.mark.long
 def test_the_novice_scores_more_than_with_its_placebo():
     assert mean_score(placebo=False) >= mean_score(placebo=True) + 0.15
 
