@@ -6,8 +6,10 @@ every row is computed whatever its reward), tokens a batch and tasks, in one pro
 take the arms in turns. One small step comes first and is not counted.
 
     grpo             N episodes a task
-    echo             an attempt, N critiques, N refined attempts; both roles learn
-    echo-frozen      the same, only the policy learns
+    echo             an attempt, N critiques, N refined attempts; both roles learn. Tasks are in parts that do not wait
+                     for each other between the three, as in a run on the CPU
+    echo, waiting    the same in one part: all attempts, all critiques, all refined attempts
+    echo-frozen      as echo, only the policy learns
     grpo, sampled    GRPO with as many more episodes as it takes to sample as many tokens as echo
     grpo, trained    and to compute as many tokens when learning
 
@@ -34,11 +36,13 @@ from pathlib import Path
 from align_echo.models.names import POCKET, what_pocket_lacks
 from align_echo.train.config import TrainConfig, checked_config, merged, method
 from align_echo.train.run import queries_at
+from align_echo.train.stage import PARTS
 from align_echo.wrappers.catalogue import make, tasks
 from benchmarks.rollout_arms.setting import SPLIT, random_model
 from benchmarks.training_arms.phases import PHASES, Measured, WatchedRun
 
-ARMS = {"grpo": "grpo", "echo": "echo", "echo-frozen": "echo-frozen-critic"}
+WAITING = "echo, waiting"
+ARMS = {"grpo": "grpo", "echo": "echo", WAITING: "echo", "echo-frozen": "echo-frozen-critic"}
 CONTROLS = {"grpo, sampled": "sampled", "grpo, trained": "trained"}
 BETA = 0.001
 COUNTS = ("episodes", "turns", "sampled", "trained", "unread")
@@ -75,10 +79,10 @@ def config_of(arm: str, samples: int, given: argparse.Namespace, *, model: str, 
     return checked_config(merged(method(name), {**shared, **alone}), arm)
 
 
-def measured(config: TrainConfig, fixed: bool) -> Measured:
+def measured(config: TrainConfig, fixed: bool, parts: int) -> Measured:
     """One step, in a folder that is not kept."""
     with tempfile.TemporaryDirectory() as folder:
-        return WatchedRun(config, Path(folder), fixed=fixed).measured()
+        return WatchedRun(config, Path(folder), fixed=fixed, parts=parts).measured()
 
 
 def samples_of(arm: str, by_arm: Found, given: argparse.Namespace) -> int:
@@ -97,13 +101,13 @@ def measure(model: str, fixed: bool, given: argparse.Namespace) -> Found:
     env = make("alfworld", split=SPLIT)
     small = {"collecting": {"queries": 1, "turns": 2}}
     warm_up = merged(config_of("echo", 2, given, model=model, seed=0).model_dump(), small)
-    measured(checked_config(warm_up, "warm-up"), fixed)
+    measured(checked_config(warm_up, "warm-up"), fixed, 1)
     for number in range(given.rounds):
         for task in queries_at(0, pool, given.queries, number):
             env.reset(options={"task": task})  # what is compiled once and kept on disk
         for arm in names[number % len(names) :] + names[: number % len(names)]:
             config = config_of(arm, samples_of(arm, by_arm, given), given, model=model, seed=number)
-            by_arm[arm].append(measured(config, fixed))
+            by_arm[arm].append(measured(config, fixed, 1 if arm == WAITING else PARTS))
             print(f"round {number + 1}, {arm}: {by_arm[arm][-1].spent.seconds:.1f} s", file=sys.stderr, flush=True)
     return by_arm
 
@@ -184,6 +188,8 @@ def report(by_arm: Found, given: argparse.Namespace, fixed: bool) -> None:
         "ratio": ratio(by_arm, "echo", "grpo", seconds),
         "n": given.rounds,
         "cpu_ratio": ratio(by_arm, "echo", "grpo", lambda measured: measured.spent.cpu),
+        "ratio_waiting": ratio(by_arm, WAITING, "grpo", seconds),
+        "cpu_ratio_waiting": ratio(by_arm, WAITING, "grpo", lambda measured: measured.spent.cpu),
         "ratio_frozen": ratio(by_arm, "echo-frozen", "grpo", seconds),
         "ratio_same_sampled": ratio(by_arm, "echo", "grpo, sampled", seconds),
         "ratio_same_trained": ratio(by_arm, "echo", "grpo, trained", seconds),

@@ -11,6 +11,7 @@ from typing import Any
 
 from align_echo.train.config import TrainConfig, checked_config, merged, method
 from align_echo.train.run import queries_at
+from align_echo.train.stage import PARTS
 from align_echo.wrappers.catalogue import make, tasks
 from benchmarks.gpu_check.shapes import Work
 from benchmarks.gpu_check.telling import Row, peak_memory
@@ -27,8 +28,13 @@ ARMS: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
     "echo, prefixes not shared": ("echo", (APART,)),
     "echo, played in bfloat16": ("echo", (HALF,)),
     "echo, adapters": ("echo", ({"weights": "adapters"},)),
+    "echo, adapters, overlapped": ("echo", ({"weights": "adapters"},)),
+    "echo, overlapped": ("echo", ()),
 }
 """A method, and what is asked of it beside what all have, by the arm's name."""
+
+OVERLAPPED = ", overlapped"
+"""How arms end whose harvests are played in `PARTS` that do not wait for each other (a run does so on a CPU)."""
 
 STEPS = 2
 """Steps of an arm, of which the last is told."""
@@ -53,7 +59,8 @@ def training_step(folder: Path, name: str, arm: str, work: Work) -> Iterator[Row
     has all its tokens: so arms play and learn as much, whatever the weights say.
     """
     with peak_memory() as memory, tempfile.TemporaryDirectory() as run_folder:
-        measured = WatchedRun(_config(folder, arm, work), Path(run_folder), fixed=True).measured()
+        parts = PARTS if arm.endswith(OVERLAPPED) else 1
+        measured = WatchedRun(_config(folder, arm, work), Path(run_folder), fixed=True, parts=parts).measured()
     key = {"part": "training step", "model": name, "arm": arm}
     phases = {phase: measured.spent.of(phase, 0) for phase in PHASES if measured.spent.of(phase, 0)}
     figures = {"seconds": measured.spent.seconds, **phases, "rest": measured.spent.rest(0)}

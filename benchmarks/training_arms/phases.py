@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from transformers import PrinterCallback
@@ -18,15 +20,15 @@ from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew
 from align_echo.train.run import Run
 from align_echo.train.signals import Signals
-from align_echo.train.stage import LocalStage, ReviewRequest
+from align_echo.train.stage import LocalStage, Made, ReviewRequest, Stage
 from align_echo.train.trainer import RoleTrainer
 from align_echo.types import Trajectory
 from benchmarks.rollout_arms.setting import Player
 from benchmarks.training_arms.stopwatch import Spent, Stopwatch
 
-PLAY, CRITIC, SYNC = "policy play", "critic replies", "sync"
+PLAY, CRITIC, BOTH, SYNC = "policy play", "critic replies", "both at once", "sync"
 LEARN = {"policy": "learn policy", "critic": "learn critic"}
-PHASES = (PLAY, CRITIC, *LEARN.values(), SYNC)
+PHASES = (PLAY, CRITIC, BOTH, *LEARN.values(), SYNC)
 SPOKEN = Critique(reason="You walked about.", suggestions=("Look for the thing first, then take it where it belongs.",))
 """How every critique of a model that has learned nothing is read."""
 
@@ -44,12 +46,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class WatchedStage(LocalStage):
-    """A stage that is timed. `fixed`: actions are a walk and critiques are read as `SPOKEN`, whatever the replies say.
+    """A stage that is timed; what overlaps, as one phase. `fixed`: actions are a walk and critiques are read as
+    `SPOKEN`, whatever the replies say.
     """
 
     watch: Stopwatch = field(default_factory=Stopwatch)
     counts: Counter[str] = field(default_factory=Counter)
     fixed: bool = False
+    counting: AbstractContextManager[object] = field(default_factory=Lock)
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         with self.watch.phase(PLAY):
@@ -57,29 +61,38 @@ class WatchedStage(LocalStage):
         assert not any(trajectory.fault or trajectory.context_overflow for trajectory in played), (
             "an episode did not end by itself"
         )
-        self.counts["episodes"] += len(played)
-        self.counts["turns"] += sum(len(trajectory.steps) for trajectory in played)
-        self.counts["sampled"] += sum(trajectory.usage.completion_tokens for trajectory in played)
+        turns = sum(len(trajectory.steps) for trajectory in played)
+        sampled = sum(trajectory.usage.completion_tokens for trajectory in played)
+        with self.counting:
+            self.counts.update(episodes=len(played), turns=turns, sampled=sampled)
         return played
 
     def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
         with self.watch.phase(CRITIC):
             reviews = super().review(requests)
         assert not any(review.fault for review in reviews), "a critic's model broke"
-        self.counts["critiques"] += len(reviews)
-        self.counts["sampled"] += sum(review.usage.completion_tokens for review in reviews)
+        sampled = sum(review.usage.completion_tokens for review in reviews)
+        unread = 0 if self.fixed else sum(review.critique is None for review in reviews)
+        with self.counting:
+            self.counts.update(critiques=len(reviews), sampled=sampled, unread=unread)
         if self.fixed:
             return [review.model_copy(update={"critique": SPOKEN, "problem": ""}) for review in reviews]
-        self.counts["unread"] += sum(review.critique is None for review in reviews)
         return reviews
+
+    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
+        if self.parts == 1:
+            return super().overlapped(collect, queries)
+        with self.watch.phase(BOTH):
+            return LocalStage.overlapped(replace(self, watch=Stopwatch()), collect, queries)
 
 
 class WatchedRun(Run):
-    """A run whose steps are timed."""
+    """A run whose steps are timed. `parts` of a harvest go on at once, whatever a run would choose by itself."""
 
-    def __init__(self, config: TrainConfig, folder: Path, *, fixed: bool) -> None:
+    def __init__(self, config: TrainConfig, folder: Path, *, fixed: bool, parts: int = 1) -> None:
         super().__init__(config, folder)
         self._fixed = fixed
+        self._parts = parts
         self._stopwatch = Stopwatch()
         self._counts: Counter[str] = Counter()
 
@@ -96,7 +109,9 @@ class WatchedRun(Run):
         if self._fixed:
             crew.models["policy"].encoder.stop_ids = ()  # every reply takes all its tokens
             watched = replace(watched, agent=self._walker)
-        return replace(watched, watch=self._stopwatch, counts=self._counts, fixed=self._fixed)
+        return replace(
+            watched, watch=self._stopwatch, counts=self._counts, fixed=self._fixed, parts=self._parts
+        )
 
     def _walker(self, model: LocalModel) -> Player:
         collecting = self.config.collecting
