@@ -156,7 +156,8 @@ def clone(tmp_path: Path) -> Path:
     folder = tmp_path / "align-echo"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
     (folder / ".venv").mkdir()
-    (folder / ".venv" / "bin").symlink_to(programs)
+    for part in ("bin", "lib", "pyvenv.cfg"):
+        (folder / ".venv" / part).symlink_to(programs.parent / part)
     (folder / ".venv" / ".installed").touch()
     return folder
 
