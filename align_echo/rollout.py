@@ -111,16 +111,17 @@ def run_tasks(
     seed: int = 0,
     workers: int = 1,
     on_trajectory: Callable[[Trajectory], None] | None = None,
+    hopeless: int = HOPELESS,
 ) -> list[Trajectory]:
     """Play many tasks; the trajectories come back in the order of `tasks`.
 
     A task's id stands for its first sample; an `Episode` also names another sample, or holds a critique. `workers`
     episodes are played at once: it helps when the agent waits for a remote model, or when a local one answers several
     in one batch. `on_trajectory` is called as each one ends, one at a time. Environments are closed when all is done.
-    Raises `ModelError` if the first `HOPELESS` episodes were all broken by the model, `AgentError` if all were by the
-    agent's own code, and `UsageError` for what is no agent. What is raised, Ctrl-C too, ends
-    the other episodes at their next turn, and so does a halt around the call (`halting.py`); replies of a local model
-    that are under way are not drawn to their end.
+    Raises `ModelError` if the first `hopeless` episodes were all broken by the model (0: whatever breaks goes on),
+    `AgentError` if all were by the agent's own code, and `UsageError` for what is no agent. What is raised, Ctrl-C too,
+    ends the other episodes at their next turn, and so does a halt around the call (`halting.py`); replies of a local
+    model that are under way are not drawn to their end.
     """
     check_agent(agent)
     return run_batch(
@@ -128,6 +129,7 @@ def run_tasks(
         tasks,
         workers=workers,
         on_trajectory=on_trajectory,
+        hopeless=hopeless,
     )
 
 
@@ -161,6 +163,7 @@ def run_batch(
     *,
     workers: int,
     on_trajectory: Callable[[Trajectory], None] | None,
+    hopeless: int = HOPELESS,
 ) -> list[Trajectory]:
     """As `run_tasks`, wherever the episodes are played: each of `workers` threads drives a host of its own, which plays
     the next episode as soon as it has ended one.
@@ -180,7 +183,7 @@ def run_batch(
             if on_trajectory is not None:
                 on_trajectory(trajectory)
             sources.append(trajectory.fault.source if trajectory.fault else "")
-            if trajectory.fault is not None and len(sources) == HOPELESS:
+            if trajectory.fault is not None and len(sources) == hopeless:
                 stop_if_hopeless(sources, trajectory.fault)
         return trajectory
 

@@ -6,8 +6,8 @@ every row is computed whatever its reward), tokens a batch and tasks, in one pro
 take the arms in turns. One small step comes first and is not counted.
 
     grpo             N episodes a task
-    echo             an attempt, N critiques, N refined attempts; both roles learn. Tasks are in parts that do not wait
-                     for each other between the three, as in a run on the CPU
+    echo             an attempt, N critiques, N refined attempts; both roles learn. The tasks are in four parts (or as
+                     many as there are tasks) that do not wait for each other between the three, as in a run on the CPU
     echo, waiting    the same in one part: all attempts, all critiques, all refined attempts
     echo-frozen      as echo, only the policy learns
     grpo, sampled    GRPO with as many more episodes as it takes to sample as many tokens as echo
@@ -20,7 +20,7 @@ they say nothing, actions are a walk and critiques are read as a fixed one.
 
 Prints the phases, by the clock and in CPU seconds, and how much each arm played and learned from, then one JSON line:
 `value` is echo's seconds a step, `baseline` grpo's, `ratio` the median over the rounds of one by the other; `cpu_ratio`
-is of CPU seconds, which other work on the machine hardly changes.
+is of CPU seconds, which other work on the machine hardly changes. The same two are there for `waiting`.
 """
 
 from __future__ import annotations

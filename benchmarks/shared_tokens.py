@@ -23,9 +23,8 @@ from align_echo.train.batching import Batch, batches
 from align_echo.train.config import checked_config, merged, method
 from align_echo.train.crew import gather, sources_of
 from align_echo.train.forward import token_logprobs
-from align_echo.train.observed import harvest_with
 from align_echo.train.rows import Row
-from align_echo.train.run import local_stage, queries_at
+from align_echo.train.run import harvest_with, local_stage, queries_at
 from align_echo.wrappers.catalogue import environment
 from benchmarks.rollout_arms.setting import pocket_model
 from benchmarks.training_arms.one_step import Shape, some_rows

@@ -9,8 +9,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TypeVar
 
 from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.review import Review
@@ -18,14 +16,9 @@ from align_echo.critic.verdict import Verdict
 from align_echo.faults import stop_if_hopeless
 from align_echo.rollout import HOPELESS
 from align_echo.session import Episode
-from align_echo.train.method import METHODS, Collecting
-from align_echo.train.processes import SharedStage
-from align_echo.train.rows import Harvest
 from align_echo.train.signals import Signals, of_play
-from align_echo.train.stage import Proposal, ReviewRequest, Stage
+from align_echo.train.stage import Made, Proposal, ReviewRequest, Stage
 from align_echo.types import Trajectory
-
-Made = TypeVar("Made")
 
 
 class ObservedStage:
@@ -87,24 +80,28 @@ class ObservedStage:
         return self._stage.opening(trajectory)
 
     def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
-        """Each part is observed by itself. The time that all took is divided as what each part of it took in them."""
+        """Each part is observed by itself, and what all took is divided by kinds as their own times are.
 
-        def observed(stage: Stage, share: Sequence[str]) -> tuple[ObservedStage, Made]:
-            seen = ObservedStage(stage)
+        Raises `ModelError` or `AgentError` if the one of them broke every episode so far, `HOPELESS` at least: parts do
+        not look at each other, and each may be too small to tell.
+        """
+
+        def observed(part: Stage, share: Sequence[str]) -> tuple[ObservedStage, Made]:
+            seen = ObservedStage(part)
             return seen, collect(seen, share)
 
         begun = time.perf_counter()
         parts = self._stage.overlapped(observed, queries)
-        took, in_parts = time.perf_counter() - begun, 0.0
+        took = time.perf_counter() - begun
+        alone = sum(sum(seen._seconds.values()) for seen, _ in parts)
         for seen, _ in parts:
             self.played += seen.played
             self.shown += seen.shown
             self.reviewed += seen.reviewed
             self._sampled += seen._sampled
-            in_parts += sum(seen._seconds.values())
-        for seen, _ in parts:
-            for name, seconds in seen._seconds.items():
-                self._seconds[name] += seconds * took / in_parts
+            for kind, seconds in seen._seconds.items():
+                self._seconds[kind] += seconds * took / alone if alone else 0.0
+        _check_hope(self.played)
         return [made for _, made in parts]
 
     @contextmanager
@@ -114,24 +111,7 @@ class ObservedStage:
         self._seconds[part] += time.perf_counter() - begun
 
 
-def harvest_with(
-    collecting: Collecting, queries: Sequence[str], stage: Stage, is_invalid: Callable[[str], bool] | None = None
-) -> Harvest:
-    """Play a config's recipe, observed. `is_invalid` tells a refusal in the engine's words; None where nothing does.
-
-    Raises `ModelError` or `AgentError` if the one of them broke every episode of the policy, `HOPELESS` at least.
-    """
-    observed = ObservedStage(SharedStage(stage))
-    harvest = METHODS.get(collecting.recipe).harvest(queries, observed, collecting)
-    _check_hope(observed.played)
-    episodes = (*observed.played, *observed.shown)
-    return replace(
-        harvest, signals=observed.signals(is_invalid), episodes=episodes, reviewed=tuple(observed.reviewed)
-    )
-
-
 def _check_hope(played: Sequence[Trajectory]) -> None:
-    """Parts that play at once may each be too few to tell."""
     faults = [trajectory.fault for trajectory in played if trajectory.fault is not None]
     if len(faults) == len(played) >= HOPELESS:
         stop_if_hopeless([fault.source for fault in faults], faults[-1])

@@ -27,7 +27,7 @@ from align_echo.critic.verdict import Verdict
 from align_echo.errors import AlignEchoError, TrainingError
 from align_echo.session import Episode
 from align_echo.train.launched import how_many, keep_to_this_machine
-from align_echo.train.stage import Proposal, ReviewRequest, Stage
+from align_echo.train.stage import Made, Proposal, ReviewRequest, Stage
 from align_echo.types import Trajectory
 
 LONGEST_WAIT = timedelta(hours=3)
@@ -36,7 +36,6 @@ once."""
 
 GO_ON = "what is finished is kept: repeat the command with --resume"
 
-Made = TypeVar("Made")
 Asked = TypeVar("Asked")
 
 

@@ -50,8 +50,9 @@ from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.held_out import HeldOut
+from align_echo.train.method import METHODS, Collecting
 from align_echo.train.needs import require_trl
-from align_echo.train.observed import harvest_with
+from align_echo.train.observed import ObservedStage
 from align_echo.train.obstacles import Alarm
 from align_echo.train.processes import SharedStage
 from align_echo.train.role_checkpoints import RoleCheckpoints
@@ -60,7 +61,7 @@ from align_echo.train.rows import Harvest, Role
 from align_echo.train.run_folder import append, check_run_folder, keep_before, lasts, made_nothing, steps_in
 from align_echo.train.serving import PUBLISHED
 from align_echo.train.signals import Signals
-from align_echo.train.stage import PARTS, LocalStage
+from align_echo.train.stage import PARTS, LocalStage, Stage
 from align_echo.train.threads import computing_with
 from align_echo.train.trackers import TENSORBOARD, tracking
 from align_echo.train.trainer import RoleTrainer, optimizer_of
@@ -104,6 +105,18 @@ def queries_at(harvest: int, pool: Sequence[str], count: int, seed: int) -> list
     return Dice(f"training tasks {seed} {lap}").shuffled(pool)[index * count : (index + 1) * count]
 
 
+def harvest_with(
+    collecting: Collecting, queries: Sequence[str], stage: Stage, is_invalid: Callable[[str], bool] | None = None
+) -> Harvest:
+    """Play a config's recipe, observed. `is_invalid` tells a refusal in the engine's words; None where nothing does."""
+    observed = ObservedStage(SharedStage(stage))
+    harvest = METHODS.get(collecting.recipe).harvest(queries, observed, collecting)
+    episodes = (*observed.played, *observed.shown)
+    return replace(
+        harvest, signals=observed.signals(is_invalid), episodes=episodes, reviewed=tuple(observed.reviewed)
+    )
+
+
 def local_stage(
     config: TrainConfig, spec: EnvironmentSpec, crew: Crew, split: str, temperature: float
 ) -> LocalStage:
@@ -121,8 +134,15 @@ def local_stage(
         critic_tokens=config.collecting.critique_tokens,
         rule=default_rule(spec),
         workers=config.collecting.workers,
-        parts=1 if config.collecting.servers or torch.cuda.is_available() else PARTS,
+        parts=parts_of(config, torch.cuda.is_available()),
     )
+
+
+def parts_of(config: TrainConfig, on_gpu: bool) -> int:
+    """In how many parts a harvest is played. A GPU takes as long for few rows as for many; whether servers do was not
+    measured.
+    """
+    return 1 if config.collecting.servers or on_gpu else PARTS
 
 
 class Run:

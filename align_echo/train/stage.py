@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Protocol, TypeVar
 
 import gymnasium as gym
@@ -23,14 +22,15 @@ from align_echo.critic.verdict import Verdict
 from align_echo.errors import EngineError
 from align_echo.halting import on_threads
 from align_echo.models.local.chat import LocalModel
-from align_echo.rollout import run_tasks, view_before
+from align_echo.rollout import HOPELESS, run_tasks, view_before
 from align_echo.session import Episode, base_env
 from align_echo.types import Tokens, Trajectory
 
 Made = TypeVar("Made")
 
 PARTS = 4
-"""Of a harvest, side by side, where engines compute on the CPU: what one leaves of it while it waits another takes."""
+"""Of a harvest, at once, where engines compute on the CPU. More would leave each with fewer workers than a group has
+episodes."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class LocalStage:
     """Policy and critic on local models, which may share an engine. `agent` makes the policy's agent from its model.
 
     With `best_of` above 1, each action played is the best of so many by the policy's own verdict (`critic/best_of.py`).
-    `rule` says which actions are right (`critic/labels.py`). So many `parts` of the queries go on side by side where
-    they are `overlapped`, and the `workers` are divided among them.
+    `rule` says which actions are right (`critic/labels.py`). What is `overlapped` is done in `parts`, among which the
+    `workers` are divided. Play ends if the model broke each of its first `hopeless` episodes (0: whatever breaks).
     Every draw depends on the models' `seed`: give `at_step` each step's number, or every step draws the same.
     """
 
@@ -112,6 +112,7 @@ class LocalStage:
     rule: Rule = "nearer"
     workers: int = 16
     parts: int = 1
+    hopeless: int = HOPELESS
 
     def at_step(self, step: int) -> LocalStage:
         """The same stage with draws of its own."""
@@ -128,6 +129,7 @@ class LocalStage:
             split=self.split,
             action_format=self.action_format,
             workers=self.workers,
+            hopeless=self.hopeless,
         )
 
     def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
@@ -207,9 +209,16 @@ class LocalStage:
         return self.policy.encoder.opening(self.agent(self.policy).conversation(view))
 
     def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
-        """What `collect` gives for each of the `parts`, each on a thread of its own."""
+        """What `collect` gives for each of the `parts`, each on a thread of its own. None of them is ended because its
+        own episodes all broke: those of the others may not.
+        """
         count = max(1, min(self.parts, self.workers, len(queries)))
-        stage = replace(self, workers=self.workers // count)
-        bounds = [len(queries) * number // count for number in range(count + 1)]
-        shares = [queries[first:end] for first, end in pairwise(bounds)]
-        return on_threads(lambda share: collect(stage, share), shares, count)
+        if count == 1:
+            return [collect(self, queries)]
+
+        def collected(number: int) -> Made:
+            first, end = (len(queries) * boundary // count for boundary in (number, number + 1))
+            workers = self.workers // count + (number < self.workers % count)
+            return collect(replace(self, workers=workers, hopeless=0), queries[first:end])
+
+        return on_threads(collected, range(count), count)

@@ -23,9 +23,8 @@ from align_echo.train.config import TrainConfig, checked_config, read_file
 from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.forward import token_logprobs
 from align_echo.train.loss import batch_loss
-from align_echo.train.observed import harvest_with
 from align_echo.train.rows import Row
-from align_echo.train.run import local_stage, queries_at
+from align_echo.train.run import harvest_with, local_stage, queries_at
 from align_echo.wrappers.catalogue import environment, tasks
 from benchmarks.learning.studies import study
 

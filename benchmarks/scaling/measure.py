@@ -28,9 +28,8 @@ from align_echo.train.batching import batches
 from align_echo.train.config import TrainConfig, checked_config, merged, method
 from align_echo.train.crew import gather, lora_of, sources_of
 from align_echo.train.forward import token_logprobs
-from align_echo.train.observed import harvest_with
 from align_echo.train.rows import Row, policy_row
-from align_echo.train.run import local_stage, queries_at
+from align_echo.train.run import harvest_with, local_stage, queries_at
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 from benchmarks.rollout_arms.setting import pocket_model

@@ -14,14 +14,16 @@ from typing import Any
 import gymnasium as gym
 
 from align_echo.critic.language import Critique
+from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.review import Review
+from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
 from align_echo.train.method import Collecting, Method
 from align_echo.train.methods.echo import METHOD as PLAIN_ECHO
 from align_echo.train.methods.grpo import METHOD as PLAIN_GRPO
 from align_echo.train.methods.icrl import METHOD as PLAIN_ICRL
 from align_echo.train.rows import Harvest
-from align_echo.train.stage import ReviewRequest, Stage
+from align_echo.train.stage import Made, Proposal, ReviewRequest, Stage
 from align_echo.types import Trajectory
 
 WINNING = 0.6
@@ -58,8 +60,17 @@ class GradedStage:
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         return self._stage.opening(trajectory)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stage, name)
+    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
+        return self._stage.overlapped(lambda part, share: collect(GradedStage(part), share), queries)
+
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+        return self._stage.labels(played)
+
+    def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
+        return self._stage.judge(proposals)
+
+    def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
+        return self._stage.lessons(queries)
 
 
 def _graded(trajectory: Trajectory) -> Trajectory:

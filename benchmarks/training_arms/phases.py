@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from threading import Lock
@@ -31,6 +31,13 @@ LEARN = {"policy": "learn policy", "critic": "learn critic"}
 PHASES = (PLAY, CRITIC, BOTH, *LEARN.values(), SYNC)
 SPOKEN = Critique(reason="You walked about.", suggestions=("Look for the thing first, then take it where it belongs.",))
 """How every critique of a model that has learned nothing is read."""
+
+
+class Untimed(Stopwatch):
+    """Times no phase: those of several threads overlap."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class WatchedStage(LocalStage):
         if self.parts == 1:
             return super().overlapped(collect, queries)
         with self.watch.phase(BOTH):
-            return LocalStage.overlapped(replace(self, watch=Stopwatch()), collect, queries)
+            return LocalStage.overlapped(replace(self, watch=Untimed()), collect, queries)
 
 
 class WatchedRun(Run):

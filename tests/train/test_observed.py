@@ -13,7 +13,8 @@ from align_echo.session import Episode
 from align_echo.train.config import checked_config, method
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.rcm import rcm
-from align_echo.train.observed import ObservedStage, harvest_with
+from align_echo.train.observed import ObservedStage
+from align_echo.train.run import harvest_with
 from align_echo.train.signals import of_play
 from align_echo.types import Fault, Step, Trajectory
 from tests.train.scripted_stage import BROKEN, ScriptedStage

@@ -96,6 +96,12 @@ def check_same(folder: Path, other: Path, *, within: float) -> None:
     assert first.keys() == second.keys()
     assert max(float((first[name] - second[name]).abs().max()) for name in first) < within
     assert losses(folder) == pytest.approx(losses(other), abs=1e-6)
+    assert any(signal > 0 for signal in norms(folder)), "nothing was learned, which is the same everywhere"
+
+
+def norms(folder: Path) -> list[float]:
+    lines = [json.loads(line) for line in (folder / "signals.jsonl").read_text().splitlines()]
+    return [value for line in lines for name, value in line.items() if name.split("/")[-1] == "grad_norm"]
 
 
 @pytest.mark.long

@@ -10,9 +10,9 @@ import pytest
 from align_echo.jsonl import JsonlFile
 from align_echo.session import Episode
 from align_echo.train.config import checked_config, method
-from align_echo.train.observed import harvest_with
 from align_echo.train.rollouts import MEBIBYTE, ReviewedAttempt, RolloutFiles, Rollouts, room
 from align_echo.train.rows import Harvest
+from align_echo.train.run import harvest_with
 from align_echo.train.stage import ReviewRequest
 from align_echo.types import Trajectory
 from tests.train.scripted_stage import ScriptedStage

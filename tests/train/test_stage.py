@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, replace
+from threading import Event
 
 import pytest
 
@@ -11,16 +13,19 @@ pytest.importorskip("transformers")
 
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.language import ECHO, Critique
-from align_echo.errors import UsageError
+from align_echo.errors import ModelError, UsageError
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.session import Episode
 from align_echo.tokens import token_sequence
+from align_echo.train.config import checked_config, merged, method
 from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.icrl import icrl
+from align_echo.train.observed import ObservedStage
 from align_echo.train.rows import Harvest, critic_row, policy_row, without_critique
-from align_echo.train.stage import LocalStage, Proposal, ReviewRequest
+from align_echo.train.run import parts_of
+from align_echo.train.stage import PARTS, LocalStage, Proposal, ReviewRequest
 from tests.models.local.tiny import tiny_encoder, tiny_model
 from tests.room_env import TASK_IDS, RoomEnv
 
@@ -117,19 +122,39 @@ def test_an_episode_that_breaks_the_engine_when_it_is_played_again_has_no_labels
     assert len(stage.labels([second])[0]) == 3
 
 
+@dataclass
+class Breaking:
+    """An agent whose model breaks on the second task."""
+
+    agent: Vanilla
+
+    def __post_init__(self):
+        self.name = self.agent.name
+
+    def act(self, view):
+        if view.task_id == TASK_IDS[1]:
+            raise ModelError("no answer")
+        return self.agent.act(view)
+
+
 def without_logprobs(harvest: Harvest) -> Harvest:
     return replace(
         harvest, rows=tuple(replace(row, tokens=replace(row.tokens, logprobs=())) for row in harvest.rows)
     )
 
 
-@pytest.mark.parametrize("method", [echo, icrl, critique_grpo])
-def test_what_is_harvested_is_the_same_however_many_parts_go_on_at_once(stage, method):
+@pytest.mark.parametrize("recipe", [echo, icrl, critique_grpo])
+def test_what_is_harvested_is_the_same_however_many_parts_go_on_at_once(stage, recipe):
     read = replace(ECHO, read=lambda reply: Critique(reason="", suggestions=(repr(reply),)))
     terse = tiny_encoder()
     terse.stop_ids = tuple(range(100, 300))  # a random model ends its critiques
     spoken = replace(stage, critic=replace(stage.critic, encoder=terse), form=read)
-    whole, in_parts = (method(TASK_IDS, replace(spoken, parts=parts)) for parts in (1, 2))
+    observed = [ObservedStage(replace(spoken, parts=parts)) for parts in (1, 2)]
+    whole, in_parts = (recipe((*TASK_IDS, TASK_IDS[0]), stage) for stage in observed)
+    told = [sorted((t.task_id, t.sample, t.critique, t.actions) for t in stage.played) for stage in observed]
+    assert told[0] == told[1]
+    said = [sorted((t.task_id, t.sample, review.reply) for t, review in stage.reviewed) for stage in observed]
+    assert said[0] == said[1]
     drawn, drawn_in_parts = ([row.tokens.logprobs for row in harvest.rows] for harvest in (whole, in_parts))
     for here, there in zip(drawn, drawn_in_parts, strict=True):
         assert here == pytest.approx(there, abs=1e-5)  # who computes beside it moves the last digits
@@ -139,17 +164,49 @@ def test_what_is_harvested_is_the_same_however_many_parts_go_on_at_once(stage, m
 
 def test_parts_keep_the_order_of_the_queries_and_share_the_workers(stage):
     parts = replace(stage, parts=3, workers=8).overlapped(lambda part, queries: (part.workers, queries), "abcde")
-    assert parts == [(2, "a"), (2, "bc"), (2, "de")]
+    assert parts == [(3, "a"), (3, "bc"), (2, "de")]
     assert replace(stage, parts=4, workers=2).overlapped(lambda part, queries: queries, "abc") == ["a", "bc"]
     assert stage.overlapped(lambda part, queries: queries, "") == [""]
 
 
 def test_what_one_part_raises_ends_the_others(stage):
+    under_way, given_up = Event(), Event()
+
+    def ask(trajectory):
+        under_way.set()
+        return ECHO.ask(trajectory)
+
     def collect(part, queries):
         if "b" in queries:
+            under_way.wait()
             raise UsageError("no such task")
-        part.review([ReviewRequest(attempt, sample) for sample in range(1000)])
+        try:
+            part.review([ReviewRequest(attempt, sample) for sample in range(1000)])
+        except CancelledError:
+            given_up.set()
+            raise
 
     (attempt,) = stage.play([Episode(TASK_IDS[0])])
     with pytest.raises(UsageError, match="no such task"):
-        replace(stage, parts=2).overlapped(collect, "ab")
+        replace(stage, parts=2, form=replace(ECHO, ask=ask)).overlapped(collect, "ab")
+    assert given_up.is_set()
+
+
+def test_a_task_on_which_the_model_always_breaks_ends_no_run_in_which_others_are_played(stage):
+    def agent(model):
+        return Breaking(Vanilla(model, temperature=1.0, max_tokens=6))
+
+    broken = replace(stage, agent=agent, parts=2)
+    harvest = icrl(TASK_IDS, broken, sessions=4)
+    assert {row.group for row in harvest.rows if row.role == "policy"} == {TASK_IDS[0]}
+    assert harvest.counts["broken rollouts"] == 4
+    with pytest.raises(ModelError, match="the first 4 episodes were all broken"):
+        broken.play([Episode(TASK_IDS[1], sample) for sample in range(4)])
+
+
+def test_a_harvest_is_played_in_parts_on_a_cpu_alone():
+    values = method("echo")
+    assert parts_of(checked_config(values, "here"), on_gpu=False) == PARTS
+    assert parts_of(checked_config(values, "here"), on_gpu=True) == 1
+    served = merged(values, {"collecting": {"servers": ["http://127.0.0.1:1/v1"]}, "weights": "shared"})
+    assert parts_of(checked_config(served, "here"), on_gpu=False) == 1

@@ -25,10 +25,10 @@ def critique_grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLE
     its group.
     """
 
-    def collect(stage: Stage, queries: Sequence[str]) -> tuple[list[Trajectory], list[Refined]]:
-        played = stage.play([Episode(query, sample) for query in queries for sample in range(samples)])
+    def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[Refined]]:
+        played = part.play([Episode(query, sample) for query in share for sample in range(samples)])
         requests = [ReviewRequest(trajectory, trajectory.sample) for trajectory in failed(played)]
-        return played, refine(stage, requests, lambda request: request.sample + samples)
+        return played, refine(part, requests, lambda request: request.sample + samples)
 
     parts = stage.overlapped(collect, queries)
     played = [trajectory for of_part, _ in parts for trajectory in of_part]

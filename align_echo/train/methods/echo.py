@@ -31,11 +31,11 @@ def echo(
     trained on.
     """
 
-    def collect(stage: Stage, queries: Sequence[str]) -> tuple[list[Trajectory], list[Refined]]:
-        attempts = stage.play([Episode(query) for query in queries])
+    def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[Refined]]:
+        attempts = part.play([Episode(query) for query in share])
         whole = [attempt for attempt in attempts if attempt.fault is None]
         requests = [ReviewRequest(attempt, sample) for attempt in whole for sample in range(refinements)]
-        return attempts, refine(stage, requests, lambda request: 1 + request.sample)
+        return attempts, refine(part, requests, lambda request: 1 + request.sample)
 
     parts = stage.overlapped(collect, queries)
     attempts = [attempt for of_part, _ in parts for attempt in of_part]

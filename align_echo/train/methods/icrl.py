@@ -35,12 +35,12 @@ def icrl(
     it. A critique that cannot be read ends its session.
     """
 
-    def collect(stage: Stage, queries: Sequence[str]) -> tuple[list[Trajectory], list[list[Refined]]]:
-        first = stage.play([Episode(query, session) for query in queries for session in range(sessions)])
+    def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[list[Refined]]]:
+        first = part.play([Episode(query, session) for query in share for session in range(sessions)])
         latest, by_round = first, list[list[Refined]]()
         for _ in range(1, rounds):
             requests = [ReviewRequest(lost, lost.sample) for lost in failed(latest)]
-            by_round.append(refine(stage, requests, lambda request: request.sample + sessions))
+            by_round.append(refine(part, requests, lambda request: request.sample + sessions))
             latest = [session.after for session in by_round[-1] if session.after is not None]
         return first, by_round
 
