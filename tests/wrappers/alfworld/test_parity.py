@@ -1,6 +1,7 @@
 """Both engines, played side by side: every text, command, win, fact and piece of advice is the same.
 
-`make test` and `make test-long` play a few short episodes; `make parity` hundreds of games, and asks the planner for distances.
+`make test` and `make test-long` play a few short episodes; `make parity` hundreds of games, and asks the planner for
+distances.
 """
 
 from __future__ import annotations
