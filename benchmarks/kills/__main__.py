@@ -38,6 +38,10 @@ from benchmarks.kills.lives import PATHS, Workspace
 MOST_KILLS = 8
 """Of one run; the process after them may end."""
 
+TORCHS_OWN = ("torchinductor_", "torchelastic_")
+"""How temporary folders begin that are torch's: a user's cache, which importing it makes and all processes share, and
+what its launcher keeps of its processes' output, which nobody removes once the launcher was killed."""
+
 LOADED = ("align_echo.cli.main", "torch", "transformers.trainer", "peft", "safetensors.torch", "align_echo.train.crew")
 """Modules that forked processes have from the start, where they are installed."""
 
@@ -127,7 +131,8 @@ def _one_run(workspace: Workspace, first: Undisturbed, dice: random.Random, tall
         wrong.append(f"ended with status {life.status}: {life.said}")
         print((workspace.folder / "said").read_text(errors="replace"), file=sys.stderr)
     remains = [f"file left over: {path}" for path in left_over(first.contents, held)]
-    remains += [f"temporary file: {entry.name}" for entry in workspace.temporary.iterdir()]
+    temporary = (entry.name for entry in workspace.temporary.iterdir())
+    remains += [f"temporary file: {name}" for name in temporary if not name.startswith(TORCHS_OWN)]
     remains += [f"process left over: {program}" for program in orphans]
     tally.runs += 1
     tally.kills += kills

@@ -12,6 +12,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from dataclasses import dataclass
@@ -119,6 +120,7 @@ class Workspace:
             os.setpgid(0, 0)
             os.chdir(self.folder)
             os.environ.update(self._environment())
+            tempfile.tempdir = None  # where the process that was copied keeps its temporary files
             said = os.open(self.folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             for stream, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, said), (2, said)):
                 os.dup2(source, stream)
