@@ -33,6 +33,7 @@ def test_the_page_has_what_is_run_here():
     assert len(COMMANDS) == 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_runs(command: str, folder: Path):
     arguments = shlex.split(command)[1:]

@@ -107,6 +107,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
     assert len(endpoint.asked("picky")) == asked
 
 
+@pytest.mark.long
 def test_a_resumed_trial_asks_for_the_same(evaluate):
     assert evaluate("picky", "--out", "trial")[0] == 0
     for other in (("--rule", "expert"), ("--seed", "3"), ("--reasoning",)):
@@ -144,6 +145,7 @@ def test_opinions_of_before_faults_were_told_are_read():
     assert EpisodeOpinions.model_validate_json(line).complete
 
 
+@pytest.mark.long
 def test_an_episode_that_several_collections_hold_counts_once(evaluate, collection, tmp_path):
     assert evaluate("picky", "--out", "once")[0] == 0
     copy = tmp_path / "copy"

@@ -101,6 +101,7 @@ def test_info_holds_the_documented_keys_and_no_others(spec, env):
 # ---------------------------------------------------------------- ends and scores
 
 
+@pytest.mark.long
 def test_the_expert_scores_1_and_rewards_add_up_to_the_score(spec):
     env = raw(spec, step_limit=ENDLESS)
     for task in frozen_tasks(spec):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from align_echo.intervals import scored
 from align_echo.rollout import run_episode
 from align_echo.types import AgentReply, AgentView
@@ -63,6 +65,7 @@ def test_an_engine_that_stays_broken_is_a_typed_fault_in_one_line_and_has_no_sco
     env.close()
 
 
+@pytest.mark.long
 def test_the_same_environment_plays_on_after_a_fault(spec):
     env = raw(spec)
     task = frozen_tasks(spec)[0]

@@ -14,6 +14,7 @@ from tests.conformance.fingerprint import fingerprint, of_fresh_process
 from tests.conformance.subjects import frozen_tasks, looks, play_expert, sample, start
 
 
+@pytest.mark.long
 def test_a_fresh_process_sees_the_tasks_of_this_one_in_the_same_order(spec):
     here, there = fingerprint(spec, 2), of_fresh_process(spec.name, 2, hash_seed=other_than_here())
     assert here == there

@@ -191,6 +191,7 @@ def test_no_distance_is_measured_where_there_is_one_path(made):
 # ---------------------------------------------------------------- all of them
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_the_experts_own_actions_are_right_all_the_way(made, name):
     env = made[name]
@@ -226,6 +227,7 @@ def test_what_the_handcoded_expert_does_in_vain_is_all_that_nearer_calls_wrong_o
     assert said["correct"] > 3 * said["wrong"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_labelling_leaves_no_trace_in_what_follows(made, name):
     env = made[name]

@@ -49,6 +49,7 @@ def test_its_folder_serves_as_any_other_model(made):
     assert 1 <= len(reply.tokens.sampled_ids) <= 4
 
 
+@pytest.mark.long
 def test_plain_transformers_take_it_too(made):
     model, tokenizer = AutoModelForCausalLM.from_pretrained(made), AutoTokenizer.from_pretrained(made)
     assert model.config.model_type == "qwen3"

@@ -89,6 +89,7 @@ def test_every_chat_answers_a_user_each_time_and_holds_something_to_imitate(part
         assert 1.0 in demonstration.weights
 
 
+@pytest.mark.long
 @few_draws
 @given(seed=st.integers(0, 99), number=st.integers(0, 99))
 def test_only_training_tasks_are_played(part, played, seed, number):
@@ -107,6 +108,7 @@ def test_only_training_tasks_are_played(part, played, seed, number):
     assert {name for name, _ in played} <= set(SPLITS)
 
 
+@pytest.mark.long
 def test_a_part_is_the_same_whenever_it_is_made_and_another_number_gives_another(part):
     first = made(part, 3, 1)
     assert made(part, 3, 1) == first

@@ -50,6 +50,7 @@ def test_it_is_done_exactly_when_the_engine_says_so(games, rooms):
     assert sum(episode.trajectory.won for episode in played) >= 10
 
 
+@pytest.mark.long
 def test_it_does_other_tasks_in_the_same_room(games, rooms):
     task = games.ids("")[0]
     goals = other_goals(task, Dice("goals"), 12)

@@ -90,6 +90,7 @@ def test_runs_that_were_played_and_trained_become_a_page(played, page, tmp_path,
         assert "align-echo " in section.find_all("dl")[0].get_text()
 
 
+@pytest.mark.long
 def test_pictures_are_in_the_page_for_light_and_dark_and_beside_it(played, tmp_path, run):
     status, out, err = run("report", played / "first", "--out", tmp_path / "one.html")
     assert (status, err) == (0, "")
@@ -110,6 +111,7 @@ def test_pictures_are_in_the_page_for_light_and_dark_and_beside_it(played, tmp_p
     assert all(image["alt"] for image in page.find_all("img"))
 
 
+@pytest.mark.long
 def test_what_is_missing_says_in_a_line_which_command_makes_it(page):
     for plot in PLOTS:
         section = page.select_one(f"#{plot.key}")

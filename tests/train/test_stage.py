@@ -204,9 +204,11 @@ def test_a_task_on_which_the_model_always_breaks_ends_no_run_in_which_others_are
         broken.play([Episode(TASK_IDS[1], sample) for sample in range(4)])
 
 
-def test_a_harvest_is_played_in_parts_on_a_cpu_alone():
+def test_a_harvest_is_played_in_parts_where_that_was_measured():
     values = method("echo")
     assert parts_of(checked_config(values, "here"), on_gpu=False) == PARTS
     assert parts_of(checked_config(values, "here"), on_gpu=True) == 1
+    adapters = merged(values, {"weights": "adapters"})
+    assert parts_of(checked_config(adapters, "here"), on_gpu=False) == 1
     served = merged(values, {"collecting": {"servers": ["http://127.0.0.1:1/v1"]}, "weights": "shared"})
     assert parts_of(checked_config(served, "here"), on_gpu=False) == 1

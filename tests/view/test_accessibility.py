@@ -82,6 +82,7 @@ def test_axe_finds_nothing_wrong(page, address):
             assert page.browser.run_until_told(VIOLATIONS) == [], (size, scheme)
 
 
+@pytest.mark.long
 def test_axe_would_find_what_is_wrong(page):
     pytest.importorskip("axe_core_python", reason="axe-core-python is not installed: it is in the extra dev")
     page.browser.run(resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8"))

@@ -124,6 +124,7 @@ def test_what_holds_stands_beside_the_probe_s_rules_with_its_counts(whole: tuple
     assert read_spec(made.interface.source) is not None, "the probe goes on from it"
 
 
+@pytest.mark.long
 def test_each_hypothesis_is_told_of_with_what_came_of_it(whole: tuple[Path, Generated]) -> None:
     text = notes(whole[0])
     assert "10 hypotheses proposed by scripted" in text

@@ -207,6 +207,7 @@ def test_a_finding_is_proved_and_written_into_an_interface(made: Made) -> None:
     assert [made.lesson.hint in answer for answer in heard if "(execute_agent_action)" in answer] == [False, True]
 
 
+@pytest.mark.long
 def test_the_interface_changes_what_the_agent_sees_and_nothing_else(made: Made) -> None:
     env = align_echo.make(made.environment, interface=made.folder / "interface.py")
     assert isinstance(env, AlignWrapper)

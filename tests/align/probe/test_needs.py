@@ -31,6 +31,7 @@ def test_a_need_is_learned_and_said_as_one(world: World, learned):
     assert "is possible only after" in learned.source
 
 
+@pytest.mark.long
 def test_an_agent_that_obeys_wins_by_it_and_not_by_its_placebo(world: World, learned):
     won = played(world, obedient(world), learned, 12)
     assert won["without"] == won["placebo"] == 0

@@ -55,6 +55,7 @@ def test_steps_that_are_needed_pass(lab, away, spec):
     assert verdict.wrong == ""
 
 
+@pytest.mark.long
 def test_a_step_that_the_others_do_without_is_refuted_though_the_action_works_in_the_end(lab, away, spec):
     state, action = away
     misled = copy.deepcopy(spec)

@@ -122,6 +122,7 @@ def act(pocket: LocalModel, view: AgentView, observation: str) -> str | None:
     return Vanilla(pocket).act(view.model_copy(update={"turns": (*view.turns[:-1], last)})).action
 
 
+@pytest.mark.long
 def test_what_was_recorded_at_sampling_is_what_a_forward_pass_gives(pocket, played):
     model = AutoModelForCausalLM.from_pretrained(pocket_folder(), dtype=torch.float32)
     for run_task in run_tasks(

@@ -71,6 +71,7 @@ def test_no_single_action_is_worth_more_than_one_step(kind, unseen):
             break
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", TASK_TYPES)
 def test_the_engines_planner_finds_nothing_shorter(kind, engine, load):
     """From states that random play leads to, hands full of the wrong things, lamps on, one of two things in place."""

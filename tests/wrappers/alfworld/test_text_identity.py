@@ -33,6 +33,7 @@ def unmodified(path: Path) -> Any:
     return env
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("task_type", "plan", "steps"), GAMES)
 def test_expert_and_random_play_give_upstreams_text(task_type, plan, steps, engine, load):
     ids = shipped().ids("valid_unseen")

@@ -90,6 +90,7 @@ def nothing_left(agent: Saboteur) -> bool:
     return all(not family(pid) and not users(folder) and not Path(folder).exists() for pid, folder in agent.broken)
 
 
+@pytest.mark.long
 @needs_browser
 @pytest.mark.parametrize(
     "trouble", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in TROUBLES]

@@ -78,6 +78,7 @@ def test_no_driver_is_looked_for_on_the_net(monkeypatch):
     browser.close()
 
 
+@pytest.mark.long
 @needs_browser
 def test_a_browser_that_is_given_back_plays_the_next_task():
     first = MiniWoBEnv("test")

@@ -254,6 +254,7 @@ def test_what_is_listed_can_be_clicked(env):
 TO_COME_BACK_TO = ["click-collapsible/1", "choose-date/2", "email-inbox/1", "tic-tac-toe/1", "terminal/1"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", TO_COME_BACK_TO)
 def test_a_moment_comes_back_exactly(env, task):
     begin(env, task, "click(80, 130)", 'type("ls\\n")')

@@ -72,6 +72,7 @@ def check(env: MiniWoBEnv, page: str) -> None:
     assert len(first) < 8000, f"{page} shows {len(first)} characters"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", SPREAD)
 def test_a_page_loads_and_resets(env, page):
     check(env, page)

@@ -162,6 +162,7 @@ print(env._simulator.pid, os.readlink(f"/proc/{env._simulator.pid}/cwd"), os.lis
 """
 
 
+@pytest.mark.long
 def test_the_simulator_ends_with_its_process_and_leaves_no_file_behind(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", SCRIPT], capture_output=True, text=True, check=True, cwd=tmp_path

@@ -79,6 +79,7 @@ def test_splits_are_ranges_of_the_index_and_disjoint_within_a_partition(embedded
     assert {split for partition in SPEC.partitions for split in partition} == set(SPEC.splits)
 
 
+@pytest.mark.long
 def test_tasks_prices_bounds_and_results_are_the_same_in_a_process_that_shares_nothing(tmp_path, embedded):
     other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     environment = {"ALIGN_ECHO_CACHE": str(tmp_path), "PYTHONHASHSEED": other, "PATH": ""}
