@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from threading import Lock
@@ -36,8 +36,9 @@ SPOKEN = Critique(reason="You walked about.", suggestions=("Look for the thing f
 class Untimed(Stopwatch):
     """Times no phase: those of several threads overlap."""
 
-    def phase(self, name: str) -> AbstractContextManager[None]:
-        return nullcontext()
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        yield
 
 
 @dataclass(frozen=True)
