@@ -56,6 +56,7 @@ def test_frozen_episodes_read_as_recorded(spec, env):
         assert play(env, actions_of(episode["steps"])) == episode["steps"]
 
 
+@pytest.mark.long
 def test_the_identity_interface_changes_nothing(spec, env, wrapped):
     for episode in frozen(spec):
         actions = actions_of(episode["steps"])
@@ -167,6 +168,7 @@ def test_a_step_before_a_reset_is_refused(spec):
 # ---------------------------------------------------------------- what must change nothing
 
 
+@pytest.mark.long
 def test_an_action_that_no_engine_knows_changes_nothing(spec):
     env = raw(spec, step_limit=ENDLESS)
     for task in frozen_tasks(spec)[:2]:
@@ -185,6 +187,7 @@ def test_an_action_that_no_engine_knows_changes_nothing(spec):
     env.close()
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(action=st.text(max_size=60))
 @example(action="")

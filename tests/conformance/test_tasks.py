@@ -65,6 +65,7 @@ def test_ids_and_texts_are_within_the_observation_space(spec, env):
         assert [text for text in texts if text not in env.observation_space] == []
 
 
+@pytest.mark.long
 def test_a_seed_draws_the_same_task_twice_and_seeds_draw_different_ones(spec, env):
     drawn = [env.reset(seed=seed)[1]["task_id"] for seed in range(8)]
     assert [env.reset(seed=seed)[1]["task_id"] for seed in range(8)] == drawn

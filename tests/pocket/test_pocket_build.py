@@ -58,10 +58,12 @@ def test_plain_transformers_take_it_too(made):
     assert chat == "<|im_start|>user\ngo<|im_end|>\n"
 
 
+@pytest.mark.long
 def test_the_weights_are_half_precision(made):
     assert {str(tensor.dtype) for tensor in load_file(made / "model.safetensors").values()} == {"torch.float16"}
 
 
+@pytest.mark.long
 def test_the_card_says_what_it_is_and_what_it_learned_from(made):
     facts = json.loads((made / "making.json").read_text())
     card = (made / "README.md").read_text()
@@ -91,6 +93,7 @@ def test_a_model_in_the_middle_of_its_making_goes_through_the_other_stages(made,
     assert not (tmp_path / f"stage-{stage}").exists()
 
 
+@pytest.mark.long
 def test_a_model_that_is_made_is_no_start(made, tmp_path):
     with pytest.raises(UsageError, match="has gone through all 3 stages"):
         build(TOY, tmp_path, start=made)

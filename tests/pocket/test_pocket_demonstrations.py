@@ -63,6 +63,7 @@ def number_of(game: str) -> int:
     return int(game.rsplit("_", 1)[1])
 
 
+@pytest.mark.long
 @few_draws
 @given(seed=st.integers(0, 99), number=st.integers(0, 99))
 def test_every_chat_can_be_encoded_and_its_replies_are_where_the_encoder_says(part, seed, number):
@@ -75,6 +76,7 @@ def test_every_chat_can_be_encoded_and_its_replies_are_where_the_encoder_says(pa
         assert all(control.isdisjoint(encoder.plain(message.content)) for message in demonstration.messages)
 
 
+@pytest.mark.long
 @few_draws
 @given(seed=st.integers(0, 99), number=st.integers(0, 99))
 def test_every_chat_answers_a_user_each_time_and_holds_something_to_imitate(part, seed, number):

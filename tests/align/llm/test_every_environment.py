@@ -120,6 +120,8 @@ TOOLS = Lesson(
 )
 LESSONS = {"scienceworld": LAB, "webshop": SHOP, "m3tooleval": TOOLS}
 
+pytestmark = pytest.mark.long
+
 ENVIRONMENTS = [
     pytest.param("scienceworld", marks=pytest.mark.skipif(not find_spec("scienceworld"), reason="no simulator")),
     "webshop",
@@ -194,7 +196,6 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Made(environment, folder, endpoint)
 
 
-@pytest.mark.long
 def test_a_finding_is_proved_and_written_into_an_interface(made: Made) -> None:
     assert json.loads((made.folder / "summary.json").read_text())["improved"]
     interface = align_echo.load_interface(made.folder / "interface.py")
@@ -207,7 +208,6 @@ def test_a_finding_is_proved_and_written_into_an_interface(made: Made) -> None:
     assert [made.lesson.hint in answer for answer in heard if "(execute_agent_action)" in answer] == [False, True]
 
 
-@pytest.mark.long
 def test_the_interface_changes_what_the_agent_sees_and_nothing_else(made: Made) -> None:
     env = align_echo.make(made.environment, interface=made.folder / "interface.py")
     assert isinstance(env, AlignWrapper)

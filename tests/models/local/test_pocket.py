@@ -155,6 +155,7 @@ def test_it_criticises_in_the_form_that_is_asked_for(pocket, played):
     assert readable >= 4
 
 
+@pytest.mark.long
 def test_it_judges_an_action_in_one_word(pocket, played):
     view = view_before(played[0], 1, SPEC.action_format)
     messages = verdict_messages(Vanilla(pocket).conversation(view), "look")
