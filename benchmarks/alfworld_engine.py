@@ -1,10 +1,11 @@
-"""ALFWorld's two engines side by side: `python -m benchmarks.alfworld_engine [--games N] [--steps N]`.
+"""ALFWorld's two engines side by side: `python -m benchmarks.alfworld_engine [--games N] [--steps N] [--rounds N]`.
 
-Plays the same random actions on the same embedded games with both engines in one run: steps a second of one
-environment (games new to the process, then the same games with other actions), seconds to reset a game played before,
-bytes an environment adds (64 in one process, each in a game of its own), steps a second of 64 environments in two
-processes. Prints a table, then one JSON line for the step rate of one environment on known games: `baseline` is the
-reference engine's, `ratio` their quotient.
+Plays random actions on the same embedded games with both engines in one run: steps a second of one environment (games
+new to the process, then rounds of the same games with other actions, by turns; our engine plays a round's games again
+and again until it took --seconds), seconds to reset a game played before, bytes an environment adds (64 in one process,
+each in a game of its own), steps a second of 64 environments in two processes. Prints a table, then one JSON line for
+the step rate of one environment on known games: `baseline` is the reference engine's, `n` its steps, the rest as in
+`rounds.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import gymnasium as gym
 import align_echo
 from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
 from align_echo.wrappers.text_env import TextEnv
+from benchmarks.rounds import Round, rate, rates
 
 SPLIT = "valid_unseen"
 ENDLESS = 10**9
@@ -48,34 +50,36 @@ def make(engine: str) -> TextEnv:
     return env
 
 
-def play(env: TextEnv, task: str, steps: int, seed: str = "") -> tuple[float, float, int]:
-    """Seconds of the reset, seconds of all steps, and how many steps: a game that is won ends early."""
-    start = time.perf_counter()
-    env.reset(options={"task": task})
-    reset = time.perf_counter() - start
-    rng = random.Random(task + seed)
-    seconds, count = 0.0, 0
-    while count < steps:
-        action = rng.choice(env.state.admissible_actions or ("look",))
+class Engine:
+    """One environment of an engine, and the seconds of its resets."""
+
+    def __init__(self, name: str) -> None:
+        self.env = make(name)
+        self.resets: list[float] = []
+
+    def play(self, task: str, steps: int, seed: str = "") -> Round:
+        """All steps of one episode; a game that is won ends early."""
         start = time.perf_counter()
-        _, _, over, _, _ = env.step(action)
-        seconds += time.perf_counter() - start
-        count += 1
-        if over:
-            break
-    return reset, seconds, count
+        self.env.reset(options={"task": task})
+        self.resets.append(time.perf_counter() - start)
+        rng = random.Random(task + seed)
+        seconds, cpu, count = 0.0, 0.0, 0
+        while count < steps:
+            action = rng.choice(self.env.state.admissible_actions or ("look",))
+            start, busy = time.perf_counter(), time.process_time()
+            _, _, over, _, _ = self.env.step(action)
+            seconds, cpu = seconds + time.perf_counter() - start, cpu + time.process_time() - busy
+            count += 1
+            if over:
+                break
+        return Round(count, seconds, cpu)
 
-
-def rates(engine: str, tasks: Sequence[str], steps: int) -> dict[str, float]:
-    """Steps a second on games new to the process, then with other actions; median seconds of a reset when known."""
-    env = make(engine)
-    rate = {}
-    for lap in ("first", "again"):
-        runs = [play(env, task, steps, lap) for task in tasks]
-        rate[lap] = sum(count for _, _, count in runs) / sum(seconds for _, seconds, _ in runs)
-    rate["reset"] = statistics.median(reset for reset, _, _ in runs)
-    env.close()
-    return rate
+    def round(self, tasks: Sequence[str], steps: int, seed: str, seconds: float = 0.0) -> Round:
+        """All tasks, again and again with other actions until the steps took so many seconds."""
+        played = [self.play(task, steps, seed) for task in tasks]
+        while sum(episode.seconds for episode in played) < seconds:
+            played += [self.play(task, steps, f"{seed}-{len(played)}") for task in tasks]
+        return Round(*(sum(column) for column in zip(*played, strict=True)))
 
 
 def _memory() -> int:
@@ -84,12 +88,12 @@ def _memory() -> int:
 
 
 def _bytes_each(engine: str, count: int, steps: int, answer: Any) -> None:
-    envs = [make(engine) for _ in range(count + 1)]
+    envs = [Engine(engine) for _ in range(count + 1)]
     tasks = games(count + 1)
-    play(envs.pop(), tasks.pop(), steps)
+    envs.pop().play(tasks.pop(), steps)
     before = _memory()
     for env, task in zip(envs, tasks, strict=True):
-        play(env, task, steps)
+        env.play(task, steps)
     answer.put((_memory() - before) / count)
 
 
@@ -139,20 +143,29 @@ def main() -> None:
     """Measure both engines and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", type=int, default=6, help="games played by both engines (default 6)")
-    parser.add_argument("--steps", type=int, default=40, help="steps in each (default 40)")
+    parser.add_argument("--steps", type=int, default=20, help="steps in each (default 20)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds on known games (default 5)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of our steps in a round, at least (default 4)")
     given = parser.parse_args()
     tasks = games(given.games)
     gym.logger.min_level = gym.logger.ERROR
-    rates("fast", tasks, 1)  # compiled once, kept on disk
-    fast, real = rates("fast", tasks, given.steps), rates("textworld", tasks, given.steps)
-    rows = [
-        ("steps/s, games new to the process", fast["first"], real["first"]),
-        ("steps/s, games known, other actions", fast["again"], real["again"]),
-        ("resets/s of a known game", 1 / fast["reset"], 1 / real["reset"]),
+    Engine("fast").round(tasks, 1, "")  # compiled once, kept on disk
+    fast, real = Engine("fast"), Engine("textworld")
+    new = [rate(engine.round(tasks, given.steps, "first")) for engine in (fast, real)]
+    rounds: tuple[list[Round], list[Round]] = ([], [])
+    for number in range(given.rounds):
+        rounds[0].append(fast.round(tasks, given.steps, str(number), given.seconds))
+        rounds[1].append(real.round(tasks, given.steps, str(number)))
+    known = rates(*rounds)
+    resets = [1 / statistics.median(engine.resets[given.games :]) for engine in (fast, real)]
+    rows: list[tuple[str, float, float]] = [
+        ("steps/s, games new to the process", new[0], new[1]),
+        ("steps/s, games known, other actions", known["value"], known["baseline"]),
+        ("resets/s of a known game", resets[0], resets[1]),
         (
             f"steps/s, {MANY} environments in {PROCESSES} processes (textworld: {2 * PROCESSES})",
-            steps_together("fast", MANY, 200),
-            steps_together("textworld", 2 * PROCESSES, 20),
+            steps_together("fast", MANY, 2000),
+            steps_together("textworld", 2 * PROCESSES, 100),
         ),
     ]
     print(f"{'':62}{'fast':>12}{'textworld':>12}{'ratio':>10}")
@@ -160,13 +173,8 @@ def main() -> None:
         print(f"{name:62}{ours:12,.1f}{theirs:12,.2f}{ours / theirs:10,.0f}")
     print(f"{f'bytes an environment ({MANY} games in one process; textworld: 6)':62}", end="")
     print(f"{bytes_each('fast', MANY, 50):12,.0f}{bytes_each('textworld', 6, 3):12,.0f}")
-    value, baseline = rows[1][1], rows[1][2]
-    record = {"name": "alfworld steps, one environment", "value": round(value), "unit": "steps/s"}
-    print(
-        json.dumps(
-            record | {"baseline": round(baseline, 2), "ratio": round(value / baseline), "n": given.games * given.steps}
-        )
-    )
+    played = int(sum(lap.work for lap in rounds[1]))
+    print(json.dumps({"name": "alfworld steps, one environment", "unit": "steps/s", **known, "n": played}))
 
 
 if __name__ == "__main__":

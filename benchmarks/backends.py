@@ -173,7 +173,8 @@ def main() -> None:
                         row = f"| {method} | {weights} | {backend} | {processes} | {shown} | {gaps['seconds']:.2f} |"
                         print(row, flush=True)
     largest = max(row["weights"] for row in table)
-    print(json.dumps({"benchmark": "backends", "value": largest, "baseline": 1.0, "steps": given.steps, "rows": table}))
+    line = {"name": "backends, the largest difference of a weight", "value": largest, "unit": "of the largest change"}
+    print(json.dumps({**line, "baseline": 1.0, "ratio": largest, "n": given.steps, "rows": table}))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ conversations of its own and takes the arms in another order; a round of others 
 
 What each arm answers is held against what was recorded: the share of replies that are alike to the token, and how far
 the log-probabilities of those are apart. Prints medians over the rounds, then one JSON line: `value` is our generated
-tokens a second, `baseline` the manager's; `cpu_ratio` is of tokens a CPU second.
+tokens a second, `baseline` the manager's; the rest as in `rounds.py`.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ from benchmarks.rollout_arms.setting import (
     make,
     pocket_model,
 )
+from benchmarks.rounds import Round, shortened
+from benchmarks.rounds import rates as rates_of
 
 Ids = tuple[int, ...]
 Ask = Callable[[Ids], "Future[Reply]"]
@@ -309,7 +311,7 @@ def main() -> None:
     parser.add_argument("--page", type=int, default=4, help="manager: tokens of a page of its cache (default 4)")
     parser.add_argument("--requests", type=int, default=4, help="manager: requests of a step, at most (default 4)")
     parser.add_argument("--step-tokens", type=int, default=256, help="manager: tokens of a step (default 256)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds that are counted (default 3)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that are counted (default 5)")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch (default 1)")
     parser.add_argument("--arm", action="append", choices=list(ARMS), help="only this; may be repeated")
     given = parser.parse_args()
@@ -336,29 +338,26 @@ def report(measured: dict[str, list[Answered]], given: argparse.Namespace) -> No
         "name": f"replies to {given.batch} conversations of {given.turns} turns, {given.model}",
         "value": rates.get("ours"),
         "unit": "tokens/s",
-        "baseline": rates.get("manager"),
-        "ratio": ratio(measured, "manager", "seconds"),
+        **compared_with(measured, "manager"),
         "n": given.rounds * given.batch,
-        "cpu_ratio": ratio(measured, "manager", "cpu"),
         **{name: rates.get(name) for name in ("default", "calls")},
-        **{f"ratio_{name}": ratio(measured, name, "seconds") for name in ("default", "calls")},
+        **{f"ratio_{name}": compared_with(measured, name).get("ratio") for name in ("default", "calls")},
         "alike": min(answer.alike for rounds in measured.values() for answer in rounds),
         "threads": given.threads,
     }
-    rounded = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in record.items()}
-    print(json.dumps(rounded))
+    print(json.dumps({key: shortened(value) if isinstance(value, float) else value for key, value in record.items()}))
 
 
 def median(rounds: Sequence[Answered], value: Callable[[Answered], float]) -> float:
     return statistics.median(map(value, rounds))
 
 
-def ratio(measured: dict[str, list[Answered]], baseline: str, what: str) -> float | None:
-    """Median over the rounds of our rate over another arm's in the same round."""
+def compared_with(measured: dict[str, list[Answered]], baseline: str) -> dict[str, Any]:
+    """Our tokens a second and another arm's, as in `rounds.py`; empty where one of both was not played."""
     if not {"ours", baseline} <= set(measured):
-        return None
-    rates = [[float(answer.tokens / getattr(answer, what)) for answer in measured[name]] for name in ("ours", baseline)]
-    return float(statistics.median(ours / theirs for ours, theirs in zip(*rates, strict=True)))
+        return {}
+    ours, theirs = ([Round(one.tokens, one.seconds, one.cpu) for one in measured[name]] for name in ("ours", baseline))
+    return rates_of(ours, theirs)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ tokens, a critique --critique-tokens (the pocket model's own have about 6 and 70
 they say nothing, actions are a walk and critiques are read as a fixed one.
 
 Prints the phases, by the clock and in CPU seconds, and how much each arm played and learned from, then one JSON line:
-`value` is echo's seconds a step, `baseline` grpo's, `ratio` the median over the rounds of one by the other; `cpu_ratio`
-is of CPU seconds, which other work on the machine hardly changes. The same two are there for `waiting`.
+`value` is echo's seconds a step, `baseline` grpo's, the rest as in `rounds.py`; of the other arms there are ratios.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from align_echo.models.names import POCKET, what_pocket_lacks
 from align_echo.train.config import TrainConfig, checked_config, merged, method
@@ -39,12 +39,14 @@ from align_echo.train.run import queries_at
 from align_echo.train.stage import PARTS
 from align_echo.wrappers.catalogue import make, tasks
 from benchmarks.rollout_arms.setting import SPLIT, random_model
+from benchmarks.rounds import Round, costs
 from benchmarks.training_arms.phases import PHASES, Measured, WatchedRun
 
 WAITING = "echo, waiting"
 ARMS = {"grpo": "grpo", "echo": "echo", WAITING: "echo", "echo-frozen": "echo-frozen-critic"}
 CONTROLS = {"grpo, sampled": "sampled", "grpo, trained": "trained"}
 BETA = 0.001
+RATIOS = ("ratio", "interval", "cpu_ratio", "cpu_interval")
 COUNTS = ("episodes", "turns", "sampled", "trained", "unread")
 
 Found = dict[str, list[Measured]]
@@ -96,7 +98,8 @@ def samples_of(arm: str, by_arm: Found, given: argparse.Namespace) -> int:
 
 def measure(model: str, fixed: bool, given: argparse.Namespace) -> Found:
     """All arms in every round."""
-    pool, names = tasks("alfworld", split=SPLIT), [*ARMS, *CONTROLS]
+    pool = tasks("alfworld", split=SPLIT)
+    names = [name for name in (*ARMS, *CONTROLS) if name in {"grpo", "echo", *(given.arm or (*ARMS, *CONTROLS))}]
     by_arm: Found = {name: [] for name in names}
     env = make("alfworld", split=SPLIT)
     small = {"collecting": {"queries": 1, "turns": 2}}
@@ -118,7 +121,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=2, help="tasks of a step (default 2)")
     parser.add_argument("--samples", type=int, default=8, help="N (default 8)")
     parser.add_argument("--turns", type=int, default=30, help="turns of an episode, at most (default 30)")
-    parser.add_argument("--rounds", type=int, default=3, help="steps of every arm (default 3)")
+    parser.add_argument("--rounds", type=int, default=5, help="steps of every arm (default 5)")
     parser.add_argument("--reply-tokens", type=int, default=12, help="tokens of a reply, at most (default 12)")
     parser.add_argument("--critique-tokens", type=int, default=72, help="tokens of a critique, at most (default 72)")
     parser.add_argument("--tokens-per-batch", type=int, default=8192, help="of learning, padding too (default 8192)")
@@ -128,6 +131,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="threads of torch (default 2)")
     parser.add_argument("--model", default=POCKET, help="a model's folder, or pocket (default)")
     parser.add_argument("--random", action="store_true", help="random weights even where the pocket model can run")
+    others = [arm for arm in (*ARMS, *CONTROLS) if arm not in ("grpo", "echo")]
+    parser.add_argument("--arm", action="append", choices=others, help="only this beside grpo and echo; repeatable")
     given = parser.parse_args()
     fixed = bool(given.random or (given.model == POCKET and what_pocket_lacks()))
     with tempfile.TemporaryDirectory() as folder:
@@ -138,18 +143,19 @@ def main() -> None:
         report(measure(folder if fixed else given.model, fixed, given), given, fixed)
 
 
-def seconds(measured: Measured) -> float:
-    return measured.spent.seconds
+def compared(by_arm: Found, arm: str, baseline: str) -> dict[str, Any]:
+    """Seconds a step of both, as in `rounds.py`."""
+    ours, theirs = ([Round(1, one.spent.seconds, one.spent.cpu) for one in by_arm[name]] for name in (arm, baseline))
+    return costs(ours, theirs)
+
+
+def ratios(by_arm: Found, arm: str, baseline: str) -> dict[str, Any]:
+    """Of those the ratios with their intervals."""
+    return {key: value for key, value in compared(by_arm, arm, baseline).items() if key in RATIOS}
 
 
 def median(rounds: list[Measured], value: Callable[[Measured], float]) -> float:
     return statistics.median(map(value, rounds))
-
-
-def ratio(by_arm: Found, arm: str, baseline: str, value: Callable[[Measured], float]) -> float:
-    """Median over the rounds of one arm by another, to three places."""
-    pairs = zip(by_arm[arm], by_arm[baseline], strict=True)
-    return round(statistics.median(value(first) / value(other) for first, other in pairs), 3)
 
 
 def table(by_arm: Found, clock: int) -> None:
@@ -163,7 +169,8 @@ def table(by_arm: Found, clock: int) -> None:
     for arm, rounds in by_arm.items():
         phases = [statistics.median(measured.spent.of(phase, clock) for measured in rounds) for phase in PHASES]
         phases.append(statistics.median(measured.spent.rest(clock) for measured in rounds))
-        print(f"{arm:16}{median(rounds, step):12.2f}{ratio(by_arm, arm, 'grpo', step):8.3f}", end="")
+        ratio = compared(by_arm, arm, "grpo")[("ratio", "cpu_ratio")[clock]]
+        print(f"{arm:16}{median(rounds, step):12.2f}{ratio:8.3f}", end="")
         print(*(f"{value:15.2f}" for value in phases), sep="")
 
 
@@ -182,17 +189,11 @@ def report(by_arm: Found, given: argparse.Namespace, fixed: bool) -> None:
     counts(by_arm)
     record = {
         "name": f"echo step, N = {given.samples}, {given.turns} turns",
-        "value": round(median(by_arm["echo"], seconds), 2),
         "unit": "s",
-        "baseline": round(median(by_arm["grpo"], seconds), 2),
-        "ratio": ratio(by_arm, "echo", "grpo", seconds),
+        **compared(by_arm, "echo", "grpo"),
         "n": given.rounds,
-        "cpu_ratio": ratio(by_arm, "echo", "grpo", lambda measured: measured.spent.cpu),
-        "ratio_waiting": ratio(by_arm, WAITING, "grpo", seconds),
-        "cpu_ratio_waiting": ratio(by_arm, WAITING, "grpo", lambda measured: measured.spent.cpu),
-        "ratio_frozen": ratio(by_arm, "echo-frozen", "grpo", seconds),
-        "ratio_same_sampled": ratio(by_arm, "echo", "grpo, sampled", seconds),
-        "ratio_same_trained": ratio(by_arm, "echo", "grpo, trained", seconds),
+        **{f"{arm}, by grpo": ratios(by_arm, arm, "grpo") for arm in (WAITING, "echo-frozen") if arm in by_arm},
+        **{f"echo, by {arm}": ratios(by_arm, "echo", arm) for arm in CONTROLS if arm in by_arm},
         "queries": given.queries,
         "threads": given.threads,
         "shared_prefixes": not given.no_shared_prefixes,

@@ -31,10 +31,11 @@ from align_echo.files import write_atomically
 from align_echo.session import base_env
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.text_env import TextEnv
+from benchmarks.processes import family_bytes
 
 ENDLESS = 10**9
 UPSTREAM_STEPS = 60
-"""Steps that are played in upstream's wrapper where it is slow."""
+"""Steps of a round that are played in upstream's wrapper where it is slow, at most."""
 
 Script = list[tuple[str, list[str]]]
 """Tasks and the expert's actions on each."""
@@ -200,9 +201,9 @@ def _timed(script: Script, reset: Callable[[str], Callable[[str], Any]], most: i
     return count / seconds
 
 
-def upstream_rate(name: str, script: Script) -> float:
-    """Steps a second of upstream's wrapper."""
-    return UPSTREAM[name](script)
+def upstream_rates(name: str, rounds: Sequence[Script]) -> list[float]:
+    """Steps a second of upstream's wrapper, round by round."""
+    return [UPSTREAM[name](script) for script in rounds]
 
 
 # ---------------------------------------------------------------- memory
@@ -213,10 +214,10 @@ def bytes_each(name: str, count: int) -> float:
     tasks = some_tasks(name, count + 1)
     envs = [make(name) for _ in tasks]
     _play_a_little(envs[0], tasks[0])
-    before = _resident()
+    before = family_bytes()
     for env, task in zip(envs[1:], tasks[1:], strict=True):
         _play_a_little(env, task)
-    added = (_resident() - before) / (len(envs) - 1)
+    added = (family_bytes() - before) / (len(envs) - 1)
     for env in envs:
         env.close()
     return added
@@ -229,21 +230,6 @@ def _play_a_little(env: TextEnv, task: str) -> None:
         env.step(listed[0] if listed else env.oracle().expert_action() or "")
         if env.state.done:
             env.reset(options={"task": task})
-
-
-def _resident() -> int:
-    """Resident bytes of this process and all below it (Linux)."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(stat.parent.name)] = int(fields[1])
-    family = {multiprocessing.current_process().pid}
-    while grown := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= grown
-    return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 for pid in family)
 
 
 # ---------------------------------------------------------------- all of it
@@ -268,8 +254,7 @@ def measure(name: str, steps: int, resets: int, further: int, rounds: int) -> di
     fresh(reset_times, name, resets)  # what is built once on disk
     started = fresh(reset_times, name, resets)
     stepped = fresh(step_times, name, steps, rounds)
-    script = [episode for row in stepped for episode in row["script"]]
-    upstream = fresh(upstream_rate, name, script) if name in UPSTREAM else None
+    upstream = fresh(upstream_rates, name, [row["script"] for row in stepped]) if name in UPSTREAM else []
     rates = [row["steps"] / row["seconds"] for row in stepped]
     rate, count = statistics.median(rates), sum(row["steps"] for row in stepped)
     ordered = sorted(started["resets"])
@@ -280,8 +265,9 @@ def measure(name: str, steps: int, resets: int, further: int, rounds: int) -> di
         "rounds": len(rates),
         "cpu_us_per_step": 1e6 * sum(row["cpu"] for row in stepped) / count,
         "steps": count,
-        "upstream_steps_per_s": upstream,
-        "ratio": rate / upstream if upstream else None,
+        "upstream_steps_per_s": statistics.median(upstream) if upstream else None,
+        "upstream_interval": [min(upstream), max(upstream)] if upstream else None,
+        "ratio": rate / statistics.median(upstream) if upstream else None,
         "reset_p50_ms": 1e3 * statistics.median(ordered),
         "reset_p99_ms": 1e3 * ordered[int(0.99 * (len(ordered) - 1))],
         "resets": len(ordered),

@@ -5,8 +5,8 @@ of ALFWorld under its probe interface, in alternating rounds, on 1, 2 and 4 thre
 novice, which only computes, and with a chat agent whose scripted model takes a while for each reply. Actors are warm:
 each has played before, and they run at the threads' priority. Then one of the nodes is killed in mid-run, and the
 figures and every trajectory are compared with those of an undisturbed run. Prints tables, then one JSON line: `value`
-is episodes a second of the novice on 4 actors, `baseline` on 4 threads, `ratio` their quotient; `killed_node` tells of
-the second part.
+is episodes a second of the novice on 4 actors, `baseline` on 4 threads, the rest as in `rounds.py`, with the CPU
+seconds of all that Ray has started, `slow_model` the same of the chat agent; `killed_node` tells of the second part.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from align_echo.session import Episode
 from align_echo.types import Agent, Completion, Message, Trajectory
 from align_echo.workers.choice import RayActors, Threads, Workers
 from align_echo.wrappers.catalogue import environment
+from benchmarks.processes import family_cpu
+from benchmarks.rounds import Round, rate, rates
 
 SPEC = environment("alfworld")
 SPLIT = "valid_unseen"
@@ -92,30 +94,30 @@ def play(
     )
 
 
-def throughput(title: str, agent: Agent, tasks: list[str], rounds: int) -> dict[tuple[str, int], float]:
-    """Episodes a second by kind and number of workers, the median of the rounds."""
-    seconds: dict[tuple[str, int], list[float]] = {}
+def throughput(title: str, agent: Agent, tasks: list[str], rounds: int) -> dict[str, Any]:
+    """Episodes a second by kind and number of workers, printed: what the JSON line says of the most workers."""
+    played: dict[tuple[str, int], list[Round]] = {}
     for _ in range(rounds):
         for count in COUNTS:
             for kind, workers in (("threads", Threads(count)), ("actors", RayActors("", count))):
                 if kind == "actors":
                     play(workers, agent, tasks[:count])  # each has begun
-                start = time.perf_counter()
+                start, busy = time.perf_counter(), family_cpu()
                 play(workers, agent, tasks)
-                seconds.setdefault((kind, count), []).append(time.perf_counter() - start)
-    rates = {key: len(tasks) / statistics.median(times) for key, times in seconds.items()}
+                spent = Round(len(tasks), time.perf_counter() - start, family_cpu() - busy)
+                played.setdefault((kind, count), []).append(spent)
     print(f"\n{title}: episodes a second, {len(tasks)} episodes, median [slowest, fastest] of {rounds} rounds")
-    print(f"{'at once':>8} {'threads':>22} {'actors':>22} {'ratio':>7}")
+    print(f"{'at once':>8} {'threads':>22} {'actors':>22} {'ratio':>7} {'of CPU s':>9}")
     for count in COUNTS:
         shown = [
-            f"{rates[kind, count]:.2f} [{len(tasks) / max(times):.2f}, {len(tasks) / min(times):.2f}]"
+            f"{statistics.median(each):.2f} [{min(each):.2f}, {max(each):.2f}]"
             for kind in ("threads", "actors")
-            for times in (seconds[kind, count],)
+            for each in ([rate(spent) for spent in played[kind, count]],)
         ]
-        ratio = rates["actors", count] / rates["threads", count]
-        print(f"{count:>8} {shown[0]:>22} {shown[1]:>22} {ratio:7.2f}")
+        compared = rates(played["actors", count], played["threads", count])
+        print(f"{count:>8} {shown[0]:>22} {shown[1]:>22} {compared['ratio']:7.2f} {compared['cpu_ratio']:9.2f}")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    return rates
+    return compared
 
 
 def kill_a_node(cluster: Any, agent: Agent, tasks: list[str]) -> dict[str, object]:
@@ -158,7 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=24, help="episodes of each measurement (default 24)")
     parser.add_argument("--killed-tasks", type=int, default=134, help="episodes of the run with a killed node")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default 3)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the median counts (default 5)")
     parser.add_argument("--wait", type=float, default=0.05, help="seconds of the slow model's reply (default 0.05)")
     given = parser.parse_args()
     os.environ[NICENESS] = "0"
@@ -176,19 +178,17 @@ def main() -> None:
 
     tasks = pick_tasks(SPEC.tasks(SPLIT), None, task_type=SPEC.task_type, seed=0)
     novice = build_agent(choose_player("novice", None).agent, AgentSetting(SPEC, SPLIT))
-    rates = throughput("the scripted novice", novice, tasks[: given.tasks], given.rounds)
+    computing = throughput("the scripted novice", novice, tasks[: given.tasks], given.rounds)
     slow = Vanilla(SlowModel(given.wait))
     waits = throughput(f"a model that takes {1e3 * given.wait:g} ms", slow, tasks[: given.tasks // 3], given.rounds)
     killed = kill_a_node(cluster, novice, tasks[: given.killed_tasks])
     print("\na node killed in mid-run:", ", ".join(f"{key} {value}" for key, value in killed.items()))
     figure = {
         "name": "ray_workers",
-        "value": round(rates["actors", 4], 2),
         "unit": "episodes/s",
-        "baseline": round(rates["threads", 4], 2),
-        "ratio": round(rates["actors", 4] / rates["threads", 4], 2),
+        **computing,
         "n": given.tasks,
-        "ratio_slow_model": round(waits["actors", 4] / waits["threads", 4], 2),
+        "slow_model": waits,
         "killed_node": killed,
     }
     ray.shutdown()

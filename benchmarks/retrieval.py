@@ -3,9 +3,10 @@
 N clients on threads of this process search the embedded corpus at a server in a process of its own, each with its next
 query as soon as it has the last answer (titles of documents, three documents each): once over a plain keep-alive
 connection each, once as SearchQA's environments ask. The baseline is the same index in this process, on one thread,
-without a server. Prints the latency that a client sees (median, 99th percentile) and searches a second, then one JSON
-line. `value` is searches a second over plain connections, `baseline` those in this process; `--out DIR` also gets it as
-summary.json.
+without a server. The ways take turns, each with its share of the searches in a round. Prints the latency that a client
+sees (median, 99th percentile) and searches a second, then one JSON line. `value` is searches a second over plain
+connections, `baseline` those in this process, the rest as in `rounds.py`, with the server's CPU seconds; `--out DIR`
+also gets it as summary.json.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from align_echo.files import write_atomically
 from align_echo.wrappers.searchqa.client import checked_url, search_at
 from align_echo.wrappers.searchqa.corpus import open_corpus
 from align_echo.wrappers.searchqa.protocol import request
+from benchmarks.processes import family_cpu
+from benchmarks.rounds import Round, rate, rates
 
 TOPK = 3
 
@@ -59,8 +62,8 @@ def plain_search(url: str) -> Callable[[str], Any]:
     return search
 
 
-def timed(search: Callable[[str], Any], queries: Sequence[str], clients: int) -> tuple[list[float], float]:
-    """Seconds of each search, and of all of them, with so many at once."""
+def timed(search: Callable[[str], Any], queries: Sequence[str], clients: int) -> tuple[list[float], Round]:
+    """Seconds of each search, and what all of them took, with so many at once."""
 
     def once(query: str) -> float:
         start = time.perf_counter()
@@ -69,17 +72,17 @@ def timed(search: Callable[[str], Any], queries: Sequence[str], clients: int) ->
 
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(once, queries[:clients]))  # connections and threads are there
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), family_cpu()
         seconds = list(pool.map(once, queries))
-        return seconds, time.perf_counter() - start
+        return seconds, Round(len(queries), time.perf_counter() - start, family_cpu() - busy)
 
 
-def row(name: str, seconds: Sequence[float], whole: float, clients: int) -> dict[str, Any]:
+def row(name: str, rounds: Sequence[tuple[list[float], Round]], clients: int) -> dict[str, Any]:
     """The figures of one way to search, printed."""
-    ordered = sorted(seconds)
+    ordered = sorted(seconds for each, _ in rounds for seconds in each)
     figures = {
         "clients": clients,
-        "per_s": len(ordered) / whole,
+        "per_s": statistics.median(rate(whole) for _, whole in rounds),
         "p50_ms": 1e3 * statistics.median(ordered),
         "p99_ms": 1e3 * ordered[int(0.99 * (len(ordered) - 1))],
     }
@@ -92,26 +95,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=64, help="searches at once (default 64)")
     parser.add_argument("--searches", type=int, default=6000, help="searches in all (default 6000)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that they are divided into (default 5)")
     parser.add_argument("--out", type=Path, help="folder for summary.json")
     given = parser.parse_args()
     corpus = open_corpus(None)
     titles = [document.title for document in corpus.documents]
     queries = [titles[number % len(titles)] for number in range(given.searches)]
-    here = row("in process", *timed(lambda query: corpus.search(query, TOPK), queries, 1), 1)
     with server() as url:
-        there = row("server", *timed(plain_search(url), queries, given.clients), given.clients)
-        by_client = timed(lambda query: search_at(url, query, TOPK), queries, given.clients)
-        environments = row("environment", *by_client, given.clients)
+        ways: dict[str, tuple[Callable[[str], Any], int]] = {
+            "in process": (lambda query: corpus.search(query, TOPK), 1),
+            "server": (plain_search(url), given.clients),
+            "environment": (lambda query: search_at(url, query, TOPK), given.clients),
+        }
+        found: dict[str, list[tuple[list[float], Round]]] = {name: [] for name in ways}
+        for number in range(given.rounds):
+            for name, (search, clients) in ways.items():
+                found[name].append(timed(search, queries[number :: given.rounds], clients))
+    rows = {name.replace(" ", "_"): row(name, rounds, ways[name][1]) for name, rounds in found.items()}
     record = {
         "name": f"retrieval server, {given.clients} searches at once",
-        "value": there["per_s"],
         "unit": "searches/s",
-        "baseline": here["per_s"],
-        "ratio": float(f"{there['per_s'] / here['per_s']:.4g}"),
+        **rates([whole for _, whole in found["server"]], [whole for _, whole in found["in process"]]),
         "n": given.searches,
-        "server": there,
-        "environment": environments,
-        "in_process": here,
+        **rows,
     }
     line = json.dumps(record)
     if given.out is not None:

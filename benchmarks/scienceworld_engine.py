@@ -2,22 +2,29 @@
 what a step and a reset cost beside upstream's own wrapper. Processes differ in what they played before.
 
     python -m benchmarks.scienceworld_engine [--processes N]
+
+Prints lines, then one JSON line: `value` is the steps a second of the expert's episodes here, `baseline` upstream's
+along the same actions, the rest as in `rounds.py`; a round is one task. CPU seconds are those of this process and of
+its Java processes.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from statistics import fmean, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from align_echo.wrappers import java
 from align_echo.wrappers.scienceworld.env import ScienceWorldEnv
 from align_echo.wrappers.scienceworld.tasks import VARIATIONS, variations
+from benchmarks.processes import family_cpu
+from benchmarks.rounds import Round, rates
 
 ROOMS = ("kitchen", "bathroom", "outside", "foundry", "greenhouse", "hallway", "bedroom", "workshop", "living room")
 DOINGS = (
@@ -91,14 +98,15 @@ def repeat(options: tuple[str, ...], processes: int) -> str:
     )
 
 
-def costs() -> None:
-    """The same gold paths here and in upstream's wrapper, one after the other."""
+def costs() -> dict[str, Any]:
+    """The same gold paths here and in upstream's wrapper, one after the other: the figures of the JSON line."""
     from scienceworld import ScienceWorldEnv as Upstream
 
     env = ScienceWorldEnv("test", step_limit=10_000)
     upstream = Upstream("", envStepLimit=10_000)
     resets: dict[str, list[float]] = {"here": [], "upstream": []}
     steps: dict[str, list[float]] = {"here": [], "upstream": []}
+    rounds: dict[str, list[Round]] = {"here": [], "upstream": []}
     for name in PLANNED:
         for _ in range(2):
             env.reset(options={"task": task_id(name)})
@@ -108,10 +116,10 @@ def costs() -> None:
                 env.step(plan[-1])
             options = {"task": task_id(name)}
             resets["here"].append(clock(partial(env.reset, options=options)))
-            steps["here"] += [clock(partial(env.step, action)) for action in plan]
+            rounds["here"].append(walk(env.step, plan, steps["here"]))
             loading = clock(partial(upstream.load, name, variations(name, "test")[0], "easy"))
             resets["upstream"].append(loading + clock(upstream.reset))
-            steps["upstream"] += [clock(partial(upstream.step, action)) for action in plan]
+            rounds["upstream"].append(walk(upstream.step, plan, steps["upstream"]))
     for who, seconds in steps.items():
         print(
             f"{who}: step {1000 * median(seconds):.1f} ms median, {1000 * fmean(seconds):.1f} ms mean, "
@@ -119,6 +127,15 @@ def costs() -> None:
         )
     env.close()
     upstream.close()
+    return {**rates(rounds["here"], rounds["upstream"]), "n": len(steps["here"])}
+
+
+def walk(step: Callable[[str], object], plan: list[str], seconds: list[float]) -> Round:
+    """All steps of a plan; the seconds of each are added."""
+    busy = family_cpu()
+    took = [clock(partial(step, action)) for action in plan]
+    seconds += took
+    return Round(len(plan), sum(took), family_cpu() - busy)
 
 
 def clock(call: Callable[[], object]) -> float:
@@ -134,7 +151,7 @@ def main() -> None:
     processes = max(parser.parse_args().processes, 2)
     print(f"as started here: {repeat(java.REPEATABLE, processes)}", flush=True)
     print(f"Java's defaults: {repeat((), processes)}", flush=True)
-    costs()
+    print(json.dumps({"name": "scienceworld steps, one environment", "unit": "steps/s", **costs()}))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ one process, float32, one thread, verdicts compared. Every round has a conversat
 Then the critic of one token against the one that reasons (GAIA's table 5): both begin as the pocket model and learn all
 weights from the same actions, which the pocket model proposes in `--tasks` training tasks of ALFWorld, and judge the
 same actions of tasks of another split, as best-of-N asks. A few minutes of CPU; `--tasks 0` leaves it out, `--out`
-keeps it and goes on with what is there. CPU seconds are those of all threads. The last line is one JSON object.
+keeps it and goes on with what is there. CPU seconds are those of all threads. The last line is one JSON object, of
+candidates a second: `baseline` is `generate`, the rest as in `rounds.py`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from align_echo.models.local import load_local
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.names import read_name
 from align_echo.types import Message
+from benchmarks.rounds import Round, rates
 
 Judge = Callable[[list[Message], Sequence[str]], list[str | None]]
 
@@ -87,11 +89,11 @@ def at_once(model: LocalModel) -> Judge:
     return lambda chat, actions: [judgement.verdict for judgement in scorer.score(chat, actions)]
 
 
-def seconds(judge: Judge, chat: list[Message], actions: Sequence[str]) -> tuple[float, list[str | None]]:
+def timed(judge: Judge, chat: list[Message], actions: Sequence[str]) -> tuple[Round, list[str | None]]:
     """How long one state takes, and the verdicts."""
-    begun = time.perf_counter()
+    begun, busy = time.perf_counter(), time.process_time()
     verdicts = judge(chat, actions)
-    return time.perf_counter() - begun, verdicts
+    return Round(len(actions), time.perf_counter() - begun, time.process_time() - busy), verdicts
 
 
 # ---------------------------------------------------------------- accuracy
@@ -193,7 +195,7 @@ def main() -> None:
     weights = AutoModelForCausalLM.from_pretrained(str(pocket_folder()), dtype=torch.float32)
     actions = [f"take mug {number} from shelf {number + 1}" for number in range(given.candidates)]
     arms = {"generate": one_by_one(model, weights), "scorer": at_once(model), "scorer, warm": at_once(model)}
-    times_of: dict[str, list[float]] = {name: [] for name in arms}
+    rounds_of: dict[str, list[Round]] = {name: [] for name in arms}
     alike = total = 0
     for number in range(given.rounds + 1):
         verdicts = {}
@@ -201,20 +203,21 @@ def main() -> None:
             chat = conversation(model, given.tokens, 10 * number + index)
             if name == "scorer, warm":
                 draw(model, chat, range(given.candidates), temperature=1.0, max_tokens=8)
-            spent, verdicts[name] = seconds(judge, chat, actions)
+            spent, verdicts[name] = timed(judge, chat, actions)
             if number:  # the first round warms up
-                times_of[name].append(spent)
+                rounds_of[name].append(spent)
         same = conversation(model, given.tokens, 10 * number + 9)
         pairs = zip(arms["generate"](same, actions), arms["scorer"](same, actions), strict=True)
         hits = [verdict == other for verdict, other in pairs]
         alike, total = alike + sum(hits), total + len(hits)
-    rate = {name: given.candidates * given.rounds / sum(times) for name, times in times_of.items()}
-    print("| way | candidates/s | ratio |\n|---|---|---|")
-    for name, per_second in rate.items():
-        print(f"| {name} | {per_second:.1f} | {per_second / rate['generate']:.2f} |")
+    compared = {name: rates(rounds, rounds_of["generate"]) for name, rounds in rounds_of.items()}
+    print("| way | candidates/s | ratio | of CPU s |\n|---|---|---|---|")
+    for name, row in compared.items():
+        low, high = row["interval"]
+        print(f"| {name} | {row['value']:.1f} | {row['ratio']:.2f} [{low:.2f}, {high:.2f}] | {row['cpu_ratio']:.2f} |")
     print(f"\nverdicts alike: {alike} of {total}")
-    last = {"name": f"candidates judged, {given.tokens}-token prompt", "value": rate["scorer"], "unit": "candidates/s"}
-    last |= {"baseline": rate["generate"], "ratio": rate["scorer"] / rate["generate"], "n": total}
+    last = {"name": f"candidates judged, {given.tokens}-token prompt", "unit": "candidates/s", **compared["scorer"]}
+    last |= {"n": total, "warm": compared["scorer, warm"]}
     if given.tasks:
         with nullcontext(given.out) if given.out else tempfile.TemporaryDirectory() as folder:
             last["critics"] = accuracy(Path(folder), given.tasks, given.test_tasks)

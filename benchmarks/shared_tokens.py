@@ -2,15 +2,14 @@
 
 The rows are those of one step of GRPO on ALFWorld, played by the pocket model (8 games, 8 episodes each), and made
 ones of a prompt of 300 tokens and completions of 500, 8 to a prompt, which share nothing else. Forward and backward
-passes alone, one thread, CPU seconds, both ways in turn; gradients are compared. The last line is of the rows that
-were played: `value` is the seconds as trees, `baseline` each row by itself, padded.
+passes alone, one thread, both ways in turn; gradients are compared. The last line is of the rows that were played:
+`value` is the seconds as trees, `baseline` each row by itself, padded, the rest as in `rounds.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +26,7 @@ from align_echo.train.rows import Row
 from align_echo.train.run import harvest_with, local_stage, queries_at
 from align_echo.wrappers.catalogue import environment
 from benchmarks.rollout_arms.setting import pocket_model
+from benchmarks.rounds import Round, costs
 from benchmarks.training_arms.one_step import Shape, some_rows
 
 PLAYED = {
@@ -51,15 +51,15 @@ def played_rows(seed: int) -> list[Row]:
     return [row for row, advantage in zip(rows, advantages, strict=True) if advantage]
 
 
-def passes(model: Any, divided: Sequence[Batch]) -> tuple[float, torch.Tensor]:
-    """CPU seconds of all forward and backward passes, and the gradient [P]."""
+def passes(model: Any, divided: Sequence[Batch]) -> tuple[Round, torch.Tensor]:
+    """What all forward and backward passes take, and the gradient [P]."""
     model.zero_grad()
-    begun = time.process_time()
+    clock, begun = time.perf_counter(), time.process_time()
     for batch in divided:
         logprobs, _ = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
         torch.autograd.backward((logprobs * batch.mask).sum() * 1e-3)
-    seconds = time.process_time() - begun
-    return seconds, torch.cat([weights.grad.flatten() for weights in model.parameters() if weights.grad is not None])
+    spent = Round(1, time.perf_counter() - clock, time.process_time() - begun)
+    return spent, torch.cat([weights.grad.flatten() for weights in model.parameters() if weights.grad is not None])
 
 
 def measured(model: Any, name: str, rows: Sequence[Row], repeats: int, tokens_per_batch: int) -> dict[str, Any]:
@@ -67,20 +67,21 @@ def measured(model: Any, name: str, rows: Sequence[Row], repeats: int, tokens_pe
     ones = [1.0] * len(rows)
     divided = [batches(rows, ones, ones, tokens_per_batch=tokens_per_batch, share=share) for share in (True, False)]
     timed = [[passes(model, way) for way in divided] for _ in range(repeats)]
-    tree, alone = (statistics.median(seconds for seconds, _ in way) for way in zip(*timed, strict=True))
+    tree, alone = ([spent for spent, _ in way] for way in zip(*timed, strict=True))
+    compared = costs(tree, alone)
     (_, first), (_, second) = timed[0]
     apart = float((first - second).abs().max() / second.abs().max())
     tokens = [sum(batch.computed for batch in way) for way in divided]
-    print(f"{name}: {len(rows)} rows; as trees {tokens[0]:,} tokens, {tree:.2f} s; ", end="")
-    print(f"by themselves {tokens[1]:,} tokens, {alone:.2f} s; gradients apart by {apart:.1e}", flush=True)
-    record = {"name": f"forward and backward passes, {name}", "value": round(tree, 2), "unit": "CPU s"}
-    return {**record, "baseline": round(alone, 2), "ratio": round(alone / tree, 2), "n": repeats}
+    print(f"{name}: {len(rows)} rows; as trees {tokens[0]:,} tokens, {compared['value']:.2f} s; ", end="")
+    print(f"by themselves {tokens[1]:,} tokens, {compared['baseline']:.2f} s (ratio {compared['ratio']:.2f}, of CPU ")
+    print(f"seconds {compared['cpu_ratio']:.2f}); gradients apart by {apart:.1e}", flush=True)
+    return {"name": f"forward and backward passes, {name}", "unit": "s", **compared, "n": repeats}
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3, help="(default 3)")
+    parser.add_argument("--repeats", type=int, default=5, help="(default 5)")
     parser.add_argument("--seed", type=int, default=0, help="(default 0)")
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -14,8 +14,7 @@ order of chance and, on a CPU, runs the head on every position; this package sor
 there is a loss.
 
 Prints medians and how far the norms of the gradients are apart (they should not be), then one JSON line about `even`:
-`value` is our seconds a step, `baseline` TRL's, `ratio` the median over the rounds of one by the other; the
-`cpu_ratio`s are of CPU seconds, which other work on the machine hardly changes.
+`value` is our seconds a step, `baseline` TRL's, the rest as in `rounds.py`; `shapes` has the same of each.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,30 +32,32 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from benchmarks.rollout_arms.setting import random_model
+from benchmarks.rounds import Round, cost, costs
 from benchmarks.training_arms.one_step import GROUP, Shape, ours, some_rows, trls
 from benchmarks.training_arms.stopwatch import Spent
 
 
 @dataclass(frozen=True)
-class Round:
+class Steps:
     """The steps of both trainers on the same rows."""
 
     ours: list[Spent]
     trls: list[Spent]
 
-    def ratio(self, value: Callable[[Spent], float]) -> float:
-        return median(self.ours, value) / median(self.trls, value)
+    @property
+    def rounds(self) -> tuple[Round, Round]:
+        """All steps but the first, ours and TRL's."""
+        ours, trls = (
+            Round(len(steps) - 1, sum(step.seconds for step in steps[1:]), sum(step.cpu for step in steps[1:]))
+            for steps in (self.ours, self.trls)
+        )
+        return ours, trls
 
     @property
     def apart(self) -> float:
         """The largest relative difference of the gradients' norms."""
         pairs = zip(self.ours, self.trls, strict=True)
         return max(abs(mine.gradient / other.gradient - 1) for mine, other in pairs)
-
-
-def median(steps: list[Spent], value: Callable[[Spent], float]) -> float:
-    """Over all steps but the first."""
-    return statistics.median(map(value, steps[1:]))
 
 
 def shapes(given: argparse.Namespace) -> dict[str, tuple[Shape, bool]]:
@@ -74,7 +73,7 @@ def shapes(given: argparse.Namespace) -> dict[str, tuple[Shape, bool]]:
 
 def measure(
     name: str, shape: Shape, kl: bool, given: argparse.Namespace, model: Any, tokenizer: PreTrainedTokenizerBase
-) -> list[Round]:
+) -> list[Steps]:
     """All rounds of a shape."""
     rounds_run = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -89,11 +88,9 @@ def measure(
                     steps[arm] = ours(model, rows, given.batch, given.steps + 1, folder, kl=kl)
                 else:
                     steps[arm] = trls(model, tokenizer, rows, given.batch, given.steps + 1, folder, kl=kl)
-            rounds_run.append(Round(steps["ours"], steps["trl"]))
-            print(
-                f"{name}, round {number + 1}: ratio {rounds_run[-1].ratio(lambda one: one.seconds):.3f}",
-                file=sys.stderr,
-            )
+            rounds_run.append(Steps(steps["ours"], steps["trl"]))
+            mine, theirs = rounds_run[-1].rounds
+            print(f"{name}, round {number + 1}: ratio {cost(mine) / cost(theirs):.3f}", file=sys.stderr)
     return rounds_run
 
 
@@ -119,31 +116,23 @@ def main() -> None:
     report({name: measure(name, *arm, given, model, tokenizer) for name, arm in chosen.items()}, given)
 
 
-def report(by_arm: dict[str, list[Round]], given: argparse.Namespace) -> None:
+def report(by_arm: dict[str, list[Steps]], given: argparse.Namespace) -> None:
     """The table and the JSON line."""
     print(f"{'':10}{'ours, s':>12}{'trl, s':>12}{'ratio':>10}{'of CPU s':>12}{'gradients apart':>18}")
     lines = {}
     for name, rounds in by_arm.items():
-        line = {
-            "value": statistics.median(median(round_.ours, lambda step: step.seconds) for round_ in rounds),
-            "baseline": statistics.median(median(round_.trls, lambda step: step.seconds) for round_ in rounds),
-            "ratio": statistics.median(round_.ratio(lambda step: step.seconds) for round_ in rounds),
-            "cpu_ratio": statistics.median(round_.ratio(lambda step: step.cpu) for round_ in rounds),
-        }
-        apart = max(round_.apart for round_ in rounds)
+        ours_run, trls_run = zip(*(steps.rounds for steps in rounds), strict=True)
+        line = lines[name] = costs(ours_run, trls_run)
+        apart = max(steps.apart for steps in rounds)
         print(f"{name:10}{line['value']:12.3f}{line['baseline']:12.3f}{line['ratio']:10.3f}", end="")
         print(f"{line['cpu_ratio']:12.3f}{apart:18.1e}")
-        lines[name] = {key: float(f"{value:.4g}") for key, value in line.items()}
     head = "even" if "even" in lines else next(iter(lines))
     record = {
         "name": f"optimizer step on {given.rows} rows, {head}",
-        "value": lines[head]["value"],
         "unit": "s",
-        "baseline": lines[head]["baseline"],
-        "ratio": lines[head]["ratio"],
+        **lines[head],
         "n": given.rounds * given.steps,
-        "cpu_ratio": lines[head]["cpu_ratio"],
-        **{f"ratio_{name}": line["ratio"] for name, line in lines.items() if name != head},
+        "shapes": lines,
         "rows_per_batch": given.batch,
         "tokens_per_row": given.prompt + given.completion,
         "threads": given.threads,

@@ -1,12 +1,13 @@
-"""WebShop's engine beside a stock page pipeline: `python -m benchmarks.webshop_engine [--tasks N] [--pages N]`.
+"""WebShop's engine beside a stock page pipeline: `python -m benchmarks.webshop_engine [--tasks N] [--rounds N]`.
 
 Plays tasks of the embedded catalogue by searching, turning pages, opening products, choosing options and looking at
 sub pages, in one process. The baseline is what a stock implementation does for each page, on the very pages that were
 visited: render the page's HTML with a template engine, parse it for the text, parse it again for what can be clicked
-(beautifulsoup4 where it is installed, else the standard library's parser, which is the faster one). Searching is in
-our figure and not in the baseline. Times are processor time of one thread, so other programs do not count. Also:
-resident memory of one environment and of 64, each in a process of its own; time of a reset. Prints a table, then one
-JSON line: `value` is our steps a second, `baseline` the stock pages a second.
+(beautifulsoup4 where it is installed, else the standard library's parser, which is the faster one). Searching and
+choosing the action are in our figure and not in the baseline. A round plays its share of the tasks and then reads some
+of its pages. Also: resident memory of one environment and of 64, each in a process of its own; time of a reset. Prints
+a table, then one JSON line: `value` is our steps a second, `baseline` the stock pages a second, the rest as in
+`rounds.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import multiprocessing
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from importlib.util import find_spec
@@ -30,6 +31,7 @@ from align_echo.wrappers.text_env import TextEnv
 from align_echo.wrappers.webshop.env import WebShopEnv
 from align_echo.wrappers.webshop.page_view import html
 from align_echo.wrappers.webshop.pages import Shop, ShopPage
+from benchmarks.rounds import Round, rates
 
 SPLIT = "train"
 ENDLESS = 10**9
@@ -54,23 +56,30 @@ def next_action(env: TextEnv, rng: random.Random) -> str:
 
 @dataclass
 class Played:
-    """Processor seconds of all steps, seconds of each step and each reset, and the pages that were visited."""
+    """Seconds and processor seconds of all steps, seconds of each step and each reset, and the pages that were visited.
+    """
 
+    seconds: float = 0.0
     processor: float = 0.0
     steps: list[float] = field(default_factory=list)
     resets: list[float] = field(default_factory=list)
     pages: list[tuple[Shop, ShopPage]] = field(default_factory=list)
 
+    @property
+    def round(self) -> Round:
+        """All steps."""
+        return Round(len(self.steps), self.seconds, self.processor)
 
-def play(env: WebShopEnv, tasks: list[str], steps: int) -> Played:
-    """Play tasks; to choose the actions counts as part of the steps' processor time."""
+
+def play(env: WebShopEnv, tasks: Sequence[str], steps: int) -> Played:
+    """Play tasks; to choose the actions counts as part of the steps' time."""
     rng = random.Random(0)
     played = Played()
     for task in tasks:
         start = time.perf_counter()
         env.reset(options={"task": task})
         played.resets.append(time.perf_counter() - start)
-        began = time.thread_time()
+        clock, began = time.perf_counter(), time.thread_time()
         for _ in range(steps):
             action = next_action(env, rng)
             start = time.perf_counter()
@@ -79,6 +88,7 @@ def play(env: WebShopEnv, tasks: list[str], steps: int) -> Played:
             page, _ = env.snapshot().engine
             played.pages.append((env.shop, page))
         played.processor += time.thread_time() - began
+        played.seconds += time.perf_counter() - clock
     return played
 
 
@@ -139,10 +149,10 @@ def _read_buttons(page: str) -> list[str | None]:
     return _read(page).buttons
 
 
-def stock_seconds(pages: list[tuple[Shop, ShopPage]]) -> tuple[str, float, float, float]:
-    """The parser, and processor seconds a page to render, to read as text, to read what can be clicked."""
-    name, text, buttons = stock_parsers()
-    times = [time.thread_time()]
+def stock(pages: Sequence[tuple[Shop, ShopPage]]) -> tuple[list[float], Round]:
+    """Processor seconds a page to render, to read as text, to read what can be clicked, and all of it."""
+    _, text, buttons = stock_parsers()
+    clock, times = time.perf_counter(), [time.thread_time()]
     documents = [html(shop, page) for shop, page in pages]
     times.append(time.thread_time())
     for document in documents:
@@ -151,8 +161,8 @@ def stock_seconds(pages: list[tuple[Shop, ShopPage]]) -> tuple[str, float, float
     for document in documents:
         buttons(document)
     times.append(time.thread_time())
-    render, as_text, clickable = ((after - before) / len(pages) for before, after in itertools.pairwise(times))
-    return name, render, as_text, clickable
+    parts = [(after - before) / len(pages) for before, after in itertools.pairwise(times)]
+    return parts, Round(len(pages), time.perf_counter() - clock, times[-1] - times[0])
 
 
 # ---------------------------------------------------------------- memory
@@ -190,26 +200,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=400, help="tasks to play, 25 steps each (default 400)")
     parser.add_argument("--pages", type=int, default=1000, help="pages for the baseline (default 1000)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that both are divided into (default 5)")
     given = parser.parse_args()
     env = make()
-    play(env, list(env.task_ids[-2:]), 5)  # imports, templates
-    played = play(env, list(env.task_ids[: given.tasks]), 25)
-    count = len(played.steps)
-    sample = random.Random(0).sample(played.pages, min(given.pages, count))
-    parser_name, render, as_text, clickable = stock_seconds(sample)
-    value, baseline = count / played.processor, 1 / (render + as_text + clickable)
+    stock(play(env, env.task_ids[-2:], 5).pages)  # imports, templates
+    plays: list[Played] = []
+    read: list[tuple[list[float], Round]] = []
+    for number in range(given.rounds):
+        plays.append(play(env, env.task_ids[: given.tasks][number :: given.rounds], 25))
+        pages = plays[-1].pages
+        read.append(stock(random.Random(0).sample(pages, min(given.pages // given.rounds, len(pages)))))
+    compared = rates([played.round for played in plays], [whole for _, whole in read])
     single, many = resident(1), resident(MANY)
-    stock = f"{1e3 * render:.3f} + {1e3 * as_text:.3f} + {1e3 * clickable:.3f}"
+    parts = zip(*(parts for parts, _ in read), strict=True)
     for name, figure in (
-        ("steps a second, searches included", f"{value:,.0f}"),
-        ("step, wall clock, median / p99, ms", middle_and_tail(played.steps)),
-        ("reset, wall clock, median / p99, ms", middle_and_tail(played.resets)),
-        (f"stock page ({parser_name}): render + text + clickables, ms", stock),
+        ("steps a second, searches included", f"{compared['value']:,.0f}"),
+        ("step, wall clock, median / p99, ms", middle_and_tail([step for played in plays for step in played.steps])),
+        ("reset, wall clock, median / p99, ms", middle_and_tail([each for played in plays for each in played.resets])),
+        (
+            f"stock page ({stock_parsers()[0]}): render + text + clickables, CPU ms",
+            " + ".join(f"{1e3 * statistics.median(rounds):.3f}" for rounds in parts),
+        ),
         (f"resident MiB, 1 / {MANY} environments", f"{single:.1f} / {many:.1f} = {many / single:.3f}"),
     ):
         print(f"{name:64}{figure:>32}")
-    record = {"name": "webshop steps, one environment", "value": round(value), "unit": "steps/s"}
-    print(json.dumps(record | {"baseline": round(baseline, 1), "ratio": round(value / baseline, 1), "n": count}))
+    count = sum(len(played.steps) for played in plays)
+    print(json.dumps({"name": "webshop steps, one environment", "unit": "steps/s", **compared, "n": count}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,88 @@
+"""Two ways that took turns, round by round: what the last line of a benchmark says of them.
+
+A round is what one way did in its turn, by the clock and in CPU seconds, which other work on the machine hardly
+changes. Figures are medians over the rounds; an interval is from the least round to the most, which holds the median
+with 95% from 6 rounds on (94% with 5). Left out: what the rounds of a way have in common: only the benchmark knows.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+
+class Round(NamedTuple):
+    """What one way did in a round (`work`: steps, tokens, searches), and the seconds and CPU seconds that it took."""
+
+    work: float
+    seconds: float
+    cpu: float
+
+
+def rate(one: Round) -> float:
+    """Work a second."""
+    return one.work / one.seconds
+
+
+def cpu_rate(one: Round) -> float:
+    """Work a CPU second."""
+    return one.work / one.cpu
+
+
+def cost(one: Round) -> float:
+    """Seconds a piece of work."""
+    return one.seconds / one.work
+
+
+def cpu_cost(one: Round) -> float:
+    """CPU seconds a piece of work."""
+    return one.cpu / one.work
+
+
+def rates(ours: Sequence[Round], baseline: Sequence[Round], digits: int = 4) -> dict[str, Any]:
+    """Both ways by what they do a second; see `compared`."""
+    return compared(ours, baseline, rate, cpu_rate, digits)
+
+
+def costs(ours: Sequence[Round], baseline: Sequence[Round], digits: int = 4) -> dict[str, Any]:
+    """Both ways by the seconds that a piece of work takes; see `compared`."""
+    return compared(ours, baseline, cost, cpu_cost, digits)
+
+
+def compared(
+    ours: Sequence[Round],
+    baseline: Sequence[Round],
+    by_clock: Callable[[Round], float],
+    by_cpu: Callable[[Round], float],
+    digits: int,
+) -> dict[str, Any]:
+    """`value` and `baseline` by the clock, `ratio` with its `interval`, of rounds in pairs; `cpu_ratio` and its
+    interval of CPU seconds, `seconds` and `cpu_seconds` of all rounds of both ways, how many `rounds`, and the load.
+
+    Raises `ValueError` where the ways have not the same number of rounds, or none.
+    """
+    clock, processor = pairs(ours, baseline, by_clock), pairs(ours, baseline, by_cpu)
+    return {
+        "value": shortened(statistics.median(map(by_clock, ours)), digits),
+        "baseline": shortened(statistics.median(map(by_clock, baseline)), digits),
+        "ratio": shortened(statistics.median(clock), digits),
+        "interval": [shortened(min(clock), digits), shortened(max(clock), digits)],
+        "cpu_ratio": shortened(statistics.median(processor), digits),
+        "cpu_interval": [shortened(min(processor), digits), shortened(max(processor), digits)],
+        "seconds": [shortened(sum(one.seconds for one in way), digits) for way in (ours, baseline)],
+        "cpu_seconds": [shortened(sum(one.cpu for one in way), digits) for way in (ours, baseline)],
+        "rounds": len(ours),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def pairs(ours: Sequence[Round], baseline: Sequence[Round], figure: Callable[[Round], float]) -> list[float]:
+    """A figure of each of our rounds by that of the baseline's same round."""
+    return [figure(mine) / figure(theirs) for mine, theirs in zip(ours, baseline, strict=True)]
+
+
+def shortened(value: float, digits: int = 4) -> float:
+    """To so many significant digits."""
+    return float(f"{value:.{digits}g}")
