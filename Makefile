@@ -59,7 +59,7 @@ parity: setup
 	$(VENV)/bin/python -m pytest -m slow
 
 bench: setup
-	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(VENV)/bin/python -m benchmarks.$$(basename $$file .py); done
+	@set -e; for file in $$(grep -l __main__ benchmarks/[a-z]*.py); do echo "== $$file"; $(VENV)/bin/python -m benchmarks.$$(basename $$file .py); done
 
 docs: setup
 	$(VENV)/bin/python docs/generate.py

@@ -1,7 +1,8 @@
 """Many environments stepped in one process: `python -m benchmarks.many_environments [--n N] [--rounds R]`.
 
-ALFWorld's 134 games of valid_unseen on auto-reset, all environments along fixed actions of each game; choosing them is
-not timed. Each plays until it met every game, and then rounds of --seconds seconds:
+ALFWorld's 134 games of valid_unseen on auto-reset, all environments by chance among the admissible actions, so that no
+lap is the one before it; choosing is not timed. Each plays until it met every game, and then rounds of --seconds
+seconds:
 
     ours       `make_vec` with the default bound of what is kept in memory
     gymnasium  `SyncVectorEnv` over the same environments, in the same process, its rounds in turn with ours
@@ -36,21 +37,6 @@ HASHED = 400
 """Steps of all environments whose results are hashed, each in its turn."""
 
 
-def actions_of_games() -> dict[str, list[str]]:
-    """For each game a walk of admissible actions."""
-    env, dice = align_echo.make("alfworld", split=SPLIT, step_limit=TURNS), random.Random(0)
-    walks = {}
-    for task in align_echo.tasks("alfworld", split=SPLIT):
-        _, info = env.reset(options={"task": task})
-        walk, over = list[str](), False
-        while not over:
-            walk.append(dice.choice(info["admissible_actions"]))
-            _, _, terminated, truncated, info = env.step(walk[-1])
-            over = terminated or truncated
-        walks[task] = walk
-    return walks
-
-
 def resident() -> float:
     """Resident megabytes of this process (Linux)."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
@@ -66,8 +52,8 @@ def make(arm: str, n: int) -> gym.vector.VectorEnv[Any, Any, Any]:
 class Play:
     """An arm under way."""
 
-    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any], walks: dict[str, list[str]]) -> None:
-        self._envs, self._walks = envs, walks
+    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
+        self._envs, self._dice = envs, random.Random(0)
         self._info = envs.reset(seed=0)[1]
         self.met: set[str] = set(self._info["task_id"])
         self.hash = hashlib.sha256()
@@ -75,8 +61,7 @@ class Play:
 
     def step(self) -> tuple[float, float]:
         """One step of all: seconds by the clock and of CPU."""
-        turns = zip(self._info["task_id"], self._info["turns"].tolist(), strict=True)
-        actions = tuple((*self._walks[task], "look")[min(turn, len(self._walks[task]))] for task, turn in turns)
+        actions = tuple(self._dice.choice(listed or ("look",)) for listed in self._info["admissible_actions"])
         clock, cpu = time.perf_counter(), time.process_time()
         observations, rewards, terminated, truncated, self._info = self._envs.step(actions)
         spent = time.perf_counter() - clock, time.process_time() - cpu
@@ -89,15 +74,16 @@ class Play:
         return spent
 
 
-def play(arms: list[str], n: int, megabytes: int | None, seconds: float, rounds: int, walks: Any) -> dict[str, Any]:
+def play(arms: list[str], n: int, megabytes: int | None, seconds: float, rounds: int) -> dict[str, Any]:
     """The figures of arms whose rounds take turns, by their names."""
     os.environ.pop(VARIABLE, None)
     if megabytes is not None:
         os.environ[VARIABLE] = str(megabytes)
     before = resident()
-    playing = {arm: Play(make(arm, n), walks) for arm in arms}
+    playing = {arm: Play(make(arm, n)) for arm in arms}
+    games = set(align_echo.tasks("alfworld", split=SPLIT))
     for played in playing.values():
-        while len(played.met) < len(walks):
+        while not games <= played.met:
             played.step()
     measured: dict[str, list[tuple[int, float, float]]] = {arm: [] for arm in arms}
     for number in range(rounds):
@@ -137,11 +123,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="rounds of an arm (default 5)")
     parser.add_argument("--small", type=int, default=48, help="MB of the arm with little memory (default 48)")
     given = parser.parse_args()
-    walks = actions_of_games()
     figures: dict[str, dict[str, Any]] = {}
     for arms, megabytes in ((["small"], given.small), (["gymnasium", "ours"], None)):
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            figures |= pool.submit(play, arms, given.n, megabytes, given.seconds, given.rounds, walks).result()
+            figures |= pool.submit(play, arms, given.n, megabytes, given.seconds, given.rounds).result()
     for arm, row in figures.items():
         print(
             f"{arm:10}{row['steps_per_cpu_s']:10,.0f} steps a CPU second, {row['mb'][1]:.0f} MB, "
@@ -150,7 +135,7 @@ def main() -> None:
         )
     rates = {arm: row["steps_per_cpu_s"] for arm, row in figures.items()}
     record = {
-        "name": f"make_vec, {given.n} environments over {len(walks)} games",
+        "name": f"make_vec, {given.n} environments, random actions",
         "value": rates["ours"],
         "unit": "steps/CPU s",
         "baseline": rates["small"],

@@ -1,12 +1,13 @@
 """What actors on Ray play beside threads, and what a killed node costs: `python -m benchmarks.ray_workers`.
 
-Needs the extra `ray`. Starts a cluster on this machine (a head without CPUs, two nodes with two each) and plays tasks
-of ALFWorld under its probe interface, in alternating rounds, on 1, 2 and 4 threads and actors: with the scripted
-novice, which only computes, and with a chat agent whose scripted model takes a while for each reply. Actors are warm:
-each has played before, and they run at the threads' priority. Then one of the nodes is killed in mid-run, and the
-figures and every trajectory are compared with those of an undisturbed run. Prints tables, then one JSON line: `value`
-is episodes a second of the novice on 4 actors, `baseline` on 4 threads, the rest as in `rounds.py`, with the CPU
-seconds of all that Ray has started, `slow_model` the same of the chat agent; `killed_node` tells of the second part.
+Needs the extra `ray`; without it the line says what is `missing`. Starts a cluster on this machine (a head without
+CPUs, two nodes with two each) and plays tasks of ALFWorld under its probe interface, in alternating rounds, on 1, 2 and
+4 threads and actors: with the scripted novice, which only computes, and with a chat agent whose scripted model takes a
+while for each reply. Actors are warm: each has played before, and they run at the threads' priority. Then one of the
+nodes is killed in mid-run, and the figures and every trajectory are compared with those of an undisturbed run. Prints
+tables, then one JSON line: `value` is episodes a second of the novice on 4 actors, `baseline` on 4 threads, the rest as
+in `rounds.py`, with the CPU seconds of all that Ray has started, `slow_model` the same of the chat agent; `killed_node`
+tells of the second part.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def main() -> None:
     given = parser.parse_args()
     os.environ[NICENESS] = "0"
     if find_spec("ray") is None:
-        print(f"skipped, it needs an extra: {install_line('ray')}")
+        print(json.dumps({"name": "ray_workers", "value": None, "missing": install_line("ray")}))
         return
     import ray
     from ray.cluster_utils import Cluster
