@@ -3,9 +3,9 @@
 Plays random actions on embedded games with both engines in one run: steps a second of one environment (games new to the
 process, then rounds of the same games with other actions, by turns), seconds to reset a game played before, bytes an
 environment adds (64 in one process, each in a game of its own), steps a second of 64 environments in two processes. The
-reference is so slow that it plays --games of the games, our engine all of them: no game twice in a round, as an engine
-that remembers answers gains from that. Prints a table, then one JSON line for the step rate of one environment on known
-games: `baseline` is the reference engine's, `n` its steps, the rest as in `rounds.py`.
+reference is so slow that it plays --games of the games, of all task types alike, and our engine all of them: no game
+twice in a round, as an engine that remembers answers gains from that. Prints a table, then one JSON line for the step
+rate of one environment on known games: `baseline` is the reference engine's, `n` its steps, the rest as in `rounds.py`.
 """
 
 from __future__ import annotations
@@ -146,7 +146,6 @@ def main() -> None:
     given = parser.parse_args()
     every = games(len(align_echo.tasks("alfworld", split=SPLIT)))
     gym.logger.min_level = gym.logger.ERROR
-    Engine("fast").round(every, 1, "")  # compiled once, kept on disk
     playing = ((Engine("fast"), every), (Engine("textworld"), every[: given.games]))
     new = [rate(engine.round(tasks, given.steps, "first")) for engine, tasks in playing]
     rounds: tuple[list[Round], list[Round]] = ([], [])
@@ -154,6 +153,8 @@ def main() -> None:
         for (engine, tasks), played in zip(playing, rounds, strict=True):
             played.append(engine.round(tasks, given.steps, str(number)))
     known = rates(*rounds)
+    for engine, _ in playing:
+        engine.env.close()
     resets = [1 / statistics.median(engine.resets[len(tasks) :]) for engine, tasks in playing]
     rows: list[tuple[str, float, float]] = [
         ("steps/s, games new to the process", new[0], new[1]),

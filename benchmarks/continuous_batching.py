@@ -6,10 +6,10 @@
     default   the same with the settings that it has by itself
     calls     `model.generate_batch`, a call a turn with all conversations that go on: nothing is kept between calls
 
-All answer the turns of the same conversations, each turn's prompt being the one before it, the reply that was
-recorded and the next observation. They were recorded before: greedy play on ALFWorld by the pocket model, or with
-`--model qwen2` by a Qwen2 of random weights that walks from place to place and writes `--reply-tokens` a turn. So every
-arm computes the same, whatever it answers, and environments are not timed. Float32, greedy, one process; with `ours`
+All answer the turns of the same conversations, each turn's prompt being the one before it, the reply that was recorded
+and the next observation. They were recorded before: greedy play on ALFWorld by the pocket model, or with `--model
+qwen2` by a Qwen2 of random weights that walks from place to place and writes `--reply-tokens` a turn. So every arm
+computes the same, whatever it answers, and environments are not timed. Float32, greedy, one process; with `ours` and
 both managers a conversation goes on as soon as it has its reply, with `calls` all wait for the longest. Each round has
 conversations of its own and takes the arms in another order; a round of others comes first and is not counted.
 
@@ -341,7 +341,7 @@ def report(measured: dict[str, list[Answered]], given: argparse.Namespace) -> No
         **compared_with(measured, "manager"),
         "n": given.rounds * given.batch,
         **{name: rates.get(name) for name in ("default", "calls")},
-        **{f"ratio_{name}": compared_with(measured, name).get("ratio") for name in ("default", "calls")},
+        **{f"ratio_{name}": compared_with(measured, name)["ratio"] for name in ("default", "calls")},
         "alike": min(answer.alike for rounds in measured.values() for answer in rounds),
         "threads": given.threads,
     }
@@ -353,9 +353,9 @@ def median(rounds: Sequence[Answered], value: Callable[[Answered], float]) -> fl
 
 
 def compared_with(measured: dict[str, list[Answered]], baseline: str) -> dict[str, Any]:
-    """Our tokens a second and another arm's, as in `rounds.py`; empty where one of both was not played."""
+    """Our tokens a second and another arm's, as in `rounds.py`; None where one of both was not played."""
     if not {"ours", baseline} <= set(measured):
-        return {}
+        return {"baseline": None, "ratio": None}
     ours, theirs = ([Round(one.tokens, one.seconds, one.cpu) for one in measured[name]] for name in ("ours", baseline))
     return rates_of(ours, theirs)
 

@@ -19,7 +19,8 @@ tokens, a critique --critique-tokens (the pocket model's own have about 6 and 70
 they say nothing, actions are a walk and critiques are read as a fixed one.
 
 Prints the phases, by the clock and in CPU seconds, and how much each arm played and learned from, then one JSON line:
-`value` is echo's seconds a step, `baseline` grpo's, the rest as in `rounds.py`; of the other arms there are ratios.
+`value` is echo's seconds a step, `baseline` grpo's, the rest as in `rounds.py`; `by grpo` holds the
+ratios of other arms by grpo, `echo by` those of echo by the controls. `--arm` leaves all but some of them out.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def compared(by_arm: Found, arm: str, baseline: str) -> dict[str, Any]:
 
 
 def ratios(by_arm: Found, arm: str, baseline: str) -> dict[str, Any]:
-    """Of those the ratios with their intervals."""
+    """The ratios of both, by the clock and of CPU seconds, with their intervals."""
     return {key: value for key, value in compared(by_arm, arm, baseline).items() if key in RATIOS}
 
 
@@ -192,8 +193,8 @@ def report(by_arm: Found, given: argparse.Namespace, fixed: bool) -> None:
         "unit": "s",
         **compared(by_arm, "echo", "grpo"),
         "n": given.rounds,
-        **{f"{arm}, by grpo": ratios(by_arm, arm, "grpo") for arm in (WAITING, "echo-frozen") if arm in by_arm},
-        **{f"echo, by {arm}": ratios(by_arm, "echo", arm) for arm in CONTROLS if arm in by_arm},
+        "by grpo": {arm: ratios(by_arm, arm, "grpo") for arm in (WAITING, "echo-frozen") if arm in by_arm},
+        "echo by": {arm: ratios(by_arm, "echo", arm) for arm in CONTROLS if arm in by_arm},
         "queries": given.queries,
         "threads": given.threads,
         "shared_prefixes": not given.no_shared_prefixes,

@@ -2,12 +2,13 @@
 
 One row an environment, each measured in fresh processes: seconds to the first observation, steps a second of one
 environment along the expert's episodes (tasks new to the process; choosing the action is not timed; the median of
---rounds rounds of different tasks), the same actions in the engine's upstream wrapper where it is installed, median and
-99th percentile of a reset, and resident memory that each further open environment adds (Java processes included). Data
-that is written once to the cache was written before. An environment that cannot be played here is a row that says why.
-Prints a table, then one JSON line: `value` is the steps a second of the slowest environment, `baseline` upstream's for
-that one (null: none is installed), `environments` holds every figure: `interval` is from the slowest round to the
-fastest, `cpu_us_per_step` the CPU time of this process for a step. `--out DIR` also gets it as summary.json.
+--rounds rounds of different tasks), the first actions of each round in the engine's upstream wrapper where it is
+installed (all its rounds after all of ours), median and 99th percentile of a reset, and resident memory that each
+further open environment adds (Java processes included). Data that is written once to the cache was written before. An
+environment that cannot be played here is a row that says why. Prints a table, then one JSON line: `value` is the steps
+a second of the slowest environment, `baseline` upstream's for that one (null: none is installed), `environments` holds
+every figure: `interval` and `upstream_interval` are from the slowest round to the fastest, `cpu_us_per_step` the CPU
+time of this process for a step. `--out DIR` also gets it as summary.json.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +37,14 @@ from benchmarks.processes import family_bytes
 
 ENDLESS = 10**9
 UPSTREAM_STEPS = 60
-"""Steps of a round that are played in upstream's wrapper where it is slow, at most."""
+"""Steps of a round that are played in upstream's wrapper, at most."""
 
 Script = list[tuple[str, list[str]]]
 """Tasks and the expert's actions on each."""
+
+Step = Callable[[str], Any]
+Start = Callable[[str], Step]
+"""Begins an episode of a task in upstream's wrapper: what takes its actions."""
 
 
 def make(name: str, engine: str | None = None) -> TextEnv:
@@ -117,67 +123,64 @@ def expert_episode(env: TextEnv, task: str) -> tuple[float, float, list[str]]:
 # ---------------------------------------------------------------- upstream's wrappers
 
 
-def alfworld_upstream(script: Script) -> float:
-    """Steps a second of TextWorld's own environment under ALFWorld's demangler."""
+@contextmanager
+def alfworld_upstream(_: Script) -> Iterator[Start]:
+    """TextWorld's own environment under ALFWorld's demangler."""
     env = make("alfworld", "textworld")
 
-    def reset(task: str) -> Callable[[str], Any]:
+    def start(task: str) -> Step:
         env.reset(options={"task": task})
         return env.step
 
-    measured = _timed(script, reset)
+    yield start
     env.close()
-    return measured
 
 
-def scienceworld_upstream(script: Script) -> float:
-    """Steps a second of ScienceWorld's own Python environment."""
+@contextmanager
+def scienceworld_upstream(_: Script) -> Iterator[Start]:
+    """ScienceWorld's own Python environment."""
     from scienceworld import ScienceWorldEnv
 
     env = ScienceWorldEnv("", envStepLimit=ENDLESS)
 
-    def reset(task: str) -> Callable[[str], Any]:
+    def start(task: str) -> Step:
         name, simplifications, variation = task.split("/")
         env.load(name, int(variation), simplifications.replace("+", ","))
         env.reset()
-        step: Callable[[str], Any] = env.step
+        step: Step = env.step
         return step
 
-    measured = _timed(script, reset)
+    yield start
     env.close()
-    return measured
 
 
-def textworldexpress_upstream(script: Script) -> float:
-    """Steps a second of TextWorldExpress' own Python environment."""
+@contextmanager
+def textworldexpress_upstream(_: Script) -> Iterator[Start]:
+    """TextWorldExpress' own Python environment."""
     from textworld_express import TextWorldExpressEnv
 
     env = TextWorldExpressEnv(envStepLimit=ENDLESS)
 
-    def reset(task: str) -> Callable[[str], Any]:
+    def start(task: str) -> Step:
         game, seed = task.split("/")
         env.reset(seed=int(seed), gameFold="test", gameName=game, gameParams="")
-        step: Callable[[str], Any] = env.step
+        step: Step = env.step
         return step
 
-    measured = _timed(script, reset, ENDLESS)
+    yield start
     env.close()
-    return measured
 
 
-def math_upstream(script: Script) -> float:
-    """Answers a second that math-verify reads and checks in its caller's own process."""
+@contextmanager
+def math_upstream(script: Script) -> Iterator[Start]:
+    """Reading and checking of an answer by math-verify, in its caller's own process."""
     from math_verify import parse, verify
 
-    def reset(task: str) -> Callable[[str], Any]:
-        return lambda reply: verify(parse(gold_of[task]), parse(reply))
-
     gold_of = {task: actions[0] for task, actions in script}
-    reset(script[-1][0])(script[-1][1][0])  # what is loaded with the first answer
-    return _timed(script, reset)
+    yield lambda task: lambda reply: verify(parse(gold_of[task]), parse(reply))
 
 
-UPSTREAM: dict[str, Callable[[Script], float]] = {
+UPSTREAM: dict[str, Callable[[Script], AbstractContextManager[Start]]] = {
     "alfworld": alfworld_upstream,
     "scienceworld": scienceworld_upstream,
     "textworldexpress": textworldexpress_upstream,
@@ -187,23 +190,30 @@ UPSTREAM: dict[str, Callable[[Script], float]] = {
 has no upstream environment: `benchmarks.retrieval` compares its server with its index."""
 
 
-def _timed(script: Script, reset: Callable[[str], Callable[[str], Any]], most: int = UPSTREAM_STEPS) -> float:
+def upstream_rates(name: str, rounds: Sequence[Script]) -> list[float]:
+    """Steps a second of upstream's wrapper, round by round, after an episode that is not timed."""
+    episodes = [episode for script in rounds for episode in script]
+    with UPSTREAM[name](episodes) as start:
+        task, actions = episodes[-1]
+        step = start(task)
+        for action in actions:
+            step(action)
+        return [upstream_rate(start, script) for script in rounds]
+
+
+def upstream_rate(start: Start, script: Script) -> float:
+    """Of one round: of its first `UPSTREAM_STEPS` steps."""
     seconds, count = 0.0, 0
     for task, actions in script:
-        if count >= most:
+        if count >= UPSTREAM_STEPS:
             break
-        step = reset(task)
-        for action in actions[: most - count]:
-            start = time.perf_counter()
+        step = start(task)
+        for action in actions[: UPSTREAM_STEPS - count]:
+            begun = time.perf_counter()
             step(action)
-            seconds += time.perf_counter() - start
+            seconds += time.perf_counter() - begun
             count += 1
     return count / seconds
-
-
-def upstream_rates(name: str, rounds: Sequence[Script]) -> list[float]:
-    """Steps a second of upstream's wrapper, round by round."""
-    return [UPSTREAM[name](script) for script in rounds]
 
 
 # ---------------------------------------------------------------- memory

@@ -1,15 +1,16 @@
 """Many environments stepped in one process: `python -m benchmarks.many_environments [--n N] [--rounds R]`.
 
 ALFWorld's 134 games of valid_unseen on auto-reset, all environments by chance among the admissible actions, so that no
-lap is the one before it; choosing is not timed. Each plays until it met every game, and then rounds of --seconds
-seconds:
+lap is the one before it; choosing is not timed. Three arms, each in a process of its own, take turns. Each plays until
+it met every game, and then rounds of --seconds CPU seconds:
 
     ours       `make_vec` with the default bound of what is kept in memory
-    gymnasium  `SyncVectorEnv` over the same environments, in the same process, its rounds in turn with ours
-    small      `make_vec` with room for --small MB of games, as if there were little memory, in a process of its own
+    gymnasium  `SyncVectorEnv` over the same environments
+    small      `make_vec` with room for --small MB of games, as if there were little memory
 
-Prints a table, then one JSON line: `value` is our steps a CPU second (median), `baseline` that of `small`; `interval`
-is from the slowest round to the fastest, `mb` resident memory before and after, `same` whether all arms gave the same.
+Prints a table, then one JSON line: `value` is our steps a second, `baseline` those of `small`, the rest as in
+`rounds.py`; `gymnasium` holds the same beside that arm, `arms` what each kept in memory, and resident megabytes before
+and after; `same` is whether all gave the same results in their first steps.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import random
 import statistics
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,12 @@ import gymnasium as gym
 
 import align_echo
 from align_echo.wrappers.memory import VARIABLE, memory
+from benchmarks.rounds import Round, cpu_rate, rates, shortened
 
 SPLIT = "valid_unseen"
 TURNS = 20
 HASHED = 400
-"""Steps of all environments whose results are hashed, each in its turn."""
+"""Steps of all environments whose results are hashed: the first ones."""
 
 
 def resident() -> float:
@@ -42,77 +45,96 @@ def resident() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
 
 
-def make(arm: str, n: int) -> gym.vector.VectorEnv[Any, Any, Any]:
-    """The environments of an arm."""
-    if arm != "gymnasium":
-        return align_echo.make_vec("alfworld", n=n, split=SPLIT, step_limit=TURNS)
-    return gym.vector.SyncVectorEnv([lambda: align_echo.make("alfworld", split=SPLIT, step_limit=TURNS)] * n)
+class Arm:
+    """An arm under way, in a process of its own: it has met every game."""
 
+    def __init__(self, name: str, n: int) -> None:
+        self._before = resident()
+        self._n, self._dice, self._hash = n, random.Random(0), hashlib.sha256()
+        self._envs: gym.vector.VectorEnv[Any, Any, Any]
+        if name == "gymnasium":
+            make = [lambda: align_echo.make("alfworld", split=SPLIT, step_limit=TURNS)]
+            self._envs = gym.vector.SyncVectorEnv(make * n)
+        else:
+            self._envs = align_echo.make_vec("alfworld", n=n, split=SPLIT, step_limit=TURNS)
+        self._info = self._envs.reset(seed=0)[1]
+        met, games, steps = set(self._info["task_id"]), set(align_echo.tasks("alfworld", split=SPLIT)), 0
+        while steps < HASHED or not games <= met:
+            self._step(hashed=steps < HASHED)
+            met.update(self._info["task_id"])
+            steps += 1
 
-class Play:
-    """An arm under way."""
+    def round(self, seconds: float) -> Round:
+        """Steps of all environments for so many CPU seconds."""
+        steps = [self._step()]
+        while sum(cpu for _, cpu in steps) < seconds:
+            steps.append(self._step())
+        clock, cpu = (sum(column) for column in zip(*steps, strict=True))
+        return Round(self._n * len(steps), clock, cpu)
 
-    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
-        self._envs, self._dice = envs, random.Random(0)
-        self._info = envs.reset(seed=0)[1]
-        self.met: set[str] = set(self._info["task_id"])
-        self.hash = hashlib.sha256()
-        self._hashed = 0
+    def kept(self) -> dict[str, Any]:
+        """What is kept in memory, and the hash of the first results."""
+        games = memory()
+        return {
+            "mb": [shortened(self._before), shortened(resident())],
+            "kept_mb": shortened(games.bytes / 1e6),
+            "kept": len(games),
+            "hash": self._hash.hexdigest(),
+        }
 
-    def step(self) -> tuple[float, float]:
+    def _step(self, hashed: bool = False) -> tuple[float, float]:
         """One step of all: seconds by the clock and of CPU."""
         actions = tuple(self._dice.choice(listed or ("look",)) for listed in self._info["admissible_actions"])
         clock, cpu = time.perf_counter(), time.process_time()
         observations, rewards, terminated, truncated, self._info = self._envs.step(actions)
         spent = time.perf_counter() - clock, time.process_time() - cpu
-        self.met.update(self._info["task_id"])
-        if self._hashed < HASHED:
-            self._hashed += 1
+        if hashed:
             infos = {key: (value.dtype.str, value.tolist()) for key, value in self._info.items()}
             arrays = [array.tolist() for array in (rewards, terminated, truncated)]
-            self.hash.update(repr((observations, arrays, infos)).encode())
+            self._hash.update(repr((observations, arrays, infos)).encode())
         return spent
 
 
-def play(arms: list[str], n: int, megabytes: int | None, seconds: float, rounds: int) -> dict[str, Any]:
-    """The figures of arms whose rounds take turns, by their names."""
+_under_way: list[Arm] = []
+"""The arm of this process."""
+
+
+def begin(name: str, n: int, megabytes: int | None) -> None:
+    """Begin an arm in this process."""
     os.environ.pop(VARIABLE, None)
     if megabytes is not None:
         os.environ[VARIABLE] = str(megabytes)
-    before = resident()
-    playing = {arm: Play(make(arm, n)) for arm in arms}
-    games = set(align_echo.tasks("alfworld", split=SPLIT))
-    for played in playing.values():
-        while not games <= played.met:
-            played.step()
-    measured: dict[str, list[tuple[int, float, float]]] = {arm: [] for arm in arms}
-    for number in range(rounds):
-        for arm in arms if number % 2 else reversed(arms):
-            measured[arm].append(one_round(playing[arm], seconds, n))
-    kept = memory()
-    return {
-        arm: {
-            "steps_per_cpu_s": statistics.median(rates := [count / cpu for count, _, cpu in found]),
-            "interval": [min(rates), max(rates)],
-            "steps_per_s": statistics.median(count / clock for count, clock, _ in found),
-            "cpu_s": seconds * rounds,
-            "steps": sum(count for count, _, _ in found),
-            "mb": [before, resident()],
-            "kept_mb": kept.bytes / 1e6,
-            "kept": len(kept),
-            "hash": playing[arm].hash.hexdigest()[:16],
+    _under_way.append(Arm(name, n))
+
+
+def one_round(seconds: float) -> Round:
+    return _under_way[0].round(seconds)
+
+
+def kept() -> dict[str, Any]:
+    return _under_way[0].kept()
+
+
+Found = dict[str, list[Round]]
+Kept = dict[str, dict[str, Any]]
+
+
+def measure(n: int, small: int, seconds: float, rounds: int) -> tuple[Found, Kept]:
+    """The rounds of each arm, and what it kept."""
+    bounds = {"ours": None, "gymnasium": None, "small": small}
+    found: Found = {name: [] for name in bounds}
+    context = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        processes = {
+            name: stack.enter_context(ProcessPoolExecutor(1, context, initializer=begin, initargs=(name, n, megabytes)))
+            for name, megabytes in bounds.items()
         }
-        for arm, found in measured.items()
-    }
-
-
-def one_round(playing: Play, seconds: float, n: int) -> tuple[int, float, float]:
-    """Steps of all `n` for so many CPU seconds: how many, seconds by the clock, CPU seconds."""
-    clock, cpu, count = 0.0, 0.0, 0
-    while cpu < seconds:
-        by_clock, busy = playing.step()
-        clock, cpu, count = clock + by_clock, cpu + busy, count + n
-    return count, clock, cpu
+        for process in processes.values():
+            process.submit(kept).result()  # it has met every game
+        for number in range(rounds):
+            for name in list(bounds) if number % 2 else reversed(bounds):
+                found[name].append(processes[name].submit(one_round, seconds).result())
+        return found, {name: process.submit(kept).result() for name, process in processes.items()}
 
 
 def main() -> None:
@@ -123,28 +145,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="rounds of an arm (default 5)")
     parser.add_argument("--small", type=int, default=48, help="MB of the arm with little memory (default 48)")
     given = parser.parse_args()
-    figures: dict[str, dict[str, Any]] = {}
-    for arms, megabytes in ((["small"], given.small), (["gymnasium", "ours"], None)):
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            figures |= pool.submit(play, arms, given.n, megabytes, given.seconds, given.rounds).result()
-    for arm, row in figures.items():
-        print(
-            f"{arm:10}{row['steps_per_cpu_s']:10,.0f} steps a CPU second, {row['mb'][1]:.0f} MB, "
-            f"{row['kept']} things of {row['kept_mb']:.0f} MB kept",
-            flush=True,
-        )
-    rates = {arm: row["steps_per_cpu_s"] for arm, row in figures.items()}
+    found, arms = measure(given.n, given.small, given.seconds, given.rounds)
+    for name, row in arms.items():
+        each = [cpu_rate(one) for one in found[name]]
+        print(f"{name:10}{statistics.median(each):10,.0f} steps a CPU second ", end="")
+        print(f"[{min(each):,.0f}, {max(each):,.0f}], ", end="")
+        print(f"{row['mb'][1]:.0f} MB, {row['kept']} things of {row['kept_mb']:.0f} MB kept", flush=True)
     record = {
         "name": f"make_vec, {given.n} environments, random actions",
-        "value": rates["ours"],
-        "unit": "steps/CPU s",
-        "baseline": rates["small"],
-        "ratio": rates["ours"] / rates["small"],
-        "ratio_gymnasium": rates["ours"] / rates["gymnasium"],
-        "n": figures["ours"]["steps"],
-        "same": len({row["hash"] for row in figures.values()}) == 1,
-        "load": os.getloadavg()[0],
-        "arms": figures,
+        "unit": "steps/s",
+        **rates(found["ours"], found["small"]),
+        "n": int(sum(one.work for one in found["ours"])),
+        "gymnasium": rates(found["ours"], found["gymnasium"]),
+        "same": len({row["hash"] for row in arms.values()}) == 1,
+        "arms": arms,
     }
     print(json.dumps(record))
 

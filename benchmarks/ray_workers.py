@@ -6,8 +6,8 @@ CPUs, two nodes with two each) and plays tasks of ALFWorld under its probe inter
 while for each reply. Actors are warm: each has played before, and they run at the threads' priority. Then one of the
 nodes is killed in mid-run, and the figures and every trajectory are compared with those of an undisturbed run. Prints
 tables, then one JSON line: `value` is episodes a second of the novice on 4 actors, `baseline` on 4 threads, the rest as
-in `rounds.py`, with the CPU seconds of all that Ray has started, `slow_model` the same of the chat agent; `killed_node`
-tells of the second part.
+in `rounds.py`, with the CPU seconds of all processes that Ray started and that were still there, `slow_model` the same
+of the chat agent; `killed_node` tells of the second part.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from align_echo.session import Episode
 from align_echo.types import Agent, Completion, Message, Trajectory
 from align_echo.workers.choice import RayActors, Threads, Workers
 from align_echo.wrappers.catalogue import environment
-from benchmarks.processes import family_cpu
+from benchmarks.processes import cpu_since, family_cpu
 from benchmarks.rounds import Round, rate, rates
 
 SPEC = environment("alfworld")
@@ -103,22 +103,22 @@ def throughput(title: str, agent: Agent, tasks: list[str], rounds: int) -> dict[
             for kind, workers in (("threads", Threads(count)), ("actors", RayActors("", count))):
                 if kind == "actors":
                     play(workers, agent, tasks[:count])  # each has begun
-                start, busy = time.perf_counter(), family_cpu()
+                busy, start = family_cpu(), time.perf_counter()
                 play(workers, agent, tasks)
-                spent = Round(len(tasks), time.perf_counter() - start, family_cpu() - busy)
+                spent = Round(len(tasks), time.perf_counter() - start, cpu_since(busy))
                 played.setdefault((kind, count), []).append(spent)
     print(f"\n{title}: episodes a second, {len(tasks)} episodes, median [slowest, fastest] of {rounds} rounds")
-    print(f"{'at once':>8} {'threads':>22} {'actors':>22} {'ratio':>7} {'of CPU s':>9}")
+    print(f"{'at once':>8} {'threads':>22} {'actors':>22} {'ratio':>7} {'ratio a CPU s':>14}")
     for count in COUNTS:
         shown = [
             f"{statistics.median(each):.2f} [{min(each):.2f}, {max(each):.2f}]"
             for kind in ("threads", "actors")
             for each in ([rate(spent) for spent in played[kind, count]],)
         ]
-        compared = rates(played["actors", count], played["threads", count])
-        print(f"{count:>8} {shown[0]:>22} {shown[1]:>22} {compared['ratio']:7.2f} {compared['cpu_ratio']:9.2f}")
+        found = rates(played["actors", count], played["threads", count])
+        print(f"{count:>8} {shown[0]:>22} {shown[1]:>22} {found['ratio']:7.2f} {found['cpu_ratio']:14.2f}")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    return compared
+    return rates(played["actors", COUNTS[-1]], played["threads", COUNTS[-1]])
 
 
 def kill_a_node(cluster: Any, agent: Agent, tasks: list[str]) -> dict[str, object]:
@@ -166,7 +166,8 @@ def main() -> None:
     given = parser.parse_args()
     os.environ[NICENESS] = "0"
     if find_spec("ray") is None:
-        print(json.dumps({"name": "ray_workers", "value": None, "missing": install_line("ray")}))
+        nothing = {"value": None, "baseline": None, "ratio": None, "n": 0, "missing": install_line("ray")}
+        print(json.dumps({"name": "ray_workers", "unit": "episodes/s", **nothing}))
         return
     import ray
     from ray.cluster_utils import Cluster
@@ -188,7 +189,7 @@ def main() -> None:
         "name": "ray_workers",
         "unit": "episodes/s",
         **computing,
-        "n": given.tasks,
+        "n": given.rounds * given.tasks,
         "slow_model": waits,
         "killed_node": killed,
     }

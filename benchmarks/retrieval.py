@@ -30,8 +30,8 @@ from align_echo.files import write_atomically
 from align_echo.wrappers.searchqa.client import checked_url, search_at
 from align_echo.wrappers.searchqa.corpus import open_corpus
 from align_echo.wrappers.searchqa.protocol import request
-from benchmarks.processes import family_cpu
-from benchmarks.rounds import Round, rate, rates
+from benchmarks.processes import cpu_since, family_cpu
+from benchmarks.rounds import Round, rate, rates, shortened
 
 TOPK = 3
 
@@ -72,9 +72,9 @@ def timed(search: Callable[[str], Any], queries: Sequence[str], clients: int) ->
 
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(once, queries[:clients]))  # connections and threads are there
-        start, busy = time.perf_counter(), family_cpu()
+        busy, start = family_cpu(), time.perf_counter()
         seconds = list(pool.map(once, queries))
-        return seconds, Round(len(queries), time.perf_counter() - start, family_cpu() - busy)
+        return seconds, Round(len(queries), time.perf_counter() - start, cpu_since(busy))
 
 
 def row(name: str, rounds: Sequence[tuple[list[float], Round]], clients: int) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def row(name: str, rounds: Sequence[tuple[list[float], Round]], clients: int) ->
         "p99_ms": 1e3 * ordered[int(0.99 * (len(ordered) - 1))],
     }
     print(f"{name:12}" + "".join(f"{key}: {value:<12.4g}" for key, value in figures.items()))
-    return {key: float(f"{value:.4g}") for key, value in figures.items()}
+    return {key: shortened(value) for key, value in figures.items()}
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
 """Two ways that took turns, round by round: what the last line of a benchmark says of them.
 
 A round is what one way did in its turn, by the clock and in CPU seconds, which other work on the machine hardly
-changes. Figures are medians over the rounds; an interval is from the least round to the most, which holds the median
-with 95% from 6 rounds on (94% with 5). Left out: what the rounds of a way have in common: only the benchmark knows.
+changes. Figures are medians over the rounds. A ratio is that of the same round of both ways, and the median of those:
+it need not be the quotient of the medians. An interval is from the least round to the most, which holds the median with
+95% from 6 rounds on (94% with 5); it does not cover what all rounds have in common, the machine or the weights.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ def cpu_cost(one: Round) -> float:
     return one.cpu / one.work
 
 
-def rates(ours: Sequence[Round], baseline: Sequence[Round], digits: int = 4) -> dict[str, Any]:
+def rates(ours: Sequence[Round], baseline: Sequence[Round]) -> dict[str, Any]:
     """Both ways by what they do a second; see `compared`."""
-    return compared(ours, baseline, rate, cpu_rate, digits)
+    return compared(ours, baseline, rate, cpu_rate)
 
 
-def costs(ours: Sequence[Round], baseline: Sequence[Round], digits: int = 4) -> dict[str, Any]:
+def costs(ours: Sequence[Round], baseline: Sequence[Round]) -> dict[str, Any]:
     """Both ways by the seconds that a piece of work takes; see `compared`."""
-    return compared(ours, baseline, cost, cpu_cost, digits)
+    return compared(ours, baseline, cost, cpu_cost)
 
 
 def compared(
@@ -56,23 +57,22 @@ def compared(
     baseline: Sequence[Round],
     by_clock: Callable[[Round], float],
     by_cpu: Callable[[Round], float],
-    digits: int,
 ) -> dict[str, Any]:
-    """`value` and `baseline` by the clock, `ratio` with its `interval`, of rounds in pairs; `cpu_ratio` and its
-    interval of CPU seconds, `seconds` and `cpu_seconds` of all rounds of both ways, how many `rounds`, and the load.
+    """`value` and `baseline` by the clock, `ratio` with its `interval`; `cpu_ratio` with its own, of CPU seconds;
+    `seconds` and `cpu_seconds` of all rounds of both ways, how many `rounds`, and the `load` of the last minute.
 
     Raises `ValueError` where the ways have not the same number of rounds, or none.
     """
     clock, processor = pairs(ours, baseline, by_clock), pairs(ours, baseline, by_cpu)
     return {
-        "value": shortened(statistics.median(map(by_clock, ours)), digits),
-        "baseline": shortened(statistics.median(map(by_clock, baseline)), digits),
-        "ratio": shortened(statistics.median(clock), digits),
-        "interval": [shortened(min(clock), digits), shortened(max(clock), digits)],
-        "cpu_ratio": shortened(statistics.median(processor), digits),
-        "cpu_interval": [shortened(min(processor), digits), shortened(max(processor), digits)],
-        "seconds": [shortened(sum(one.seconds for one in way), digits) for way in (ours, baseline)],
-        "cpu_seconds": [shortened(sum(one.cpu for one in way), digits) for way in (ours, baseline)],
+        "value": shortened(statistics.median(map(by_clock, ours))),
+        "baseline": shortened(statistics.median(map(by_clock, baseline))),
+        "ratio": shortened(statistics.median(clock)),
+        "interval": [shortened(min(clock)), shortened(max(clock))],
+        "cpu_ratio": shortened(statistics.median(processor)),
+        "cpu_interval": [shortened(min(processor)), shortened(max(processor))],
+        "seconds": [shortened(sum(one.seconds for one in way)) for way in (ours, baseline)],
+        "cpu_seconds": [shortened(sum(one.cpu for one in way)) for way in (ours, baseline)],
         "rounds": len(ours),
         "load": round(os.getloadavg()[0], 1),
     }
@@ -83,6 +83,6 @@ def pairs(ours: Sequence[Round], baseline: Sequence[Round], figure: Callable[[Ro
     return [figure(mine) / figure(theirs) for mine, theirs in zip(ours, baseline, strict=True)]
 
 
-def shortened(value: float, digits: int = 4) -> float:
-    """To so many significant digits."""
-    return float(f"{value:.{digits}g}")
+def shortened(value: float) -> float:
+    """To four significant digits."""
+    return float(f"{value:.4g}")

@@ -4,8 +4,8 @@ what a step and a reset cost beside upstream's own wrapper. Processes differ in 
     python -m benchmarks.scienceworld_engine [--processes N]
 
 Prints lines, then one JSON line: `value` is the steps a second of the expert's episodes here, `baseline` upstream's
-along the same actions, the rest as in `rounds.py`; a round is one task. CPU seconds are those of this process and of
-its Java processes.
+along the same actions, the rest as in `rounds.py`; a round is an episode, so that the interval is one over tasks. CPU
+seconds are those of this process and of its Java processes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from align_echo.wrappers import java
 from align_echo.wrappers.scienceworld.env import ScienceWorldEnv
 from align_echo.wrappers.scienceworld.tasks import VARIATIONS, variations
-from benchmarks.processes import family_cpu
+from benchmarks.processes import cpu_since, family_cpu
 from benchmarks.rounds import Round, rates
 
 ROOMS = ("kitchen", "bathroom", "outside", "foundry", "greenhouse", "hallway", "bedroom", "workshop", "living room")
@@ -98,7 +98,7 @@ def repeat(options: tuple[str, ...], processes: int) -> str:
     )
 
 
-def costs() -> dict[str, Any]:
+def beside_upstream() -> dict[str, Any]:
     """The same gold paths here and in upstream's wrapper, one after the other: the figures of the JSON line."""
     from scienceworld import ScienceWorldEnv as Upstream
 
@@ -108,18 +108,26 @@ def costs() -> dict[str, Any]:
     steps: dict[str, list[float]] = {"here": [], "upstream": []}
     rounds: dict[str, list[Round]] = {"here": [], "upstream": []}
     for name in PLANNED:
-        for _ in range(2):
-            env.reset(options={"task": task_id(name)})
-            plan = []
-            while not env.state.done:
-                plan.append(str(env.oracle().expert_action()))
-                env.step(plan[-1])
-            options = {"task": task_id(name)}
-            resets["here"].append(clock(partial(env.reset, options=options)))
-            rounds["here"].append(walk(env.step, plan, steps["here"]))
-            loading = clock(partial(upstream.load, name, variations(name, "test")[0], "easy"))
-            resets["upstream"].append(loading + clock(upstream.reset))
-            rounds["upstream"].append(walk(upstream.step, plan, steps["upstream"]))
+        env.reset(options={"task": task_id(name)})
+        plan = []
+        while not env.state.done:
+            plan.append(str(env.oracle().expert_action()))
+            env.step(plan[-1])
+
+        def anew(name: str = name) -> None:
+            upstream.load(name, variations(name, "test")[0], "easy")
+            upstream.reset()
+
+        anew()
+        walk(upstream.step, plan, [])  # both have played it once
+        ways: list[tuple[str, Callable[[], object], Callable[[str], object]]] = [
+            ("here", partial(env.reset, options={"task": task_id(name)}), env.step),
+            ("upstream", anew, upstream.step),
+        ]
+        for order in (ways, ways[::-1]):
+            for who, reset, step in order:
+                resets[who].append(clock(reset))
+                rounds[who].append(walk(step, plan, steps[who]))
     for who, seconds in steps.items():
         print(
             f"{who}: step {1000 * median(seconds):.1f} ms median, {1000 * fmean(seconds):.1f} ms mean, "
@@ -135,7 +143,7 @@ def walk(step: Callable[[str], object], plan: list[str], seconds: list[float]) -
     busy = family_cpu()
     took = [clock(partial(step, action)) for action in plan]
     seconds += took
-    return Round(len(plan), sum(took), family_cpu() - busy)
+    return Round(len(plan), sum(took), cpu_since(busy))
 
 
 def clock(call: Callable[[], object]) -> float:
@@ -151,7 +159,7 @@ def main() -> None:
     processes = max(parser.parse_args().processes, 2)
     print(f"as started here: {repeat(java.REPEATABLE, processes)}", flush=True)
     print(f"Java's defaults: {repeat((), processes)}", flush=True)
-    print(json.dumps({"name": "scienceworld steps, one environment", "unit": "steps/s", **costs()}))
+    print(json.dumps({"name": "scienceworld steps, one environment", "unit": "steps/s", **beside_upstream()}))
 
 
 if __name__ == "__main__":

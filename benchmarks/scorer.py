@@ -89,11 +89,11 @@ def at_once(model: LocalModel) -> Judge:
     return lambda chat, actions: [judgement.verdict for judgement in scorer.score(chat, actions)]
 
 
-def timed(judge: Judge, chat: list[Message], actions: Sequence[str]) -> tuple[Round, list[str | None]]:
-    """How long one state takes, and the verdicts."""
+def timed(judge: Judge, chat: list[Message], actions: Sequence[str]) -> Round:
+    """How long one state takes."""
     begun, busy = time.perf_counter(), time.process_time()
-    verdicts = judge(chat, actions)
-    return Round(len(actions), time.perf_counter() - begun, time.process_time() - busy), verdicts
+    judge(chat, actions)
+    return Round(len(actions), time.perf_counter() - begun, time.process_time() - busy)
 
 
 # ---------------------------------------------------------------- accuracy
@@ -198,12 +198,11 @@ def main() -> None:
     rounds_of: dict[str, list[Round]] = {name: [] for name in arms}
     alike = total = 0
     for number in range(given.rounds + 1):
-        verdicts = {}
         for index, (name, judge) in enumerate(arms.items()):
             chat = conversation(model, given.tokens, 10 * number + index)
             if name == "scorer, warm":
                 draw(model, chat, range(given.candidates), temperature=1.0, max_tokens=8)
-            spent, verdicts[name] = timed(judge, chat, actions)
+            spent = timed(judge, chat, actions)
             if number:  # the first round warms up
                 rounds_of[name].append(spent)
         same = conversation(model, given.tokens, 10 * number + 9)
@@ -211,13 +210,13 @@ def main() -> None:
         hits = [verdict == other for verdict, other in pairs]
         alike, total = alike + sum(hits), total + len(hits)
     compared = {name: rates(rounds, rounds_of["generate"]) for name, rounds in rounds_of.items()}
-    print("| way | candidates/s | ratio | of CPU s |\n|---|---|---|---|")
+    print("| way | candidates/s | ratio | ratio a CPU s |\n|---|---|---|---|")
     for name, row in compared.items():
         low, high = row["interval"]
         print(f"| {name} | {row['value']:.1f} | {row['ratio']:.2f} [{low:.2f}, {high:.2f}] | {row['cpu_ratio']:.2f} |")
     print(f"\nverdicts alike: {alike} of {total}")
     last = {"name": f"candidates judged, {given.tokens}-token prompt", "unit": "candidates/s", **compared["scorer"]}
-    last |= {"n": total, "warm": compared["scorer, warm"]}
+    last |= {"n": given.rounds * given.candidates, "alike": [alike, total], "warm": compared["scorer, warm"]}
     if given.tasks:
         with nullcontext(given.out) if given.out else tempfile.TemporaryDirectory() as folder:
             last["critics"] = accuracy(Path(folder), given.tasks, given.test_tasks)

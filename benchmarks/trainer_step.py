@@ -14,7 +14,7 @@ order of chance and, on a CPU, runs the head on every position; this package sor
 there is a loss.
 
 Prints medians and how far the norms of the gradients are apart (they should not be), then one JSON line about `even`:
-`value` is our seconds a step, `baseline` TRL's, the rest as in `rounds.py`; `shapes` has the same of each.
+`value` is our seconds a step, `baseline` TRL's, the rest as in `rounds.py`; `shapes` has the same of the others.
 """
 
 from __future__ import annotations
@@ -47,17 +47,18 @@ class Steps:
     @property
     def rounds(self) -> tuple[Round, Round]:
         """All steps but the first, ours and TRL's."""
-        ours, trls = (
-            Round(len(steps) - 1, sum(step.seconds for step in steps[1:]), sum(step.cpu for step in steps[1:]))
-            for steps in (self.ours, self.trls)
-        )
-        return ours, trls
+        return counted(self.ours), counted(self.trls)
 
     @property
     def apart(self) -> float:
         """The largest relative difference of the gradients' norms."""
         pairs = zip(self.ours, self.trls, strict=True)
         return max(abs(mine.gradient / other.gradient - 1) for mine, other in pairs)
+
+
+def counted(steps: list[Spent]) -> Round:
+    """All steps but the first."""
+    return Round(len(steps) - 1, sum(step.seconds for step in steps[1:]), sum(step.cpu for step in steps[1:]))
 
 
 def shapes(given: argparse.Namespace) -> dict[str, tuple[Shape, bool]]:
@@ -132,7 +133,7 @@ def report(by_arm: dict[str, list[Steps]], given: argparse.Namespace) -> None:
         "unit": "s",
         **lines[head],
         "n": given.rounds * given.steps,
-        "shapes": lines,
+        "shapes": {name: line for name, line in lines.items() if name != head},
         "rows_per_batch": given.batch,
         "tokens_per_row": given.prompt + given.completion,
         "threads": given.threads,

@@ -1,13 +1,13 @@
 """WebShop's engine beside a stock page pipeline: `python -m benchmarks.webshop_engine [--tasks N] [--rounds N]`.
 
-Plays tasks of the embedded catalogue by searching, turning pages, opening products, choosing options and looking at
-sub pages, in one process. The baseline is what a stock implementation does for each page, on the very pages that were
+Plays tasks of the embedded catalogue by searching, turning pages, opening products, choosing options and looking at sub
+pages, in one process. The baseline is what a stock implementation does for each page, on the very pages that were
 visited: render the page's HTML with a template engine, parse it for the text, parse it again for what can be clicked
-(beautifulsoup4 where it is installed, else the standard library's parser, which is the faster one). Searching and
-choosing the action are in our figure and not in the baseline. A round plays its share of the tasks and then reads some
-of its pages. Also: resident memory of one environment and of 64, each in a process of its own; time of a reset. Prints
-a table, then one JSON line: `value` is our steps a second, `baseline` the stock pages a second, the rest as in
-`rounds.py`.
+(beautifulsoup4 where it is installed, else the standard library's parser, which is the faster one). Searching, choosing
+the action and keeping the page are in our figure and not in the baseline. A round plays its share of the tasks and then
+reads some of its pages. Also: resident memory of one environment and of 64, each in a process of its own; time of a
+reset. Prints a table, then one JSON line: `value` is our steps a second, `baseline` the stock pages a second, the rest
+as in `rounds.py`.
 """
 
 from __future__ import annotations
@@ -202,6 +202,8 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=1000, help="pages for the baseline (default 1000)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that both are divided into (default 5)")
     given = parser.parse_args()
+    if not 0 < given.rounds <= min(given.tasks, given.pages):
+        parser.error("--rounds is at least 1 and at most --tasks and --pages")
     env = make()
     stock(play(env, env.task_ids[-2:], 5).pages)  # imports, templates
     plays: list[Played] = []
