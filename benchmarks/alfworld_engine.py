@@ -26,7 +26,7 @@ import gymnasium as gym
 import align_echo
 from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
 from align_echo.wrappers.text_env import TextEnv
-from benchmarks.rounds import Round, rate, rates
+from benchmarks.rounds import Round, at_least_one, rate, rates
 
 SPLIT = "valid_unseen"
 ENDLESS = 10**9
@@ -142,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", type=int, default=6, help="games played by the reference (default 6)")
     parser.add_argument("--steps", type=int, default=20, help="steps in each (default 20)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds on known games (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help="rounds on known games (default 5)")
     given = parser.parse_args()
     every = games(len(align_echo.tasks("alfworld", split=SPLIT)))
     gym.logger.min_level = gym.logger.ERROR

@@ -57,7 +57,7 @@ from benchmarks.rollout_arms.setting import (
     make,
     pocket_model,
 )
-from benchmarks.rounds import Round, shortened
+from benchmarks.rounds import Round, at_least_one, shortened
 from benchmarks.rounds import rates as rates_of
 
 Ids = tuple[int, ...]
@@ -311,7 +311,7 @@ def main() -> None:
     parser.add_argument("--page", type=int, default=4, help="manager: tokens of a page of its cache (default 4)")
     parser.add_argument("--requests", type=int, default=4, help="manager: requests of a step, at most (default 4)")
     parser.add_argument("--step-tokens", type=int, default=256, help="manager: tokens of a step (default 256)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that are counted (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help="rounds that are counted (default 5)")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch (default 1)")
     parser.add_argument("--arm", action="append", choices=list(ARMS), help="only this; may be repeated")
     given = parser.parse_args()

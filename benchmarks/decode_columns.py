@@ -28,6 +28,7 @@ from align_echo.models.local.loading import pocket_folder
 from align_echo.models.local.pocket_model import read_pocket
 from align_echo.models.local.slot_attention import PackedStep, SlotPart, forward
 from align_echo.models.local.slots import SlotCache
+from benchmarks.rounds import at_least_one
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -119,7 +120,7 @@ def measure(model: PreTrainedModel, setting: Setting, rounds: int) -> dict[str, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2, help="threads of torch (default 2)")
-    parser.add_argument("--rounds", type=int, default=5, help=f"rounds of {STEPS} steps of each arm (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help=f"of {STEPS} steps of each arm (default 5)")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     model = cast("PreTrainedModel", read_pocket(pocket_folder()))

@@ -40,7 +40,7 @@ from align_echo.train.run import queries_at
 from align_echo.train.stage import PARTS
 from align_echo.wrappers.catalogue import make, tasks
 from benchmarks.rollout_arms.setting import SPLIT, random_model
-from benchmarks.rounds import Round, costs
+from benchmarks.rounds import Round, at_least_one, costs
 from benchmarks.training_arms.phases import PHASES, Measured, WatchedRun
 
 WAITING = "echo, waiting"
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=2, help="tasks of a step (default 2)")
     parser.add_argument("--samples", type=int, default=8, help="N (default 8)")
     parser.add_argument("--turns", type=int, default=30, help="turns of an episode, at most (default 30)")
-    parser.add_argument("--rounds", type=int, default=5, help="steps of every arm (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help="steps of every arm (default 5)")
     parser.add_argument("--reply-tokens", type=int, default=12, help="tokens of a reply, at most (default 12)")
     parser.add_argument("--critique-tokens", type=int, default=72, help="tokens of a critique, at most (default 72)")
     parser.add_argument("--tokens-per-batch", type=int, default=8192, help="of learning, padding too (default 8192)")

@@ -34,6 +34,7 @@ from align_echo.session import base_env
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.text_env import TextEnv
 from benchmarks.processes import family_bytes
+from benchmarks.rounds import at_least_one
 
 ENDLESS = 10**9
 UPSTREAM_STEPS = 60
@@ -293,7 +294,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400, help="steps that are timed, at least (default 400)")
     parser.add_argument("--resets", type=int, default=40, help="resets that are timed, at most (default 40)")
     parser.add_argument("--further", type=int, default=4, help="environments opened beside the first (default 4)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that the steps are timed in (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help="rounds that the steps are timed in (default 5)")
     parser.add_argument("--out", type=Path, help="folder for summary.json")
     given = parser.parse_args()
     figures: dict[str, dict[str, Any]] = {}

@@ -32,7 +32,7 @@ import gymnasium as gym
 
 import align_echo
 from align_echo.wrappers.memory import VARIABLE, memory
-from benchmarks.rounds import Round, cpu_rate, rates, shortened
+from benchmarks.rounds import Round, at_least_one, cpu_rate, rates, shortened
 
 SPLIT = "valid_unseen"
 TURNS = 20
@@ -142,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=64, help="environments (default 64)")
     parser.add_argument("--seconds", type=float, default=4.0, help="CPU seconds of a round (default 4)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of an arm (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help="rounds of an arm (default 5)")
     parser.add_argument("--small", type=int, default=48, help="MB of the arm with little memory (default 48)")
     given = parser.parse_args()
     found, arms = measure(given.n, given.small, given.seconds, given.rounds)

@@ -36,7 +36,7 @@ from align_echo.types import Agent, Completion, Message, Trajectory
 from align_echo.workers.choice import RayActors, Threads, Workers
 from align_echo.wrappers.catalogue import environment
 from benchmarks.processes import cpu_since, family_cpu
-from benchmarks.rounds import Round, rate, rates
+from benchmarks.rounds import Round, at_least_one, rate, rates
 
 SPEC = environment("alfworld")
 SPLIT = "valid_unseen"
@@ -161,7 +161,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=24, help="episodes of each measurement (default 24)")
     parser.add_argument("--killed-tasks", type=int, default=134, help="episodes of the run with a killed node")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the median counts (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help="rounds, of which the median counts (default 5)")
     parser.add_argument("--wait", type=float, default=0.05, help="seconds of the slow model's reply (default 0.05)")
     given = parser.parse_args()
     os.environ[NICENESS] = "0"

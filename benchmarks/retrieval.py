@@ -31,7 +31,7 @@ from align_echo.wrappers.searchqa.client import checked_url, search_at
 from align_echo.wrappers.searchqa.corpus import open_corpus
 from align_echo.wrappers.searchqa.protocol import request
 from benchmarks.processes import cpu_since, family_cpu
-from benchmarks.rounds import Round, rate, rates, shortened
+from benchmarks.rounds import Round, at_least_one, rate, rates, shortened
 
 TOPK = 3
 
@@ -95,7 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=64, help="searches at once (default 64)")
     parser.add_argument("--searches", type=int, default=6000, help="searches in all (default 6000)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that they are divided into (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help="rounds that they are divided into (default 5)")
     parser.add_argument("--out", type=Path, help="folder for summary.json")
     given = parser.parse_args()
     corpus = open_corpus(None)

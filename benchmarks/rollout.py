@@ -41,6 +41,7 @@ from benchmarks.rollout_arms.loops import Ours, Prefill
 from benchmarks.rollout_arms.processes import InProcesses
 from benchmarks.rollout_arms.setting import SPLIT, Played, Setting, begin, make, pocket_model, random_model
 from benchmarks.rollout_arms.trl import Trl
+from benchmarks.rounds import at_least_one
 
 Arm = Callable[[Sequence[str], int], Played]
 
@@ -87,7 +88,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, help="episodes of an arm in a round (default: batch x processes)")
     parser.add_argument("--turns", type=int, default=20, help="turns of an episode, at most (default 20)")
     parser.add_argument("--reply-tokens", type=int, help="tokens of a reply, at most (default 32; 12 with --random)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that are counted (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help="rounds that are counted (default 5)")
     parser.add_argument("--processes", type=int, default=2, help="processes of the arm of that name (default 2)")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch (default 1)")
     parser.add_argument("--random", action="store_true", help="random weights even where the pocket model can run")

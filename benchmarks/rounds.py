@@ -8,6 +8,7 @@ it need not be the quotient of the medians. An interval is from the least round 
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 from collections.abc import Callable, Sequence
@@ -86,3 +87,10 @@ def pairs(ours: Sequence[Round], baseline: Sequence[Round], figure: Callable[[Ro
 def shortened(value: float) -> float:
     """To four significant digits."""
     return float(f"{value:.4g}")
+
+
+def at_least_one(text: str) -> int:
+    """A whole number of at least 1, as argparse's type. Raises `ArgumentTypeError`."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)

@@ -40,7 +40,7 @@ from align_echo.models.local import load_local
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.names import read_name
 from align_echo.types import Message
-from benchmarks.rounds import Round, rates
+from benchmarks.rounds import Round, at_least_one, rates
 
 Judge = Callable[[list[Message], Sequence[str]], list[str | None]]
 
@@ -179,13 +179,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=1000, help="of the conversation, about")
     parser.add_argument("--candidates", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=at_least_one, default=5)
     parser.add_argument("--tasks", type=int, default=16, help="that the critics learn from; 0 trains none")
     parser.add_argument("--test-tasks", type=int, default=16, help="that they are tested on")
     parser.add_argument("--out", type=Path, help="folder of collections and critics; default: one that is removed")
     given = parser.parse_args()
-    if given.tokens < 100 or given.candidates < 1 or given.rounds < 1:
-        parser.error("--tokens is at least 100, --candidates and --rounds at least 1")
+    if given.tokens < 100 or given.candidates < 1:
+        parser.error("--tokens is at least 100, --candidates at least 1")
     torch.set_num_threads(1)
     model = load_local(read_name("pocket"))
     from transformers import AutoModelForCausalLM

@@ -26,7 +26,7 @@ from align_echo.train.rows import Row
 from align_echo.train.run import harvest_with, local_stage, queries_at
 from align_echo.wrappers.catalogue import environment
 from benchmarks.rollout_arms.setting import pocket_model
-from benchmarks.rounds import Round, costs
+from benchmarks.rounds import Round, at_least_one, costs
 from benchmarks.training_arms.one_step import Shape, some_rows
 
 PLAYED = {
@@ -84,7 +84,7 @@ def measured(model: Any, name: str, rows: Sequence[Row], rounds: int, tokens_per
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="of both ways (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help="of both ways (default 5)")
     parser.add_argument("--seed", type=int, default=0, help="(default 0)")
     given = parser.parse_args()
     torch.set_num_threads(1)

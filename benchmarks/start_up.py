@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.rounds import at_least_one
+
 ROOT = Path(__file__).resolve().parents[1]
 BEFORE = "80fa3da"
 COMMANDS = {
@@ -106,7 +108,7 @@ def figures(here: Measured, there: Measured) -> dict[str, object]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", default=BEFORE, help="the folder of a checkout, or a revision of git")
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=at_least_one, default=6)
     given = parser.parse_args()
     try:
         with checkout_of(given.against) as other:

@@ -32,7 +32,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from benchmarks.rollout_arms.setting import random_model
-from benchmarks.rounds import Round, cost, costs
+from benchmarks.rounds import Round, at_least_one, cost, costs
 from benchmarks.training_arms.one_step import GROUP, Shape, ours, some_rows, trls
 from benchmarks.training_arms.stopwatch import Spent
 
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=300, help="tokens of a prompt (default 300)")
     parser.add_argument("--completion", type=int, default=500, help="tokens of a completion (default 500)")
     parser.add_argument("--steps", type=int, default=2, help="steps that are counted in a round (default 2)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help="rounds (default 5)")
     parser.add_argument("--threads", type=int, default=2, help="threads of torch (default 2)")
     names = ["even", "kl", "uneven", "turns"]
     parser.add_argument("--shape", action="append", choices=names, help="only this; may be repeated")

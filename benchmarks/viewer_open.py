@@ -28,6 +28,7 @@ from align_echo.errors import EngineError, MissingDataError, MissingExtraError
 from align_echo.rollout import run_tasks
 from align_echo.view.packing import write_page
 from align_echo.wrappers.miniwob.chromium import Browser
+from benchmarks.rounds import at_least_one
 
 ENVIRONMENT, PLAYED = "m3tooleval", 60
 LIMIT = 2.0
@@ -155,7 +156,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=10_000, help="how many episodes (default 10000)")
-    parser.add_argument("--rounds", type=int, default=7, help="how often each page is opened (default 7)")
+    parser.add_argument("--rounds", type=at_least_one, default=7, help="how often each page is opened (default 7)")
     given = parser.parse_args()
     try:
         browser = Browser((1280, 900), at_start=AT_START)
@@ -164,7 +165,7 @@ def main() -> None:
         return
     try:
         with TemporaryDirectory() as folder:
-            figures = measure(browser, Path(folder), given.episodes, max(1, given.rounds))
+            figures = measure(browser, Path(folder), given.episodes, given.rounds)
     except EngineError as error:
         raise SystemExit(f"{error}; a page is given half a minute: try again with less beside it") from error
     finally:

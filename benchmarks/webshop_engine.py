@@ -31,7 +31,7 @@ from align_echo.wrappers.text_env import TextEnv
 from align_echo.wrappers.webshop.env import WebShopEnv
 from align_echo.wrappers.webshop.page_view import html
 from align_echo.wrappers.webshop.pages import Shop, ShopPage
-from benchmarks.rounds import Round, rates
+from benchmarks.rounds import Round, at_least_one, rates
 
 SPLIT = "train"
 ENDLESS = 10**9
@@ -200,10 +200,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=400, help="tasks to play, 25 steps each (default 400)")
     parser.add_argument("--pages", type=int, default=1000, help="pages for the baseline (default 1000)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that both are divided into (default 5)")
+    parser.add_argument("--rounds", type=at_least_one, default=5, help="rounds that both are divided into (default 5)")
     given = parser.parse_args()
-    if not 0 < given.rounds <= min(given.tasks, given.pages):
-        parser.error("--rounds is at least 1 and at most --tasks and --pages")
+    if given.rounds > min(given.tasks, given.pages):
+        parser.error("--rounds is at most --tasks and --pages")
     env = make()
     stock(play(env, env.task_ids[-2:], 5).pages)  # imports, templates
     plays: list[Played] = []

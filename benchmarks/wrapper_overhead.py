@@ -41,6 +41,7 @@ from align_echo.session import Session
 from align_echo.wrappers import catalogue
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv
+from benchmarks.rounds import at_least_one
 
 INTERFACES = ("alfworld/probe", "webshop/probe", "alfworld/identity", "alfworld/stateful")
 ROUNDS = 5
@@ -279,7 +280,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=12, help="tasks of each environment (default 12)")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"counted rounds (default {ROUNDS})")
+    parser.add_argument("--rounds", type=at_least_one, default=ROUNDS, help=f"counted rounds (default {ROUNDS})")
     parser.add_argument("--interfaces", nargs="+", default=INTERFACES, metavar="ENVIRONMENT/NAME")
     options = parser.parse_args()
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")

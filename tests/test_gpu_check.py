@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu_check import __main__ as gpu_check
+from benchmarks.gpu_check import __main__ as door
+from benchmarks.gpu_check import check as gpu_check
 from benchmarks.gpu_check.training import ARMS
 
 
@@ -48,3 +49,14 @@ def test_without_a_gpu_it_says_so_in_one_line(
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
     assert "--rehearse" in told.err
+
+
+def test_a_python_that_lacks_what_it_needs_is_told_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(door, "NEEDED", ("torch", "no_such_package"))
+    assert door.main() == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert "gpu-check lacks no_such_package in" in told.err
+    assert "make gpu-check PYTHON=" in told.err

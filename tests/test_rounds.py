@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 
 import pytest
 
 from benchmarks.processes import cpu_since, family_bytes, family_cpu
-from benchmarks.rounds import Round, costs, rates
+from benchmarks.rounds import Round, at_least_one, costs, rates
 
 OURS = [Round(100, 2.0, 1.0), Round(100, 4.0, 1.0), Round(300, 3.0, 2.0)]
 THEIRS = [Round(10, 1.0, 1.0), Round(10, 4.0, 1.0), Round(20, 2.0, 4.0)]
@@ -46,3 +47,10 @@ def test_what_a_child_uses_is_counted_while_it_runs_and_takes_nothing_away_when_
     assert spent > 0.05
     assert set(running) - set(before) == {child.pid}
     assert 0.0 <= cpu_since(running) < spent
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", ""])
+def test_no_rounds_are_refused(text):
+    assert at_least_one("3") == 3
+    with pytest.raises(argparse.ArgumentTypeError, match="whole number of at least 1"):
+        at_least_one(text)
