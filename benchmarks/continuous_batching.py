@@ -356,7 +356,9 @@ def compared_with(measured: dict[str, list[Answered]], baseline: str) -> dict[st
     """Our tokens a second and another arm's, as in `rounds.py`; None where one of both was not played."""
     if not {"ours", baseline} <= set(measured):
         return {"baseline": None, "ratio": None}
-    ours, theirs = ([Round(one.tokens, one.seconds, one.cpu) for one in measured[name]] for name in ("ours", baseline))
+    ours, theirs = (
+        [Round(answer.tokens, answer.seconds, answer.cpu) for answer in measured[name]] for name in ("ours", baseline)
+    )
     return rates_of(ours, theirs)
 
 

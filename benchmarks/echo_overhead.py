@@ -146,7 +146,7 @@ def main() -> None:
 
 def compared(by_arm: Found, arm: str, baseline: str) -> dict[str, Any]:
     """Seconds a step of both, as in `rounds.py`."""
-    ours, theirs = ([Round(1, one.spent.seconds, one.spent.cpu) for one in by_arm[name]] for name in (arm, baseline))
+    ours, theirs = ([Round(1, step.spent.seconds, step.spent.cpu) for step in by_arm[name]] for name in (arm, baseline))
     return costs(ours, theirs)
 
 

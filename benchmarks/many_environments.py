@@ -147,7 +147,7 @@ def main() -> None:
     given = parser.parse_args()
     found, arms = measure(given.n, given.small, given.seconds, given.rounds)
     for name, row in arms.items():
-        each = [cpu_rate(one) for one in found[name]]
+        each = [cpu_rate(round_) for round_ in found[name]]
         print(f"{name:10}{statistics.median(each):10,.0f} steps a CPU second ", end="")
         print(f"[{min(each):,.0f}, {max(each):,.0f}], ", end="")
         print(f"{row['mb'][1]:.0f} MB, {row['kept']} things of {row['kept_mb']:.0f} MB kept", flush=True)
@@ -155,7 +155,7 @@ def main() -> None:
         "name": f"make_vec, {given.n} environments, random actions",
         "unit": "steps/s",
         **rates(found["ours"], found["small"]),
-        "n": int(sum(one.work for one in found["ours"])),
+        "n": int(sum(round_.work for round_ in found["ours"])),
         "gymnasium": rates(found["ours"], found["gymnasium"]),
         "same": len({row["hash"] for row in arms.values()}) == 1,
         "arms": arms,

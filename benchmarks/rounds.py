@@ -23,24 +23,24 @@ class Round(NamedTuple):
     cpu: float
 
 
-def rate(one: Round) -> float:
+def rate(round_: Round) -> float:
     """Work a second."""
-    return one.work / one.seconds
+    return round_.work / round_.seconds
 
 
-def cpu_rate(one: Round) -> float:
+def cpu_rate(round_: Round) -> float:
     """Work a CPU second."""
-    return one.work / one.cpu
+    return round_.work / round_.cpu
 
 
-def cost(one: Round) -> float:
+def cost(round_: Round) -> float:
     """Seconds a piece of work."""
-    return one.seconds / one.work
+    return round_.seconds / round_.work
 
 
-def cpu_cost(one: Round) -> float:
+def cpu_cost(round_: Round) -> float:
     """CPU seconds a piece of work."""
-    return one.cpu / one.work
+    return round_.cpu / round_.work
 
 
 def rates(ours: Sequence[Round], baseline: Sequence[Round]) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def compared(
         "interval": [shortened(min(clock)), shortened(max(clock))],
         "cpu_ratio": shortened(statistics.median(processor)),
         "cpu_interval": [shortened(min(processor)), shortened(max(processor))],
-        "seconds": [shortened(sum(one.seconds for one in way)) for way in (ours, baseline)],
-        "cpu_seconds": [shortened(sum(one.cpu for one in way)) for way in (ours, baseline)],
+        "seconds": [shortened(sum(round_.seconds for round_ in way)) for way in (ours, baseline)],
+        "cpu_seconds": [shortened(sum(round_.cpu for round_ in way)) for way in (ours, baseline)],
         "rounds": len(ours),
         "load": round(os.getloadavg()[0], 1),
     }
