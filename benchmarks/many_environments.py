@@ -25,13 +25,13 @@ import statistics
 import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 
 import align_echo
 from align_echo.wrappers.memory import VARIABLE, memory
+from benchmarks.processes import family_bytes
 from benchmarks.rounds import Round, at_least_one, cpu_rate, rates, shortened
 
 SPLIT = "valid_unseen"
@@ -40,16 +40,11 @@ HASHED = 400
 """Steps of all environments whose results are hashed: the first ones."""
 
 
-def resident() -> float:
-    """Resident megabytes of this process (Linux)."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
-
-
 class Arm:
     """An arm under way, in a process of its own: it has met every game."""
 
     def __init__(self, name: str, n: int) -> None:
-        self._before = resident()
+        self._before = family_bytes()
         self._n, self._dice, self._hash = n, random.Random(0), hashlib.sha256()
         self._envs: gym.vector.VectorEnv[Any, Any, Any]
         if name == "gymnasium":
@@ -76,7 +71,7 @@ class Arm:
         """What is kept in memory, and the hash of the first results."""
         games = memory()
         return {
-            "mb": [shortened(self._before), shortened(resident())],
+            "mb": [shortened(size / 1e6) for size in (self._before, family_bytes())],
             "kept_mb": shortened(games.bytes / 1e6),
             "kept": len(games),
             "hash": self._hash.hexdigest(),

@@ -15,10 +15,10 @@ def family() -> set[int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended
             parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    found = {os.getpid()}
-    while grown := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= grown
-    return found
+    members = {os.getpid()}
+    while grown := {pid for pid, parent in parents.items() if parent in members} - members:
+        members |= grown
+    return members
 
 
 def family_bytes() -> int:

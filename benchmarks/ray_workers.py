@@ -115,8 +115,8 @@ def throughput(title: str, agent: Agent, tasks: list[str], rounds: int) -> dict[
             for kind in ("threads", "actors")
             for each in ([rate(spent) for spent in played[kind, count]],)
         ]
-        found = rates(played["actors", count], played["threads", count])
-        print(f"{count:>8} {shown[0]:>22} {shown[1]:>22} {found['ratio']:7.2f} {found['cpu_ratio']:14.2f}")
+        compared = rates(played["actors", count], played["threads", count])
+        print(f"{count:>8} {shown[0]:>22} {shown[1]:>22} {compared['ratio']:7.2f} {compared['cpu_ratio']:14.2f}")
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     return rates(played["actors", COUNTS[-1]], played["threads", COUNTS[-1]])
 
