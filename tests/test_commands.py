@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from align_echo.commands import commands_in, names_of, same_action, skeleton_of
+from tests.limits import cpu_seconds
 
 GO = [("go to desk 1", "first")]
 WORDS = [("go to desk 1", "instead")]
@@ -112,7 +111,6 @@ def test_two_messages_of_one_rule_have_one_skeleton():
     ["'a ", "so ", '"a', "you need to ", "`", "first, ", "**", "not ", "a: ", "[ ", "<action>", "`a` ", "to `x`, "],
 )
 def test_hostile_text_is_read_in_no_time(text):
-    start = time.perf_counter()
-    commands_in(text * 20_000)
-    skeleton_of(text * 5_000, names_of(text * 1_000)[:3])
-    assert time.perf_counter() - start < 1
+    with cpu_seconds(60):  # some thousand times what it takes
+        commands_in(text * 200_000)
+        skeleton_of(text * 50_000, names_of(text * 1_000)[:3])

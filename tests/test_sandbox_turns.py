@@ -121,20 +121,51 @@ def test_many_interfaces_can_take_turns():
 
 # ---------------------------------------------------------------- limits are a turn's
 
-BUSY = "for _ in range(300_000):\n    pass\n"
+class Ticks:
+    """A clock that goes on by itself, one second at a reading, and by what a test adds to `now`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
 
 
-def test_seconds_are_counted_over_the_calls_of_a_turn():
-    body = "for _ in range(19):\n    env.step(['look'])\n" + textwrap.indent(BUSY, "    ") + "return '', False, False"
-    session = opened(source(body), Sandbox(seconds=0.1))
+@pytest.fixture
+def ticks(monkeypatch) -> Ticks:
+    """The clock of all spending, in place of the machine's."""
+    clock = Ticks()
+    monkeypatch.setattr("align_echo.sandbox.spending.monotonic", clock)
+    return clock
+
+
+LOOKS = "for _ in range(19):\n    env.step(['look'])\nreturn 'fine', False, False"
+
+
+def test_seconds_are_counted_over_the_calls_of_a_turn(ticks: Ticks):
+    assert opened(source(LOOKS), Sandbox(seconds=100)).wrap_step("look").observation == "fine"
+    spent, ticks.now = ticks.now, 0.0
+    session = opened(source(LOOKS), Sandbox(seconds=spent / 4))  # more than any stretch between two calls
     with pytest.raises(InterfaceError, match="took too long"):
         session.wrap_step("look")
     assert not session.alive
+    assert ticks.now < spent / 2
 
 
-def test_seconds_are_not_counted_over_turns():
-    session = opened(source(BUSY * 4 + "return 'fine', False, False"), Sandbox(seconds=0.5))
+def test_seconds_are_not_counted_over_turns(ticks: Ticks):
+    session = opened(source(LOOKS), Sandbox(seconds=100))
     assert [session.wrap_step("look").observation for _ in range(12)] == ["fine"] * 12
+    assert ticks.now > 300
+
+
+def test_the_seconds_of_the_environment_are_not_counted(ticks: Ticks):
+    def slow(action: str) -> EngineReply:
+        ticks.now += 1000.0
+        return EngineReply("saw it", 0.0, False, False, 0.0)
+
+    session = Sandbox(seconds=100).open(prepare(source(LOOKS), CONTRACT), CONTRACT, "", "", slow)
+    assert session.wrap_step("look").observation == "fine"
 
 
 # ---------------------------------------------------------------- looks of a list are asked for together

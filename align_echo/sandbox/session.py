@@ -11,7 +11,6 @@ does after a failure (`wrappers/align_wrapper.py`), and how source is made ready
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -289,10 +288,10 @@ class SandboxSession:
         spent.one_more_engine_call()
         if len(arguments) != 1 or type(arguments[0]) is not str:
             return {"exc_type": "TypeError", "message": "env.step takes one action as text"}
-        began = time.monotonic()
         thread.inside = False
         try:
-            reply = tuple(self._engine(arguments[0]))
+            with spent.elsewhere():
+                reply = tuple(self._engine(arguments[0]))
         except RefusedError as refusal:
             return {"exc_type": "PermissionError", "message": str(refusal)}
         except Exception as error:
@@ -300,7 +299,6 @@ class SandboxSession:
             raise
         finally:
             thread.inside = True
-            spent.elsewhere(time.monotonic() - began)
         spent.passing(*reply)
         return {"return_value": reply}
 

@@ -6,8 +6,9 @@ whole turn, on this side: requests, engine calls, seconds with this process's ow
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
 from typing import Protocol
 
 from align_echo.errors import InterfaceError
@@ -38,7 +39,7 @@ class Spending:
         self._logged = logged
         self._requests = self._engine_calls = 0
         self._characters = -logged()
-        self._began = time.monotonic()
+        self._began = monotonic()
         self._elsewhere = 0.0
 
     def one_more_request(self) -> None:
@@ -46,7 +47,7 @@ class Spending:
         self._requests += 1
         if self._requests > _REQUESTS_A_TURN:
             raise InterfaceError("the interface asked for what does not exist too often in one turn")
-        if time.monotonic() - self._began - self._elsewhere > self._limits.seconds:
+        if monotonic() - self._began - self._elsewhere > self._limits.seconds:
             raise InterfaceError(f"the interface took too long (over {self._limits.seconds:g} s, its calls included)")
 
     def passing(self, *values: object) -> None:
@@ -65,6 +66,11 @@ class Spending:
         if self._engine_calls > self._limits.engine_calls:
             raise InterfaceError(f"more than {self._limits.engine_calls} calls of env.step in one turn")
 
-    def elsewhere(self, seconds: float) -> None:
-        """The environment took these seconds to answer: they are not the interface's."""
-        self._elsewhere += seconds
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Leave the time that passes in this block out of the interface's seconds: the environment answers."""
+        began = monotonic()
+        try:
+            yield
+        finally:
+            self._elsewhere += monotonic() - began

@@ -18,7 +18,7 @@ from benchmarks.hostile_endpoint.server import Answering, Exchange, Server, serv
 
 ROOT = str(Path(__file__).parents[2])
 COMMAND = [sys.executable, "-m", "align_echo_command"]
-SOON = 20.0
+SOON = 120.0
 """Seconds: far more than a stop takes, far less than a deadline or a pause."""
 
 PLAYED = ("--env", "alfworld", "--model", "m", "--out", "run")

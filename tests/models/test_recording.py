@@ -77,7 +77,7 @@ def test_two_threads_with_one_question_pay_once(tmp_path: Path) -> None:
     class Slow(ScriptedModel):
         def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
             arrived.set()
-            release.wait(5)
+            release.wait(60)
             return super().complete(messages, temperature=temperature, max_tokens=max_tokens)
 
     arrived, release = threading.Event(), threading.Event()
@@ -86,16 +86,16 @@ def test_two_threads_with_one_question_pay_once(tmp_path: Path) -> None:
     texts: list[str] = []
 
     def ask() -> None:
-        both.wait(5)
+        both.wait(60)
         texts.append(model.complete(HELLO, temperature=0).text)
 
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
-    assert arrived.wait(5)
+    assert arrived.wait(60)
     release.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert texts == ["only", "only"]
     assert len(inner.requests) == 1
 

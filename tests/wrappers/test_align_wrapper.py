@@ -13,7 +13,7 @@ from align_echo.interface import STEP_LAYOUTS, identity, identity_source
 from align_echo.types import Violation
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import EngineState
-from tests.play import QUICK, TASK, WINNING, interface, outcome, play, source, wrapped
+from tests.play import TASK, WINNING, interface, outcome, play, source, wrapped
 from tests.room_env import CONTRACT, RoomEnv
 
 NOT_ALLOWED = "neither the agent's own action nor a read-only one"
@@ -320,18 +320,17 @@ def test_a_failure_after_the_action_does_not_repeat_it():
 
 def test_a_lost_session_is_replaced_and_after_three_the_interface_is_bypassed():
     env = wrapped(
-        source("if agent_action == 'go to study':\n    while True:\n        pass\nreturn 'shown', False, False"),
-        sandbox=QUICK,
+        source("if agent_action == 'go to study':\n    'a' * (1 << 40)\nreturn 'shown', False, False"),
     )
     env.reset(options={"task": TASK})
     seen = []
     for action in ("look", "go to study", "look", "go to study", "go to study", "look"):
         shown, _, _, _, info = env.step(action)
         seen.append((shown == "shown", info["interface_error"].partition(" (")[0]))
-    late = "the interface took too long"
+    full = "line 7: the interface used too much memory"
     assert [spoke for spoke, _ in seen] == [True, False, True, False, False, False]
-    assert [error for _, error in seen[1:4]] == [late, "", late]
-    assert seen[5][1] == f"bypassed after 3 lost sessions; the last: {late}"
+    assert [error for _, error in seen[1:4]] == [full, "", full]
+    assert seen[5][1] == f"bypassed after 3 lost sessions; the last: {full}"
     assert [entry.level for entry in env.log][-1] == "bypassed"
     env.reset(options={"task": TASK})
     assert env.step("look")[0] == "shown"

@@ -160,7 +160,7 @@ class Meeting(dict[str, Any]):
         self._barrier = threading.Barrier(2)
 
     def __getitem__(self, name: str) -> Any:
-        self._barrier.wait(timeout=10)
+        self._barrier.wait(timeout=60)
         return super().__getitem__(name)
 
 

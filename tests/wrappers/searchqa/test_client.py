@@ -87,7 +87,7 @@ FAILURES = {
 @pytest.mark.parametrize("message", FAILURES)
 def test_a_server_that_fails_is_named_in_one_line(message):
     with answering(FAILURES[message]) as address, pytest.raises(EngineError) as fault:
-        search_at(address, "x", 3, deadline=0.5 if "within" in message else 30)
+        search_at(address, "x", 3, deadline=2 if "within" in message else 30)
     assert message in str(fault.value)
     assert address in str(fault.value)
     assert "\n" not in str(fault.value)
@@ -122,7 +122,7 @@ def test_a_server_that_dies_in_the_middle_costs_the_episode_and_not_the_next_one
     with in_process("--port", str(urlsplit(address).port)) as (process, _):  # it is back
         assert run_episode(env, follower, TASK, split="test").won
         process.terminate()  # while a connection is open
-        process.wait(timeout=20)
+        process.wait(timeout=120)
     monkeypatch.delenv("SEARCHQA_URL")
     assert play_expert(raw(environment("searchqa")), TASK)[-1].score == 1.0
 

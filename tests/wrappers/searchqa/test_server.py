@@ -97,7 +97,7 @@ def test_the_process_serves_a_file_until_ctrl_c(folder):
         connection.request("POST", "/retrieve", json.dumps({"queries": ["Ronda"], "topk": 1}))
         assert "Ronda" in connection.getresponse().read().decode()
         process.send_signal(signal.SIGINT)  # while a connection is open
-        process.wait(timeout=20)
+        process.wait(timeout=120)
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
         connection.close()

@@ -231,7 +231,7 @@ def test_a_program_that_cannot_be_made_leaves_no_process_behind(monkeypatch):
 
 
 def test_threads_that_ask_at_once_share_a_pool(monkeypatch):
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
 
     def make(start: object, forget: object) -> object:
         with contextlib.suppress(threading.BrokenBarrierError):
