@@ -227,8 +227,8 @@ def row_of(played: Trajectory, end_token: int) -> dict[str, Any]:
     mask: tuple[int, ...] = (0, 0)
     logprobs: tuple[float, ...] = (0.0, 0.0)
     first = 1
-    if played.fault is None and played.steps:
-        whole = token_sequence(played)
+    whole = token_sequence(played) if played.fault is None and played.steps else None
+    if whole is not None and any(whole.mask):
         ids, mask, logprobs, first = whole.ids, whole.mask, whole.logprobs, whole.turns[0][0]
     return {
         "prompt_ids": list(ids[:first]),

@@ -73,9 +73,9 @@ def scales(rows: Sequence[Row], normalisation: Normalisation, *, together: bool 
     both roles do: one mean, for roles that share weights (ICRL, paper 4, equation 6).
 
     "sequence": every row counts the same (ECHO, paper 1, equation 9). "token": every token does (ICRL's equation 6).
-    Rows without a sampled token count 0.
+    Rows without a token to learn from count 0.
     """
-    tokens = [sum(row.tokens.mask) for row in rows]
+    tokens = [row.learnable for row in rows]
     means = ["both" if together else row.role for row in rows]
     total: dict[str, int] = defaultdict(int)
     for mean, count in zip(means, tokens, strict=True):

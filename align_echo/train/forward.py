@@ -53,7 +53,7 @@ def token_logprobs(
         all_logprobs = logits.log_softmax(-1)
         logprobs.append(all_logprobs.gather(-1, targets[start : start + CHUNK, None]).squeeze(-1))
         with torch.no_grad():
-            entropies.append(-(all_logprobs.exp() * all_logprobs).sum(-1))
+            entropies.append(torch.special.entr(all_logprobs.exp()).sum(-1))
     empty = torch.zeros(mask_BT.shape, dtype=logprobs[0].dtype, device=ids_BT.device)
     each, spread = torch.cat(logprobs)[order], torch.cat(entropies)[order]
     return empty.masked_scatter(counted, each), empty.masked_scatter(counted, spread)

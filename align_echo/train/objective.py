@@ -1,7 +1,10 @@
 """The losses, as pure functions of log-probabilities. All tensors are [B, T] over target tokens unless said otherwise.
 
 `mask` is 1 on the tokens that the model sampled; whatever stands elsewhere, NaN too, changes neither loss nor gradient.
-Everything is to be minimised. Left out: forward passes, and which rows there are.
+Everything is to be minimised. Numbers are float32 at least: half precision ends at e^11 and tells 1.000 from 1.004 at
+best. A ratio of probabilities is held at e^`LARGEST`, beyond which float32 ends, and its gradient is held with it
+(`exponential`): so whatever two models are apart, loss and gradient are numbers, and are the exact ones wherever the
+clip, an advantage of 0 or a bound decides. Left out: forward passes, and which rows there are.
 """
 
 from __future__ import annotations
@@ -17,8 +20,31 @@ MOST_WEIGHT = 2.0
 
 LUFFY_GAMMA = 0.1
 
+LARGEST = 80.0
+"""The logarithm of the largest ratio. The greatest number of float32 is e^88.7: sums and products of ratios have the
+rest."""
+
 KlEstimator = Literal["k1", "k3"]
 RatioLevel = Literal["token", "sequence"]
+
+
+def exponential(exponents: torch.Tensor) -> torch.Tensor:
+    """Return e to these exponents, held at e^`LARGEST`. The gradient is the value itself, where it is held too: what is
+    far off is still pulled back.
+    """
+    return _held(exponents).exp()
+
+
+def _held(exponents: torch.Tensor) -> torch.Tensor:
+    """Return the exponents, none above `LARGEST`, with a gradient of 1 everywhere."""
+    finite = exponents.clamp(max=torch.finfo(exponents.dtype).max)
+    return torch.where(finite > LARGEST, finite - finite.detach() + LARGEST, finite)
+
+
+def log_ratios(over_BT: torch.Tensor, under_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
+    """Return log-probabilities less others [B, T], 0 outside the mask, in float32 or better."""
+    wide = torch.promote_types(over_BT.dtype, torch.float32)
+    return torch.where(mask_BT.bool(), over_BT.to(wide) - under_BT.to(wide), 0.0)
 
 
 def ratios(
@@ -28,16 +54,43 @@ def ratios(
 
     "sequence" (GSPO): the geometric mean over a row's tokens, the same for each, with the gradient flowing through all.
     """
-    difference = torch.where(mask_BT.bool(), logprobs_BT - old_BT, 0.0)
-    if level == "sequence":
-        difference = (difference.sum(-1) / mask_BT.sum(-1).clamp_min(1)).unsqueeze(-1) * mask_BT
-    return difference.exp()
+    return exponential(_averaged(log_ratios(logprobs_BT, old_BT, mask_BT), mask_BT, level))
+
+
+def _averaged(logs_BT: torch.Tensor, mask_BT: torch.Tensor, level: RatioLevel) -> torch.Tensor:
+    """Return logarithms of ratios, of a sequence their mean for each of its tokens."""
+    if level == "token":
+        return logs_BT
+    return (logs_BT.sum(-1) / mask_BT.sum(-1).clamp_min(1)).unsqueeze(-1) * mask_BT
+
+
+def near(
+    logprobs_BT: torch.Tensor,
+    mask_BT: torch.Tensor,
+    *,
+    old_BT: torch.Tensor | None,
+    reference_BT: torch.Tensor | None,
+    level: RatioLevel = "token",
+) -> torch.Tensor:
+    """Return the log-probabilities for a loss that is not ours and takes e to their differences: 0 outside the mask,
+    and moved where a ratio to the old ones or of the reference would be above e^`LARGEST`. Their gradient is 1, so that
+    such a loss has the gradient that ours has, as long as old and reference are less than twice that apart.
+    """
+    moved_BT = torch.where(mask_BT.bool(), logprobs_BT, 0.0)
+    if old_BT is not None:
+        over_BT = _averaged(log_ratios(moved_BT.detach(), old_BT, mask_BT), mask_BT, level)
+        moved_BT = moved_BT - (over_BT - LARGEST).clamp_min(0)
+    if reference_BT is not None:
+        under_BT = log_ratios(reference_BT, moved_BT.detach(), mask_BT)
+        moved_BT = moved_BT + (under_BT - LARGEST).clamp_min(0)
+    return moved_BT
 
 
 def clipped_terms(ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """-min(ratio A, clip(ratio) A) [B, T]: PPO's term, to be minimised. ECHO equation 9, ICRL equation 2.
 
-    The ratio is clipped to [1 - low, 1 + high]. Raises `UsageError` for bounds that hold nothing.
+    The ratio is clipped to [1 - low, 1 + high]. With a positive advantage its gradient ends at 1 + high, with a
+    negative one it grows with the ratio. Raises `UsageError` for bounds that hold nothing.
     """
     if not (0 <= low <= 1 and high >= 0):
         raise UsageError(f"clip bounds {low}, {high}: low must lie in [0, 1], high must not be negative")
@@ -69,8 +122,8 @@ def kl_terms(
     With d = log reference - log policy: "k1" is -d (unbiased, may be negative), "k3" is exp(d) - d - 1 (unbiased, never
     negative, less noisy). Schulman, "Approximating KL divergence" (2020).
     """
-    d = torch.where(mask_BT.bool(), reference_BT - logprobs_BT, 0.0)
-    return -d if estimator == "k1" else d.exp() - d - 1
+    d = log_ratios(reference_BT, logprobs_BT, mask_BT)
+    return -d if estimator == "k1" else _held(d).expm1() - d
 
 
 def stale_weights(
@@ -111,5 +164,5 @@ def calibration_weights(
     """
     if not most > 0:
         raise UsageError(f"the bound of the weights must be above 0, not {most}")
-    difference = torch.where(mask_BT.bool(), free_BT - conditioned_BT, 0.0).detach()
-    return torch.where(mask_BT.bool(), difference.exp().clamp(max=most), 1.0)
+    ratio_BT = exponential(log_ratios(free_BT, conditioned_BT, mask_BT).detach())
+    return torch.where(mask_BT.bool(), ratio_BT.clamp(max=most), 1.0)

@@ -35,6 +35,11 @@ class Row:
     moved: bool = False
     expert: bool = False
 
+    @property
+    def learnable(self) -> int:
+        """How many tokens there are to learn from: sampled ones, but for a first token, which follows on nothing."""
+        return sum(self.tokens.mask[1:])
+
 
 @dataclass(frozen=True)
 class Harvest:

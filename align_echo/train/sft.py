@@ -18,6 +18,7 @@ import torch
 from transformers import PreTrainedModel, Trainer, TrainerCallback
 
 from align_echo.dice import Dice
+from align_echo.errors import UsageError
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.train.arguments import arguments_of
 from align_echo.train.demonstrations import Demonstration
@@ -112,12 +113,16 @@ def pad(batch: Sequence[Chat]) -> dict[str, torch.Tensor]:
 
 
 def weighted_loss(logits_BTV: torch.Tensor, ids_BT: torch.Tensor, weights_BT: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy of each token given those before it, weighted by the token's weight; 0 without any weight."""
+    """Mean cross-entropy of each token given those before it, weighted by the token's weight; 0 without any weight.
+
+    What a token without weight costs, infinity too, is no matter.
+    """
     losses = torch.nn.functional.cross_entropy(
         logits_BTV[:, :-1].float().flatten(0, 1), ids_BT[:, 1:].flatten(), reduction="none"
     )
     weights = weights_BT[:, 1:].flatten()
-    return (losses * weights).sum() / weights.sum().clamp_min(1e-8)
+    total = weights.sum()
+    return (torch.where(weights > 0, losses, 0.0) * weights).sum() / torch.where(total > 0, total, 1.0)
 
 
 def fine_tune(
@@ -133,10 +138,12 @@ def fine_tune(
     """Train in place; checkpoints go to `folder`. The mean loss over the run. `resume` goes on from the last one.
 
     The parts of `lead` come first, once each, under the same learning rate. Chats longer than `settings.longest` tokens
-    are left out.
+    are left out, and those of which no token has a weight. Raises `UsageError` where no chat is left.
     """
-    short, *first = [[chat for chat in part if len(chat.ids) <= settings.longest] for part in (chats, *lead)]
-    planned = schedule(short, settings, first)
+    counting, *first = [[chat for chat in part if _counts(chat, settings.longest)] for part in (chats, *lead)]
+    planned = schedule(counting, settings, first)
+    if not planned:
+        raise UsageError(f"there is nothing to learn: no chat of at most {settings.longest} tokens has one that counts")
     arguments = arguments_of(
         folder,
         steps=len(planned),
@@ -160,6 +167,12 @@ def fine_tune(
         callbacks=list(callbacks),
     )
     return float(trainer.train(resume_from_checkpoint=resume or None).training_loss)
+
+
+def _counts(chat: Chat, longest: int) -> bool:
+    """Return whether a chat is short enough and has a weight on a token other than the first, which follows on nothing.
+    """
+    return len(chat.ids) <= longest and bool(chat.weights[1:].any())
 
 
 def _padded(batches_of_step: list[list[Chat]]) -> dict[str, torch.Tensor]:

@@ -207,9 +207,8 @@ class RoleTrainer(RoleCheckpoints):
         """Norms before clipping, by role; roles that share weights have one. Raises `TrainingError` for no number."""
         norms = {}
         for role in self._backbone.kept:
-            norms[role] = get_total_norm(
-                [weights.grad for weights in self._backbone.weights(role) if weights.grad is not None]
-            )
+            gradients = [weights.grad for weights in self._backbone.weights(role) if weights.grad is not None]
+            norms[role] = get_total_norm(gradients).to(self.args.device)  # of no gradient it is on the CPU
             if not math.isfinite(float(norms[role])):
                 raise TrainingError(f"the gradient of step {self._step} ({role}) is no number: lower lr")
         return norms
@@ -344,9 +343,11 @@ def useful(
     settings: StepSettings,
     roles: Sequence[Role],
 ) -> tuple[list[Row], list[float], list[float]]:
-    """Rows of the roles that learn now whose loss has a gradient: without a KL term, those with an advantage."""
+    """Rows of the roles that learn now whose loss has a gradient: those with a token to learn from and, without a KL
+    term, an advantage.
+    """
     taught = [bool(advantage or settings.objective.beta) for advantage in advantages]
-    kept = [index for index, row in enumerate(rows) if taught[index] and row.role in roles]
+    kept = [index for index, row in enumerate(rows) if taught[index] and row.learnable and row.role in roles]
     return [rows[index] for index in kept], [advantages[index] for index in kept], [scale[index] for index in kept]
 
 

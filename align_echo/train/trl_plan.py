@@ -67,8 +67,8 @@ def grpo_arguments(config: TrainConfig, plan: MicroBatches, settings: Mapping[st
 
 
 def divided(taught: Sequence[Weighed], role: Role, plan: MicroBatches) -> list[list[Weighed]]:
-    """This process's micro-batches of a role: rows of like length, as many in every process. Raises `TrainingError`
-    where there are more rows than the method said.
+    """This process's micro-batches of a role, as far as there are rows in any process: rows of like length, as many in
+    every process. Raises `TrainingError` where there are more rows than the method said.
     """
     many, mine = processes.count(), processes.index()
     most, at_once = plan.rows * many * plan.counts[role], plan.rows * many
@@ -77,9 +77,9 @@ def divided(taught: Sequence[Weighed], role: Role, plan: MicroBatches) -> list[l
     ordered = sorted(taught, key=lambda each: -len(each[0].tokens.ids))
     nothing: Weighed = (Row(NOTHING, role, "", 0.0), 0.0, 0.0)
     parts = []
-    for start in range(0, most, at_once):
+    for start in range(0, len(ordered), at_once):
         together = ordered[start : start + at_once]
-        size = max(1, math.ceil(len(together) / many))
+        size = math.ceil(len(together) / many)
         own = together[mine::many]
         parts.append([*own, *[nothing] * (size - len(own))])
     return parts

@@ -1,9 +1,11 @@
 """TRL's `GRPOTrainer` on the rows of our recipes: our rewards, advantages and weights, TRL's loss and everything else.
 
 TRL takes advantages of single tokens, so what our loss multiplies by is folded in: the advantage A, ICRL's w_t, and
-what one token counts. Its sum over tokens over `num_items_in_batch` then is our loss, up to rounding. Each micro-batch
-is of one role, whose adapter is active until its backward pass has ended. A step has a fixed number of micro-batches,
-and each as many rows in every process (`trl_plan.py`): what is missing are rows that count nothing.
+what one token counts. Its sum over tokens over `num_items_in_batch` then is our loss, up to rounding, and so are its
+ratios, which are held where ours are (`objective.near`). Each micro-batch is of one role, whose adapter is active until
+its backward pass has ended. A step has a fixed number of micro-batches, and each as many rows in every process
+(`trl_plan.py`). Those that no row is left for come first and are not computed, so that weights without a row have no
+gradient, and no optimizer moves them.
 
 Accelerate wraps the model, in DDP, FSDP or DeepSpeed. Left out: two whole models, rows of an expert, ZeRO stage 3.
 """
@@ -31,7 +33,7 @@ from align_echo.train import launched, processes
 from align_echo.train.backbone import Adapters, Backbone
 from align_echo.train.batching import Batch, batch_of, scales
 from align_echo.train.forward import token_logprobs
-from align_echo.train.objective import calibration_weights
+from align_echo.train.objective import calibration_weights, near
 from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.signals import Signals, of_harvest
@@ -90,7 +92,8 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         self._backbone, self._recipe, self._settings, self._plan = backbone, recipe, settings, plan
         self._optimizer, self._publish, self._watch, self._evaluation = optimizer, publish, watch, evaluation
         self._tokenizers, self._last, self._keep = tokenizers, last, keep
-        self._parts: list[_Part] = []
+        self._parts: list[_Part] | None = None
+        self._part: _Part | None = None
         self._signals: Signals = {}
         self._learning_since = 0.0
 
@@ -105,17 +108,48 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         self.optimizer = self._optimizer
         return self.optimizer
 
-    def _prepare_inputs(self, generation_batch: Any) -> dict[str, torch.Tensor]:
-        """The next micro-batch; before the first one of a harvest, the recipe is played."""
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """Accumulate the gradients of the next micro-batch; its loss, detached. Before the first one of a harvest, the
+        recipe is played. One without a row is passed over, in every process alike.
+        """
         step, index = int(self.state.global_step), self._step % self.args.gradient_accumulation_steps
-        if index == 0 and (step % self.num_iterations == 0 or not self._parts):
+        if index == 0 and (step % self.num_iterations == 0 or self._parts is None):
             begun = time.perf_counter()
             self._parts = self._harvest(step // self.num_iterations)
             self._signals["seconds/harvest"] = time.perf_counter() - begun
         if index == 0:
             self._learning_since = time.perf_counter()
-        self._backbone.activate(self._parts[index].role)
-        return self._parts[index].inputs
+        parts = self._parts or []
+        passed_over = self.args.gradient_accumulation_steps - len(parts)
+        if index < passed_over:
+            model.train()
+            self._step += 1
+            return torch.zeros((), device=self.args.device)
+        self._part = parts[index - passed_over]
+        loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
+        return loss
+
+    def _prepare_inputs(self, generation_batch: Any) -> dict[str, torch.Tensor]:
+        """What TRL's loss is given of the micro-batch."""
+        assert self._part is not None  # chosen by `training_step`, which asks
+        self._backbone.activate(self._part.role)
+        return self._part.inputs
+
+    def _get_per_token_logps_and_entropies(self, *inputs: Any, **options: Any) -> tuple[torch.Tensor, ...]:
+        """TRL's, for its loss held `near` those that it compares them with."""
+        logprobs, *others = super()._get_per_token_logps_and_entropies(*inputs, **options)
+        if torch.is_grad_enabled() and self._part is not None:
+            given = self._part.inputs
+            logprobs = near(
+                logprobs,
+                given["tool_mask"],
+                old_BT=given.get("old_per_token_logps"),
+                reference_BT=given.get("ref_per_token_logps"),
+                level=self._settings.objective.ratio,
+            )
+        return (logprobs, *others)
 
     def _harvest(self, number: int) -> list[_Part]:
         self._publish()
@@ -135,13 +169,13 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             self._settings.objective.reweigh and any(row.moved for row, _, _ in taught)
         )
         return [
-            self._part(batch_of(*columns(part)), needs_old)
+            self._made(batch_of(*columns(part)), needs_old)
             for role in self._plan.counts
             for part in divided([each for each in taught if each[0].role == role], role, self._plan)
         ]
 
     @torch.no_grad()
-    def _part(self, batch: Batch, needs_old: bool) -> _Part:
+    def _made(self, batch: Batch, needs_old: bool) -> _Part:
         """A batch as TRL wants it. Padding is on the right only, where causal attention never sees it."""
         batch = batch.to(self.args.device)
         sampled_from = batch.mask.any(0).nonzero().flatten().tolist()
@@ -161,7 +195,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             "num_items_in_batch": torch.tensor(1 / unit, device=mask.device),
         }
         if needs_old:
-            old = self._get_per_token_logps_and_entropies(self.model, *read)[0].float()
+            old = self._get_per_token_logps_and_entropies(self.model, *read)[0].float() * mask
             if self._settings.objective.reweigh:
                 most = self._settings.objective.most_weight
                 calibrated = calibration_weights(old, batch.sampled[:, first:], mask, most)
@@ -175,7 +209,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
                 else:
                     whole, _ = token_logprobs(reference, batch.ids, batch.mask, temperature=self.temperature)
                     known = whole[:, first:]
-            inputs["ref_per_token_logps"] = known
+            inputs["ref_per_token_logps"] = known * mask
         inputs["advantages"] = batch.advantages * weights * (batch.scale / unit)
         return _Part(batch.role, inputs)
 
@@ -190,20 +224,28 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             for role in self._backbone.kept
         ]
         known = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
+        known = [norm.to(self.args.device) for norm in known]  # of no gradient it is on the CPU
         whole: torch.Tensor = torch.linalg.vector_norm(torch.stack(known))
         return whole
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """To trackers; after a step its signals are told too. Raises `TrainingError` for a loss that is no number."""
+        """To trackers; after a step its signals are told too. Raises `TrainingError` for a loss or gradient that is no
+        number.
+        """
         if "learning_rate" not in logs:
             super().log(logs, start_time)
             return
-        loss = logs["loss"]
+        loss, norm = logs["loss"], float(logs["grad_norm"])
         if not math.isfinite(loss) or abs(loss) > self._settings.most_loss:
             raise TrainingError(f"the loss of step {self.state.global_step} is {loss:g}: lower optimising.lr")
+        if not math.isfinite(norm):
+            raise TrainingError(f"the gradient of step {self.state.global_step} is no number: lower optimising.lr")
         self._signals["seconds/learn"] = time.perf_counter() - self._learning_since
-        own = {f"trl/{name}": sum(values) / len(values) for name, values in self._metrics["train"].items() if values}
-        signals = {**self._signals, "loss": loss, "grad_norm": float(logs["grad_norm"]), **own}
+        known = {
+            name: [value for value in values if math.isfinite(value)] for name, values in self._metrics["train"].items()
+        }
+        own = {f"trl/{name}": sum(values) / len(values) for name, values in known.items() if values}
+        signals = {**self._signals, "loss": loss, "grad_norm": norm, **own}
         super().log({**logs, **self._signals}, start_time)
         self._watch(int(self.state.global_step), signals)
 

@@ -122,6 +122,18 @@ def asked() -> list[Question]:
 SETTINGS = FitSettings(weights="full", lr=5e-3, epochs=12, batch_size=8, tokens_per_tree=600, save_every=5)
 
 
+def test_questions_that_weigh_nothing_move_no_weight(tmp_path):
+    settings = SETTINGS.model_copy(update={"epochs": 1, "weight_decay": 0.1})
+    idle = [replace(each, task="idle", episode=f"idle {number}", weight=0.0) for number, each in enumerate(asked())]
+    with pytest.raises(UsageError, match="no labelled action"):
+        learn(tiny_model(), ENCODER, idle, settings, tmp_path / "none")
+    without, among = (
+        learn(tiny_model(), ENCODER, given, settings, tmp_path / str(len(given)))
+        for given in (asked(), [*asked(), *idle])
+    )
+    assert all(map(torch.equal, without.parameters(), among.parameters()))
+
+
 def right(model: torch.nn.Module) -> float:
     said = read_verdicts(model, ENCODER, [question.ids for question in asked()], tokens_per_tree=600, device=CPU)
     hits = [verdict == VERDICTS[one.target] for (verdict, _), one in zip(said, asked(), strict=True)]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 
+from align_echo.errors import UsageError
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.optimizers import MuonWithAdamW, split_parameters
@@ -81,6 +82,13 @@ def test_tokens_without_weight_do_not_touch_the_gradient():
 def test_a_batch_without_any_weight_costs_nothing():
     ids = torch.tensor([[1, 2]])
     assert weighted_loss(torch.randn(1, 2, 4), ids, torch.zeros(1, 2)).item() == 0.0
+
+
+def test_a_mean_is_over_weights_however_small_and_not_over_what_padding_would_cost():
+    ids, logits = torch.tensor([[1, 2, 0]]), torch.zeros(1, 3, 4)
+    logits[..., 0] = -math.inf  # a word that a model rules out
+    loss = weighted_loss(logits, ids, torch.tensor([[0.0, 1e-12, 0.0]]))
+    assert loss.item() == pytest.approx(math.log(3))
 
 
 def test_replies_count_by_their_weight_others_little_and_instructions_not_at_all():
@@ -166,6 +174,23 @@ def test_it_learns_what_it_is_shown(tmp_path):
     network.train(mode=False)
     after = weighted_loss(network(input_ids=batch["input_ids"]).logits, batch["input_ids"], batch["weights"]).item()
     assert after < before * 0.6
+
+
+def mute(length: int, first: float = 0.0) -> Chat:
+    """A chat of which no token is learned, or none but the first, which follows on nothing."""
+    weights = np.zeros(length, dtype=np.float32)
+    weights[0] = first
+    return Chat(np.arange(length, dtype=np.int32), weights, "mute")
+
+
+def test_chats_of_which_nothing_is_learned_move_no_weight(tmp_path):
+    settings = SETTINGS.model_copy(update={"epochs": 2, "tokens_per_batch": 16})
+    without, among = model(), model()
+    fine_tune(without, [chat(16)], settings, tmp_path / "without")
+    fine_tune(among, [mute(9), chat(16), mute(16, first=1.0)], settings, tmp_path / "among")
+    assert all(map(torch.equal, without.parameters(), among.parameters()))
+    with pytest.raises(UsageError, match="nothing to learn"):
+        fine_tune(model(), [mute(9)], settings, tmp_path / "none")
 
 
 @pytest.mark.long

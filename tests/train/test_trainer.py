@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,36 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_batch(tmp_path):
     kept = torch.load(tmp_path / "post-mortem.pt")
     assert kept["step"] == 1
     assert kept["role"] in ROLES
+
+
+def silent(role: Role, length: int, *, first: bool = False) -> Row:
+    """A row in which the model said nothing; with `first`, nothing but a first token, which follows on nothing."""
+    mask = (int(first), *[0] * (length - 1))
+    tokens = TokenSequence(tuple(range(20, 20 + length)), mask, (0.0,) * length, ((0, 1),) if first else ())
+    return Row(tokens, role, "g", 0.0)
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("objective", [Objective(), Objective(beta=0.1)])
+@pytest.mark.parametrize("quiet", [[silent("policy", 9)], [silent("policy", 1, first=True), silent("policy", 30)]])
+def test_rows_in_which_nothing_was_said_count_nothing_and_end_no_run(quiet, objective, share, tmp_path):
+    said = liking(0).rows
+
+    def learned(rows: Sequence[Row], folder: str) -> dict[str, torch.Tensor]:
+        backbone = WholeModels({"policy": tiny_model(), "critic": tiny_model(seed=1)}, reference=True)
+        settings = settings_of(objective, advantage="reward", tokens_per_batch=9, share_prefixes=share)
+        trainer(tmp_path / folder, backbone, lambda number: Harvest(tuple(rows)), settings, steps=2).train()
+        return weights_of(backbone)
+
+    assert not differing(learned(said, "without"), learned((*quiet, *said), "with"))
+
+
+def test_a_harvest_in_which_nothing_was_said_changes_nothing(tmp_path):
+    backbone = pair()
+    before = weights_of(backbone)
+    rows = tuple(replace(silent(role, 5 + reward), reward=reward) for role in ROLES for reward in (0, 1))
+    trainer(tmp_path, backbone, lambda number: Harvest(rows), settings_of(Objective()), steps=2).train()
+    assert not differing(before, weights_of(backbone))
 
 
 def test_a_harvest_that_teaches_nothing_changes_nothing(tmp_path):

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, TrainerCallback, TrainingArguments
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from align_echo.errors import TrainingError, UsageError
 from align_echo.tokens import TokenSequence
+from align_echo.train.advantages import DELTA
+from align_echo.train.arguments import run_settings
+from align_echo.train.backbone import Adapters, WholeModels
 from align_echo.train.config import checked_config, merged, method
-from align_echo.train.rows import Row
+from align_echo.train.crew import lora_of
+from align_echo.train.rows import Harvest, Role, Row
 from align_echo.train.run import Run
-from align_echo.train.trl_plan import MicroBatches, divided
+from align_echo.train.signals import Signals
+from align_echo.train.trainer import RoleTrainer, optimizer_of
+from align_echo.train.trl_plan import MicroBatches, divided, grpo_arguments, plan_of
+from align_echo.train.trl_trainer import TrlTrainer
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 from tests.train.test_processes import check_same, losses, values_of, weights
 
@@ -127,3 +139,133 @@ def test_micro_batches_have_as_many_rows_in_every_process(monkeypatch):
     assert shares == [[[9, 4], [2]], [[7, 3], [2]]]  # the last is of no row: it counts nothing
     with pytest.raises(TrainingError, match="room for 8"):
         divided(taught * 2, "policy", plan)
+
+# ---------------------------------------------------------------- steps without a gradient, rows without a token
+
+
+def one_token(role: Role, token: int, reward: float) -> Row:
+    """A row that ends in one sampled token."""
+    ids = (5, 6, 7, 8, token)
+    return Row(TokenSequence(ids, (0, 0, 0, 0, 1), (0.0,) * 4 + (-5.0,), ((4, 5),)), role, "g", reward)
+
+
+def silent(role: Role, length: int) -> Row:
+    """A row in which the model said nothing, and which would be the best of its group."""
+    return Row(TokenSequence(tuple(range(20, 20 + length)), (0,) * length, (0.0,) * length, ()), role, "g", 1.0)
+
+
+def told(*roles: Role) -> Harvest:
+    """Rows of which one earned something in these roles, and nothing in the other."""
+    both: tuple[Role, ...] = ("policy", "critic")
+    return Harvest(
+        tuple(one_token(role, token, float(token == 40 and role in roles)) for role in both for token in (40, 41, 42))
+    )
+
+
+NOTHING_SAID = Harvest((silent("policy", 3), replace(silent("policy", 9), reward=0.0)))
+
+
+@dataclass
+class Course:
+    """What a trainer went through: weights after each step, and the rate that it told trackers."""
+
+    weights: list[dict[str, torch.Tensor]]
+    rates: list[float]
+    moments: dict[str, Any]
+    signals: list[Signals]
+
+
+def course(backend: str, harvests: Sequence[Harvest], folder: Path, model: str, **changes: Any) -> Course:
+    """A trainer of this backend that learns from these harvests, one a step."""
+    values = merged({"collecting": {"recipe": "echo"}, "model": model, "weights": "adapters"}, changes)
+    optimising = {"lr": 1e-2, "critic_lr": 1e-2, "weight_decay": 0.1, "schedule": "linear", "warmup_steps": 2}
+    values = merged(values, {"optimising": optimising, "backend": backend, "steps": len(harvests), "save_every": 100})
+    values = merged(values, {"collecting": {"queries": 1, "samples": 5}, "trl": {"rows": 2}, "threads": 1})
+    config = checked_config(values, "test")
+    read: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    torch.manual_seed(0)
+    backbone = (
+        Adapters(read, lora_of(config.lora), trained=config.trained)
+        if config.weights == "adapters"
+        else WholeModels({"policy": read, "critic": read}, reference=config.step.objective.beta > 0)
+    )
+    rates: dict[Role, float] = {"policy": 1e-2, "critic": 1e-2}
+    optimizer = optimizer_of(backbone, rates, weight_decay=0.1)
+    ended = Course([], [], {}, [])
+
+    class Look(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            ended.weights.append({name: each.detach().clone() for name, each in backbone.module.named_parameters()})
+
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            ended.rates += [logs["learning_rate"]] if "learning_rate" in logs else []
+
+    settings, given = run_settings(config, folder, config.steps), (backbone, harvests.__getitem__, config.step)
+    shared: dict[str, Any] = {
+        "optimizer": optimizer,
+        "publish": lambda: None,
+        "watch": lambda step, signals: ended.signals.append(dict(signals)),
+        "tokenizers": dict.fromkeys(("policy", "critic"), tiny_tokenizer()),
+        "callbacks": [Look()],
+    }
+    if backend == "own":
+        RoleTrainer(*given, TrainingArguments(**settings), **shared).train()
+    else:
+        plan = plan_of(config)
+        TrlTrainer(*given, grpo_arguments(config, plan, settings), plan=plan, **shared).train()
+    ended.moments = optimizer.state_dict()["state"]
+    return ended
+
+
+def moved(course: Course, step: int) -> set[str]:
+    """The roles whose weights a step changed, counted from 0 and not the first."""
+    before, after = course.weights[step - 1], course.weights[step]
+    names = [name for name in before if not torch.equal(before[name], after[name])]
+    return {"critic" if ".critic." in name else "policy" for name in names}
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+def test_no_backend_moves_a_role_in_a_step_without_its_gradient(beta, model, tmp_path):
+    harvests = [told("policy", "critic"), told(), told("policy"), NOTHING_SAID, told("critic"), told()]
+    steps = {"step": {"objective": {"beta": beta}}}
+    courses = {name: course(name, harvests, tmp_path / name, model, **steps) for name in ("own", "trl")}
+    both, none = {"policy", "critic"}, set()
+    # a KL term is a gradient for every row in which something was said
+    wanted = [both, both, none, both, both] if beta else [none, {"policy"}, none, {"critic"}, none]
+    for each in courses.values():
+        assert [moved(each, step) for step in range(1, 6)] == wanted
+    assert courses["own"].rates == courses["trl"].rates
+    assert len(set(courses["own"].rates)) > 3, "a rate that never changes is the same everywhere"
+    for own, trl in zip(courses["own"].weights, courses["trl"].weights, strict=True):
+        assert max(float((own[name] - trl[name]).abs().max()) for name in own) < 3e-5
+    counts = [{key: float(each["step"]) for key, each in ended.moments.items()} for ended in courses.values()]
+    assert counts[0] == counts[1]
+
+
+def test_what_trl_measures_of_a_step_is_of_rows_that_are_there(model, tmp_path):
+    with_silence = Harvest((*told("policy").rows, silent("policy", 12)))
+    ended = course("trl", [with_silence, told()], tmp_path, model, weights="shared")
+    assert all(math.isfinite(value) for signals in ended.signals for value in signals.values())
+    assert ended.signals[0]["trl/entropy"] > 1
+    assert ended.signals[1]["loss"] == ended.signals[1]["grad_norm"] == 0
+    assert "trl/entropy" not in ended.signals[1]
+
+
+
+
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+def test_a_token_that_became_far_likelier_is_clipped_by_trl_too(ratio, model, monkeypatch, tmp_path):
+    """As if the weights that learn had gone that far from those that began to."""
+    near = GRPOTrainer._get_per_token_logps_and_entropies
+
+    def far(self: Any, *inputs: Any, **options: Any) -> Any:
+        logprobs, *others = near(self, *inputs, **options)
+        return (logprobs + 100 * torch.is_grad_enabled(), *others)
+
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", far)
+    best = Harvest((one_token("policy", 40, 1.0), replace(silent("policy", 6), reward=0.0)))
+    changes = {"weights": "shared", "step": {"updates": 2, "objective": {"ratio": ratio}}}
+    ended = course("trl", [best, best], tmp_path, model, optimising={"weight_decay": 0.0}, **changes)
+    assert [signals["grad_norm"] for signals in ended.signals] == [0.0, 0.0]
+    assert ended.signals[0]["loss"] == pytest.approx(-1.2 * 0.5 / (math.sqrt(0.5) + DELTA), rel=1e-5)
+    assert all(bool(torch.isfinite(each).all()) for each in ended.weights[-1].values())

@@ -144,9 +144,10 @@ def learn(
     callbacks: Iterable[TrainerCallback] = (),
 ) -> PreTrainedModel | PeftModel:
     """Train, with checkpoints in `folder`, and return the model that learned, with its adapter where it has one.
-    `resume` goes on from the last checkpoint. Raises `UsageError` if there is nothing to learn from, or the model
-    cannot learn so.
+    Questions of weight 0 are left out. `resume` goes on from the last checkpoint. Raises `UsageError` if there is
+    nothing to learn from, or the model cannot learn so.
     """
+    questions = [question for question in questions if question.weight]
     if not questions:
         raise UsageError("there is no labelled action to learn from")
     model.config.use_cache = False
