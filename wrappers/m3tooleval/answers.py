@@ -1,9 +1,9 @@
 """Whether an answer is right, in two ways: by what it means, or by upstream's own check of how it is written.
 
 By meaning, a right answer is right however it is written: `7`, `7.0` and `"7"`; `[1, 2]`, `(1.0, 2.0)` and `1, 2`; a
-dictionary in any order; in quotes or not; `true` for `True`. A number may differ by a millionth of its size, or be
-rounded to as many digits as the task asks for. Text has to be the same but for quotes, spaces around words and a full
-stop at its end. Nothing that a model writes is executed: it is parsed as literals, and bounded.
+dictionary in any order; in quotes or not; `true` for `True`. A whole number is exact; another may differ by a millionth
+of its size, or be rounded to as many digits as the task asks for. Text has to be the same but for quotes, spaces around
+words and a full stop at its end. Nothing that a model writes is executed: it is parsed as literals, and bounded.
 
 By upstream's check (`is_same_text`) an answer has to be equal, equal as an int or a float, or written as Python writes
 it.
@@ -22,6 +22,9 @@ LONGEST = 4_000
 
 LARGEST = 1e30
 """Numbers of this size and above are never right."""
+
+ROUNDING = 1e-12
+"""Share of a whole number that a sum of floats may miss it by: 11.999999999999998 is 12."""
 
 _NUMBER = re.compile(r"[-+]?[$]?\d{1,30}(?:,\d{3})*(?:\.\d{0,30})?(?:[eE][-+]?\d{1,2})?")
 _YES, _NO = ("true", "yes"), ("false", "no")
@@ -77,14 +80,18 @@ def _alike(value: object, expected: object, digits: int | None) -> bool:
     return False
 
 
-def _close(number: float, expected: float, digits: int | None) -> bool:
-    allowed = 1e-6 * abs(expected)
+def _close(number: int | float, expected: int | float, digits: int | None) -> bool:
+    """Return whether a number is the expected one: to a millionth of its size, or to the last digit if it is whole."""
+    allowed = (ROUNDING if expected == int(expected) else 1e-6) * abs(expected)
     if digits is not None:
         allowed = max(allowed, 0.5 * 10**-digits * (1 + 1e-9))
+    if number == int(number):
+        number = int(number)  # also where a float cannot tell it from its neighbours
+        return number == expected or (expected != int(expected) and abs(number - expected) <= allowed)
     return abs(number - expected) <= allowed
 
 
-def _number(value: object) -> float | None:
+def _number(value: object) -> int | float | None:
     """A number that is one, or is written as one; None for anything else."""
     if isinstance(value, bool):
         return None
@@ -92,7 +99,8 @@ def _number(value: object) -> float | None:
         text = _bare(value)
         if _NUMBER.fullmatch(text) is None:
             return None
-        value = float(re.sub(r"[$,]", "", text))
+        plain = re.sub(r"[$,]", "", text)
+        value = int(plain) if re.fullmatch(r"[-+]?\d+", plain) else float(plain)
     return value if isinstance(value, int | float) and -LARGEST < value < LARGEST else None
 
 

@@ -1,6 +1,6 @@
 r"""The answer in a reply: what stands in `\boxed{...}`, written so that the verifier reads it as people do.
 
-Nothing is chosen: several boxes must hold the same. Numbers of more than one spelling get the verifier's: "1 1/2" is a
+Nothing is chosen: several boxes must say the same. Numbers of more than one spelling get the verifier's: "1 1/2" is a
 mixed number and "12 000" is twelve thousand (the verifier would add "1 234" up to 235). Left out: whether it is right.
 """
 
@@ -22,23 +22,48 @@ DEEPEST = 12
 _SPELLING = {"<super>": "^{{{}}}", "<sub>": "_{{{}}}", "<fraction>": " {} "}
 _SMALL_FRACTION = re.compile("([⁰¹²³⁴-⁹]+)[⁄/]([₀-₉]+)")
 _SIGNS = str.maketrans({"−": "-", "–": "-", "⁄": "/", "×": r"\times ", "÷": r"\div ", "·": r"\cdot ", "π": r"\pi "})
+_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
+_SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w.])")
+_REPEATING = re.compile(r"(?<![\d.,])(\d+)\.(\d*)\\(?:overline|bar|dot)\{(\d+)\}(?!\d)")
+_BUILDER = re.compile(r"\\?\{\s*([A-Za-z])\s*(?:\\in\s*\\mathbb\{R\}\s*)?(?::|\\mid|\|)\s*(.+?)\s*\\?\}")
 _BLANK = r"(?:\s|~|\\[,;:! ])+"
 _MIXED = re.compile(rf"(?<![\d.,/])(\d+){_BLANK}(?:(\d+)\s*/\s*(\d+)|\\[dt]?frac\{{(\d+)\}}\{{(\d+)\}})(?![\d.,/])")
 _GROUPED = re.compile(rf"(?<![\d.,])\d{{1,3}}(?:{_BLANK}\d{{3}})+(?!\d)")
 _APART = re.compile(rf"\d{_BLANK}\d")
 
 
+MOST_BOXES = 8
+"""Boxes of one reply that are compared."""
+
+
 def answer_in(reply: str) -> str:
-    """The one answer of a reply. Raises `ReplyFormatError`, with the reason in words, if there is not exactly one."""
-    answers = {" ".join(answer.split()) for answer in braced(reply, r"\boxed")}
+    """Return the one answer of a reply. Raises as `answers_in`, and `ReplyFormatError` for several answers."""
+    answers = answers_in(reply)
+    if len(answers) > 1:
+        raise several(len(answers))
+    return answers[0]
+
+
+def answers_in(reply: str) -> list[str]:
+    """Return the answers of a reply that are written in different ways, in their order; mostly there is one.
+
+    Raises `ReplyFormatError`, with the reason in words, if a box cannot be read, or if there is none or too many.
+    """
+    answers = list(dict.fromkeys(" ".join(answer.split()) for answer in braced(reply, r"\boxed")))
     if not answers:
         raise ReplyFormatError(r"the reply has no \boxed{answer}")
-    if len(answers) > 1:
-        raise ReplyFormatError(rf"the reply has {len(answers)} different answers in \boxed{{...}}")
-    return _tidied(answers.pop())
+    if len(answers) > MOST_BOXES:
+        raise several(len(answers))
+    return list(dict.fromkeys(map(tidied, answers)))
 
 
-def _tidied(answer: str) -> str:
+def several(count: int) -> ReplyFormatError:
+    """Return the refusal of a reply with so many answers that do not all say the same."""
+    return ReplyFormatError(rf"the reply has {count} different answers in \boxed{{...}}")
+
+
+def tidied(answer: str) -> str:
+    """Return what a box holds, spelled as the verifier reads it. Raises `ReplyFormatError`."""
     answer = _unwrapped(_checked(_spelled(_checked(answer)))).strip().removesuffix(".").strip(" $*")
     if not answer:
         raise ReplyFormatError(r"\boxed{} is empty")
@@ -63,8 +88,20 @@ def _spelled(answer: str) -> str:
     answer = _SMALL_FRACTION.sub(
         lambda parts: " {}/{} ".format(*map(_compatible, parts.groups())), answer.replace("º", "°")
     )
+    answer = _ROOT.sub(lambda root: rf"\sqrt{{{root[1] or root[2]}}}", answer)
+    answer = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", answer.replace(r"\varnothing", r"\emptyset"))
+    answer = _REPEATING.sub(_repeating, answer)
+    builder = _BUILDER.fullmatch(answer)
+    answer = builder[2] if builder and builder[1] in builder[2] else answer
     spelled = (_SPELLING.get(tag, "{}").format(_compatible("".join(signs))) for tag, signs in groupby(answer, _tag))
     return " ".join("".join(spelled).translate(_SIGNS).split())
+
+
+def _repeating(number: re.Match[str]) -> str:
+    """The fraction of a decimal whose last digits repeat."""
+    whole, once, again = number.groups()
+    below = (10 ** len(again) - 1) * 10 ** len(once)
+    return rf"\frac{{{int(whole + once + again) - int(whole + once)}}}{{{below}}}"
 
 
 def _tag(sign: str) -> str:

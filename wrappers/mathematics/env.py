@@ -7,12 +7,14 @@ one turn, the step limit ends the episode then. The score is 0 or 1.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import gymnasium as gym
 
 from align_echo.errors import EngineError, ReplyFormatError, UsageError
-from align_echo.wrappers.mathematics.boxes import answer_in
+from align_echo.wrappers.mathematics.boxes import answer_in, answers_in, several, tidied
 from align_echo.wrappers.mathematics.generator import Problem
+from align_echo.wrappers.mathematics.marks import contradicts, other_unit, same_text
 from align_echo.wrappers.mathematics.spec import CONTRACT, GOAL, STEP_LIMIT, UNREADABLE, is_invalid
 from align_echo.wrappers.mathematics.verifier import is_right, require_extra
 from align_echo.wrappers.mathematics.worked_out import number_in
@@ -70,10 +72,13 @@ class MathEnv(TextEnv):
         if self._problem is None:
             raise EngineError("the problem is gone: call reset()")
         try:
-            answer = answer_in(action)
+            answers = answers_in(action)
+            right = all(_is_right(self._problem, answer) for answer in answers)
+            if len(answers) > 1 and not right:  # also where one of them is: which one must not be seen
+                raise several(len(answers))
         except ReplyFormatError as error:
             return EngineState(rf"{UNREADABLE}: {error}. An answer is given once, as \boxed{{answer}}.")
-        if _is_right(self._problem, answer):
+        if right:
             return EngineState("The answer is right.", score=1.0, won=True, done=True)
         return EngineState("The answer is wrong.", done=True)
 
@@ -92,8 +97,20 @@ def _is_right(problem: Problem, answer: str) -> bool:
 
     Raises `EngineError`.
     """
-    given = number_in(answer, problem.text) if problem.worked_out else answer
-    return given is not None and is_right(problem.answer, given)
+    if problem.worked_out:
+        given = None if other_unit(answer, problem.text) else number_in(answer, problem.text)
+        return given is not None and is_right(problem.answer, given)
+    gold, given = _spelled(problem.answer), answer.replace("°", r"^{\circ}")
+    return same_text(gold, given) or (not contradicts(gold, given) and is_right(gold, given))
+
+
+@lru_cache(maxsize=8192)
+def _spelled(gold: str) -> str:
+    """A row's own answer, spelled as those of agents are."""
+    try:
+        return tidied(gold)
+    except ReplyFormatError:
+        return gold
 
 
 class AnswerOracle:

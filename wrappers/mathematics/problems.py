@@ -1,8 +1,9 @@
 """Problems by task id: those that are generated, or the rows of a user's files.
 
 A file is JSON lines with `problem` and `answer`, and optionally `level`, `subject` or `type`, and `unique_id` (the
-layout of MATH-500). A single file is the `test` split; a folder holds `train.jsonl`, `dev.jsonl`, `test.jsonl` or some
-of them. Left out: how problems are generated (`generator.py`).
+layout of MATH-500); `question` for `problem`, and the answer at the end of a solution, as GSM8K and MATH have them, are
+read, too. Damaged rows are left out, and said. A single file is the `test` split; a folder holds `train.jsonl`,
+`dev.jsonl`, `test.jsonl` or some of them. Left out: how problems are generated (`generator.py`).
 """
 
 from __future__ import annotations
@@ -10,19 +11,25 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.reading import parse_json
+from align_echo.reading import braced
 from align_echo.wrappers.mathematics import generator
 from align_echo.wrappers.mathematics.generator import Problem
 from align_echo.wrappers.mathematics.spec import SPLITS
+from align_echo.wrappers.rows import read_rows
 
 LONGEST_ANSWER = 2_000
 LONGEST_PROBLEM = 50_000
 """Characters in a file's row: observations end at twice as many."""
+
+_DIVIDED_BY_ZERO = re.compile(
+    r"\\[dtc]?frac\s*(?:\{[^{}]*\}|\w)\s*(?:\{\s*0+(?:\.0*)?\s*\}|0)|/\s*0+(?:\.0*)?(?![\d.])"
+)
 
 
 class _File(NamedTuple):
@@ -37,11 +44,11 @@ class _File(NamedTuple):
 def problems(split: str, data_root: Path | None) -> Mapping[str, Problem]:
     """The problems of a split by task id, in a fixed order; generated ones without a `data_root`.
 
-    Raises `MissingDataError` for a file that is not there, `UsageError` for one that is damaged, naming its line.
+    Raises `MissingDataError` for a file that is not there, `UsageError` for one without a problem.
     """
     if data_root is None:
         return generator.problems(split)
-    by_split, _ = _read(_files(data_root))
+    by_split = _read(_files(data_root)).problems
     if split not in by_split:
         raise MissingDataError(f"{data_root} has no {split} problems: name a folder that holds {split}.jsonl")
     return by_split[split]
@@ -59,9 +66,9 @@ def label(data_root: Path | None) -> str:
     """Whose problems they are, in one line. Raises as `problems`."""
     if data_root is None:
         return f"generated problems, generator {generator.VERSION}"
-    _, repeated = _read(_files(data_root))
-    without = f", {repeated} left out that a later split has too" if repeated else ""
-    return f"problems at {data_root.absolute()}{without}"
+    read = _read(_files(data_root))
+    without = [f"{read.repeated} left out that a later split has too"] if read.repeated else []
+    return ", ".join([f"problems at {data_root.absolute()}", *without, *read.notes])
 
 
 def _files(data_root: Path) -> tuple[_File, ...]:
@@ -77,10 +84,19 @@ def _files(data_root: Path) -> tuple[_File, ...]:
     return tuple(files)
 
 
+class _Splits(NamedTuple):
+    """The problems by split and task id, how many stand in a later split, too, and what is said of damaged rows."""
+
+    problems: dict[str, dict[str, Problem]]
+    repeated: int
+    notes: tuple[str, ...]
+
+
 @lru_cache(maxsize=4)
-def _read(files: tuple[_File, ...]) -> tuple[dict[str, dict[str, Problem]], int]:
-    """The problems by split and task id, and how many were left out so that no two splits share a text."""
-    by_split = {file.split: _rows(file.path, file.split) for file in files}
+def _read(files: tuple[_File, ...]) -> _Splits:
+    """Read the files of a data set, and leave out what a later split holds, so that no two splits share a text."""
+    read = {file.split: _rows(file.path, file.split) for file in files}
+    by_split = {split: rows for split, (rows, _) in read.items()}
     taken: set[str] = set()
     repeated = 0
     for split in reversed([file.split for file in files]):
@@ -91,45 +107,50 @@ def _read(files: tuple[_File, ...]) -> tuple[dict[str, dict[str, Problem]], int]
         taken |= set(texts.values())
         if not by_split[split]:
             raise UsageError(f"{split}.jsonl holds no problem that a later split does not hold too")
-    return by_split, repeated
+    return _Splits(by_split, repeated, tuple(note for _, note in read.values() if note))
 
 
-def _rows(path: Path, split: str) -> dict[str, Problem]:
-    """The problems of a split's file by task id, in its order; empty lines do not count."""
+def _rows(path: Path, split: str) -> tuple[dict[str, Problem], str]:
+    """The problems of a split's file by task id, in its order, and what is said of damaged rows."""
+    read = read_rows(path, lambda record, number, _: (number, _row(record, split, number)), "problems")
     rows: dict[str, Problem] = {}
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise MissingDataError(f"{path} cannot be read: {error.strerror}") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = _row(parse_json(line.decode()), split, number)
-            if row.task_id in rows:
-                raise ValueError(f"there is an earlier row with the id {row.task_id!r}")
-        except ValueError as error:
-            raise UsageError(f"{path} line {number} is damaged: {error}") from error
+    for number, row in read.rows:
+        if row.task_id in rows:  # two rows of one name are two problems
+            row = replace(row, task_id=f"{row.task_id}-line-{number}")
         rows[row.task_id] = row
-    if not rows:
-        raise UsageError(f"{path} holds no problems")
-    return rows
+    return rows, read.note
 
 
-def _row(record: Any, split: str, number: int) -> Problem:
+def _row(record: Mapping[str, Any], split: str, number: int) -> Problem:
     """A problem from one row. Raises `ValueError` for what is missing or too long.
 
     Its task id is `<split>/<subject>/<level>/<unique_id>`, with what stands in for one that the row lacks.
     """
-    if not isinstance(record, dict):
-        raise ValueError("it holds no names and values")
-    text = _text(record, "problem", LONGEST_PROBLEM)
-    answer = _text(record, "answer", LONGEST_ANSWER)
+    text = _text(record, "problem" if "problem" in record else "question", LONGEST_PROBLEM)
+    answer = _answer(record)
     subject = _slug(record.get("subject") or record.get("type") or "problem", "").lower()
     level = re.search(r"\d+", str(record.get("level", "")))
     name = _slug(record.get("unique_id") or f"line-{number}", "._/-")
     level_text = level[0] if level else "any"
     return Problem(f"{split}/{subject}/{level_text}/{name}", text, answer, subject, level_text, worked_out=False)
+
+
+def _answer(record: Mapping[str, Any]) -> str:
+    """A row's own answer: of a solution what stands in its last box, or behind the `####` of GSM8K.
+
+    Raises `ValueError` for what nobody could be right by.
+    """
+    given = record.get("answer")
+    if isinstance(given, list) and len(given) == 1:
+        record = {**record, "answer": given[0]}
+    elif given is None and "solution" in record:
+        boxes = braced(_text(record, "solution", LONGEST_PROBLEM), r"\boxed")
+        record = {**record, "answer": boxes[-1] if boxes else None}
+    longest = LONGEST_PROBLEM if "####" in str(record.get("answer")) else LONGEST_ANSWER
+    answer = _text(record, "answer", longest).rpartition("####")[2].strip()
+    if not answer or _DIVIDED_BY_ZERO.search(answer):
+        raise ValueError(f"its 'answer' has no value: {answer[:40]!r}")
+    return answer
 
 
 def _text(record: Mapping[str, Any], key: str, longest: int) -> str:

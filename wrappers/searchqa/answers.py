@@ -2,7 +2,8 @@
 
 An answer is compared in small letters, without punctuation, articles and accents, with single spaces. Accents are left
 out because observations are ASCII: an agent that repeats what it read must not be wrong for that. So a right answer is
-also right as it is shown, but for one of which no letter can be shown ("??" for a name in Chinese).
+also right as it is shown, but for one of which no letter can be shown ("??" for a name in Chinese). A right answer of
+which nothing would be left ("A", "The The") is compared as it is written, but for capitals and spaces.
 """
 
 from __future__ import annotations
@@ -39,20 +40,28 @@ def normalised(answer: str) -> str:
 
 
 def exact(answer: str, right: Sequence[str]) -> bool:
-    """Whether the answer is one of the right ones. What has no word or number left is never right."""
-    given = normalised(answer)
-    return bool(given) and any(given in _forms(text) for text in right)
+    """Whether the answer is one of the right ones. What has no word or number left is right as it is written alone."""
+    given, bare = normalised(answer), _bare(answer)
+    as_compared = bool(given) and any(given in _forms(text) for text in right)
+    return as_compared or (bool(bare) and any(bare == _bare(text) for text in right if not normalised(text)))
 
 
 def f1(answer: str, right: Sequence[str]) -> float:
     """The harmonic mean of precision and recall over words, in [0, 1]; the best over the right answers."""
-    given = normalised(answer).split()
-    return max((_f1(given, form.split()) for text in right for form in _forms(text)), default=0.0)
+    given, bare = normalised(answer).split(), _bare(answer).split()
+    whole = (text for text in right if normalised(text))
+    scores = [_f1(given, form.split()) for text in whole for form in _forms(text)]
+    return max([*scores, *(_f1(bare, _bare(text).split()) for text in right if not normalised(text))], default=0.0)
 
 
 def _forms(text: str) -> tuple[str, str]:
     """A right answer as it is compared, by itself and as it is shown."""
     return normalised(text), normalised(plain(text))
+
+
+def _bare(text: str) -> str:
+    """A text in small letters with single spaces: without its articles nothing would be left of "A" or "The The"."""
+    return " ".join(text.lower().split())
 
 
 def _f1(given: Sequence[str], right: Sequence[str]) -> float:

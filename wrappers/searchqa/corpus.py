@@ -3,7 +3,7 @@
 | File of a folder | A line holds |
 |---|---|
 | `corpus.jsonl` | a document: `contents` (its title, a line break, its text), or `title` and `text` |
-| `train.jsonl`, `dev.jsonl`, `test.jsonl` | a question of the split: `question`, `golden_answers` (a list) |
+| `train.jsonl`, `dev.jsonl`, `test.jsonl` | a question of the split: `question`, `golden_answers` (a list, or one) |
 
 All are read into memory, once a process, and shared by its environments. A question that stands in several splits is
 asked in the last of them alone, so that nobody is tested on what was trained on. Left out: corpora that do not fit
@@ -13,16 +13,16 @@ there, which are searched at a retrieval server (`client.py`).
 from __future__ import annotations
 
 import functools
-import json
 import os
 import threading
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from align_echo.errors import MissingDataError, UsageError, require
-from align_echo.reading import parse_json
 from align_echo.wrappers.bm25 import NEEDS, SearchIndex, words
+from align_echo.wrappers.rows import Rows, read_rows
 from align_echo.wrappers.searchqa.answers import normalised, plain
 from align_echo.wrappers.searchqa.questions import PROVINCES, SearchTask, questions
 from align_echo.wrappers.searchqa.spec import SPLITS
@@ -30,6 +30,9 @@ from align_echo.wrappers.searchqa.subjects import VERSION, Document, documents, 
 
 VARIABLE = "SEARCHQA_DATA"
 CORPUS = "corpus.jsonl"
+ANSWERS = ("golden_answers", "answers", "answer")
+"""Keys of a question's right answers, the first that is there: a list, or one answer."""
+
 MOST_DOCUMENTS = 1_000_000
 """Of a file. More belong on a retrieval server."""
 
@@ -86,11 +89,14 @@ def open_questions(folder: Path | None, split: str) -> dict[str, SearchTask]:
         return kept
 
 
-def left_out(folder: Path) -> int:
-    """How many questions of a folder are not asked because a later split has them too. Raises as `open_corpus`."""
+def left_out(folder: Path) -> list[str]:
+    """What of a folder's questions is not asked: those that a later split has too, and damaged rows. Raises as
+    `open_corpus`."""
     with _opening:
         present = [split for split in SPLITS if (folder / f"{split}.jsonl").exists()]
-        return sum(_parted(_stamped(folder, split))[1] for split in present)
+        repeated = sum(_parted(_stamped(folder, split))[1] for split in present)
+        notes = [_question_rows(*_stamped(folder, split)[0]).note for split in present]
+        return [f"{repeated} left out that a later split has too"] * bool(repeated) + [note for note in notes if note]
 
 
 # ---------------------------------------------------------------- embedded
@@ -134,22 +140,27 @@ def _stamp(file: Path) -> Stamp:
 
 @functools.lru_cache(maxsize=2)
 def _corpus_of(file: Path, stamp: Stamp) -> Corpus:
-    read: list[Document] = []
-    for number, record in _records(file):
-        contents = record.get("contents")
-        if not isinstance(contents, str):
-            title, text = record.get("title"), record.get("text")
-            contents = f"{title}\n{text}" if isinstance(title, str) and isinstance(text, str) else ""
-        if not contents.strip():
-            raise UsageError(f"{file} line {number} is no document: it has no contents, and no title and text")
-        if len(read) == MOST_DOCUMENTS:
-            raise UsageError(f"{file} holds more than {MOST_DOCUMENTS:,} documents: search them at a retrieval server")
-        read.append(document_of(contents))
-    if not read:
-        raise UsageError(f"{file} holds no document")
+    rows = read_rows(file, _document, "document")
+    read = rows.rows
+    if rows.note:
+        warnings.warn(rows.note, stacklevel=2)
+    if len(read) > MOST_DOCUMENTS:
+        raise UsageError(f"{file} holds more than {MOST_DOCUMENTS:,} documents: search them at a retrieval server")
     if not any(words(plain(document.contents)) for document in read):
         raise UsageError(f"{file} holds no word that can be searched: documents are read as printable ASCII")
     return Corpus(read)
+
+
+def _document(record: Mapping[str, Any], number: int, index: int) -> Document:
+    """A document from one row. Raises `ValueError`."""
+    contents = record.get("contents")
+    if not isinstance(contents, str):
+        title, text = record.get("title"), record.get("text")
+        contents = "\n".join(part for part in (title or "untitled", text) if isinstance(part, str))
+        contents = contents if isinstance(text, str) and text.strip() else ""
+    if not contents.strip():
+        raise ValueError("it is no document: it has no contents, and no text")
+    return document_of(contents)
 
 
 def document_of(contents: str) -> Document:
@@ -170,39 +181,26 @@ def _parted(files: tuple[tuple[Path, Stamp], ...]) -> tuple[dict[str, SearchTask
 @functools.lru_cache(maxsize=6)
 def _questions_of(file: Path, stamp: Stamp) -> dict[str, tuple[str, SearchTask]]:
     """(text as it is compared between splits, question) by task id."""
-    tasks: dict[str, tuple[str, SearchTask]] = {}
-    for number, record in _records(file):
-        question, answers = record.get("question"), record.get("golden_answers")
-        listed = isinstance(answers, list) and answers and all(isinstance(answer, str) for answer in answers)
-        if not (isinstance(question, str) and question.strip() and listed and isinstance(answers, list)):
-            raise UsageError(f"{file} line {number} is no question: it needs a question and golden_answers (a list)")
-        if not any(normalised(answer) for answer in answers):
-            raise UsageError(f"{file} line {number}: none of its golden_answers holds a word or a number")
-        task_id = f"{file.stem}/question/{len(tasks):05}"
-        tasks[task_id] = normalised(question) or question, SearchTask(task_id, plain(question), tuple(answers))
-    if not tasks:
-        raise UsageError(f"{file} holds no question")
-    return tasks
+    return {task.task_id: (normalised(text) or text, task) for text, task in _question_rows(file, stamp).rows}
 
 
-def _records(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of each line that is not blank. Raises `UsageError` for a line that holds none."""
-    try:
-        with file.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                if line.strip():
-                    yield number, _record(line, f"{file} line {number}")
-    except OSError as error:
-        raise MissingDataError(f"{file} cannot be read ({error.strerror})") from None
+@functools.lru_cache(maxsize=6)
+def _question_rows(file: Path, stamp: Stamp) -> Rows[tuple[str, SearchTask]]:
+    def read(record: Mapping[str, Any], number: int, index: int) -> tuple[str, SearchTask]:
+        question, answers = _question(record)
+        return question, SearchTask(f"{file.stem}/question/{index:05}", plain(question), answers)
+
+    return read_rows(file, read, "question")
 
 
-def _record(line: bytes, where: str) -> dict[str, Any]:
-    try:
-        record = parse_json(line.decode())
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{where} is damaged: {error.msg} (column {error.colno})") from None
-    except ValueError as error:
-        raise UsageError(f"{where} is damaged: {error}") from None
-    if not isinstance(record, dict):
-        raise UsageError(f"{where} holds no names and values")
-    return record
+def _question(record: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """The question of a row and its right answers. Raises `ValueError`."""
+    question = record.get("question")
+    given = next((record[key] for key in ANSWERS if record.get(key) is not None), None)
+    listed = given if isinstance(given, list) else [given]
+    if not all(isinstance(answer, str | int | float) and not isinstance(answer, bool) for answer in listed):
+        listed = []
+    answers = tuple(str(answer) for answer in listed if str(answer).strip())
+    if not (isinstance(question, str) and question.strip() and answers):
+        raise ValueError("it is no question: it needs a question and golden_answers (a list)")
+    return question, answers

@@ -2,7 +2,9 @@
 
 `POST /retrieve` takes `{"queries": [text, ...], "topk": number or null, "return_scores": true or false}` and gives
 `{"result": [[{"document": {"contents": title, line break, text}, "score": number}, ...], ...]}`, a list for each query;
-without scores, the bare documents. An error is `{"error": text}`.
+without scores, the bare documents. An error is `{"error": text}`. As there, a number may be a text, 0 is the default,
+what else a request holds does not matter, and no queries have no results. Of a query that is longer than
+`LONGEST_QUERY` the beginning is searched for: one reply that runs on does not cost a batch.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ PATH = "/retrieve"
 DEFAULT_TOPK = 3
 """Documents for a query where a request does not say."""
 
-MOST_TOPK, MOST_QUERIES, LONGEST_QUERY = 100, 256, 2_000
-"""Of one request: documents for a query, queries, characters of a query."""
+MOST_TOPK, MOST_QUERIES, LONGEST_QUERY = 100, 8_192, 2_000
+"""Of one request: documents for a query, queries (a trainer asks for all episodes of a batch at once), and characters
+of a query that are searched for."""
 
-MOST_BYTES = 2**20
+MOST_BYTES = 32 * 2**20
 """Of the body of one request."""
 
 
@@ -69,19 +72,26 @@ def _read_request(body: bytes) -> tuple[list[str], int, bool]:
         raise UsageError(f"the body is not JSON: {error}") from None
     if not isinstance(record, dict):
         raise UsageError('the body is an object with "queries", "topk" and "return_scores"')
-    unknown = sorted(set(record) - {"queries", "topk", "return_scores"})
-    if unknown:
-        raise UsageError(f'{unknown[0][:50]!r} is not known: a request has "queries", "topk" and "return_scores"')
-    queries, topk, scores = record.get("queries"), record.get("topk"), record.get("return_scores", False)
-    topk = DEFAULT_TOPK if topk is None else topk
+    queries, topk, scores = record.get("queries"), _whole(record.get("topk")), record.get("return_scores", False)
     if not (isinstance(queries, list) and all(isinstance(query, str) for query in queries)):
         raise UsageError('"queries" is a list of texts')
-    if not 1 <= len(queries) <= MOST_QUERIES:
-        raise UsageError(f'"queries" holds 1 to {MOST_QUERIES} texts, not {len(queries)}')
-    if max(map(len, queries)) > LONGEST_QUERY:
-        raise UsageError(f"a query has at most {LONGEST_QUERY} characters")
-    if not (isinstance(topk, int) and not isinstance(topk, bool) and 1 <= topk <= MOST_TOPK):
+    if len(queries) > MOST_QUERIES:
+        raise UsageError(f'"queries" holds up to {MOST_QUERIES} texts, not {len(queries)}')
+    if topk is None or not 1 <= topk <= MOST_TOPK:
         raise UsageError(f'"topk" is a whole number from 1 to {MOST_TOPK}, or null for {DEFAULT_TOPK}')
     if not isinstance(scores, bool):
         raise UsageError('"return_scores" is true or false')
-    return queries, topk, scores
+    return [query[:LONGEST_QUERY] for query in queries], topk, scores
+
+
+def _whole(topk: object) -> int | None:
+    """The number of documents that a request asks for; None for what is no whole number."""
+    if topk in (None, 0, "0"):
+        return DEFAULT_TOPK
+    if isinstance(topk, bool) or not isinstance(topk, int | float | str):
+        return None
+    try:
+        number = float(topk)
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() else None

@@ -33,8 +33,8 @@ def label(folder: Path | None) -> str:
     """Whose questions are asked and where is searched, in words. Raises as `searcher` and `open_questions`."""
     given = os.environ.get(SERVER_VARIABLE)
     source = EMBEDDED if folder is None else f"questions at {folder.absolute()}"
-    if folder is not None and (repeated := left_out(folder)):
-        source += f", {repeated} left out that a later split has too"
+    if folder is not None:
+        source = ", ".join([source, *left_out(folder)])
     return f"{source}, searched at {checked_url(given)}" if given else source
 
 

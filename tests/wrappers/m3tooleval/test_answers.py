@@ -35,6 +35,12 @@ from align_echo.wrappers.m3tooleval.answers import is_right, is_same_text
         ("`abc  def`", "abc def", None),
         ('"abc".', "abc", None),
         ("2041-07-01", "2041-07-01", None),
+        ("7182000", 7182000.0, None),
+        ("7,182,000.0", 7182000, None),
+        ("11.999999999999998", 12, None),
+        ("12", 11.999999999999998, None),
+        ("7182000.004", 7182000.0, 2),
+        ("12345678901234567891", 12345678901234567891, None),
     ],
 )
 def test_a_right_answer_is_right_however_it_is_written(answer, expected, digits):
@@ -46,6 +52,13 @@ def test_a_right_answer_is_right_however_it_is_written(answer, expected, digits)
     [
         ("8", 7, None),
         ("The answer is 7", 7, None),
+        ("7182001", 7182000.0, None),
+        ("7182000.5", 7182000, None),
+        ("7182001", 7182000.0, 2),
+        ("12345679", 12345678, None),
+        ("12345678901234567890", 12345678901234567891, None),
+        ("[2016001, 1]", [2016000, 1], None),
+        ("0.0000001", 0, None),
         ("237.94", 237.942, None),
         ("237.9", 237.942, 2),
         ("237.93", 237.942, 2),

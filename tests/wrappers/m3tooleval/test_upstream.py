@@ -24,12 +24,13 @@ def env(root):
 def test_two_tasks_of_each_family_are_for_training_and_the_rest_for_tests(root, capsys):
     training = align_echo.tasks("m3tooleval", split="train", data_root=root)
     assert training == [
-        "message_decoder/double_0",
-        "message_decoder/double_1",
-        *(f"web_browsing/click_{n}" for n in (0, 1)),
+        "message_decoder/double_4",
+        "message_decoder/double_5",
+        *(f"web_browsing/click_{n}" for n in (4, 5)),
     ]
     assert align_echo.tasks("m3tooleval", split="align_train", data_root=root) == training
-    rest = ["message_decoder/double_2", "message_decoder/double_3", "web_browsing/click_2"]
+    rest = [f"message_decoder/double_{n}" for n in (0, 1, 2, 3, 6, 7)]
+    rest += [f"web_browsing/click_{n}" for n in (0, 1, 2, 3, 6)]
     assert align_echo.tasks("m3tooleval", split="test", data_root=root) == rest
     assert capsys.readouterr().out == ""
 

@@ -43,7 +43,7 @@ TOOLS = {f.__name__: tool(f, f.__name__ + "(x)") for f in (double, calculator)}
 TASKS = [
     Task(name=f"message_decoder/double_{n}", tools=TOOLS, instruction=f"Double {n}.", expected_output=2 * n + 0.125,
          is_single_tool_task=False)
-    for n in range(4)
+    for n in range(8)
 ]
 register_task_iterator(TASKS, len(TASKS))
 """
@@ -68,7 +68,7 @@ def create_tools():
     return {"click": ToolType("click", "Clicks.", counter.click, "click()")}
 
 
-TASKS = [Task(f"web_browsing/click_{n}", create_tools, f"Click {n} times.", str(n), False) for n in range(3)]
+TASKS = [Task(f"web_browsing/click_{n}", create_tools, f"Click {n} times.", str(n), False) for n in range(7)]
 register_task_iterator(TASKS, len(TASKS))
 """
 

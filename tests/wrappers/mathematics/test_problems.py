@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import math
@@ -14,6 +15,7 @@ import pytest
 
 import align_echo
 from align_echo.errors import MissingDataError, UsageError
+from align_echo.session import base_env
 from align_echo.wrappers.mathematics import generator, problems
 from align_echo.wrappers.mathematics.generator import KINDS, LEVELS, NUMBERS
 from align_echo.wrappers.mathematics.spec import task_type
@@ -231,19 +233,52 @@ def test_an_id_is_one_problem_and_splits_share_none(tmp_path):
         ('{"problem": " ", "answer": "2"}', "no 'problem'"),
         ('{"problem": "x", "answer": true}', "no 'answer'"),
         ('{"problem": "x", "answer": "2", "unique_id": "???"}', "no part of a task id"),
-        ('{"problem": "y", "answer": "2", "type": "Prealgebra", "level": 1, "unique_id": "test/a/1.json"}', "earlier"),
+        ('{"problem": "x", "answer": "\\\\frac{1}{0}"}', "has no value"),
+        ('{"problem": "x", "answer": "think #### "}', "has no value"),
         ('{"problem": "\\ud800", "answer": "2"}', "half a character"),
         ('{"problem": "x", "answer": NaN}', "no 'answer'"),
         ("[" * 100_000, "nested too deeply"),
         ('{"problem": "\udcff"}', "utf-8"),
     ],
 )
-def test_a_damaged_line_is_refused_by_its_number(tmp_path, line, reason):
+def test_a_damaged_row_costs_no_other_and_is_named(tmp_path, line, reason):
     file = written(tmp_path / "rows.jsonl", ROWS)
-    file.write_bytes(file.read_bytes() + b"\n" + line.encode(errors="surrogateescape") + b"\n")
-    with pytest.raises(UsageError, match=rf"rows.jsonl line 5 is damaged: .*{reason}") as refusal:
+    bad = line.encode(errors="surrogateescape") + b"\n"
+    file.write_bytes(file.read_bytes() + b"\n" + bad + bad)
+    assert len(align_echo.tasks("math", split="test", data_root=file)) == len(ROWS)
+    label = problems.label(file)
+    assert re.search(rf"2 damaged rows left out \(.*rows.jsonl line 5 is damaged: .*{reason}", label)
+    assert "\n" not in label
+    file.write_bytes(bad)
+    with pytest.raises(UsageError, match=rf"rows.jsonl line 1 is damaged: .*{reason}") as refusal:
         align_echo.tasks("math", split="test", data_root=file)
     assert "\n" not in str(refusal.value)
+
+
+def test_two_rows_of_one_name_are_two_problems(tmp_path):
+    rows = [{"problem": f"What is {n}?", "answer": n, "unique_id": 7} for n in range(2)]
+    ids = align_echo.tasks("math", split="test", data_root=written(tmp_path / "rows.jsonl", rows))
+    assert ids == ["test/problem/any/7", "test/problem/any/7-line-2"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"problem": "1+1?", "answer": "2"},
+        {"question": "1+1?", "answer": "One and one.\n#### 2"},
+        {"problem": "1+1?", "solution": r"As \boxed{1}+\boxed{1}, it is \boxed{2}."},
+        {"problem": "1+1?", "answer": ["2"]},
+    ],
+)
+@pytest.mark.parametrize(
+    "pack", [bytes, gzip.compress, lambda text: b"\xef\xbb\xbf" + text, lambda text: b"[" + text + b"]"]
+)
+def test_rows_are_read_as_data_sets_come(tmp_path, row, pack):
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(pack(json.dumps(row).encode()))
+    env = align_echo.make("math", split="test", data_root=file)
+    assert env.reset(options={"task": "test/problem/any/line-1"})[0] == "1+1?"
+    assert base_env(env).oracle().expert_action() == r"\boxed{2}"
 
 
 def test_folders_and_files_without_problems_are_refused_in_one_line(tmp_path):

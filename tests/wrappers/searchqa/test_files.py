@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -77,20 +78,18 @@ def test_all_environments_of_a_process_share_the_documents_until_the_file_change
     ("name", "content", "message"),
     [
         ("test.jsonl", "{", "line 1 is damaged: .*column 2"),
-        ("test.jsonl", GOOD + "\n" + GOOD + "{", "line 4 is damaged: [^:]* .column 2"),
-        ("test.jsonl", GOOD.encode() + b"\xff", "line 2 is damaged"),
-        ("test.jsonl", GOOD + "[" * 50_000, "line 2 is damaged: it is nested too deeply"),
-        ("test.jsonl", "[]", "line 1 holds no names"),
-        ("test.jsonl", '\n{"question": "Who?"}', "line 2 is no question"),
-        ("test.jsonl", '{"question": "Who?", "golden_answers": []}', "line 1 is no question"),
-        ("test.jsonl", '{"question": "Who?", "golden_answers": [1]}', "line 1 is no question"),
+        ("test.jsonl", "[" * 50_000, "line 1 is damaged: it is nested too deeply"),
+        ("test.jsonl", "[]", "holds no question"),
+        ("test.jsonl", '\n{"question": "Who?"}', "line 2 is damaged: it is no question"),
+        ("test.jsonl", '{"question": "Who?", "golden_answers": []}', "line 1 is damaged: it is no question"),
+        ("test.jsonl", '{"question": "Who?", "golden_answers": [true]}', "line 1 is damaged: it is no question"),
+        ("test.jsonl", '{"question": "Who?", "golden_answers": ["", " "]}', "line 1 is damaged: it is no question"),
         ("test.jsonl", "", "holds no question"),
-        ("test.jsonl", b"\xff\xfe", "line 1 is damaged"),
-        ("corpus.jsonl", '{"id": "7"}', "line 1 is no document"),
-        ("corpus.jsonl", '{"contents": " "}', "line 1 is no document"),
+        ("test.jsonl", b"\xff\xfe", "holds no question"),
+        ("corpus.jsonl", '{"id": "7"}', "line 1 is damaged: it is no document"),
+        ("corpus.jsonl", '{"contents": " "}', "line 1 is damaged: it is no document"),
         ("corpus.jsonl", "", "holds no document"),
         ("corpus.jsonl", '{"contents": "東京"}', "no word that can be searched"),
-        ("test.jsonl", '{"question": "Who?", "golden_answers": ["", "the"]}', "line 1: none of its golden_answers"),
     ],
 )
 def test_a_damaged_file_is_named_in_one_line(folder, name, content, message):
@@ -99,6 +98,48 @@ def test_a_damaged_file_is_named_in_one_line(folder, name, content, message):
         align_echo.make("searchqa", split="test", data_root=folder).reset(seed=0)
     assert name in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("bad", [b"{", b"\xff", b"[" * 50_000, b'{"question": "Who?"}', b'["x"]', b'{"question": 1}'])
+def test_one_bad_row_costs_no_other_and_is_said(folder, bad):
+    (folder / "test.jsonl").write_bytes(GOOD.encode() + bad + b"\n\n" + GOOD.replace("Who", "Why").encode())
+    assert goals(folder, "test") == {"test/question/00000": "Who?", "test/question/00002": "Why?"}
+    assert "1 damaged rows left out" in environment("searchqa").games(folder)
+    assert "test.jsonl line 2 is damaged" in environment("searchqa").games(folder)
+
+
+def test_a_document_that_cannot_be_read_is_warned_of(folder):
+    (folder / "corpus.jsonl").write_text('{"title": "Ronda", "text": null}\n{"text": "Jose Ortega was a painter"}\n')
+    with pytest.warns(UserWarning, match=r"1 damaged rows left out .*corpus\.jsonl line 1 is damaged"):
+        documents = open_corpus(folder / "corpus.jsonl").documents
+    assert [document.title for document in documents] == ["untitled"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"golden_answers": "I"}, {"answers": ["I"]}, {"answer": "I"}, {"golden_answers": None, "answers": ["I", ""]}],
+)
+@pytest.mark.parametrize(
+    "written", [gzip.compress, lambda text: b"\xef\xbb\xbf" + text, lambda text: b"[" + text + b"]"]
+)
+def test_rows_are_read_as_data_sets_come(folder, row, written):
+    (folder / "test.jsonl").write_bytes(written(json.dumps({"question": "Who?", **row}).encode()))
+    assert answered(folder, "I") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "right", "wrong"), [("A", "a", "An"), ("The The", "the  the", "The"), ("?", "?", "!"), ("A", "A", "")]
+)
+def test_an_answer_of_which_nothing_is_left_is_compared_as_it_is_written(folder, gold, right, wrong):
+    (folder / "test.jsonl").write_text(json.dumps({"question": "Who?", "golden_answers": [gold]}))
+    assert (answered(folder, right), answered(folder, wrong)) == (1.0, 0.0)
+
+
+def answered(folder, answer: str) -> float:
+    """The score of an answer to the first question."""
+    env = align_echo.make("searchqa", split="test", data_root=folder)
+    env.reset(options={"task": "test/question/00000"})
+    return float(env.step(f"<answer>{answer}</answer>")[1])
 
 
 def test_what_is_missing_is_named(folder, tmp_path):

@@ -59,15 +59,14 @@ def test_without_more_said_there_are_three_bare_documents(ask, corpus):
         ({}, "list of texts"),
         ({"queries": "x"}, "list of texts"),
         ({"queries": [1]}, "list of texts"),
-        ({"queries": []}, "1 to"),
-        ({"queries": ["x"] * (MOST_QUERIES + 1)}, "1 to"),
-        ({"queries": ["x" * (LONGEST_QUERY + 1)]}, "at most"),
-        ({"queries": ["x"], "topk": 0}, "topk"),
+        ({"queries": ["x"] * (MOST_QUERIES + 1)}, "up to"),
+        ({"queries": ["x"], "topk": -1}, "topk"),
+        ({"queries": ["x"], "topk": "many"}, "topk"),
+        ({"queries": ["x"], "topk": "inf"}, "topk"),
         ({"queries": ["x"], "topk": MOST_TOPK + 1}, "topk"),
         ({"queries": ["x"], "topk": True}, "topk"),
         ({"queries": ["x"], "topk": 2.5}, "topk"),
         ({"queries": ["x"], "return_scores": 1}, "return_scores"),
-        ({"queries": ["x"], "k": 1}, "'k' is not known"),
     ],
 )
 def test_what_is_no_request_is_refused_in_json_and_the_connection_goes_on(ask, body, message):
@@ -75,6 +74,24 @@ def test_what_is_no_request_is_refused_in_json_and_the_connection_goes_on(ask, b
     assert (status, list(answer)) == (400, ["error"])
     assert message in answer["error"]
     assert ask({"queries": ["\ud800 capital"]})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "further", [{"topk": 0}, {"topk": "3"}, {"topk": 3.0}, {"topk": None}, {"model": "e5", "k": 1}], ids=str
+)
+def test_a_trainer_s_request_is_answered_as_its_own_server_does(ask, further):
+    plain = ask({"queries": ["capital"], "return_scores": True})
+    assert plain[0] == 200
+    assert ask({"queries": ["capital"], "return_scores": True, **further}) == plain
+
+
+def test_a_batch_of_a_trainer_is_answered_whole(ask):
+    queries = ["capital"] * 2_560
+    queries[7] += " x" * LONGEST_QUERY
+    status, answer = ask({"queries": queries, "topk": 1})
+    assert (status, len(answer["result"])) == (200, len(queries))
+    assert answer["result"][7] == answer["result"][0]
+    assert ask({"queries": []}) == (200, {"result": []})
 
 
 def test_other_paths_methods_and_bodies_without_end_are_refused_in_json(ask, server):
