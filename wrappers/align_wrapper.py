@@ -140,7 +140,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         """Run `WrapStep` for the agent's action: (the turn's result, why it is the raw one or "")."""
         number = turn.number
         try:
-            session = self._session or self._open_session()
+            session = self._session or self._open_session(within_turn=True)
             returned = session.wrap_step(turn.action)
         except InterfaceError as failure:
             self._keep_log(number)
@@ -200,12 +200,13 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
 
     # ------------------------------------------------------------ the session
 
-    def _open_session(self) -> SandboxSession:
+    def _open_session(self, *, within_turn: bool = False) -> SandboxSession:
         """Load the interface anew; one that does not load is bypassed until the next reset. Raises `InterfaceError`."""
         contract = self.interface.contract
         try:
+            further = self._base.further_arguments()
             self._session = self._sandbox.open(
-                self._source, contract, *self._opening, self._serve, self._base.further_arguments()
+                self._source, contract, *self._opening, self._serve, further, within_turn=within_turn
             )
         except InterfaceError as failure:
             self._bypassed = f"{NOT_LOADED}: {failure}"

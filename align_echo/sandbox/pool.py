@@ -9,12 +9,14 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import queue
 import threading
 import weakref
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from align_echo.errors import EngineError, UsageError
+from align_echo.sandbox.deadlines import Deadline, Watch
 from align_echo.sandbox.telemetry import stop_vain_searches
 
 if TYPE_CHECKING:
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
 MAX_WORKERS = 256
 """Sessions that can be open at once in a process; each holds a worker process of 6 to 20 MB."""
 
-_PATIENCE = 30.0
+START = 30.0
+"""Seconds that a worker may take to start, and that a session waits for one where all are taken, outside of a turn."""
+
+_NEXT_TRY = 2.0
+_FAREWELL = 0.5
+_OWN_SHARE = 0.9
 _SUSPENSIONS = 1_000_000
 
 
@@ -34,35 +41,112 @@ class Worker:
     request that its code stopped at, where it waits for the next turn.
     """
 
-    def __init__(self, seconds: float, memory: int) -> None:
-        """Limits are execution time between two requests to this process, and heap bytes.
+    def __init__(self, seconds: float, memory: int, patience: float = START) -> None:
+        """Limits are the seconds of a turn and heap bytes. The interpreter stops a little before the first, since it
+        knows the line. `patience` is how many seconds a worker is waited for.
 
         Raises `EngineError` if no worker can be had and `UsageError` in a forked process (see `_shared_pool`).
         """
         self.session: pydantic_monty.MontySession | None = None
         self.waiting: pydantic_monty.FunctionSnapshot | None = None
-        checkout = _shared_pool().checkout(
-            limits={"max_memory": memory, "max_turn_duration_secs": seconds, "max_suspensions": _SUSPENSIONS},
-            os_policy={"datetime": datetime(2000, 1, 1), "sleep": "zero", "random_start": {"seed": 0}},
-        )
-        try:
-            self.session = checkout.__enter__()
-        except (OSError, TimeoutError, RuntimeError) as error:
-            raise EngineError(f"no sandbox worker can be had: {error}") from error
+        limits: pydantic_monty.ResourceLimits = {
+            "max_memory": memory,
+            "max_turn_duration_secs": _OWN_SHARE * seconds,
+            "max_suspensions": _SUSPENSIONS,
+        }
+        self.session = _Search(_shared_pool(), limits).session(patience)
+        self._deadline = Deadline(self.session.worker_pid)
         _workers.add(self)
 
-    def close(self) -> None:
-        """Give the worker back. Safe to call twice."""
+    @property
+    def late(self) -> bool:
+        """Whether the process was ended because it did not answer in time."""
+        return self._deadline.missed
+
+    def expect_answer(self, seconds: float) -> None:
+        """End the process unless `answered` is called within these seconds."""
+        _watch.set(self._deadline, seconds)
+
+    def answered(self) -> None:
+        """Leave the process alone until the next `expect_answer`."""
+        _watch.lift(self._deadline)
+
+    def close(self, seconds: float = _FAREWELL) -> None:
+        """Give the worker back, or end one that does not answer within these seconds. Safe to call twice."""
         session, self.session, self.waiting = self.session, None, None
         if session is not None:
-            session.__exit__(None, None, None)
+            self.expect_answer(min(seconds, _FAREWELL))
+            try:
+                session.__exit__(None, None, None)
+            finally:
+                self.answered()
 
     def __del__(self) -> None:
         self.close()
 
 
+class _Search:
+    """A search for a worker, in threads of its own, since one that stands still may never answer.
+
+    A second try follows a first that fails or takes long: an idle worker may be dead or stopped, a new one is not.
+    A worker that comes too late is given back.
+    """
+
+    def __init__(self, pool: pydantic_monty.Monty, limits: pydantic_monty.ResourceLimits) -> None:
+        self._pool = pool
+        self._limits = limits
+        self._answers: queue.SimpleQueue[pydantic_monty.MontySession | Exception] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._over = False
+
+    def session(self, seconds: float) -> pydantic_monty.MontySession:
+        """The first session that is had within these seconds. Raises `EngineError`."""
+        first = min(seconds / 2, _NEXT_TRY)
+        problem = f"none answered within {seconds:.3g} s"
+        try:
+            for wait in (first, seconds - first):
+                threading.Thread(target=self._try, name="sandbox start", daemon=True).start()
+                answer = self._answer(wait)
+                if isinstance(answer, Exception):
+                    problem = str(answer)
+                elif answer is not None:
+                    return answer
+        finally:
+            with self._lock:
+                self._over = True
+        answer = self._answer(0.0)
+        if answer is None or isinstance(answer, Exception):
+            raise EngineError(f"no sandbox worker can be had: {problem}")
+        return answer
+
+    def _answer(self, seconds: float) -> pydantic_monty.MontySession | Exception | None:
+        try:
+            return self._answers.get(timeout=max(seconds, 0.0))
+        except queue.Empty:
+            return None
+
+    def _try(self) -> None:
+        import pydantic_monty
+
+        try:
+            session = self._pool.checkout(
+                limits=self._limits,
+                os_policy={"datetime": datetime(2000, 1, 1), "sleep": "zero", "random_start": {"seed": 0}},
+            ).__enter__()
+        except (OSError, TimeoutError, RuntimeError, pydantic_monty.MontyError) as error:
+            self._answers.put(error)
+            return
+        with self._lock:
+            late, self._over = self._over, True
+            if not late:
+                self._answers.put(session)
+        if late:
+            session.__exit__(None, None, None)
+
+
 _pool: pydantic_monty.Monty | None = None
 _lock = threading.Lock()
+_watch = Watch()
 _forked = False
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 
@@ -81,9 +165,7 @@ def _shared_pool() -> pydantic_monty.Monty:
         if _pool is None:
             stop_vain_searches()
             try:
-                pool = pydantic_monty.Monty(
-                    max_processes=MAX_WORKERS, checkout_timeout=_PATIENCE, request_timeout=_PATIENCE
-                )
+                pool = pydantic_monty.Monty(max_processes=MAX_WORKERS, checkout_timeout=START, request_timeout=START)
                 _pool = pool.__enter__()
             except (OSError, RuntimeError) as error:
                 raise EngineError(f"the interface sandbox does not start: {error}") from error
@@ -104,8 +186,9 @@ def _close_pool() -> None:
 
 def _abandon_pool() -> None:
     """In a forked child: leave the parent's workers alone for good."""
-    global _pool, _lock, _forked
+    global _pool, _lock, _watch, _forked
     _lock = threading.Lock()
+    _watch = Watch()
     for worker in list(_workers):
         _never_free(worker.waiting)
         _never_free(worker.session)

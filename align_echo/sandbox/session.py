@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract
-from align_echo.sandbox.pool import Worker
+from align_echo.sandbox.pool import START, Worker
 from align_echo.sandbox.source import PreparedSource, prepare
-from align_echo.sandbox.spending import Spending
+from align_echo.sandbox.spending import Spending, took_too_long
 from align_echo.sandbox.states import NEXT, StateKey, begin, loop
 from align_echo.sandbox.telemetry import thread
 from align_echo.types import Frozen
@@ -68,14 +68,17 @@ class Sandbox(Frozen):
         task: str,
         engine: Engine,
         further: Mapping[str, str | int] | None = None,
+        *,
+        within_turn: bool = False,
     ) -> SandboxSession:
         """Load prepared source for one episode, whose engine calls `engine` will serve. `further` holds the values of
-        arguments that the contract names beside the two texts.
+        arguments that the contract names beside the two texts. `within_turn`: the agent waits, so that the start of a
+        worker counts against the turn's seconds.
 
         Raises `InterfaceError` if the code fails while it loads, `EngineError` if no worker can be had, and
         `UsageError` in a process that was forked after interfaces had been used.
         """
-        return SandboxSession(self, source, contract, init_obs, task, engine, further or {})
+        return SandboxSession(self, source, contract, init_obs, task, engine, further or {}, within_turn)
 
     def check(self, source: str, contract: InterfaceContract) -> None:
         """Load source and throw it away: what a generator of interfaces calls. Raises `InterfaceError`, one line."""
@@ -138,6 +141,7 @@ class SandboxSession:
         task: str,
         engine: Engine,
         further: Mapping[str, str | int],
+        within_turn: bool,
     ) -> None:
         self._limits = limits
         self._source = source
@@ -148,7 +152,11 @@ class SandboxSession:
         self._loop = loop(contract)
         arguments = {"init_obs": init_obs, "task": task, **further}
         self._arguments = {f"_align_{name}": value for name, value in arguments.items()}
-        self._worker = Worker(limits.seconds, limits.memory)
+        self._spent = Spending(limits, self._log.characters)
+        self._first = True
+        if within_turn:
+            self._spent.go_on()
+        self._worker = Worker(limits.seconds, limits.memory, limits.seconds if within_turn else START)
         try:
             self._guarded(self._begin)
         except InterfaceError:
@@ -184,8 +192,8 @@ class SandboxSession:
         return self._log.take(turn)
 
     def close(self) -> None:
-        """Give the worker back. Safe to call twice."""
-        self._worker.close()
+        """Give the worker back, within what is left of the turn's seconds. Safe to call twice."""
+        self._worker.close(self._spent.seconds_left())
 
     # ------------------------------------------------------------ the interpreter
 
@@ -195,49 +203,74 @@ class SandboxSession:
 
         if self._worker.session is None:
             raise InterfaceError("the sandbox session of this episode is gone")
-        thread.inside = True
+        self._enter()
         try:
-            return work(self._worker.session)
+            answer = work(self._worker.session)
         except pydantic_monty.MontyError as error:
+            self._leave()
             survives, message = _describe(error, self._source)
-            if not survives:
+            if self._worker.late or not survives:
                 self.close()
-            raise InterfaceError(message) from None
+            raise InterfaceError(self._lateness() or message) from None
         except Exception as error:
             self.close()
             if error is self._engine_error or isinstance(error, InterfaceError):
                 raise
             raise InterfaceError(printable(f"the sandbox failed: {type(error).__name__}: {error}"[:500])) from error
         finally:
-            thread.inside = False
+            self._leave()
+        if self._worker.late:
+            self.close()
+            raise InterfaceError(self._lateness())
+        return answer
+
+    def _enter(self) -> None:
+        """The interpreter's time begins: it counts against the turn, and a worker that needs more than is left ends."""
+        thread.inside = True
+        self._spent.go_on()
+        self._worker.expect_answer(self._spent.seconds_left())
+
+    def _leave(self) -> None:
+        """The interpreter's time ends. Safe to call twice."""
+        self._worker.answered()
+        self._spent.rest()
+        thread.inside = False
+
+    def _lateness(self) -> str:
+        if not self._worker.late:
+            return ""
+        return f"{took_too_long(self._limits.seconds)}: its worker gave no answer, and was ended"
 
     def _begin(self, session: pydantic_monty.MontySession) -> None:
         """Load the source; one that does nothing but define, from the state that it left the first time."""
         key = StateKey(self._layout, self._source.stood_in, self._limits.seconds, self._limits.memory)
         begin(session, key, self._source.text if self._source.only_defines else "")
         if not self._source.only_defines:
-            self._answered(self._feed(session, self._source.text), Spending(self._limits, self._log.characters), "")
+            self._answered(self._feed(session, self._source.text), "")
 
     def _take_turn(self, action: str | None) -> Any:
         """What `WrapStep` returns for an action, or `InferRules` for None. Raises as `_guarded`.
 
         Between turns the code waits for the next action in a loop: to go on costs half of what another snippet does.
-        After an error the loop is begun anew.
+        After an error the loop is begun anew. What it took to load counts as the first turn's.
         """
         import pydantic_monty
 
+        if not self._first:
+            self._spent = Spending(self._limits, self._log.characters)
+        self._first = False
+
         def go_on(session: pydantic_monty.MontySession) -> Any:
-            spent = Spending(self._limits, self._log.characters)
             waiting, self._worker.waiting = self._worker.waiting, None
             if waiting is None:
                 snapshot = self._feed(session, self._loop, _align_agent_action=action)
             else:
                 snapshot = waiting.resume({"return_value": action})
-            snapshot = self._answered(snapshot, spent, NEXT)
+            snapshot = self._answered(snapshot, NEXT)
             if not isinstance(snapshot, pydantic_monty.FunctionSnapshot):
                 raise InterfaceError("interface code left the loop that it is called from")
             self._worker.waiting, value = snapshot, snapshot.args[0]
-            spent.passing(*(value if type(value) is tuple else (value,)))
+            self._spent.passing(*(value if type(value) is tuple else (value,)))
             return value
 
         return self._guarded(go_on)
@@ -255,59 +288,58 @@ class SandboxSession:
         )
 
     def _answered(
-        self, snapshot: pydantic_monty.SyncSnapshot, spent: Spending, until: str
+        self, snapshot: pydantic_monty.SyncSnapshot, until: str
     ) -> pydantic_monty.FunctionSnapshot | pydantic_monty.MontyComplete:
         """Answer what the interpreter asks for until it calls `until` with one value, or until the snippet ends. Only
         engine calls have an answer."""
         import pydantic_monty as monty
 
         while not isinstance(snapshot, monty.MontyComplete):
-            spent.one_more_request()
+            self._spent.one_more_request()
             if isinstance(snapshot, monty.NameLookupSnapshot):
-                spent.passing(snapshot.variable_name)
+                self._spent.passing(snapshot.variable_name)
                 snapshot = snapshot.resume_auto()
                 continue
             if not isinstance(snapshot, monty.FunctionSnapshot):
                 raise InterfaceError("interface code waits for something that never comes")
             name, arguments, options = snapshot.function_name, snapshot.args, snapshot.kwargs
-            spent.passing(*arguments, *options.values())
+            self._spent.passing(*arguments, *options.values())
             if snapshot.is_os_function:
                 snapshot = snapshot.resume_not_handled()
             elif name == ENGINE:
-                snapshot = snapshot.resume(self._serve(arguments, spent))
+                snapshot = snapshot.resume(self._serve(arguments))
             elif name == TOGETHER:
-                snapshot = snapshot.resume(self._serve_together(arguments, spent))
+                snapshot = snapshot.resume(self._serve_together(arguments))
             elif name == until and len(arguments) == 1 and not options:
                 return snapshot
             else:
                 snapshot = snapshot.resume_auto()
         return snapshot
 
-    def _serve(self, arguments: tuple[Any, ...], spent: Spending) -> pydantic_monty.ExternalResult:
+    def _serve(self, arguments: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
         """What an engine call is answered with. The environment's own time is not counted."""
-        spent.one_more_engine_call()
+        self._spent.one_more_engine_call()
         if len(arguments) != 1 or type(arguments[0]) is not str:
             return {"exc_type": "TypeError", "message": "env.step takes one action as text"}
-        thread.inside = False
+        self._leave()
         try:
-            with spent.elsewhere():
-                reply = tuple(self._engine(arguments[0]))
+            reply = tuple(self._engine(arguments[0]))
         except RefusedError as refusal:
             return {"exc_type": "PermissionError", "message": str(refusal)}
         except Exception as error:
             self._engine_error = error
             raise
         finally:
-            thread.inside = True
-        spent.passing(*reply)
+            self._enter()
+        self._spent.passing(*reply)
         return {"return_value": reply}
 
-    def _serve_together(self, actions: tuple[Any, ...], spent: Spending) -> pydantic_monty.ExternalResult:
+    def _serve_together(self, actions: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
         """Several engine calls at once, served one after another as if each had been asked for alone, up to the first
         that is refused: a list of replies, in which the refusal stands as text."""
         replies: list[Any] = []
         for action in actions:
-            answer = self._serve((action,), spent)
+            answer = self._serve((action,))
             if answer.get("exc_type") == "TypeError":
                 return answer
             replies.append(answer.get("return_value", answer.get("message")))

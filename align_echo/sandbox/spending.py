@@ -6,14 +6,15 @@ whole turn, on this side: requests, engine calls, seconds with this process's ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
 from align_echo.errors import InterfaceError
 
 _REQUESTS_A_TURN = 1_000
+_SHARE = 0.95
+"""The part of a turn's seconds after which a turn is given up: what is left is for the way back to the agent."""
 _TEXT = (str, bytes)
 
 
@@ -39,16 +40,31 @@ class Spending:
         self._logged = logged
         self._requests = self._engine_calls = 0
         self._characters = -logged()
-        self._began = monotonic()
-        self._elsewhere = 0.0
+        self._seconds = 0.0
+        self._since: float | None = None
+
+    def go_on(self) -> None:
+        """From now on the seconds are the interface's."""
+        self._since = monotonic()
+
+    def rest(self) -> None:
+        """From now on they are somebody else's: the environment's, which was asked, or the agent's."""
+        self._seconds, self._since = self._spent(), None
+
+    def seconds_left(self) -> float:
+        """How many seconds are left until the turn is given up; below 0 if it took more."""
+        return _SHARE * self._limits.seconds - self._spent()
+
+    def _spent(self) -> float:
+        return self._seconds + (0.0 if self._since is None else monotonic() - self._since)
 
     def one_more_request(self) -> None:
         """The interpreter waits for an answer."""
         self._requests += 1
         if self._requests > _REQUESTS_A_TURN:
             raise InterfaceError("the interface asked for what does not exist too often in one turn")
-        if monotonic() - self._began - self._elsewhere > self._limits.seconds:
-            raise InterfaceError(f"the interface took too long (over {self._limits.seconds:g} s, its calls included)")
+        if self.seconds_left() < 0:
+            raise InterfaceError(took_too_long(self._limits.seconds))
 
     def passing(self, *values: object) -> None:
         """These values pass into or out of the interpreter. What holds no text itself is left to the clock."""
@@ -66,11 +82,7 @@ class Spending:
         if self._engine_calls > self._limits.engine_calls:
             raise InterfaceError(f"more than {self._limits.engine_calls} calls of env.step in one turn")
 
-    @contextmanager
-    def elsewhere(self) -> Iterator[None]:
-        """Leave the time that passes in this block out of the interface's seconds: the environment answers."""
-        began = monotonic()
-        try:
-            yield
-        finally:
-            self._elsewhere += monotonic() - began
+
+def took_too_long(seconds: float) -> str:
+    """What is said of an interface that used up a turn's seconds."""
+    return f"the interface took too long (a turn has {seconds:g} s, its calls included)"

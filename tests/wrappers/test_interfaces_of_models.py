@@ -348,6 +348,8 @@ class PythonSandbox(Sandbox):
         task: str,
         engine: Engine,
         further: Mapping[str, str | int] | None = None,
+        *,
+        within_turn: bool = False,
     ) -> SandboxSession:
         return PythonSession(self.source, contract, {"init_obs": init_obs, "task": task, **(further or {})}, engine)
 
