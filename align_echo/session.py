@@ -253,6 +253,7 @@ def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
         engine_calls=base.engine_calls - before,
         problem=reply.problem,
         cut_off=reply.cut_off,
+        residue=reply.residue,
         interface_error=str(info.get("interface_error", "")),
         violations=tuple(info.get("violations", ())),
         forged=tuple(info.get("forged", ())),

@@ -212,12 +212,14 @@ class AgentReply(Frozen):
 
     `tokens` is the one model call behind the reply; None where there were several, or the model gives no token ids.
     `cut_off`: the model's limit of tokens ended it. `choice` is there if the reply is one of several candidates.
+    `residue` names the end tokens and invisible signs that were taken off of it before it was read.
     """
 
     text: str
     action: str | None
     problem: str = ""
     cut_off: bool = False
+    residue: tuple[str, ...] = ()
     usage: Usage = Usage()
     tokens: Tokens | None = None
     choice: Choice | None = None
@@ -275,7 +277,8 @@ class Step(Frozen):
     None when the engine was not asked (the interface answered alone, or the reply held no action). `engine_calls`
     counts every engine call of the turn. `interface_error` says why the interface was bypassed on this turn, if it was.
     `forged` names what it claimed against the environment: "reward", "done". `hints`: what came of those it gave.
-    `cut_off`: the model's limit of tokens ended the reply. `choice`: it was chosen among several.
+    `cut_off`: the model's limit of tokens ended the reply. `choice`: it was chosen among several. `residue` names the
+    end tokens and invisible signs that were taken off of the reply before it was read.
     """
 
     reply: str
@@ -289,6 +292,7 @@ class Step(Frozen):
     engine_calls: int = 1
     problem: str = ""
     cut_off: bool = False
+    residue: tuple[str, ...] = ()
     interface_error: str = ""
     violations: tuple[Violation, ...] = ()
     forged: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from align_echo.agents.parsing import whole_text
+from align_echo.agents.signs import plain_reply
 from align_echo.errors import ReplyFormatError
 from align_echo.models.drawing import draw, sample_of
 from align_echo.models.endpoint import base_url_of
@@ -117,8 +118,10 @@ class ChatAgent(abc.ABC):
     def understood(self, completion: Completion, view: AgentView) -> AgentReply:
         """The model's answer to `view`, read as an action."""
         action, problem = None, ""
+        residue: tuple[str, ...] = ()
         try:
-            action = self.read(self.whole(completion), view)
+            text, residue = plain_reply(self.whole(completion))
+            action = self.read(text, view)
         except ReplyFormatError as error:
             problem = str(error)
         return AgentReply(
@@ -126,6 +129,7 @@ class ChatAgent(abc.ABC):
             action=action,
             problem=problem,
             cut_off=completion.finish_reason == "length",
+            residue=residue,
             usage=completion.usage,
             tokens=completion.tokens,
         )

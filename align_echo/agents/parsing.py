@@ -1,6 +1,7 @@
 r"""From a chat model's reply to one action: however it is dressed, if it can mean only one.
 
 What is read, in this order:
+ 0. End tokens, channels and signs that nobody sees are taken off (`agents/signs.py`).
  1. Thoughts (`<think>...</think>`, also without their beginning) are not part of the reply; thoughts without an end are
     a reply that was cut off. Blank lines and lines that only open or close a code fence do not count, nor do lines that
     repeat the prompt's own form of reply.
@@ -8,7 +9,8 @@ What is read, in this order:
  3. One `<action>...</action>` holds the action; so does one JSON object with an "action" beside its reasoning.
  4. Where the action format names a command that marks the action (`\boxed{answer}`), what stands in its braces is the
     action, whatever stands around it. Several must hold the same; the blank of the format itself does not count.
- 5. Exactly one line is labelled "Action:" (any case, bold, a heading, a list item, numbered): what follows the label is
+ 5. One line is labelled "Action:" (any case, bold, a heading, a list item, numbered), or several that say the same
+    are: what follows the label is
     the action. If nothing follows it on its line, exactly one line must come after it: that is the action.
  6. One line is left: it is the action.
  7. Exactly one line has a form of the environment's action format (`agents/forms.py`) and the others are sentences: it
@@ -30,6 +32,7 @@ import re
 from functools import cache
 
 from align_echo.agents.forms import as_listed, command_in, forms_in, has_form, is_listing, labels_in
+from align_echo.agents.signs import outer_text, plain_reply
 from align_echo.errors import ReplyFormatError
 from align_echo.prompts import render
 from align_echo.reading import braced
@@ -39,7 +42,8 @@ _FENCE = re.compile(r"(?:```|~~~)[A-Za-z]*")
 _ANYWHERE = re.compile(r"observation(?: \d+)?[*_]*\s?[:：]", re.IGNORECASE)
 _OBSERVATION = re.compile(rf"[#>*_\s-]*{_ANYWHERE.pattern}", re.IGNORECASE)
 _LABEL = re.compile(
-    r"(?:[-+>•*]\s+|#{1,6}\s+|\d{1,3}[.)]\s+)?[*_]{0,2}(?:(?:next|final|chosen|my)\s+)?action(?:\s\d{1,3})?[*_]{0,2}"
+    r"(?:[-+>•*]\s+|#{1,6}\s+|\d{1,3}[.)]\s+)?[*_]{0,2}(?:(?:next|final|chosen|my)\s+)?"
+    r"(?:action|动作|行动|操作|行動)(?:\s\d{1,3})?[*_]{0,2}"
     r"\s?[:：][*_]{0,2}\s*",
     re.IGNORECASE,
 )
@@ -47,12 +51,16 @@ _HEADING = re.compile(r"#{1,6}\s+[*_]{0,2}action[*_]{0,2}|\*\*action\*\*", re.IG
 _INPUT = re.compile(r"[*_]{0,2}action input[*_]{0,2}\s?:[*_]{0,2}\s*\S", re.IGNORECASE)
 _INLINE = re.compile(r"\s[*_]{0,2}Action[*_]{0,2}:[*_]{0,2}\s+")
 _LIST_MARK = re.compile(r"(?:[-+•*>]|#{1,6}|\(?\d{1,3}[.)])\s+(?=\S)")
-_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’"}
+_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»"}
+_BRACKETS = {"<": ">", "[": "]", "(": ")", "{": "}"}
+_LATEX = re.compile(r"\$?\\(?:text|texttt|boxed|mathrm)\{([^{}]*)\}\$?")
+_BOX = re.compile(r"\$*\\boxed\{([^{}]*[^{}\s][^{}]*)\}\$*\.?")
+_TOOL_CALL = re.compile(r"</?tool_call>|<\|tool_call(?:_begin|_end)?\|>")
 _EMPHASIS = ("```", "***", "**", "*")
 _TAG = re.compile(r"<(/?)action>", re.IGNORECASE)
+_ANSWER = re.compile(r"<answer>([^<>]+)</answer>", re.IGNORECASE)
 _MOST_DRESSES = 8
 """Marks, quotes and tags around one another that are taken off."""
-_THOUGHTS = ("think", "thinking")
 _BESIDE_AN_ACTION = frozenset("action thought thoughts reason reasoning explanation rationale plan".split())  # noqa: SIM905
 _PROMPTS = ("vanilla/system", "react/system", "planning/system")
 _WORDS_OF_AN_INSTRUCTION = 4
@@ -65,7 +73,7 @@ def parse_action(reply: str, view: AgentView | None = None) -> str:
     `view` is what the reply answers: without it nothing is known of the environment's forms.
     """
     lines = own_lines(reply, view)
-    marked = _in_tags(lines) or _in_json(lines, view) or _in_command(lines, view)
+    marked = _in_tags(lines, view) or _in_json(lines, view) or _in_command(lines, view)
     if (labelled := _from_own_label(marked or " ".join(lines), view)) is not None:
         return labelled
     if marked is None:
@@ -80,7 +88,7 @@ def parse_reasoned_action(reply: str, view: AgentView | None = None) -> str:
     Raises `ReplyFormatError` if there is not exactly one, or if the reply goes on after it.
     """
     lines = own_lines(reply, view)
-    marked = _in_tags(lines) or _in_json(lines, view) or _in_command(lines, view)
+    marked = _in_tags(lines, view) or _in_json(lines, view) or _in_command(lines, view)
     if (labelled := _from_own_label(marked or " ".join(lines), view)) is not None:
         return labelled
     if marked is None:
@@ -121,12 +129,21 @@ def own_lines(reply: str, view: AgentView | None = None) -> list[str]:
 
 
 def visible_text(reply: str) -> str:
-    """A reply without a reasoning model's thoughts. Raises `ReplyFormatError` if it begins with some that never end."""
-    text = reply.strip()
-    for name in _THOUGHTS:
-        text = _without(text, f"<{name}>", f"</{name}>")
-        if text.startswith(f"<{name}>"):
-            raise ReplyFormatError("the reply was cut off while thinking; think less")
+    """A reply without a reasoning model's thoughts, and without signs that are not part of what it says. Raises
+    `ReplyFormatError` if it begins with thoughts that never end."""
+    return without_thoughts(plain_reply(reply).text)
+
+
+def visible_code(reply: str) -> str:
+    """As `visible_text`, of a reply that may hold code: what stands inside stays as it is."""
+    return without_thoughts(outer_text(reply))
+
+
+def without_thoughts(reply: str) -> str:
+    """A reply without what stands between `<think>` and `</think>`. Raises as `visible_text`."""
+    text = _without(reply.strip(), "<think>", "</think>")
+    if text.startswith("<think>"):
+        raise ReplyFormatError("the reply was cut off while thinking; think less")
     return text
 
 
@@ -166,10 +183,13 @@ def whole_text(completion: Completion, max_tokens: int) -> str:
 # ---------------------------------------------------------------- where the action stands
 
 
-def _in_tags(lines: list[str]) -> str | None:
-    """What stands in the one pair of action tags; None without any."""
+def _in_tags(lines: list[str], view: AgentView | None) -> str | None:
+    """What stands in the one pair of action tags, or in answer tags that are the whole reply; None without any."""
     text = _TAG.sub(r"<\1action>", "\n".join(lines))
     inside = [text[start:end].strip() for start, end in spans(text, "action")]
+    if not inside and view is not None and "<answer>" not in view.action_format and len(lines) == 1:
+        answer = _ANSWER.fullmatch(lines[0])
+        return answer[1].strip() if answer else None
     if not inside:
         return None
     if len(inside) > 1:
@@ -184,12 +204,15 @@ def _in_json(lines: list[str], view: AgentView | None) -> str | None:
     """
     if not any('"action"' in line for line in lines) or (view is not None and '"action"' in view.action_format):
         return None
+    lines = [line for line in (_TOOL_CALL.sub("", line).strip() for line in lines) if line]
     start = next((number for number, line in enumerate(lines) if line.startswith("{")), len(lines))
     end = next((number for number in reversed(range(start, len(lines))) if lines[number].endswith("}")), start - 1)
     try:
         record = json.loads("\n".join(lines[start : end + 1]))
     except (ValueError, RecursionError):
         return None
+    if isinstance(record, dict) and set(record) == {"name", "arguments"}:  # a call of a tool that acts
+        record = record["arguments"]
     if not isinstance(record, dict) or not _BESIDE_AN_ACTION.issuperset(key.lower() for key in record):
         return None
     action = record.get("action")
@@ -197,10 +220,14 @@ def _in_json(lines: list[str], view: AgentView | None) -> str | None:
 
 
 def _in_command(lines: list[str], view: AgentView | None) -> str | None:
-    """The one command of the action format that marks an action, with its braces; None without any."""
+    """The one command of the action format that marks an action, with its braces; where it names none, what stands in a
+    box that is the whole reply. None without any."""
     named = None if view is None else command_in(view.action_format)
     if named is None:
-        return None
+        if view is None or len(lines) != 1 or r"\boxed" in view.action_format:
+            return None
+        box = _BOX.fullmatch(lines[0])
+        return box[1].strip() if box else None
     command, blank = named
     inside = {" ".join(text.split()) for text in braced("\n".join(lines), command)} - {blank}
     if len(inside) > 1:
@@ -234,9 +261,9 @@ def _place_of_action(lines: list[str], view: AgentView | None) -> int:
     marked = _labelled(lines)
     if not marked:
         return _place_of_form(lines, view)
-    if len(marked) > 1:
+    if len({_after_action_label(lines[number]) or number for number in marked}) > 1:
         raise ReplyFormatError(f"the reply has {len(marked)} lines that begin with 'Action:'; send one action")
-    label = marked[0]
+    label = marked[-1]
     if _after_action_label(lines[label]):
         return label
     if len(lines) - label != 2:
@@ -308,10 +335,21 @@ def _cut(line: str, view: AgentView | None) -> str:
 
 
 def _clean(line: str, view: AgentView | None) -> str:
-    action = _bare(line)
+    action = _out_of_brackets(_bare(line), view)
     if not action:
         raise ReplyFormatError("the reply names no action; send one action")
     return action if view is None else as_listed(action, view)
+
+
+def _out_of_brackets(action: str, view: AgentView | None) -> str:
+    """What stands in brackets or a command of LaTeX around an action, where that has a form and the whole has none."""
+    if view is None:
+        return action
+    forms = forms_in(view.action_format)
+    latex = _LATEX.fullmatch(action)
+    closing = _BRACKETS.get(action[:1])
+    inner = latex[1] if latex else action[1:-1] if closing and action.endswith(closing) else ""
+    return inner.strip() if has_form(inner.strip(), forms) and not has_form(action, forms) else action
 
 
 def _bare(line: str) -> str:

@@ -204,6 +204,7 @@ def _turn(number: int, step: Step, before: float, provenance: Provenance | None)
         yield from _told("        raw: ", step.raw_observation or "(empty)")
     yield from _told("        no action: ", step.problem)
     yield from ("        the model's limit of tokens ended the reply",) if step.cut_off else ()
+    yield from _told("        taken off the reply: ", " ".join(step.residue))
     yield from _told("        interface error: ", step.interface_error)
     for violation in step.violations:
         yield from _told("        violation: ", f"{violation.action}: {violation.reason}")

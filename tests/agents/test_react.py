@@ -83,7 +83,7 @@ def test_an_invented_observation_ends_the_reply(thought: str, action: str, label
 
 
 @settings(deadline=None)
-@given(thoughts, st.lists(actions, min_size=2, max_size=3))
+@given(thoughts, st.lists(actions, min_size=2, max_size=3, unique=True))
 def test_of_several_actions_none_is_picked(thought: str, several: list[str]) -> None:
     with pytest.raises(ReplyFormatError):
         parse_reasoned_action(f"Thought: {thought}\n" + "\n".join(f"Action: {action}" for action in several))

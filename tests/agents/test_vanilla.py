@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.agents.parsing import parse_action
+from align_echo.agents.signs import plain_reply
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ReplyFormatError
 from align_echo.models import ScriptedModel
@@ -80,7 +81,7 @@ def test_any_text_gives_one_clean_line_or_a_reason(reply: str) -> None:
         return
     assert action == action.strip() != ""
     assert len(action.splitlines()) == 1
-    assert action in reply
+    assert action in plain_reply(reply).text
 
 
 @given(actions, st.sampled_from(["{}", "Action: {}", "action:{}", "> {}", "`{}`", '"{}"', "ACTION: `{}`", "\n{}\n"]))

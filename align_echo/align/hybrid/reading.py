@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from align_echo.agents.parsing import spans, unquoted, visible_text
+from align_echo.agents.parsing import spans, unquoted, visible_code
 from align_echo.align.experiments import clip
 from align_echo.align.hybrid.hypotheses import HYPOTHESIS, KINDS, Hypothesis, StatedClaim
 from align_echo.errors import ReplyFormatError
@@ -82,7 +82,7 @@ def parse_hypotheses(reply: str, task_ids: Collection[str], shown: str = "") -> 
     """The hypotheses in a reply; none for an empty list or the word none. `shown` is the prompt, whose own examples are
     no answer. Raises `ReplyFormatError` if nothing can be read.
     """
-    text = _body(visible_text(reply))
+    text = _body(visible_code(reply))
     examples = [*_objects(shown)]
     objects = [written for written in _objects(text) if written not in examples]
     if not objects:

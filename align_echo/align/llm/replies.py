@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar, cast, get_args
 
-from align_echo.agents.parsing import spans, unquoted, visible_text
+from align_echo.agents.parsing import spans, unquoted, visible_code
 from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT, Outcome, clip
 from align_echo.align.llm.tags import Kind, argument, call, inside, numbers, only, plain_tags, words
 from align_echo.errors import ReplyFormatError
@@ -69,7 +69,7 @@ def parse_code(reply: str, current: str = "") -> str:
     """The source in `<code>`, without a Markdown fence around it; without tags, the one fence that holds both
     functions. A fence with the `current` source is a quotation.
     """
-    text = plain_tags(visible_text(reply), ("code",))
+    text = plain_tags(visible_code(reply), ("code",))
     source = _tagged_code(text) if "<code>" in text or "</code>" in text else _fenced_code(text, current)
     if not source.strip():
         raise ReplyFormatError("<code> is empty; it must hold the whole source of both functions")
@@ -103,7 +103,7 @@ def parse_checker_move(
 
 
 def _text(reply: str) -> str:
-    return plain_tags(visible_text(reply))
+    return plain_tags(visible_code(reply))
 
 
 def _move(

@@ -75,6 +75,7 @@ function observation(step) {
 function troubles(step) {
   const lines = [];
   if (step.problem) lines.push(["no action", step.problem]);
+  if ((step.residue || []).length) lines.push(["taken off the reply", step.residue.join(" ")]);
   if (step.cut_off) lines.push(["cut off", "the model's limit of tokens ended the reply"]);
   if (step.interface_error) lines.push(["interface error", step.interface_error]);
   for (const { action, reason } of step.violations || []) lines.push(["violation", `${action}: ${reason}`]);
