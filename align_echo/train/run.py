@@ -323,6 +323,7 @@ class Run:
 
         def keep(harvest: int, harvested: Harvest) -> None:
             step = harvest * config.step.updates + 1
+            budget.add(harvested.steps)
             if not processes.is_first():
                 return
             if harvested.refinements:
@@ -333,8 +334,6 @@ class Run:
         budget = Budget(config.environment_steps or 0, self._played)
 
         def observe(step: int, signals: Signals) -> None:
-            if (step - 1) % config.step.updates == 0:
-                budget.add(int(signals["environment_steps"]))
             if not processes.is_first():
                 return
             append(self.folder / "signals.jsonl", {"step": step, **signals})

@@ -1,0 +1,539 @@
+"""Every field of a training's config, seen where it acts: optimizer, loss, engines, environments, held-out tasks, files.
+
+`SCENES` is the table (`tests/reach.py`): a new field of the config, or a new choice of one, needs a row in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from align_echo.train.backbone import Adapters
+from align_echo.train.config import TrainConfig
+from align_echo.train.rows import Role
+from align_echo.wrappers.plain import TextEnvironment
+from benchmarks.training_arms.graded import Hall
+from tests.doors import Doors
+from tests.reach import Case, Row, Scene, check, nested, unseen
+from tests.train.run_record import RunRecord, Script, record_of, write_models
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:rows do not share what they begin with alike:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
+]
+
+DOORS = TextEnvironment(
+    Doors,
+    splits={"train": range(4), "test": range(4, 7), "spare": range(7, 10)},
+    return_range=(-4.0, 2.0),
+    task_type=lambda task: "even" if int(task) % 2 == 0 else "odd",
+    expert=lambda env: f"open {env.right}",
+    distance=lambda env: 1,
+)
+HALL = TextEnvironment(
+    Hall, splits={"train": range(4), "test": range(4, 7), "spare": range(7, 10), "lone": [10]}, task_type=DOORS.task_type
+)
+HERE = "tests.train.test_config_reaches"
+GRADED = "benchmarks.training_arms.graded"
+RULE = "Knock before you open."
+INTERFACE = f"""
+def InferRules(init_obs, task):
+    return {RULE!r}
+
+def WrapStep(env, init_obs, task, agent_action, logger):
+    observation, reward, done, info = env.step(agent_action)
+    return observation, info["won"], done
+"""
+
+
+def also(scene: Scene[RunRecord], sections: str, **changes: Any) -> Scene[RunRecord]:
+    """The rows of some sections of a scene, in runs with these changes."""
+    rows = [row for row in scene.rows if row.field.split(".")[0] in sections.split()]
+    return Scene(nested(scene.base, changes), rows)
+
+
+def row(field: str, see: Callable[[RunRecord], Any], *cases: Case) -> Row[RunRecord]:
+    return Row(field, see, cases)
+
+
+# ---------------------------------------------------------------- what is looked at
+
+
+def rate(group: int) -> Callable[[RunRecord], float]:
+    """The highest rate of a group of weights."""
+    return lambda record: max(update[group].lr for update in record.updates)
+
+
+def factors(record: RunRecord) -> list[float]:
+    """The policy's rate at each step, as a share of the highest."""
+    return [update[0].lr / rate(0)(record) for update in record.updates]
+
+
+def warmup(record: RunRecord) -> int:
+    """How many steps there are before the rate is full."""
+    return factors(record).index(1.0)
+
+
+def after_warmup(record: RunRecord) -> list[float]:
+    return factors(record)[warmup(record) :]
+
+
+def norms(record: RunRecord) -> list[float]:
+    """Of each group of weights the largest norm of a gradient that the optimizer was given."""
+    return [max(group.norm for group in groups) for groups in zip(*record.updates, strict=True)]
+
+
+def explained(field: str, *values: object) -> Callable[[RunRecord], str]:
+    """The values of a field of the objective by which the losses are what they are by hand."""
+    return lambda record: " or ".join(map(str, record.explained_by(field, values)))
+
+
+def moving_at_once(record: RunRecord) -> list[bool]:
+    """Which groups of weights have a gradient in the first step."""
+    return [group.norm > 0 for group in record.updates[0]]
+
+
+def advantages(record: RunRecord) -> list[float]:
+    """The advantages of the policy's rows in the first step, each once."""
+    batches = [call.batch for call in record.learned if call.step == 0 and call.batch.role == "policy"]
+    return sorted({round(value, 3) for batch in batches for value in batch.advantages.flatten().tolist()})
+
+
+def spread(record: RunRecord) -> float:
+    """The standard deviation of the advantages of the policy's rows in the first step."""
+    batches = [call.batch for call in record.learned if call.step == 0 and call.batch.role == "policy"]
+    return float(torch.cat([batch.advantages.flatten() for batch in batches]).std())
+
+
+def counted(record: RunRecord) -> list[float]:
+    """What a token of each row counts in the first step, as a share of the most."""
+    found = [value for call in record.learned if call.step == 0 for value in call.batch.scale.flatten().tolist()]
+    return sorted({round(value / max(found), 3) for value in found})
+
+
+def lines(record: RunRecord, file: str) -> int:
+    path = record.folder / file
+    return len(path.read_text().splitlines()) if path.is_file() else 0
+
+
+def temperatures(record: RunRecord, *, held_out: bool = False) -> list[float]:
+    return sorted({request.sampling.temperature for request in record.requests(held_out=held_out)})
+
+
+def bounds(role: Role) -> Callable[[RunRecord], list[int]]:
+    """The most tokens of a role's replies."""
+    return lambda record: sorted({request.sampling.max_tokens for request in record.requests(role)})
+
+
+def held_out_temperatures(record: RunRecord) -> list[float]:
+    return temperatures(record, held_out=True)
+
+
+def splits(record: RunRecord, *, held_out: bool = False) -> str:
+    """The split of the episodes, and the splits that their tasks are of."""
+    episodes = record.held_out_episodes if held_out else record.episodes
+    own = {name for name, tasks in HALL.splits.items() for each in episodes if int(each.task_id) in tasks}
+    return f"{' '.join({each.split for each in episodes})}: {' '.join(own)}"
+
+
+def held_out_splits(record: RunRecord) -> str:
+    return splits(record, held_out=True)
+
+
+def parities(record: RunRecord) -> list[int]:
+    return sorted({int(task) % 2 for queries in record.queries for task in queries})
+
+
+def opening(text: str) -> Callable[[RunRecord], bool]:
+    """Whether the policy is told a text before its first reply."""
+    return lambda record: text in record.said_to("policy")
+
+
+def refinements(record: RunRecord) -> float:
+    """Attempts under a critique for each without one."""
+    told = [bool(each.critique) for each in record.episodes]
+    return sum(told) / (len(told) - sum(told))
+
+
+def workers(record: RunRecord) -> list[int]:
+    """Conversations that an engine holds at once, and episodes that one part of a harvest plays at once."""
+    return [record.engines["policy"].slots, max(record.workers)]
+
+
+def dtype(record: RunRecord) -> str:
+    return str(record.engines["policy"].dtype)
+
+
+def who_draws(record: RunRecord) -> str:
+    """Engines and their adapters, by roles."""
+    asked = {asked.role: f"{asked.engine}+{asked.request.adapter}" for asked in record.asked}
+    return ", ".join(f"{role} by {engine}" for role, engine in sorted(asked.items()))
+
+
+def adapter(record: RunRecord) -> Any:
+    """A layer with adapters of the weights that learn."""
+    assert record.crew is not None
+    assert isinstance(record.crew.backbone, Adapters)
+    return next(module for module in record.crew.backbone.module.modules() if hasattr(module, "lora_A"))
+
+
+def moved(record: RunRecord) -> str:
+    """The roles whose weights are others than at the start."""
+    assert record.crew is not None
+    roles: tuple[Role, ...] = ("policy", "critic")
+    now = {role: dict(record.crew.backbone.activate(role).named_parameters()) for role in roles}
+    return " ".join(
+        role
+        for role, before in record.begun.items()
+        if any(not torch.equal(before[name], weights) for name, weights in now[role].items())
+    )
+
+
+def checkpoints(record: RunRecord) -> str:
+    return " ".join(sorted(path.name.removeprefix("checkpoint-") for path in record.folder.glob("checkpoints/checkpoint-*")))
+
+
+def critic_rewards(record: RunRecord) -> list[float]:
+    return sorted({round(each.reward, 3) for each in record.harvests[0].rows if each.role == "critic"})
+
+
+def experts(record: RunRecord) -> float:
+    """The share of rows that are an expert's."""
+    rows = record.harvests[0].rows
+    return sum(each.expert for each in rows) / len(rows)
+
+
+def ending(record: RunRecord) -> str:
+    """How many steps were made, and whether a loss ended the run."""
+    return f"{len(record.signals)}, {'by its loss' if 'beyond' in record.error else 'as it should'}"
+
+
+# ---------------------------------------------------------------- the table
+
+SCRIPTED = {"env": f"{HERE}:DOORS"}
+PLAYED = {"env": f"{HERE}:HALL", "collecting": {"recipe": f"{GRADED}:GRPO"}}
+
+LEARNING: dict[str, Scene[RunRecord]] = {
+    "optimizer": Scene(
+        {**SCRIPTED, "base": "echo", "steps": 5, "save_every": 5},
+        [
+            row("optimising.lr", rate(0), (1e-3, 1e-3), (2e-3, 2e-3)),
+            row("optimising.critic_lr", rate(1), (None, 1e-3), (5e-3, 5e-3)),
+            row(
+                "optimising.weight_decay",
+                lambda record: [group.weight_decay for group in record.updates[-1]],
+                *((0.0, [0.0, 0.0]), (0.1, [0.1, 0.1])),
+            ),
+            row(
+                "optimising.betas",
+                lambda record: [beta for group in record.updates[-1] for beta in group.betas],
+                *(([0.9, 0.999], [0.9, 0.999] * 2), ([0.8, 0.95], [0.8, 0.95] * 2)),
+            ),
+            row("optimising.warmup_steps", warmup, (0, 0), (1, 1), (2, 2)),
+            row(
+                "optimising.schedule",
+                after_warmup,
+                *(("constant", [1, 1, 1, 1, 1]), ("linear", [1, 0.75, 0.5, 0.25]), ("cosine", [1, 0.75, 0.25])),
+            ),
+            row("optimising.max_grad_norm", norms, (0.2, [0.2, 0.2]), (0.1, [0.1, 0.1])),
+            row("step.critic_warmup", moving_at_once, (0, [True, True]), (1, [False, True])),
+            row(
+                "collecting.critic_reward",
+                critic_rewards,
+                *(("saturation", [-0.348, 1.792]), ("linear", [-0.25, 0.5]), ("revision", [-0.25, 1.0])),
+            ),
+        ],
+    ),
+    "loss": Scene(
+        {
+            **{**SCRIPTED, "base": "icrl", "optimising": {"lr": 0.05}},
+            **{"collecting": {"samples": 4}, "step": {"updates": 2}},
+        },
+        [
+            row("step.objective.clip_low", explained("clip_low", 0.1, 0.2), (0.2, "0.2"), (0.1, "0.1")),
+            row("step.objective.clip_high", explained("clip_high", 0.1, 0.3), (0.1, "0.1"), (0.3, "0.3")),
+            row(
+                "step.objective.ratio",
+                explained("ratio", "token", "sequence"),
+                *(("token", "token"), ("sequence", "sequence"), ("token", "token")),
+            ),
+            row("step.objective.beta", explained("beta", 0.1, 0.5), (0.1, "0.1"), (0.5, "0.5")),
+            row("step.objective.kl", explained("kl", "k1", "k3"), ("k3", "k3"), ("k1", "k1"), ("k3", "k3")),
+            row("step.objective.most_weight", explained("most_weight", 1.5, 2.0), (2.0, "2.0"), (1.5, "1.5")),
+            row(
+                "step.objective.reweigh",
+                explained("reweigh", True, False),
+                *((True, "True"), (True, "True"), (False, "False")),
+            ),
+            row("step.joint", lambda record: record.signals[0]["groups"], (False, 2), (True, 1), (False, 2)),
+            row("step.scaled", spread, (True, 1.0), (False, 0.395), (False, 0.395)),
+            row("step.normalisation", counted, ("token", [1.0]), ("sequence", [0.333, 0.5, 1.0])),
+            row("collecting.rounds", lambda record: len({each.sample // 4 for each in record.episodes}), (2, 2), (3, 3)),
+        ],
+    ),
+    "harvest": Scene(
+        {**SCRIPTED, "base": "grpo", "collecting": {"samples": 4}},
+        [
+            row("step.updates", lambda record: len(record.harvests), (1, 2), (2, 1)),
+            row(
+                "step.tokens_per_batch",
+                lambda record: max(call.batch.computed for call in record.learned),
+                *((8192, 10), (9, 8)),
+            ),
+            row(
+                "step.share_prefixes",
+                lambda record: any(call.batch.tree is not None for call in record.learned),
+                *((True, True), (False, False)),
+            ),
+            row("bf16", lambda record: str(record.layers[0]), (False, "torch.float32"), (True, "torch.bfloat16")),
+            row(
+                "gradient_checkpointing",
+                lambda record: len(record.layers) / len(record.learned),
+                *((False, 1), (True, 2), (False, 1)),
+            ),
+            row("threads", lambda record: sum(record.threads), (1, 1), (2, 2)),
+            row(
+                "step.most_loss",
+                ending,
+                *((1e4, "2, as it should"), (1e4, "2, as it should"), (1e-9, "0, by its loss")),
+            ),
+        ],
+    ),
+    "imitation": Scene(
+        {**SCRIPTED, "base": "grpo", "steps": 1, "save_every": 1},
+        [
+            row("collecting.recipe", experts, ("luffy", 1 / 3), ("luffy", 1 / 3), ("sft", 1), ("grpo", 0)),
+            row(
+                "step.advantage",
+                advantages,
+                *(("group", [-1.155, 0.577]), ("group", [-1.155, 0.577]), ("reward", [1]), ("group", [-1, 1])),
+            ),
+            row(
+                "step.objective.expert",
+                explained("expert", "shaped", "likelihood"),
+                *(("shaped", "shaped"), ("shaped", "shaped"), ("likelihood", "likelihood")),
+            ),
+            row("step.objective.gamma", explained("gamma", 0.1, 0.5), (0.1, "0.1"), (0.5, "0.5")),
+        ],
+    ),
+    "ahead": Scene(
+        {**SCRIPTED, "base": "grpo", "steps": 3, "save_every": 3},
+        [
+            row("step.ahead", lambda record: record.signals[-1].get("staleness", 0), (True, 1), (True, 1), (False, 0)),
+            row("step.objective.corrected", explained("corrected", True, False), (True, "True"), (False, "False")),
+        ],
+    ),
+    "roles": Scene(
+        {**SCRIPTED, "base": "echo", "step": {"objective": {"beta": 0.1}}},
+        [
+            row(
+                "trained",
+                moved,
+                *((("policy", "critic"), "policy critic"), (("policy",), "policy"), (("critic",), "critic")),
+            ),
+            row(
+                "model",
+                lambda record: record.model_at_the_start("policy"),
+                *(("./first", "first"), ("./first", "first"), ("./second", "second")),
+            ),
+            row(
+                "critic", lambda record: record.model_at_the_start("critic"), (None, "first"), ("./second", "second")
+            ),
+        ],
+    ),
+    "adapters": Scene(
+        {**SCRIPTED, "base": "echo", "weights": "adapters", "optimising": {"lr": 0.05}},
+        [
+            row("lora.rank", lambda record: adapter(record).lora_A["policy"].weight.shape[0], (8, 8), (4, 4)),
+            row("lora.alpha", lambda record: adapter(record).scaling["critic"], (32, 4.0), (8, 2.0)),
+            row("step.objective.beta", explained("beta", 0.1, 0.5), (0.1, "0.1"), (0.5, "0.5")),
+        ],
+    ),
+    "ends": Scene(
+        {**SCRIPTED, "base": "grpo"},
+        [
+            row("steps", ending, (3, "3, as it should"), (2, "2, as it should")),
+            row("environment_steps", lambda record: len(record.signals), (None, 3), (None, 2), (1, 1)),
+            row("save_every", checkpoints, (1, "2 3"), (2, "2")),
+            row("rollouts.episodes", lambda record: lines(record, "rollouts/1.jsonl"), (2, 2), (1, 1)),
+            row(
+                "rollouts.mebibytes",
+                lambda record: lines(record, "rollouts/1.jsonl") > 0,
+                *((64.0, True), (64.0, True), (1e-4, False)),
+            ),
+            row("report_to", lambda record: "policy/reward" in record.tracked, ([], False), (["tensorboard"], True)),
+        ],
+    ),
+    "patience": Scene(
+        {**SCRIPTED, "base": "grpo", "steps": 3, "save_every": 1, "evaluating": {"every": 1, "tasks": 1}},
+        [row("evaluating.patience", lambda record: len(record.signals), (0, 3), (1, 2))],
+    ),
+    "verdicts": Scene(
+        {**SCRIPTED, "base": "rcm", "collecting": {"queries": 2}, "steps": 1, "save_every": 1},
+        [row("collecting.states", lambda record: len({each.group for each in record.harvests[0].rows}), (1, 2), (2, 4))],
+    ),
+}
+"""Runs whose episodes are scripted."""
+
+PLAYING: dict[str, Scene[RunRecord]] = {
+    "engines": Scene(
+        {**PLAYED, "base": "echo", "collecting": {"recipe": f"{GRADED}:ECHO"}},
+        [
+            row("env", opening("red and a green"), (f"{HERE}:HALL", False), (f"{HERE}:DOORS", True)),
+            row("split", splits, (None, "train: train"), ("spare", "spare: spare")),
+            row("task_types", parities, (None, [0, 1]), (("odd",), [1])),
+            row("interface", opening(RULE), ("none", False), ("./knock.py", True)),
+            row("collecting.temperature", temperatures, (0.7, [0.7]), (1.3, [1.3])),
+            row("collecting.reply_tokens", bounds("policy"), (4, [4]), (6, [6])),
+            row("collecting.critique_tokens", bounds("critic"), (5, [5]), (7, [7])),
+            row("collecting.turns", lambda record: max(len(each.steps) for each in record.episodes), (1, 1), (2, 2)),
+            row("collecting.queries", lambda record: len(set(record.queries[0])), (2, 2), (1, 1)),
+            row("collecting.samples", refinements, (2, 2), (3, 3)),
+            row(
+                "collecting.form",
+                lambda record: "Next time:" in record.said_to("critic"),
+                *(("echo", False), ("icrl", True)),
+            ),
+            row("collecting.workers", workers, (5, [5, 3]), (2, [2, 2])),
+            row("collecting.dtype", dtype, ("float32", "torch.float32"), ("bfloat16", "torch.bfloat16")),
+            row("collecting.best_of", lambda record: record.candidates, (1, 1), (2, 2)),
+            row(
+                "weights",
+                who_draws,
+                ("shared", "critic by policy+, policy by policy+"),
+                ("adapters", "critic by policy+critic, policy by policy+policy"),
+                ("models", "critic by critic+, policy by policy+"),
+            ),
+        ],
+    ),
+    "servers": Scene(
+        {**PLAYED, "base": "grpo", "steps": 1, "save_every": 1},
+        [
+            row(
+                "collecting.servers",
+                lambda record: " ".join(record.served),
+                *(((), ""), (("http://127.0.0.1:9",), "http://127.0.0.1:9/v1")),
+            )
+        ],
+    ),
+    "held-out tasks": Scene(
+        {**PLAYED, "base": "grpo", "steps": 4, "save_every": None, "collecting": {"temperature": 0.8}},
+        [
+            row("evaluating.every", lambda record: record.evaluated, (1, [0, 1, 2, 3, 4]), (2, [0, 2, 4])),
+            row("evaluating.tasks", lambda record: len(set(record.held_out_tasks)), (2, 2), (1, 1)),
+            row("evaluating.split", held_out_splits, (None, "test: test"), ("spare", "spare: spare")),
+            row("evaluating.temperature", held_out_temperatures, (1.0, [1.0]), (0.3, [0.3])),
+        ],
+    ),
+}
+"""Runs whose engines play."""
+
+BY_TRL: dict[str, Scene[RunRecord]] = {
+    "backend": Scene(
+        {**SCRIPTED, "base": "grpo", "collecting": {"samples": 5}},
+        [
+            row(
+                "backend",
+                lambda record: type(record.trainer).__name__,
+                *(("own", "RoleTrainer"), ("trl", "TrlTrainer"), ("trl", "TrlTrainer")),
+            ),
+            row("trl.rows", lambda record: max(record.micro_batches, default=0), (4, 0), (3, 3), (2, 2)),
+        ],
+    ),
+    "optimizer": also(LEARNING["optimizer"], "optimising", backend="trl", weights="adapters"),
+    "precision": also(LEARNING["harvest"], "bf16", backend="trl"),
+    "ends": also(LEARNING["ends"], "steps environment_steps save_every report_to rollouts", backend="trl"),
+}
+"""Runs of TRL's trainer."""
+
+SAME_BY_TRL: dict[str, dict[str, Any]] = {
+    "loss": {
+        **{"step.objective.kl": "k3", "step.normalisation": "token"},
+        **{"collecting.temperature": 0.7, "optimising.lr": 0.02},
+    },
+    "adapters": {"collecting.temperature": 0.7},
+}
+"""Scenes whose gradients are the same by both trainers, and what has to be otherwise for that."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    made: Path = tmp_path_factory.mktemp("models")
+    write_models(made)
+    (made / "knock.py").write_text(INTERFACE)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def in_folder(folder, monkeypatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+def test_every_field_of_the_config_is_seen_where_it_acts():
+    scenes = [*LEARNING.values(), *PLAYING.values(), *BY_TRL.values()]
+    assert unseen(TrainConfig, scenes, {"seed": test_another_seed_is_another_run}) == []
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_what_decides_how_is_learned_does_so(name, tmp_path):
+    check(LEARNING[name], lambda values, run: record_of(values, tmp_path / str(run), Script()))
+
+
+@pytest.mark.parametrize("name", PLAYING)
+def test_what_decides_what_is_played_does_so(name, tmp_path):
+    check(PLAYING[name], lambda values, run: record_of(values, tmp_path / str(run)))
+
+
+@pytest.mark.parametrize("name", BY_TRL)
+def test_what_decides_how_trl_learns_does_so(name, tmp_path):
+    check(BY_TRL[name], lambda values, run: record_of(values, tmp_path / str(run), Script()))
+
+
+@pytest.mark.parametrize("name", SAME_BY_TRL)
+def test_trl_has_the_gradients_of_our_own_trainer(name, tmp_path):
+    for run, values in enumerate(LEARNING[name].runs[:2]):
+        own, trl = (
+            record_of(nested(values, {**SAME_BY_TRL[name], "backend": backend}), tmp_path / f"{backend}{run}", Script())
+            for backend in ("own", "trl")
+        )
+        norms = [[group.norm for update in record.updates for group in update] for record in (own, trl)]
+        assert min(norms[0]) > 0
+        assert norms[0] == pytest.approx(norms[1], rel=1e-3)
+
+
+def test_another_seed_is_another_run(tmp_path):
+    """Tasks, draws, held-out tasks, and what adapters begin as; the same seed gives the same."""
+    held_out = {"every": 2, "tasks": 2}
+    values = {**PLAYED, "base": "grpo", "weights": "adapters", "save_every": None, "evaluating": held_out}
+    first, other, again = (
+        record_of({**values, "seed": seed}, tmp_path / str(run)) for run, seed in enumerate((0, 5, 0))
+    )
+
+    def drawn(record: RunRecord) -> list[object]:
+        begun = [weights.tolist() for name, weights in record.begun["policy"].items() if "lora_A.policy" in name]
+        seeds = [{each.sampling.seed for each in record.requests(held_out=held_out)} for held_out in (False, True)]
+        return [record.queries, set(record.held_out_tasks), *seeds, begun]
+
+    assert drawn(first) == drawn(again)
+    assert all(here != there for here, there in zip(drawn(first), drawn(other), strict=True))
+
+
+def test_every_harvest_draws_anew(tmp_path):
+    """From a context that is the same in all of them, of a task that is alone."""
+    record = record_of({**PLAYED, "base": "grpo", "split": "lone", "steps": 3, "save_every": 3}, tmp_path / "run")
+    assert len({request.ids for request in record.requests()}) == 1
+    seeds = [request.sampling.seed for request in record.requests()]
+    assert len(set(seeds)) == len(seeds) == 9
+
+
+def test_what_was_drawn_is_learned_at_the_temperature_of_its_draw(tmp_path):
+    values = {**PLAYED, "base": "echo", "weights": "shared", "step": {"objective": {"beta": 0.01}}}
+    collecting = {"recipe": f"{GRADED}:ECHO", "temperature": 0.7}
+    record = record_of({**values, "collecting": collecting}, tmp_path / "run")
+    mismatch = {name: value for signals in record.signals for name, value in signals.items() if "/mismatch/" in name}
+    assert {name.split("/")[0] for name in mismatch} == {"policy", "critic"}
+    assert max(mismatch.values()) < 1e-3
