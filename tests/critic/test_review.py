@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from align_echo.critic.language import ICRL, Critique
 from align_echo.critic.review import review
 from align_echo.errors import ContextOverflowError, ModelError
@@ -16,6 +18,35 @@ def test_a_reply_in_its_form_becomes_advice() -> None:
     said = review(Answering(Completion(text=REPLY, tokens=CALL)), attempt(), ICRL)
     assert said.critique == Critique(reason="You never looked.", suggestions=("Look into",))
     assert (said.advice, said.tokens, said.problem) == ("Look into", CALL, "")
+
+
+class Listening(Answering):
+    """A model that keeps what it is asked, and how."""
+
+    def __init__(self) -> None:
+        super().__init__(Completion(text=REPLY, tokens=CALL))
+        self.asked: list[tuple[object, float, int, int]] = []
+        self._sample = -1
+
+    def with_sample(self, sample: int) -> Listening:
+        self._sample = sample
+        return self
+
+    def complete(self, messages: object, *, temperature: float, max_tokens: int = 1) -> Completion:
+        self.asked.append((messages, temperature, max_tokens, self._sample))
+        return super().complete(messages, temperature=temperature, max_tokens=max_tokens)
+
+
+@pytest.mark.parametrize("score", [0.37, 1.0])
+def test_the_critic_reads_the_attempt_as_it_went_with_its_score(score: float) -> None:
+    model, lost = Listening(), attempt(("open the door", "It is locked."), score=score)
+    review(model, lost, ICRL, sample=3, temperature=0.3, max_tokens=90)
+    ((messages, *how),) = model.asked
+    assert how == [0.3, 90, 3]
+    assert messages == ICRL.ask(lost)
+    (question,) = ICRL.ask(lost)
+    assert f"<score>\n{score:g}\n</score>" in question.content
+    assert "It is locked." in question.content
 
 
 def test_a_reply_that_was_cut_off_is_kept_and_not_read_as_advice() -> None:

@@ -7,8 +7,7 @@ that earns something (`Script`), where only learning is looked at.
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,12 +28,12 @@ from align_echo.train.batching import Batch
 from align_echo.train.config import TrainConfig, checked_config, merged, method
 from align_echo.train.crew import Crew
 from align_echo.train.held_out import HeldOut
-from align_echo.train.loss import BatchLoss, Objective, batch_loss
+from align_echo.train.loss import BatchLoss, batch_loss
 from align_echo.train.role_checkpoints import RoleCheckpoints
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.run import Run, harvest_with
 from align_echo.train.signals import Signals
-from align_echo.train.stage import LocalStage, run_tasks
+from align_echo.train.stage import run_tasks
 from align_echo.types import Step, Trajectory
 from tests.models.local.tiny import tiny_encoder, tiny_model, tiny_tokenizer
 from tests.train.scripted_stage import ScriptedStage
@@ -169,6 +168,11 @@ class RunRecord:
         return [episode for harvest in self.harvests for episode in harvest.episodes]
 
     @property
+    def groups(self) -> set[str]:
+        """The groups of the first harvest's rows."""
+        return {row.group for row in self.harvests[0].rows}
+
+    @property
     def held_out_tasks(self) -> list[str]:
         """The task of every held-out episode."""
         return [episode.task_id for episode in self.held_out_episodes]
@@ -191,59 +195,6 @@ class RunRecord:
         return next(
             name for name, state in known.items() if torch.equal(state["model.embed_tokens.weight"], embeddings)
         )
-
-    def explained_by(self, path: str, values: Iterable[Any]) -> list[Any]:
-        """Those values of a field of the objective by which every loss of the run is what it is by hand."""
-        objective = self.config.step.objective
-        tried = {value: objective.model_copy(update={path: value}) for value in values}
-        return [value for value, chosen in tried.items() if all(self._explains(chosen, call) for call in self.learned)]
-
-    def _explains(self, objective: Objective, call: Learned) -> bool:
-        return loss_by_hand(call, objective, self) == pytest.approx(float(call.loss.loss), rel=1e-4, abs=1e-6)
-
-    def old(self, call: Learned) -> torch.Tensor:
-        """The log-probabilities of the weights that began to learn from a batch."""
-        return next(
-            earlier.logprobs
-            for earlier in self.learned
-            if earlier.harvest == call.harvest and earlier.batch.role == call.batch.role
-            if torch.equal(earlier.batch.ids, call.batch.ids)
-        )
-
-    def reference(self, call: Learned) -> torch.Tensor:
-        """The log-probabilities of the model that the policy began as [B, T-1]."""
-        model = tiny_model(seed=MODELS[Path(self.config.model).name], context=4096)
-        with torch.no_grad():
-            logits = model(input_ids=call.batch.ids).logits[:, :-1] / self.config.collecting.temperature
-        return logits.log_softmax(-1).gather(-1, call.batch.ids[:, 1:, None])[..., 0]
-
-
-def loss_by_hand(call: Learned, objective: Objective, record: RunRecord) -> float:
-    """The loss of a call, token by token."""
-    batch, old, reference = call.batch, record.old(call), record.reference(call)
-    stale = record.config.step.ahead and objective.corrected
-    total = 0.0
-    for row in range(len(batch.ids)):
-        advantage, scale = float(batch.advantages[row]), float(batch.scale[row])
-        places = batch.mask[row].nonzero().flatten().tolist()
-        moved_by = {place: float(call.logprobs[row, place] - old[row, place]) for place in places}
-        since = {place: float(old[row, place] - batch.sampled[row, place]) for place in places}
-        if objective.ratio == "sequence":
-            moved_by = dict.fromkeys(places, math.fsum(moved_by.values()) / len(places))
-        if objective.ratio == "sequence" and not batch.moved[row]:
-            since = dict.fromkeys(places, math.fsum(since.values()) / len(places))
-        for place in places:
-            ratio, likely = math.exp(moved_by[place]), float(call.logprobs[row, place])
-            held = min(max(ratio, 1 - objective.clip_low), 1 + objective.clip_high)
-            term = -min(ratio * advantage, held * advantage)
-            if objective.reweigh if batch.moved[row] else stale:
-                term *= min(math.exp(since[place]), objective.most_weight)
-            if batch.expert[row]:
-                shaped = math.exp(likely) / (math.exp(likely) + objective.gamma)
-                term = -advantage * (shaped if objective.expert == "shaped" else likely)
-            away = float(reference[row, place]) - likely
-            total += scale * (term + objective.beta * (-away if objective.kl == "k1" else math.exp(away) - away - 1))
-    return total
 
 
 class Told(TrainerCallback):
@@ -274,7 +225,8 @@ class RecordedRun(Run):
         for role in ("policy", "critic"):
             weights = backbone.activate(role).named_parameters()
             record.begun[role] = {name: each.detach().clone() for name, each in weights}
-        layer = next(module for name, module in backbone.module.named_modules() if name.endswith("layers.0.self_attn.q_proj"))
+        layers = dict(backbone.module.named_modules())
+        layer = next(module for name, module in layers.items() if name.endswith("layers.0.self_attn.q_proj"))
         layer.register_forward_hook(self._layer_was_run)
         return record.trainer
 

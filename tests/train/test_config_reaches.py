@@ -1,6 +1,7 @@
-"""Every field of a training's config, seen where it acts: optimizer, loss, engines, environments, held-out tasks, files.
+"""Every field of a training's config, seen where it acts: optimizer, loss, engines, worlds, held-out tasks, files.
 
-`SCENES` is the table (`tests/reach.py`): a new field of the config, or a new choice of one, needs a row in it.
+`LEARNING`, `PLAYING` and `BY_TRL` are the table (`tests/reach.py`): a new field of the config, or a new choice of one,
+needs a row in it.
 """
 
 from __future__ import annotations
@@ -10,34 +11,47 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from align_echo.train.backbone import Adapters
 from align_echo.train.config import TrainConfig
-from align_echo.train.rows import Role
-from align_echo.wrappers.plain import TextEnvironment
-from benchmarks.training_arms.graded import Hall
-from tests.doors import Doors
 from tests.reach import Case, Row, Scene, check, nested, unseen
 from tests.train.run_record import RunRecord, Script, record_of, write_models
+from tests.train.run_sights import (
+    adapter,
+    advantages,
+    after_warmup,
+    bounds,
+    checkpoints,
+    counted,
+    critic_rewards,
+    dtype,
+    ending,
+    experts,
+    explained,
+    held_out_splits,
+    held_out_temperatures,
+    lines,
+    moved,
+    moving_at_once,
+    norms,
+    opening,
+    parities,
+    rate,
+    refinements,
+    rounds,
+    splits,
+    spread,
+    temperatures,
+    warmup,
+    who_draws,
+    workers,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:rows do not share what they begin with alike:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
 ]
 
-DOORS = TextEnvironment(
-    Doors,
-    splits={"train": range(4), "test": range(4, 7), "spare": range(7, 10)},
-    return_range=(-4.0, 2.0),
-    task_type=lambda task: "even" if int(task) % 2 == 0 else "odd",
-    expert=lambda env: f"open {env.right}",
-    distance=lambda env: 1,
-)
-HALL = TextEnvironment(
-    Hall, splits={"train": range(4), "test": range(4, 7), "spare": range(7, 10), "lone": [10]}, task_type=DOORS.task_type
-)
-HERE = "tests.train.test_config_reaches"
+WORLDS = "tests.train.run_sights"
 GRADED = "benchmarks.training_arms.graded"
 RULE = "Knock before you open."
 INTERFACE = f"""
@@ -60,162 +74,10 @@ def row(field: str, see: Callable[[RunRecord], Any], *cases: Case) -> Row[RunRec
     return Row(field, see, cases)
 
 
-# ---------------------------------------------------------------- what is looked at
-
-
-def rate(group: int) -> Callable[[RunRecord], float]:
-    """The highest rate of a group of weights."""
-    return lambda record: max(update[group].lr for update in record.updates)
-
-
-def factors(record: RunRecord) -> list[float]:
-    """The policy's rate at each step, as a share of the highest."""
-    return [update[0].lr / rate(0)(record) for update in record.updates]
-
-
-def warmup(record: RunRecord) -> int:
-    """How many steps there are before the rate is full."""
-    return factors(record).index(1.0)
-
-
-def after_warmup(record: RunRecord) -> list[float]:
-    return factors(record)[warmup(record) :]
-
-
-def norms(record: RunRecord) -> list[float]:
-    """Of each group of weights the largest norm of a gradient that the optimizer was given."""
-    return [max(group.norm for group in groups) for groups in zip(*record.updates, strict=True)]
-
-
-def explained(field: str, *values: object) -> Callable[[RunRecord], str]:
-    """The values of a field of the objective by which the losses are what they are by hand."""
-    return lambda record: " or ".join(map(str, record.explained_by(field, values)))
-
-
-def moving_at_once(record: RunRecord) -> list[bool]:
-    """Which groups of weights have a gradient in the first step."""
-    return [group.norm > 0 for group in record.updates[0]]
-
-
-def advantages(record: RunRecord) -> list[float]:
-    """The advantages of the policy's rows in the first step, each once."""
-    batches = [call.batch for call in record.learned if call.step == 0 and call.batch.role == "policy"]
-    return sorted({round(value, 3) for batch in batches for value in batch.advantages.flatten().tolist()})
-
-
-def spread(record: RunRecord) -> float:
-    """The standard deviation of the advantages of the policy's rows in the first step."""
-    batches = [call.batch for call in record.learned if call.step == 0 and call.batch.role == "policy"]
-    return float(torch.cat([batch.advantages.flatten() for batch in batches]).std())
-
-
-def counted(record: RunRecord) -> list[float]:
-    """What a token of each row counts in the first step, as a share of the most."""
-    found = [value for call in record.learned if call.step == 0 for value in call.batch.scale.flatten().tolist()]
-    return sorted({round(value / max(found), 3) for value in found})
-
-
-def lines(record: RunRecord, file: str) -> int:
-    path = record.folder / file
-    return len(path.read_text().splitlines()) if path.is_file() else 0
-
-
-def temperatures(record: RunRecord, *, held_out: bool = False) -> list[float]:
-    return sorted({request.sampling.temperature for request in record.requests(held_out=held_out)})
-
-
-def bounds(role: Role) -> Callable[[RunRecord], list[int]]:
-    """The most tokens of a role's replies."""
-    return lambda record: sorted({request.sampling.max_tokens for request in record.requests(role)})
-
-
-def held_out_temperatures(record: RunRecord) -> list[float]:
-    return temperatures(record, held_out=True)
-
-
-def splits(record: RunRecord, *, held_out: bool = False) -> str:
-    """The split of the episodes, and the splits that their tasks are of."""
-    episodes = record.held_out_episodes if held_out else record.episodes
-    own = {name for name, tasks in HALL.splits.items() for each in episodes if int(each.task_id) in tasks}
-    return f"{' '.join({each.split for each in episodes})}: {' '.join(own)}"
-
-
-def held_out_splits(record: RunRecord) -> str:
-    return splits(record, held_out=True)
-
-
-def parities(record: RunRecord) -> list[int]:
-    return sorted({int(task) % 2 for queries in record.queries for task in queries})
-
-
-def opening(text: str) -> Callable[[RunRecord], bool]:
-    """Whether the policy is told a text before its first reply."""
-    return lambda record: text in record.said_to("policy")
-
-
-def refinements(record: RunRecord) -> float:
-    """Attempts under a critique for each without one."""
-    told = [bool(each.critique) for each in record.episodes]
-    return sum(told) / (len(told) - sum(told))
-
-
-def workers(record: RunRecord) -> list[int]:
-    """Conversations that an engine holds at once, and episodes that one part of a harvest plays at once."""
-    return [record.engines["policy"].slots, max(record.workers)]
-
-
-def dtype(record: RunRecord) -> str:
-    return str(record.engines["policy"].dtype)
-
-
-def who_draws(record: RunRecord) -> str:
-    """Engines and their adapters, by roles."""
-    asked = {asked.role: f"{asked.engine}+{asked.request.adapter}" for asked in record.asked}
-    return ", ".join(f"{role} by {engine}" for role, engine in sorted(asked.items()))
-
-
-def adapter(record: RunRecord) -> Any:
-    """A layer with adapters of the weights that learn."""
-    assert record.crew is not None
-    assert isinstance(record.crew.backbone, Adapters)
-    return next(module for module in record.crew.backbone.module.modules() if hasattr(module, "lora_A"))
-
-
-def moved(record: RunRecord) -> str:
-    """The roles whose weights are others than at the start."""
-    assert record.crew is not None
-    roles: tuple[Role, ...] = ("policy", "critic")
-    now = {role: dict(record.crew.backbone.activate(role).named_parameters()) for role in roles}
-    return " ".join(
-        role
-        for role, before in record.begun.items()
-        if any(not torch.equal(before[name], weights) for name, weights in now[role].items())
-    )
-
-
-def checkpoints(record: RunRecord) -> str:
-    return " ".join(sorted(path.name.removeprefix("checkpoint-") for path in record.folder.glob("checkpoints/checkpoint-*")))
-
-
-def critic_rewards(record: RunRecord) -> list[float]:
-    return sorted({round(each.reward, 3) for each in record.harvests[0].rows if each.role == "critic"})
-
-
-def experts(record: RunRecord) -> float:
-    """The share of rows that are an expert's."""
-    rows = record.harvests[0].rows
-    return sum(each.expert for each in rows) / len(rows)
-
-
-def ending(record: RunRecord) -> str:
-    """How many steps were made, and whether a loss ended the run."""
-    return f"{len(record.signals)}, {'by its loss' if 'beyond' in record.error else 'as it should'}"
-
-
 # ---------------------------------------------------------------- the table
 
-SCRIPTED = {"env": f"{HERE}:DOORS"}
-PLAYED = {"env": f"{HERE}:HALL", "collecting": {"recipe": f"{GRADED}:GRPO"}}
+SCRIPTED = {"env": f"{WORLDS}:DOORS"}
+PLAYED = {"env": f"{WORLDS}:HALL", "collecting": {"recipe": f"{GRADED}:GRPO"}}
 
 LEARNING: dict[str, Scene[RunRecord]] = {
     "optimizer": Scene(
@@ -272,7 +134,7 @@ LEARNING: dict[str, Scene[RunRecord]] = {
             row("step.joint", lambda record: record.signals[0]["groups"], (False, 2), (True, 1), (False, 2)),
             row("step.scaled", spread, (True, 1.0), (False, 0.395), (False, 0.395)),
             row("step.normalisation", counted, ("token", [1.0]), ("sequence", [0.333, 0.5, 1.0])),
-            row("collecting.rounds", lambda record: len({each.sample // 4 for each in record.episodes}), (2, 2), (3, 3)),
+            row("collecting.rounds", rounds, (2, 2), (3, 3)),
         ],
     ),
     "harvest": Scene(
@@ -374,7 +236,7 @@ LEARNING: dict[str, Scene[RunRecord]] = {
     ),
     "verdicts": Scene(
         {**SCRIPTED, "base": "rcm", "collecting": {"queries": 2}, "steps": 1, "save_every": 1},
-        [row("collecting.states", lambda record: len({each.group for each in record.harvests[0].rows}), (1, 2), (2, 4))],
+        [row("collecting.states", lambda record: len(record.groups), (1, 2), (2, 4))],
     ),
 }
 """Runs whose episodes are scripted."""
@@ -383,7 +245,7 @@ PLAYING: dict[str, Scene[RunRecord]] = {
     "engines": Scene(
         {**PLAYED, "base": "echo", "collecting": {"recipe": f"{GRADED}:ECHO"}},
         [
-            row("env", opening("red and a green"), (f"{HERE}:HALL", False), (f"{HERE}:DOORS", True)),
+            row("env", opening("red and a green"), (f"{WORLDS}:HALL", False), (f"{WORLDS}:DOORS", True)),
             row("split", splits, (None, "train: train"), ("spare", "spare: spare")),
             row("task_types", parities, (None, [0, 1]), (("odd",), [1])),
             row("interface", opening(RULE), ("none", False), ("./knock.py", True)),

@@ -101,10 +101,7 @@ def test_an_experts_episode_that_outgrows_the_policys_context_is_none_to_learn_f
 
 def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stage):
     (attempt,) = stage.play([Episode(TASK_IDS[0])])
-    changed = attempt.model_copy(
-        update={"steps": tuple(step.model_copy(update={"action": "take mug 1"}) for step in attempt.steps)}
-    )
-    judged = stage.judge([Proposal(changed, 1, sample) for sample in range(2)])
+    judged = stage.judge([Proposal(acted(attempt), 1, sample) for sample in range(2)])
     assert all(judgement.verdict is None and judgement.problem and judgement.fault is None for judgement in judged)
     assert len({judgement.tokens.sampled_ids for judgement in judged}) == 2
     row = critic_row(judged[0], "g", 0.0)
@@ -112,6 +109,29 @@ def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stag
     assert attempt.steps[0].observation in text
     assert "<action>take mug 1</action>" in text
     assert sum(row.tokens.mask) == len(judged[0].tokens.sampled_ids)
+
+
+def test_critiques_and_verdicts_are_drawn_as_the_stage_says(stage, monkeypatch):
+    submit, asked = TransformersEngine.submit, []
+
+    def heard(engine, request):
+        asked.append((request.sampling.temperature, request.sampling.max_tokens))
+        return submit(engine, request)
+
+    monkeypatch.setattr(TransformersEngine, "submit", heard)
+    told = replace(stage, critic_temperature=0.3, critic_tokens=5)
+    (attempt,) = told.play([Episode(TASK_IDS[0])])
+    assert set(asked) == {(1.0, 6)}
+    asked.clear()
+    told.review([ReviewRequest(attempt)])
+    told.judge([Proposal(acted(attempt), 1)])
+    assert asked == [(0.3, 5)] * 2
+
+
+def acted(attempt):
+    """The attempt, as if each reply had held an action."""
+    steps = [step.model_copy(update={"action": "take mug 1"}) for step in attempt.steps]
+    return attempt.model_copy(update={"steps": tuple(steps)})
 
 
 def test_an_episode_that_breaks_the_engine_when_it_is_played_again_has_no_labels(stage):

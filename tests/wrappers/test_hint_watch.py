@@ -98,6 +98,14 @@ def test_a_step_that_never_helps_is_not_asked_for_again():
     assert shown == ["Nothing happens. You must look first.", shown[1], "Nothing happens.", "Nothing happens."]
 
 
+def test_what_was_refused_may_be_asked_for_once_something_was_done_in_between():
+    hints = {"drop mug 1": "The walls are white.", "hum": "You need to drop mug 1 first."}
+    *_, (shown, _) = talk(RoomEnv(), hints, ["drop mug 1", "take mug 1", "hum"])
+    assert shown == "Nothing happens. You need to drop mug 1 first."
+    *_, (shown, _) = talk(RoomEnv(), hints, ["drop mug 1", "hum"])
+    assert shown == "Nothing happens.", "it cannot be done as things are"
+
+
 @pytest.mark.parametrize("env", [RoomEnv, MuteEnv])
 def test_hints_that_are_right_lead_to_the_goal_untouched(env):
     own = ["go to study", "drop mug 1", "take mug 1", "go to kitchen", "take mug 1", "go to study", "drop mug 1"]

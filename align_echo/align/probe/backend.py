@@ -52,7 +52,7 @@ from align_echo.types import Misalignment, Trajectory
 from align_echo.wrappers.text_env import TextEnv
 
 FAILURES_PER_TASK = 3
-"""Cases taken from one agent failure, per action template."""
+"""Cases taken from the agent's failures in a task, per action template."""
 
 CASES_PER_KIND = 3
 """Cases taken from one walk, per action template and reason to look at it."""

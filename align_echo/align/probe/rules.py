@@ -1,6 +1,6 @@
 """Rules from cases: for each action template a decision list of (conditions -> missing step).
 
-A rule is grown greedily: of all right-hand sides that were right somewhere, and all conjunctions of up to three
+A rule is grown greedily: of all right-hand sides that were right somewhere, and all conjunctions of up to four
 conditions, the one that is right most often and wrong least often on the cases no earlier rule decided. A case that
 nothing helps in speaks against every rule that says something there. What holds in one task only is not a rule, and
 "already so" is said on evidence only: what a view shows, or what was done last. Scoring runs `runtime.py`, the code

@@ -130,6 +130,32 @@ def test_walks_also_leave_undone_what_could_be_done():
     )
 
 
+def test_of_what_an_agent_repeats_three_refusals_a_task_are_studied():
+    """Each is in a state of its own; what else a walk through the task meets is studied in any case."""
+
+    class Sealer:
+        name = "sealer"
+
+        def __init__(self, refusals: int) -> None:
+            self._refusals = refusals
+
+        def act(self, view: AgentView) -> AgentReply:
+            number, deck = len(view.turns), len(view.turns) // 2 % 5 + 1
+            action = f"seal pod {deck}" if number % 2 else f"board deck {deck}"
+            action = action if number < 2 * self._refusals else "look"
+            return AgentReply(text=action, action=action)
+
+    def studied(refusals: int) -> int:
+        said: list[str] = []
+        episodes = run_tasks(StationEnv, Sealer(refusals), TASK_IDS[:1], split="train")
+        backend = ProbeBackend(lambda: StationEnv(step_limit=10**6), [], on_progress=said.append)
+        backend.analyze(episodes, [], identity(CONTRACT))
+        return next(int(line.split()[0]) for line in said if "refused actions studied" in line)
+
+    once = studied(1)
+    assert [studied(refusals) - once for refusals in (2, 3, 6)] == [1, 2, 2]
+
+
 def test_rules_told_up_front_are_short_and_carry_no_conditions(learned):
     _, _, _, interface = learned
     told = rules_text(read_spec(interface.source) or {})

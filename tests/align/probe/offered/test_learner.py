@@ -11,11 +11,12 @@ import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
+from align_echo.align.probe.offered.learner import stands
 from align_echo.align.probe.offered.survey import Survey, learn_surroundings, often
 from align_echo.interface import check_source, identity
 from align_echo.rollout import run_tasks
 from align_echo.session import base_env
-from align_echo.types import AgentReply, AgentView
+from align_echo.types import AgentReply, AgentView, Evidence
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import EngineState, Offered
 from tests.annex_env import CONTRACT, PLACES, REFUSED, TASK_IDS, THINGS, AnnexEnv
@@ -95,6 +96,20 @@ def test_every_rule_held_on_tasks_it_was_not_learned_from(learned):
     rules = learned[2][1:]
     assert len(rules) == 4
     assert all(rule.evidence.support >= 3 and rule.evidence.precision >= 0.9 for rule in rules)
+
+
+def test_what_held_on_one_fresh_task_alone_is_not_claimed(learned):
+    failed, _, _, _ = learned
+    backend = ProbeBackend(lambda: AnnexEnv(step_limit=10**6), TASK_IDS[16:17], seed=1)
+    interface = backend.optimize(backend.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT))
+    assert spec_of(learned)["forms"] != {} == (read_spec(interface.source) or {})["forms"]
+
+
+@pytest.mark.parametrize(
+    ("support", "refuted", "claimed"), [(2, 0, False), (3, 0, True), (8, 1, False), (9, 1, True), (0, 0, False)]
+)
+def test_a_claim_held_three_times_and_in_nine_of_ten_trials(support, refuted, claimed):
+    assert stands(Evidence(support=support, refuted=refuted)) is claimed
 
 
 def test_forms_that_take_whatever_is_in_sight_are_found(learned):

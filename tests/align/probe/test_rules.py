@@ -1,0 +1,116 @@
+"""Decision lists from cases of a yard that nobody built: what is a rule, and what is found among many conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from align_echo.align.probe import runtime
+from align_echo.align.probe.cases import Case
+from align_echo.align.probe.names import NUMBERED
+from align_echo.align.probe.rules import learn
+
+GAUGES = [f"gauge {chr(ord('a') + number)}" for number in range(9)]
+"""Views, each of which shows a crate or does not."""
+
+SPEC: dict[str, Any] = {
+    "name": NUMBERED,
+    "templates": {"hoist {0}": [], "oil {0}": []},
+    "now": {},
+    "kinds": {"hoist {0}": [["crate"]], "oil {0}": [["crate"]]},
+    "combined": {},
+    "views": GAUGES,
+    "spelling": {"case": True, "number": True},
+    "pairs": [],
+    "needs": {},
+    "movers": [],
+    "uninformative": ["No."],
+    "forms": {},
+}
+OILING = ["oil {0}", [["name", 0]], False]
+
+
+def hoisting(
+    number: int,
+    *,
+    helps: bool = False,
+    now: bool = False,
+    shown: Iterable[int] = (),
+    seen: str = "There is a crate 1.",
+    tasks: int = 7,
+) -> Case:
+    """A crate that could not be hoisted, and whether oil helps, or that can be hoisted `now`; `shown` are the gauges
+    that show it.
+    """
+    history = runtime.new_history(SPEC, seen)
+    runtime.look_at(history, {GAUGES[gauge]: "A crate 1." for gauge in shown})
+    steps = frozenset({"oil crate 1"} if helps else ())
+    task, names = f"yard/{number % tasks}", ("crate 1",)
+    return Case(task, (), "hoist crate 1", "hoist {0}", names, history, steps, False, int(helps), now)
+
+
+def learned(cases: Sequence[Case]) -> list[dict[str, Any]]:
+    return learn(SPEC, cases)["hoist {0}"]
+
+
+@pytest.mark.parametrize(("cases", "rules"), [(40, []), (200, [{"if": [], "then": OILING}])])
+def test_what_fails_once_in_forty_times_is_no_rule_and_once_in_two_hundred_is(cases, rules):
+    assert learned([hoisting(number, helps=number > 0) for number in range(cases)]) == rules
+
+
+@pytest.mark.parametrize(("cases", "tasks", "known"), [(3, 3, False), (4, 4, True), (40, 2, False), (40, 3, True)])
+def test_a_rule_helped_in_four_cases_and_three_tasks(cases, tasks, known):
+    rules = learned([hoisting(number, helps=True, tasks=tasks) for number in range(cases)])
+    assert rules == ([{"if": [], "then": OILING}] if known else [])
+
+
+@pytest.mark.parametrize(("needed", "known"), [(4, True), (5, False)])
+def test_a_rule_has_four_conditions_at_most(needed, known):
+    """Oil helps where so many gauges show the crate; elsewhere each of them is the one that does not."""
+    lacking = [[gauge for gauge in range(needed) if gauge != number % needed] for number in range(60)]
+    cases = [hoisting(number, shown=shown) for number, shown in enumerate(lacking)]
+    rules = learned(cases + [hoisting(number, helps=True, shown=range(needed)) for number in range(20)])
+    assert [len(rule["if"]) for rule in rules] == ([needed] if known else [])
+
+
+@pytest.mark.parametrize(("allowed", "known"), [(11, False), (12, True)])
+def test_what_held_in_twelve_cases_of_an_allowed_action_is_what_it_always_needs(allowed, known):
+    """Oil helped where the gauge did not show the crate: in two tasks alone, which are too few for a rule of refusals.
+    """
+    cases = [hoisting(number, now=True, shown=[0]) for number in range(allowed)]
+    cases += [hoisting(number, helps=True, tasks=2) for number in range(6)]
+    musts = [rule for rule in learned(cases) if rule.get("must")]
+    assert [rule["then"] for rule in musts] == ([OILING] if known else [])
+    assert all(rule["if"] == [["not", ["shows", GAUGES[0], 0]]] for rule in musts)
+
+
+def test_how_a_thing_is_spoken_of_is_a_condition_by_three_words_before_it():
+    """Of two words alone, `see a`, both sentences have the same."""
+    told = {True: "You can not see a crate 1.", False: "You can now see a crate 1."}
+    cases = [hoisting(number, helps=number % 2 == 0, seen=told[number % 2 == 0]) for number in range(40)]
+    assert learned(cases) == [{"if": [["shape", 0, "not see a X"]], "then": OILING}]
+
+
+def test_words_further_off_make_no_difference():
+    told = ["On the quay you see a crate 1 made of wood.", "In a shed you see a crate 1 made of iron."]
+    first, second = (runtime.shape(SPEC, sentence, "crate 1") for sentence in told)
+    assert first == "quay you see a X made of".removeprefix("quay ") == second
+
+
+def test_two_conditions_are_found_among_seven_that_look_better_each_by_itself():
+    """Oil helps where the first two gauges show the crate. Each of the others shows it in four of five such cases, and
+    more seldom elsewhere than the first does, or the second.
+    """
+    decoys: list[Callable[[int], bool]] = [
+        lambda number, own=own: number % 5 != own % 5 if number < 40 else (7 * number + 17 * own) % 120 < 16
+        for own in range(7)
+    ]
+
+    def shown(number: int) -> list[int]:
+        right = [0, 1] if number < 40 else [0] if number < 80 else [1] if number < 120 else []
+        return right + [2 + own for own, shows in enumerate(decoys) if shows(number)]
+
+    cases = [hoisting(number, helps=number < 40, shown=shown(number)) for number in range(160)]
+    assert learned(cases) == [{"if": [["shows", GAUGES[0], 0], ["shows", GAUGES[1], 0]], "then": OILING}]
