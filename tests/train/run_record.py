@@ -23,6 +23,7 @@ from align_echo.errors import AlignEchoError, ModelError
 from align_echo.models.local.engine import Request
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model
+from align_echo.rollout import run_tasks
 from align_echo.session import Episode
 from align_echo.train.batching import Batch
 from align_echo.train.config import TrainConfig, checked_config, merged, method
@@ -33,7 +34,6 @@ from align_echo.train.role_checkpoints import RoleCheckpoints
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.run import Run, harvest_with
 from align_echo.train.signals import Signals
-from align_echo.train.stage import run_tasks
 from align_echo.types import Step, Trajectory
 from tests.models.local.tiny import tiny_encoder, tiny_model, tiny_tokenizer
 from tests.train.scripted_stage import ScriptedStage

@@ -118,7 +118,8 @@ def of_the_start(call: Learned, record: RunRecord) -> torch.Tensor:
     model = tiny_model(seed=MODELS[Path(record.config.model).name], context=4096)
     with torch.no_grad():
         logits = model(input_ids=call.batch.ids).logits[:, :-1] / record.config.collecting.temperature
-    return logits.log_softmax(-1).gather(-1, call.batch.ids[:, 1:, None])[..., 0]
+    known: torch.Tensor = logits.log_softmax(-1).gather(-1, call.batch.ids[:, 1:, None])[..., 0]
+    return known
 
 
 def moving_at_once(record: RunRecord) -> list[bool]:

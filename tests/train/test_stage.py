@@ -26,6 +26,7 @@ from align_echo.train.observed import ObservedStage
 from align_echo.train.rows import Harvest, critic_row, policy_row, without_critique
 from align_echo.train.run import parts_of
 from align_echo.train.stage import PARTS, LocalStage, Proposal, ReviewRequest
+from align_echo.types import Trajectory
 from tests.models.local.tiny import tiny_encoder, tiny_model
 from tests.room_env import TASK_IDS, RoomEnv
 
@@ -128,7 +129,7 @@ def test_critiques_and_verdicts_are_drawn_as_the_stage_says(stage, monkeypatch):
     assert asked == [(0.3, 5)] * 2
 
 
-def acted(attempt):
+def acted(attempt: Trajectory) -> Trajectory:
     """The attempt, as if each reply had held an action."""
     steps = [step.model_copy(update={"action": "take mug 1"}) for step in attempt.steps]
     return attempt.model_copy(update={"steps": tuple(steps)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -103,14 +103,13 @@ def test_two_conditions_are_found_among_seven_that_look_better_each_by_itself():
     """Oil helps where the first two gauges show the crate. Each of the others shows it in four of five such cases, and
     more seldom elsewhere than the first does, or the second.
     """
-    decoys: list[Callable[[int], bool]] = [
-        lambda number, own=own: number % 5 != own % 5 if number < 40 else (7 * number + 17 * own) % 120 < 16
-        for own in range(7)
-    ]
+
+    def is_shown(number: int, other: int) -> bool:
+        return number % 5 != other % 5 if number < 40 else (7 * number + 17 * other) % 120 < 16
 
     def shown(number: int) -> list[int]:
         right = [0, 1] if number < 40 else [0] if number < 80 else [1] if number < 120 else []
-        return right + [2 + own for own, shows in enumerate(decoys) if shows(number)]
+        return right + [2 + other for other in range(7) if is_shown(number, other)]
 
     cases = [hoisting(number, helps=number < 40, shown=shown(number)) for number in range(160)]
     assert learned(cases) == [{"if": [["shows", GAUGES[0], 0], ["shows", GAUGES[1], 0]], "then": OILING}]
