@@ -141,6 +141,7 @@ class Interface(Frozen):
 
     `placebo`: it runs as ever, but what it says is replaced by neutral text (`wrappers/placebo.py`), as a control.
     `record` is what became of its hints in earlier runs: rules that fell below the bar (`hints.py`) are not shown.
+    `retract`: hints whose like were followed and did not come true are withheld; without it all are shown.
     """
 
     name: str
@@ -151,6 +152,7 @@ class Interface(Frozen):
     use_feedback: bool = True
     placebo: bool = False
     record: tuple[HintCount, ...] = ()
+    retract: bool = True
 
     @property
     def content_hash(self) -> str:

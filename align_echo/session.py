@@ -77,6 +77,7 @@ class Session:
         agent: str,
         split: str | None = None,
         interface: str | Path | Interface | None = None,
+        retract: bool = True,
         data_root: str | Path | None = None,
         step_limit: int | None = None,
         engine: str | None = None,
@@ -88,9 +89,8 @@ class Session:
         """
         spec = environment(env)
         split = split or spec.train_split
-        wrapped = spec.make(
-            split, interface=spec.interface(interface), data_root=data_root, step_limit=step_limit, engine=engine
-        )
+        chosen = spec.interface(interface, retract=retract)
+        wrapped = spec.make(split, interface=chosen, data_root=data_root, step_limit=step_limit, engine=engine)
         return cls(wrapped, agent=agent, split=split, action_format=spec.action_format, seed=seed)
 
     def __enter__(self) -> Self:

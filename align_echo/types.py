@@ -260,7 +260,9 @@ class HintEvent(Frozen):
     """What came of one rule of an interface on one turn; a rule is a kind of sentence that names commands.
 
     `fired`: such a hint was shown. `followed`: the action was what the hint before it had named. `came_true`: whether a
-    followed hint did what it had promised, where this turn settled that. `silenced`: its words were withheld.
+    followed hint did what it had promised, where this turn settled that. `silenced`: its words were withheld, or are
+    from here on, about these objects or any. `failed_on` are the objects of those that failed where the engine had
+    named what the agent spoke of, "" for a hint about no object.
     """
 
     rule: str
@@ -268,6 +270,7 @@ class HintEvent(Frozen):
     followed: bool = False
     came_true: bool | None = None
     silenced: bool = False
+    failed_on: tuple[str, ...] = ()
 
 
 class Step(Frozen):

@@ -47,9 +47,15 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
     """
 
     def __init__(
-        self, env: gym.Env[str, str], interface: Interface, *, sandbox: Sandbox | None = None, retract: bool = True
+        self,
+        env: gym.Env[str, str],
+        interface: Interface,
+        *,
+        sandbox: Sandbox | None = None,
+        retract: bool | None = None,
     ) -> None:
-        """`retract`: rules whose followed hints do not come true are silenced; without it they are only counted.
+        """`retract`: hints whose like were followed and did not come true are withheld; without it they are only
+        counted. None: as the interface says.
 
         Raises `UsageError` if `env` is no `TextEnv` or the interface is for another environment, and
         `InterfaceError` if the interface's source has the wrong signature or holds what the sandbox cannot run."""
@@ -64,7 +70,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         self._base = base
         self._sandbox = sandbox or Sandbox()
         self._source = prepare(interface.source, interface.contract)
-        self._retract = retract
+        self._retract = interface.retract if retract is None else retract
         self._watch = HintWatch()
         self._hints: tuple[HintEvent, ...] = ()
         self._session: SandboxSession | None = None
@@ -96,6 +102,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         self._over, self._deaths, self._bypassed = False, 0, ""
         self._log, self._violations, self._forged, self._hints = [], [], (), ()
         self._watch = HintWatch(silenced_by(self.interface.record), retract=self._retract)
+        self._watch.hear(f"{raw}\n{info['goal']}")
         rules, error = "", ""
         if self.interface.use_rules or self.interface.use_feedback:
             try:
@@ -145,9 +152,12 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         except InterfaceError as failure:
             self._keep_log(number)
             self._watch.forget()
-            return turn.fall_back(), self._failed(str(failure), number)
+            result = turn.fall_back()
+            self._watch.hear(result[0], turn.action)
+            return result, self._failed(str(failure), number)
         self._keep_log(number)
         text, (observation, reward, terminated, truncated, info) = self._watched(turn, clean(returned.observation))
+        self._watch.hear(turn.answer or "", turn.action)
         self._note_forgery(returned, bool(info["won"]) or reward > 0, terminated or truncated, number)
         shown = observation if text is None else self._shown(text, info["raw_observation"])
         return (shown, reward, terminated, truncated, info), ""
@@ -180,7 +190,9 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
                 raise RefusedError("env.step can only be called from WrapStep")
             if len(requested) > max(len(self._turn.action), LONGEST_LOOK):
                 raise RefusedError(f"an action of more than {LONGEST_LOOK} characters that is not the agent's own")
-            return self._turn.serve(requested)
+            reply = self._turn.serve(requested)
+            self._watch.hear(reply.observation, requested)
+            return reply
         except RefusedError as refusal:
             number = self._turn.number if self._turn is not None else 0
             violation = Violation(action=clean(requested[:200])[:200], reason=str(refusal))

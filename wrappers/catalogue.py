@@ -87,6 +87,7 @@ def make(
     *,
     split: str | None = None,
     interface: str | Path | Interface | None = None,
+    retract: bool = True,
     data_root: str | Path | None = None,
     step_limit: int | None = None,
     engine: str | None = None,
@@ -94,13 +95,14 @@ def make(
     """An environment, wrapped in an interface if one is given.
 
     `split` defaults to the training split; `interface` is a shipped name, a path to a `.py` file, or an `Interface`
-    (None or "none": the raw environment); `engine` is one of the environment's engines, if it has several.
+    (None or "none": the raw environment); without `retract` it withholds no hint, also none whose like did not come
+    true; `engine` is one of the environment's engines, if it has several.
     Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
     """
     spec = environment(env_id)
     return spec.make(
         split or spec.train_split,
-        interface=spec.interface(interface),
+        interface=spec.interface(interface, retract=retract),
         data_root=data_root,
         step_limit=step_limit,
         engine=engine,
@@ -112,6 +114,7 @@ def make_registered(
     *,
     split: str | None = None,
     interface: str | Path | Interface | None = None,
+    retract: bool = True,
     data_root: str | Path | None = None,
     step_limit: int | None = None,
     engine: str | None = None,
@@ -120,7 +123,10 @@ def make_registered(
     """`make`, as `gymnasium.make` calls it. The only render mode is "ansi". Raises `UsageError` for another."""
     if render_mode not in (None, "ansi"):
         raise UsageError(f"text environments have no render mode {render_mode!r}; use 'ansi'")
-    return make(env_id, split=split, interface=interface, data_root=data_root, step_limit=step_limit, engine=engine)
+    return make(
+        env_id, split=split, interface=interface, retract=retract, data_root=data_root, step_limit=step_limit,
+        engine=engine,
+    )  # fmt: skip
 
 
 def make_vec(
@@ -129,6 +135,7 @@ def make_vec(
     n: int,
     split: str | None = None,
     interface: str | Path | Interface | None = None,
+    retract: bool = True,
     data_root: str | Path | None = None,
     step_limit: int | None = None,
     engine: str | None = None,
@@ -142,7 +149,10 @@ def make_vec(
         raise UsageError(f"n must be at least 1, not {n}")
 
     def make_single() -> gym.Env[str, str]:
-        return make(env_id, split=split, interface=interface, data_root=data_root, step_limit=step_limit, engine=engine)
+        return make(
+            env_id, split=split, interface=interface, retract=retract, data_root=data_root, step_limit=step_limit,
+            engine=engine,
+        )  # fmt: skip
 
     return TextVectorEnv([make_single] * n)
 

@@ -133,17 +133,19 @@ class EnvironmentSpec:
         )
         return env if interface is None else AlignWrapper(env, interface)
 
-    def interface(self, given: str | Path | Interface | None) -> Interface | None:
+    def interface(self, given: str | Path | Interface | None, *, retract: bool = True) -> Interface | None:
         """An `Interface` from what a user may say: a shipped name, a path to a `.py` file, or an `Interface`; None for
-        the raw environment (None or "none"). Raises `InterfaceError`."""
+        the raw environment (None or "none"). Without `retract` none of its hints is withheld. Raises `InterfaceError`.
+        """
         if given is None or given == "none":
             return None
-        if isinstance(given, Interface):
-            return given
+        named = given if isinstance(given, Interface) else load_interface(self._file_name(given), self.contract)
+        return named if retract else named.model_copy(update={"retract": False})
+
+    def _file_name(self, given: str | Path) -> str:
+        """A shipped interface's name with its folder, where only the name was given; a path as it is."""
         name = str(given)
-        if "/" not in name and not name.endswith(".py"):
-            name = f"{self.name}/{name}"
-        return load_interface(name, self.contract)
+        return name if "/" in name or name.endswith(".py") else f"{self.name}/{name}"
 
     def games(self, data_root: str | Path | None) -> str:
         """The collection of games that is played; "" for an environment that has only its own. Raises

@@ -1,12 +1,16 @@
-"""What follows an obeyed hint, in one episode: rules whose advice does not come true are silenced for its rest.
+"""What follows an obeyed hint, in one episode: advice that does not come true is withheld for its rest.
 
 The watch reads the commands out of what an interface adds to the engine's answer, whoever wrote it, and compares them
 with what the agent does next and how the engine takes it. A followed hint came true if the engine took the command and,
 for one that names a step to take first, if the agent's own action then works or meets another obstacle. It did not if
 the command was refused, or if it leads in a circle: back to an action that waits for it, to one that was just refused
 without a way being named, or to the same step again after it was taken. A hint that would close a circle is not shown.
-A sentence that only names several commands, as a list of forms does, promises of none that it works now: it is silenced
+A sentence that only names several commands, as a list of forms does, promises of none that it works now: it is withheld
 only if all of them are refused in one state.
+
+A failure condemns an instance, which is a rule with its objects: the names in the agent's action and in the commands.
+Two failures on different objects condemn the rule. A failure does not count towards that if the agent's action named
+what the engine had named nowhere: nobody can tell the way to a thing that is not there.
 
 Each episode is watched by itself, beginning from a record that is fixed before the run (`hints.py`): what an episode
 shows depends on nothing that other workers do. Left out: what an action does (`taken` asks the environment), claims
@@ -15,6 +19,7 @@ without a command, and rules that are told up front.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -32,9 +37,11 @@ MOST_COMMANDS = 40
 
 
 class Advice(NamedTuple):
-    """A sentence of an interface that names commands. `start` and `end` are where it stands in the text."""
+    """A sentence of an interface that names commands. `start` and `end` are where it stands in the text; `objects` are
+    the names in the action that it came after and in its commands, sorted."""
 
     rule: str
+    objects: tuple[str, ...]
     start: int
     end: int
     commands: tuple[Command, ...]
@@ -50,6 +57,7 @@ class ShownHint:
     """
 
     rule: str
+    objects: tuple[str, ...]
     command: Command
     action: str
     answer: str | None
@@ -66,11 +74,15 @@ class HintWatch:
         """`silenced` are rules that are withheld from the start. Without `retract` nothing is withheld."""
         self._retract = retract
         self._silenced = set(silenced) if retract else set()
+        self._condemned: set[tuple[str, tuple[str, ...]]] = set()
+        self._failures: dict[str, set[tuple[str, ...]]] = {}
+        self._heard: list[tuple[str, str]] = []
         self._shown: list[ShownHint] = []
         self._chain: list[ShownHint] = []
         self._needs: dict[str, set[str]] = {}
         self._fresh: list[Advice] = []
         self._events: dict[str, dict[str, bool]] = {}
+        self._failed_on: dict[str, set[str]] = {}
 
     @property
     def waits(self) -> bool:
@@ -91,6 +103,10 @@ class HintWatch:
             return None
         return _wording(answer, action) == _wording(str(before.answer), before.action)
 
+    def hear(self, text: str, action: str = "") -> None:
+        """Take in a text of the engine's own, and the action that it answers: what it names, it has named."""
+        self._heard.append((text, action))
+
     # ------------------------------------------------------------ a turn
 
     def read(self, action: str, answer: str | None, taken: bool | None, text: str) -> str | None:
@@ -99,7 +115,7 @@ class HintWatch:
         `answer` is the engine's own, None where it was not asked; `taken` whether it took the action.
         """
         advice = advice_in(text, answer, action)
-        self._events, self._fresh = {}, []
+        self._events, self._failed_on, self._fresh = {}, {}, []
         refused = taken is False or (answer is None and bool(advice))
         if refused:
             self._needs.setdefault(_key(action), set())
@@ -107,9 +123,9 @@ class HintWatch:
             self._needs = {}
         cut = []
         for piece in advice:
-            if piece.rule not in self._silenced and self._leads_back(action, answer, refused, piece):
-                self._fail(piece.rule)
-            if piece.rule in self._silenced:
+            if not self._is_withheld(piece) and self._leads_back(action, answer, refused, piece):
+                self._fail(piece.rule, piece.objects, action)
+            if self._is_withheld(piece):
                 self._note(piece.rule, "silenced")
                 cut.append(piece)
             else:
@@ -140,6 +156,7 @@ class HintWatch:
         self._shown = [
             ShownHint(
                 piece.rule,
+                piece.objects,
                 command,
                 action,
                 answer,
@@ -156,6 +173,7 @@ class HintWatch:
                 followed=seen.get("followed", False),
                 came_true=False if "failed" in seen else True if "came true" in seen else None,
                 silenced=seen.get("silenced", False),
+                failed_on=tuple(sorted(self._failed_on.get(rule, ()))),
             )
             for rule, seen in self._events.items()
         )
@@ -166,7 +184,7 @@ class HintWatch:
         """Judge a hint whose command was just said."""
         if hint.taken is False and not self._fresh:
             if hint.promised:
-                self._fail(hint.rule, hint)
+                self._settle_failed(hint)
         elif hint.taken and (hint.command.kind != "first" or not hint.waits):
             self._keep(hint)
 
@@ -177,7 +195,15 @@ class HintWatch:
         if taken or (taken is False and self._fresh):
             self._keep(hint)
         elif taken is False:
-            self._fail(hint.rule, hint)
+            self._settle_failed(hint)
+
+    def _settle_failed(self, hint: ShownHint) -> None:
+        hint.settled = True
+        self._fail(hint.rule, hint.objects, hint.action)
+
+    def _is_withheld(self, piece: Advice) -> bool:
+        """Whether a sentence is not shown: its rule is condemned, or its rule about these objects."""
+        return self._retract and (piece.rule in self._silenced or (piece.rule, piece.objects) in self._condemned)
 
     def _leads_back(self, action: str, answer: str | None, refused: bool, piece: Advice) -> bool:
         """Whether all that a sentence orders leads back to where the agent has just been."""
@@ -210,13 +236,30 @@ class HintWatch:
         hint.settled = True
         self._note(hint.rule, "came true")
 
-    def _fail(self, rule: str, hint: ShownHint | None = None) -> None:
-        if hint is not None:
-            hint.settled = True
+    def _fail(self, rule: str, objects: tuple[str, ...], action: str) -> None:
+        """Condemn a rule about these objects, and the whole rule if it has failed on others, too."""
         self._note(rule, "failed")
+        self._condemned.add((rule, objects))
+        if all(map(self._was_named, names_of(action))):
+            self._failed_on.setdefault(rule, set()).add(", ".join(objects))
+            failures = self._failures.setdefault(rule, set())
+            failures.add(objects)
+            if len(failures) > 1:
+                self._silenced.add(rule)
         if self._retract:
-            self._silenced.add(rule)
             self._note(rule, "silenced")
+
+    def _was_named(self, name: str) -> bool:
+        """Whether the engine has named something by itself. It names nothing by repeating the agent's own words, those
+        of earlier turns included (an engine may show all that was said so far)."""
+        wanted = _whole(name)
+        earlier: list[str] = []
+        for text, action in self._heard:
+            words = (action, *names_of(action), *earlier)
+            if wanted.search(text) and wanted.search(_without_words(text, words)):
+                return True
+            earlier += [action] if wanted.search(action) else []
+        return False
 
     def _note(self, rule: str, what: str) -> None:
         self._events.setdefault(rule, {})[what] = True
@@ -233,8 +276,9 @@ def advice_in(text: str, answer: str | None, action: str) -> list[Advice]:
             commands = commands_in(sentence, action)[:MOST_COMMANDS]
             if commands:
                 said = [action, *(command.text for command in commands)]
-                rule = skeleton_of(sentence, [name for words in said for name in names_of(words)])[:LONGEST_RULE]
-                pieces.append(Advice(rule, start, start + len(sentence), tuple(commands)))
+                names = [name for words in said for name in names_of(words)]
+                rule, objects = skeleton_of(sentence, names)[:LONGEST_RULE], tuple(sorted({*map(_key, names)}))
+                pieces.append(Advice(rule, objects, start, start + len(sentence), tuple(commands)))
             start += len(sentence)
     return pieces
 
@@ -282,6 +326,18 @@ def _blanks_at_end(text: str, piece: Advice) -> int:
 def _wording(answer: str, action: str) -> str:
     """An answer without the words of the action that it is to."""
     return skeleton_of(answer, [action, *names_of(action), action.split(" ")[0]])
+
+
+def _whole(words: str) -> re.Pattern[str]:
+    """Matches words as they stand in a text, in letters of any case and with any blanks between them."""
+    return re.compile(r"(?<!\w)" + r"\s+".join(map(re.escape, words.split())) + r"(?!\w)", re.IGNORECASE)
+
+
+def _without_words(text: str, words: Iterable[str]) -> str:
+    """A text in which none of these words stand."""
+    for part in words:
+        text = _whole(part).sub("_", text) if part.strip() else text
+    return text
 
 
 def _key(action: str) -> str:

@@ -20,9 +20,8 @@ from align_echo.evaluate.plan import Plan, plan_evaluation
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.refinement import Refinement, rounds_table
 from align_echo.evaluate.rounds import refine
-from align_echo.evaluate.tables import NAMES, tables, unplayed, verdicts_given
+from align_echo.evaluate.tables import NAMES, interface_line, tables, unplayed, verdicts_given
 from align_echo.runs import agent_details
-from align_echo.sandbox.session import printable
 from align_echo.trouble import Conduct, overstepped, tell, verdict
 from align_echo.types import Usage
 
@@ -33,6 +32,7 @@ def evaluate(
     interface: options.Interface = "none",
     rules: Annotated[bool, typer.Option("--rules/--no-rules", help="InferRules on or off.")] = True,
     feedback: Annotated[bool, typer.Option("--feedback/--no-feedback", help="WrapStep on or off.")] = True,
+    retract: options.Retract = True,
     compare_all: Annotated[
         bool, typer.Option("--compare", help="All: no interface, its placebo, rules only, feedback only, both.")
     ] = False,
@@ -64,10 +64,10 @@ def evaluate(
 ) -> None:
     """Play tasks with an agent and print success and consecutive invalid actions, with 95% intervals."""
     plan = plan_evaluation(
-        env, agent=agent, interface=interface, rules=rules, feedback=feedback, compare_all=compare_all, placebo=placebo,
-        split=split, tasks=tasks, episodes_per_task=episodes_per_task, best_of=best_of, judge=judge, pick=pick,
-        reasoning=reasoning, abstain_below=abstain_below, top_k=top_k, top_p=top_p, refine_rounds=refine_rounds,
-        critic=critic, critic_form=critic_form, model=model, base_url=base_url, temperature=temperature,
+        env, agent=agent, interface=interface, rules=rules, feedback=feedback, retract=retract, compare_all=compare_all,
+        placebo=placebo, split=split, tasks=tasks, episodes_per_task=episodes_per_task, best_of=best_of, judge=judge,
+        pick=pick, reasoning=reasoning, abstain_below=abstain_below, top_k=top_k, top_p=top_p, critic=critic,
+        refine_rounds=refine_rounds, critic_form=critic_form, model=model, base_url=base_url, temperature=temperature,
         max_tokens=max_tokens, seed=seed, workers=workers, data_root=data_root,
     )  # fmt: skip
     path = run_folder(out, resume, "evaluate", plan.spec.name)
@@ -95,11 +95,7 @@ def _show(plan: Plan, path: Path, result: Comparison, conducts: Mapping[str, Con
         print(line)
     interface = next((variant for variant in plan.variants.values() if variant is not None), None)
     if interface is not None:
-        rules = interface.provenance.rules
-        tried = f"{sum(rule.evidence.support for rule in rules)} experiments for, "
-        tried += f"{sum(rule.evidence.refuted for rule in rules)} against"
-        print(f"interface: {plan.interface} ({interface.name}@{interface.content_hash}), made by ", end="")
-        print(f"{printable(interface.provenance.backend)}, {len(rules)} rules on record ({tried})")
+        print(interface_line(plan.interface, interface))
     print(about(plan.player, agent_details(path)))
     if result.games:
         print(f"games: {result.games}")

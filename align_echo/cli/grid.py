@@ -32,6 +32,7 @@ def grid(
     base_url: options.BaseUrl = None,
     temperature: options.Temperature = None,
     placebo: options.Placebo = True,
+    retract: options.Retract = True,
     max_tokens: options.MaxTokens = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
@@ -41,7 +42,7 @@ def grid(
     """Play environments x agents, without and with an interface, and print one table."""
     axes = read_axes(
         env, agent, interface, tasks=tasks, model=model, base_url=base_url, seed=seed, temperature=temperature,
-        placebo=placebo, max_tokens=max_tokens, workers=workers,
+        placebo=placebo, retract=retract, max_tokens=max_tokens, workers=workers,
     )  # fmt: skip
     path = run_folder(out, resume, "grid", "-".join(axes.interfaces))
     with resumable(path), Display() as display:

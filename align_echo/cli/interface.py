@@ -117,6 +117,7 @@ def ablate_rules(
     seed: Annotated[
         list[int] | None, typer.Option("--seed", min=0, help="Of every draw; repeat it for more, on the same tasks.")
     ] = None,
+    retract: options.Retract = True,
     groups: Annotated[bool, typer.Option("--groups", help="All rules about one form of action at once.")] = False,
     workers: options.Workers = None,
     out: options.Out = None,
@@ -127,7 +128,7 @@ def ablate_rules(
     seeds = seed or [0]
     plan = plan_evaluation(
         env, agent=agent, interface=name, split=split, tasks=tasks, model=model, base_url=base_url,
-        temperature=temperature, seed=seeds[0], workers=workers, data_root=data_root,
+        temperature=temperature, seed=seeds[0], retract=retract, workers=workers, data_root=data_root,
     )  # fmt: skip
     path = run_folder(out, resume, "ablate", plan.spec.name)
     with resumable(path), Display() as display:

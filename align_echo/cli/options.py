@@ -48,6 +48,9 @@ Placebo = Annotated[
     bool,
     typer.Option("--placebo/--no-placebo", help="Also the interface with neutral words for its own, as a control."),
 ]
+Retract = Annotated[
+    bool, typer.Option("--retract/--no-retract", help="Withhold hints whose like were followed and did not come true.")
+]
 Temperature = Annotated[
     float | None, typer.Option("--temperature", min=0, help="Of the agent's model; default: the agent's own.")
 ]

@@ -18,7 +18,7 @@ from align_echo.evaluate.cast import build_player, config_of, models_of
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, variants_of
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder, open_folder
 from align_echo.evaluate.grid import WITH, Cell, Grid, cell_of, grid_of, measure
-from align_echo.evaluate.plan import Plan
+from align_echo.evaluate.plan import Plan, switches_on_record
 from align_echo.evaluate.playing import play_variants
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.files import write_atomically
@@ -67,6 +67,7 @@ class Axes:
             "seed": self.seed,
             **({} if self.temperature is None else {"temperature": self.temperature}),
             **({"placebo": True} if self.placebo else {}),
+            **switches_on_record(self.interfaces.values()),
             **({} if self.max_tokens is None else {"max_tokens": self.max_tokens}),
         }
 
@@ -117,6 +118,7 @@ def read_axes(
     seed: int = 0,
     temperature: float | None = None,
     placebo: bool = True,
+    retract: bool = True,
     max_tokens: int | None = None,
     workers: int | str | None = None,
 ) -> Axes:
@@ -137,7 +139,7 @@ def read_axes(
         environments=specs,
         players=players,
         interface=interface,
-        interfaces={spec.name: _interface(spec, interface) for spec in specs},
+        interfaces={spec.name: _interface(spec, interface, retract) for spec in specs},
         tasks={spec.name: tasks_of(spec, tasks, seed) for spec in specs},
         base_url=base_url,
         seed=seed,
@@ -148,8 +150,8 @@ def read_axes(
     )
 
 
-def _interface(spec: EnvironmentSpec, name: str) -> Interface:
-    interface = spec.interface(name)
+def _interface(spec: EnvironmentSpec, name: str, retract: bool) -> Interface:
+    interface = spec.interface(name, retract=retract)
     if interface is None:
         raise UsageError("a grid plays without and with an interface: name one, e.g. --interface probe")
     return interface

@@ -6,6 +6,7 @@ judges (`cast.py`), and playing (`playing.py`, `rounds.py`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,6 +105,7 @@ class Plan:
             **model_on_record(self.player.model, self.base_url),
             "episodes_per_task": self.samples,
             "seed": self.seed,
+            **switches_on_record(self.variants.values()),
             **({"top_k": self.truncation.top_k, "top_p": self.truncation.top_p} if self.truncation else {}),
             "games": self.spec.games(self.data_root),
             "data_root": str(self.data_root.absolute()) if self.data_root else None,
@@ -118,6 +120,7 @@ def plan_evaluation(
     interface: str = "none",
     rules: bool = True,
     feedback: bool = True,
+    retract: bool = True,
     compare_all: bool = False,
     placebo: bool = True,
     split: str | None = None,
@@ -154,8 +157,11 @@ def plan_evaluation(
     rule = RULES.get(pick)
     judged_by = choose_judge(best_of, judge, player, pick=rule, abstain_below=abstain_below, reasoning=reasoning)
     variants = choose_variants(
-        spec.interface(interface), rules=rules, feedback=feedback, compare_all=compare_all, placebo=placebo
-    )
+        spec.interface(interface, retract=retract), rules=rules, feedback=feedback, compare_all=compare_all,
+        placebo=placebo,
+    )  # fmt: skip
+    if not retract and not any(variants.values()):
+        raise UsageError("--no-retract lets an interface withhold no hint: add --interface NAME or PATH")
     return Plan(
         spec=spec,
         split=split,
@@ -171,6 +177,11 @@ def plan_evaluation(
         temperature=temperature, max_tokens=max_tokens, best_of=best_of, reasoning=reasoning,
         abstain_below=abstain_below,
     )  # fmt: skip
+
+
+def switches_on_record(interfaces: Iterable[Interface | None]) -> dict[str, bool]:
+    """What `config.json` holds of how interfaces are played, where it is not as ever."""
+    return {"retract": False} if any(interface and not interface.retract for interface in interfaces) else {}
 
 
 def choose_variants(

@@ -90,7 +90,8 @@ class StudyPlan:
     @property
     def config(self) -> Config:
         """What the study's `config.json` holds; the folders in it have their own."""
-        asked = self.file.model_dump(mode="json", exclude={"base_url", "workers"})
+        usual = {"retract"} if self.file.retract else set()
+        asked = self.file.model_dump(mode="json", exclude={"base_url", "workers", *usual})
         models = {
             self.labels[folder]: model_on_record(plan.player.model, plan.base_url)["model"]
             for folder, plan in self.evaluations.items()
@@ -107,7 +108,8 @@ class StudyPlan:
         wanted = {PLACEBO} if self.file.placebo else set()
         wanted |= {variants[folder] for variants in self.parts.values() if folder in variants}
         wanted |= set() if folder in self.baselines else {BASELINE}
-        return {name: variant for name, variant in variants_of(interface).items() if name in wanted}
+        played = interface.model_copy(update={"retract": self.file.retract})
+        return {name: variant for name, variant in variants_of(played).items() if name in wanted}
 
 
 @in_keys()

@@ -101,6 +101,8 @@ class StudyFile(Frozen, allow_inf_nan=False, strict=True):
     """In place of `seed`: each has tables of its own, and no mean is taken over them."""
     placebo: bool = True
     """Whether the placebo is played too."""
+    retract: bool = True
+    """Whether hints are withheld whose like were followed and did not come true."""
     ablations: Annotated[tuple[Literal["rules", "feedback", "verification"], ...], AsList] = ()
     """Without WrapStep (`rules`), without InferRules (`feedback`), or learned without experiments (`verification`, with
     `backend: llm` alone)."""

@@ -72,6 +72,16 @@ def rules_table(rules: Iterable[RuleRecord]) -> Table:
     return table
 
 
+def interface_line(named: str, interface: Interface) -> str:
+    """Which interface was played, as it was named, and what its rules rest on, in one line."""
+    rules = interface.provenance.rules
+    tried = f"{sum(rule.evidence.support for rule in rules)} experiments for, "
+    tried += f"{sum(rule.evidence.refuted for rule in rules)} against"
+    made = f"{interface.name}@{interface.content_hash}), made by {interface.provenance.backend}"
+    hints = "" if interface.retract else "; no hint is withheld"
+    return printable(f"interface: {named} ({made}, {len(rules)} rules on record ({tried}){hints}")
+
+
 def provenance_lines(interface: Interface) -> Iterator[str]:
     """Where an interface came from, in lines: what it is for, who made it from what, and what is known of its rules."""
     made, rules = interface.provenance, interface.provenance.rules

@@ -158,3 +158,26 @@ def test_rounds_of_refinement_tell_it_too(run, write):
     assert re.match(r"the interface failed on \d+ of its turns, .* \(mine@", line)
     assert re.match(r".*, by round: .*; the interface did not work: (\d+) of \1 turns", out)
     assert (status, "the interface did not work: mine@" in err.splitlines()[-1]) == (1, True), err
+
+
+HUMS = source(FORWARD.replace("return obs[0]", "return obs[0] + ' You need to `go to room 9` first.'"))
+
+
+def hums_shown(part: str) -> int:
+    episode = Trajectory.model_validate_json(Path(part, "trajectories", "full.jsonl").read_text())
+    return sum("You need to `go to room 9` first." in step.observation for step in episode.steps)
+
+
+def test_no_retract_shows_hints_that_failed_and_is_on_record(run, write):
+    obeys = [*EVALUATE[:-1], "whole", "--interface", write(HUMS)]
+    assert run(*obeys)[0] == 0
+    status, out, _ = run(*obeys[:-3], "free", *obeys[-2:], "--no-retract")
+    assert status == 0
+    assert "no hint is withheld" in out
+    assert hums_shown("whole") < 5 < 40 < hums_shown("free")
+    configs = [json.loads(Path(part, "config.json").read_text()) for part in ("whole", "free")]
+    assert [config.get("retract") for config in configs] == [None, False]
+    status, _, err = run(*obeys, "--no-retract", "--resume")
+    assert (status, err.count("\n"), "retract" in err) == (2, 1, True)
+    status, _, err = run(*EVALUATE, "--no-retract")
+    assert (status, err.count("\n"), "--no-retract" in err) == (2, 1, True)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
+import align_echo
 from align_echo.commands import commands_in
 from align_echo.hints import HintCount, below_bar, count_hints, merged, silenced_by
 from align_echo.interface import load_interface, save_interface
 from align_echo.rollout import run_episode, run_tasks
+from align_echo.session import Session
 from align_echo.types import AgentReply, AgentView, HintEvent, Step, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.wrappers.text_env import EngineState
 from tests import annex_env
+from tests.align.room_world import SPEC as ROOM
 from tests.annex_env import AnnexEnv
 from tests.play import TASK, interface, source
-from tests.room_env import TASK_IDS, MuteEnv, RoomEnv
+from tests.room_env import TASK_IDS, MuteEnv, RoomEnv, instead_of
 
 ADDED = """
 obs, reward, done, info = env.step([agent_action])
@@ -130,7 +135,8 @@ def test_a_refused_command_silences_its_rule_and_no_other():
     hints = {"sing": "Try `dance`. The walls are white.", "hum": "Try `go to study`.", "dance": ""}
     turns = talk(RoomEnv(), hints, ["sing", "dance", "sing", "hum"])
     assert turns[0][0] == "Nothing happens. Try `dance`. The walls are white."
-    assert turns[1][1] == (HintEvent(rule="try `dance`.", followed=True, came_true=False, silenced=True),)
+    failed = HintEvent(rule="try `dance`.", followed=True, came_true=False, silenced=True, failed_on=("",))
+    assert turns[1][1] == (failed,)
     assert turns[2][0] == "Nothing happens. The walls are white."
     assert turns[3][0] == "Nothing happens. Try `go to study`."
 
@@ -159,12 +165,132 @@ def test_reward_and_end_stay_the_environments():
         assert wrapped.step(action)[1:4] == plain.step(action)[1:4]
 
 
+# ---------------------------------------------------------------- which hints a failure withholds
+
+HOLD = """
+obs, reward, done, info = env.step([agent_action])
+text = obs[0]
+if agent_action.startswith("drop ") and "down" not in text:
+    text += f" You need to `hold {agent_action[5:]}` first."
+return text, info["won"][0], done[0]
+"""
+
+
+def told(thing: str) -> str:
+    return f"You need to `hold {thing}` first."
+
+
+def failed_hints(*things: str) -> list[str]:
+    """The actions of an agent who drops things, and obeys a hint that never comes true."""
+    return [action for thing in things for action in (f"drop {thing}", f"hold {thing}")]
+
+
+def last_shown(env: RoomEnv, actions: list[str], **options: Any) -> str:
+    return str(talk(env, {}, actions, HOLD, **options)[-1][0])
+
+
+class EchoEnv(RoomEnv):
+    """The same rooms, where a refusal repeats what the agent said."""
+
+    def _carry_out(self, action: str) -> str:
+        answer = super()._carry_out(action)
+        return f"There is no way to {action} here." if answer == "Nothing happens." else answer
+
+
+class PageEnv(EchoEnv):
+    """The same, where an answer ends with everything that was said so far."""
+
+    def _load(self, task_id: str) -> EngineState:
+        self._said: list[str] = []
+        return super()._load(task_id)
+
+    def _carry_out(self, action: str) -> str:
+        self._said.append(action)
+        return f"{super()._carry_out(action)} So far: {'; '.join(self._said)}."
+
+
+@pytest.mark.parametrize("env", [RoomEnv, EchoEnv, PageEnv])
+def test_a_failure_withholds_the_hint_about_this_object_alone(env):
+    assert told("mug 1") not in last_shown(env(), [*failed_hints("mug 1"), "drop mug 1"])
+    assert told("study") in last_shown(env(), [*failed_hints("mug 1"), "drop study"])
+
+
+@pytest.mark.parametrize("env", [RoomEnv, EchoEnv, PageEnv])
+def test_failures_on_two_objects_that_the_engine_named_withhold_the_rule(env):
+    assert told("kitchen") not in last_shown(env(), [*failed_hints("mug 1", "study"), "drop kitchen"])
+    assert told("kitchen") in last_shown(env(), [*failed_hints("mug 1", "mug 1", "MUG  1"), "drop kitchen"])
+
+
+@pytest.mark.parametrize("env", [RoomEnv, EchoEnv, PageEnv])
+def test_failures_on_what_the_engine_never_named_condemn_no_rule(env):
+    absent = failed_hints("unicorn 1", "mug 10", "kitch", "book 1")  # the book is in the room that was not seen
+    assert told("study") in last_shown(env(40), [*absent, "look", "drop study"])
+    assert told("kitchen") in last_shown(env(40), [*absent, *failed_hints("study"), "drop kitchen"])
+    assert told("unicorn 1") not in last_shown(env(40), [*absent, "drop unicorn 1"])
+
+
+def test_a_thing_is_named_by_any_text_of_the_engine_before():
+    seen = ["go to study", "go to kitchen"]
+    assert told("kitchen") not in last_shown(RoomEnv(), [*seen, *failed_hints("book 1", "mug 1"), "drop kitchen"])
+    looks = HOLD.replace("text = obs[0]", "text = obs[0]; env.step(['inventory'])")
+    carried = ["take mug 1", "go to study", *failed_hints("book 1", "kitchen"), "drop study"]
+    assert told("study") not in talk(RoomEnv(), {}, carried, looks)[-1][0]
+
+
+def test_a_record_condemns_a_rule_only_for_objects_that_the_engine_named():
+    def record(*things: str) -> tuple[HintCount, ...]:
+        wrapped = AlignWrapper(RoomEnv(40), made({}, HOLD))
+        tasks = [[*failed_hints(thing), "look"] for thing in things]
+        return count_hints(run_episode(wrapped, Speaker(actions), TASK, split="test") for actions in tasks)
+
+    rule = "you need to `hold _` first."
+    assert silenced_by(record(*["mug 1", "study"] * 3)) == {rule}
+    assert silenced_by(record(*["mug 1"] * 6)) == frozenset()
+    assert silenced_by(record("mug 1", *[f"unicorn {number}" for number in range(8)])) == frozenset()
+    (count,) = record("mug 1", "unicorn 1")
+    assert (count.failed, count.unnamed, count.failed_on) == (2, 1, ("mug 1",))
+
+
+class Speaker:
+    """Says what it was given, and then the last of it again."""
+
+    name = "speaker"
+
+    def __init__(self, actions: list[str]) -> None:
+        self._actions = actions
+
+    def act(self, view: AgentView) -> AgentReply:
+        action = self._actions[min(len(view.turns), len(self._actions) - 1)]
+        return AgentReply(text=action, action=action)
+
+
+def test_without_retract_every_hint_is_shown_and_failures_are_counted():
+    spec = instead_of(dataclasses.replace(ROOM, step_limit=40))
+    hold, actions = made({}, HOLD), [*failed_hints("mug 1", "study"), "drop mug 1"]
+
+    def played(**options: Any) -> tuple[str, Any]:
+        env = align_echo.make(spec, interface=hold, **options)
+        env.reset(options={"task": TASK})
+        turns = [env.step(action) for action in actions]
+        return turns[-1][0], turns[1][4]["hints"][0].came_true
+
+    assert played() == ("Nothing happens.", False)
+    assert played(retract=False) == (f"Nothing happens. {told('mug 1')}", False)
+    with Session.open(spec, interface=hold, retract=False, agent="mine") as session:
+        session.reset(TASK)
+        assert told("mug 1") in [session.step(action) for action in actions][-1].observation
+    vector = align_echo.make_vec(spec, n=2, interface=hold, retract=False)
+    vector.reset()
+    assert [told("mug 1") in text for text in [vector.step([action] * 2)[0] for action in actions][-1]] == [True, True]
+
+
 # ---------------------------------------------------------------- across episodes
 
 
 def test_a_rule_is_silenced_from_the_start_once_its_record_is_below_the_bar():
     def count(right: int, wrong: int) -> HintCount:
-        return HintCount(rule="try `dance`.", fired=9, followed=right + wrong, came_true=right, failed=wrong)
+        made = {"fired": 9, "followed": right + wrong, "came_true": right, "failed": wrong, "failed_on": ("",)}
+        return HintCount(rule="try `dance`.", **made)
 
     assert [below_bar(count(*pair)) for pair in [(0, 4), (0, 5), (4, 1), (45, 5), (40, 20)]] == [
         False, True, False, False, True,
@@ -179,7 +305,7 @@ def test_a_rule_is_silenced_from_the_start_once_its_record_is_below_the_bar():
 
 
 def test_the_record_is_stored_beside_the_interface_and_goes_with_its_source(tmp_path):
-    record = (HintCount(rule="try `dance`.", fired=6, followed=6, failed=6),)
+    record = (HintCount(rule="try `dance`.", fired=6, followed=6, failed=6, failed_on=("",)),)
     path = save_interface(made(CIRCLE).model_copy(update={"record": record}), tmp_path, "mine")
     assert load_interface(path).record == record
     assert silenced_by(record) == {"try `dance`."}
