@@ -19,17 +19,13 @@ FEWEST = 5
 """Hints of a rule that must have been followed and settled before it is judged across episodes."""
 
 
-DIFFERENT = 2
-"""Objects on which a rule must have failed before it is judged as a whole."""
-
-
 class HintCount(Frozen):
     """What became of one rule: hints shown, hints that the agent's next action followed, those of them that did what
     they had promised and those that did not (the rest was never settled), and episodes in which it was silenced.
 
-    A hint that would have closed a circle counts as one that did not, though it was not shown. `unnamed` of those that
-    did not were about what the environment had named nowhere, or nobody knows whether it had (older runs); `failed_on`
-    are objects of the others, the first `DIFFERENT` in the order of the alphabet, "" for a hint about no object.
+    A hint that would have closed a circle counts as one that did not, though it was not shown. `weak` of those that did
+    not say nothing against the rule: the agent spoke of what the environment had named nowhere, or the rule had failed
+    on the same objects in the same episode before.
     """
 
     rule: str
@@ -38,22 +34,19 @@ class HintCount(Frozen):
     came_true: int = 0
     failed: int = 0
     silenced: int = 0
-    unnamed: int = 0
-    failed_on: tuple[str, ...] = ()
+    weak: int = 0
 
 
 def below_bar(count: HintCount) -> bool:
     """Whether a rule is silenced from the start of an episode, for its record in earlier ones.
 
-    Its followed hints, at least `FEWEST`, came true so rarely that the whole 95% Wilson interval lies below `BAR`, and
-    they failed on `DIFFERENT` objects, or are about none. Failures about what the environment had not named do not
-    count. One failure does not condemn a rule: leaving it out takes its help from every episode to come, while a wrong
-    hint costs an obeying agent a turn or two, after which it is withheld in that episode anyway.
+    Its followed hints, at least `FEWEST` without the weak failures, came true so rarely that the whole 95% Wilson
+    interval lies below `BAR`: so it failed on different objects. One failure does not condemn a rule: leaving it out
+    takes its help from every episode to come, while a wrong hint costs an obeying agent a turn or two, after which it
+    is withheld in that episode anyway.
     """
-    settled = count.came_true + count.failed - count.unnamed
-    if settled < FEWEST or (len(count.failed_on) < DIFFERENT and "" not in count.failed_on):
-        return False
-    return wilson(count.came_true, settled).high < BAR
+    settled = count.came_true + count.failed - count.weak
+    return settled >= FEWEST and wilson(count.came_true, settled).high < BAR
 
 
 def silenced_by(record: Iterable[HintCount]) -> frozenset[str]:
@@ -73,27 +66,24 @@ def merged(*records: Iterable[HintCount]) -> tuple[HintCount, ...]:
         for count in record:
             old = total.get(count.rule, HintCount(rule=count.rule))
             sums = {name: getattr(old, name) + getattr(count, name) for name in _NUMBERS}
-            objects = sorted({*old.failed_on, *count.failed_on})[:DIFFERENT]
-            total[count.rule] = HintCount(rule=count.rule, failed_on=tuple(objects), **sums)
+            total[count.rule] = HintCount(rule=count.rule, **sums)
     return tuple(sorted(total.values(), key=lambda count: (-count.fired, count.rule)))
 
 
-_NUMBERS = tuple(name for name, field in HintCount.model_fields.items() if field.annotation is int)
+_NUMBERS = tuple(name for name in HintCount.model_fields if name != "rule")
 
 
 def _of_episode(turns: Sequence[Sequence[HintEvent]]) -> Iterator[HintCount]:
     """What became of each rule, turn by turn; that it was silenced counts once."""
     silenced: set[str] = set()
     for event in (event for turn in turns for event in turn):
-        failed = event.came_true is False
         yield HintCount(
             rule=event.rule,
             fired=event.fired,
             followed=event.followed,
             came_true=event.came_true is True,
-            failed=failed,
+            failed=event.came_true is False,
             silenced=event.silenced and event.rule not in silenced,
-            unnamed=failed and not event.failed_on,
-            failed_on=event.failed_on,
+            weak=event.weak,
         )
         silenced |= {event.rule} if event.silenced else set()

@@ -18,7 +18,7 @@ import time
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -26,7 +26,7 @@ from align_echo.errors import InterfaceError, did_you_mean
 from align_echo.files import write_atomically
 from align_echo.hints import HintCount, silenced_by
 from align_echo.reading import parse_json
-from align_echo.types import Evidence, Frozen, Usage
+from align_echo.types import Evidence, Frozen, PlayedInterface, Usage
 
 
 class StepLayout(Frozen):
@@ -117,10 +117,13 @@ class RuleRecord(Frozen):
 class Provenance(Frozen):
     """Where an interface came from: enough to produce it again and to judge it.
 
-    `unresolved` are misalignments that were found and that no experiment showed it to resolve.
+    `environment` is where it was made, under the name that it had there. `action_format` is what was said of actions
+    there, "" where that is not known. `unresolved` are misalignments that were found and that no experiment showed it
+    to resolve.
     """
 
     environment: str
+    action_format: str = ""
     backend: str
     agent: str = ""
     models: dict[str, str] = Field(default_factory=dict)
@@ -160,20 +163,82 @@ class Interface(Frozen):
         return hash_of_source(self.source)
 
     @property
+    def fingerprint(self) -> str:
+        """A hash of all that decides what it shows: source, contract, halves, placebo, what it withholds. Names do not
+        count, neither its own nor its environment's."""
+        content = self.contract.model_dump(mode="json", exclude={"environment"})
+        content |= self.model_dump(mode="json", include={"source", "use_rules", "use_feedback", "placebo", "retract"})
+        content["silenced"] = sorted(silenced_by(self.record)) if self.retract else []
+        return _short_hash(json.dumps(content, sort_keys=True))
+
+    @property
+    def played(self) -> PlayedInterface:
+        """What a trajectory keeps to tell it from others."""
+        return PlayedInterface(source=self.content_hash, fingerprint=self.fingerprint, placebo=self.placebo)
+
+    @property
     def label(self) -> str:
-        """Name, hash, what is switched off, how many rules its record silences ("-2-silenced") and "-placebo" for one,
-        as written in trajectories and tables."""
+        """Name, hash, what is switched off, how many rules its record silences ("-2-silenced"), "-all-hints" where none
+        is withheld and "-placebo" for one, as people read it. Nothing is told apart by it: `fingerprint` does that."""
         off = "" if self.use_rules else "-rules"
         off += "" if self.use_feedback else "-feedback"
-        silenced = len(silenced_by(self.record))
+        silenced = len(silenced_by(self.record)) if self.retract else 0
         off += f"-{silenced}-silenced" if silenced else ""
+        off += "" if self.retract else "-all-hints"
         off += "-placebo" if self.placebo else ""
         return f"{self.name}@{self.content_hash}{off}"
 
 
 def hash_of_source(source: str) -> str:
     """SHA-256 of an interface's source, first 16 hex digits."""
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
+    return _short_hash(source)
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Misfit(NamedTuple):
+    """Why an interface does not fit an environment, in a few words. `in_code`: nothing but other code can mend it."""
+
+    reason: str
+    in_code: bool
+
+
+def misfit(interface: Interface, contract: InterfaceContract, action_format: str = "") -> Misfit | None:
+    """Why an interface cannot be played by a contract and an action format; None if it can. Names do not count.
+
+    The environment must call the two functions in the same way and answer the same looks, and its actions must have the
+    form for which the interface was made, where both are known.
+    """
+    made, made_format = interface.contract, interface.provenance.action_format
+    if made.signature != contract.signature:
+        return Misfit(f"its functions are {made.signature}, not {contract.signature}", True)
+    if made.layout != contract.layout:
+        ours, theirs = (f"`{layout.call}` and returns `{layout.returned}`" for layout in (made.layout, contract.layout))
+        return Misfit(f"it calls {ours}, not {theirs}", True)
+    looks = [look for look in made.read_only_actions if look not in contract.read_only_actions]
+    if looks:
+        return Misfit(f"it may look by `{looks[0]}`, which is no look there", False)
+    if made_format and action_format and made_format.casefold().split() != action_format.casefold().split():
+        return Misfit(f"its actions are {made_format!r}, not {action_format!r}", False)
+    return None
+
+
+def bound(interface: Interface, contract: InterfaceContract, action_format: str = "") -> Interface:
+    """The interface, to be played by a contract whatever the environment is called.
+
+    Raises `InterfaceError` in one line that says how to go on, if it does not fit.
+    """
+    found = misfit(interface, contract, action_format)
+    if found is not None:
+        env, name = contract.environment, interface.name
+        bind = f"to play a copy all the same: align-echo interface bind {name} --env {env}; "
+        raise InterfaceError(
+            f"the interface {name}, made for {interface.provenance.environment}, does not fit {env}: {found.reason}; "
+            f"{'' if found.in_code else bind}to make one for it: align-echo generate-interface --env {env}"
+        )
+    return interface if interface.contract == contract else interface.model_copy(update={"contract": contract})
 
 
 def identity_source(contract: InterfaceContract) -> str:
@@ -244,13 +309,15 @@ def check_source(source: str, contract: InterfaceContract) -> None:
             )
 
 
-def load_interface(name_or_path: str | Path, contract: InterfaceContract | None = None) -> Interface:
+def load_interface(
+    name_or_path: str | Path, contract: InterfaceContract | None = None, action_format: str = ""
+) -> Interface:
     """Read an interface: a shipped one by name ("alfworld/probe") or any `.py` file.
 
-    A `.json` of the same stem beside it holds contract and provenance; without one, `contract` must be given (or the
-    shipped environment contract is used by the callers that know the environment). Source that is not the recorded one
-    is marked in the provenance ("..., edited since"), and the evidence of its rules and the record of its hints are
-    dropped: they are another interface's.
+    A `.json` of the same stem beside it holds contract and provenance; without one, `contract` must be given. With both
+    the interface has to fit the contract and the action format that are given (`bound`), whatever the environment is
+    called. Source that is not the recorded one is marked in the provenance ("..., edited since"), and the evidence of
+    its rules and the record of its hints are dropped: they are another interface's.
 
     Raises `InterfaceError`.
     """
@@ -271,20 +338,16 @@ def load_interface(name_or_path: str | Path, contract: InterfaceContract | None 
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
             reason = str(error).partition("\n")[0]
             raise InterfaceError(f"the interface's record {sidecar} is not readable: {reason}") from error
-        contract = contract or stored
     else:
         if contract is None:
             raise InterfaceError(f"{name_or_path} has no .json beside it that names its environment; pass a contract")
-        provenance = Provenance(environment=contract.environment, backend="unknown")
-    if provenance.environment != contract.environment:
-        raise InterfaceError(
-            f"the interface {name_or_path} is for {provenance.environment}, not for {contract.environment}"
-        )
+        stored, provenance = contract, Provenance(environment=contract.environment, backend="unknown")
+    interface = Interface(name=str(name_or_path), source=source, contract=stored, provenance=provenance)
+    interface = bound(interface, contract or stored, action_format).model_copy(update={"name": name})
     try:
-        check_source(source, contract)
+        check_source(source, interface.contract)
     except InterfaceError as error:
         raise InterfaceError(f"{name_or_path}: {error}") from error
-    interface = Interface(name=name, source=source, contract=contract, provenance=provenance)
     if provenance.content_hash in ("", interface.content_hash):
         return interface.model_copy(update={"record": hints})
     marked = provenance.model_copy(update={"backend": f"{provenance.backend}, edited since", "rules": ()})

@@ -21,6 +21,7 @@ from typing import Any
 
 from align_echo.errors import UsageError, first_line
 from align_echo.files import clear, drop_half_written, entries, write_atomically
+from align_echo.interface import Interface
 from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock, check_free
 from align_echo.models.call_log import CallLog
@@ -78,7 +79,7 @@ def check_run(
     if stored is None:
         raise UsageError(f"{path} is not the folder of a run: it has no readable {CONFIG}")
     if config is not None:
-        _check_same(path, flat(stored), flat(config), compared)
+        _check_same(path, *_by_content(flat(stored), flat(config)), compared)
 
 
 def begin_run(
@@ -113,6 +114,49 @@ def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any], comp
             begun = f"without {key}" if old is None else f"with {key} = {_short(old)}"
             now = "without it" if new is None else f"with {_short(new)}" if old is None else _short(new)
             raise UsageError(f"{path} was started {begun}, not {now}; resume with the same, or name another --out")
+
+
+def _by_content(stored: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Two runs' settings by dotted names, in which the same thing has one name, and different things have two.
+
+    An interface is what its `interface_contents` say, a local model what the hash of its weights says, an agent of
+    `generate-interface` what it was named by (`player`). An older run has no contents: there the label tells, without
+    the name in front; and no `player`.
+    """
+    stored, wanted = dict(stored), dict(wanted)
+    for key in [key for key in wanted if key.partition(".")[0] in ("interface", "interfaces")]:
+        content = f"interface_contents{key.removeprefix(key.partition('.')[0])}"
+        old, new = stored.pop(content, None), wanted.pop(content, None)
+        label, now = str(stored.get(key)), str(wanted[key])
+        if (old or label.rpartition("@")[2]) == (new if old else now.rpartition("@")[2]):
+            _rename(wanted, stored, key, *(["config.interface"] if key == "interface" else []))
+        elif label == now:
+            stored[key], wanted[key] = f"{label} ({old})", f"{now} ({new})"
+    for key in ("interface_named", *(["player"] if "player" not in stored else [])):
+        stored.pop(key, None)
+        wanted.pop(key, None)
+    for role in [key.rpartition(".")[2] for key in wanted if key.startswith("agent_details.weights.")]:
+        if _same(stored, wanted, f"agent_details.weights.{role}"):
+            whole = ["model", *(["agent"] if _same(stored, wanted, "player") else [])] if role == "agent" else []
+            _rename(wanted, stored, f"agent_details.model.{role}", *whole)
+    if all(_same(stored, wanted, f"weights.{role}") for role in ("policy", "critic")):
+        _rename(wanted, stored, "config.model", "config.critic")
+    return stored, wanted
+
+
+def _same(stored: Mapping[str, Any], wanted: Mapping[str, Any], key: str) -> bool:
+    """Whether both have the same setting, which is not empty."""
+    return bool(stored.get(key)) and stored[key] == wanted.get(key)
+
+
+def _rename(wanted: dict[str, Any], stored: Mapping[str, Any], *keys: str) -> None:
+    """Let what was shown to be the same have the name that it was stored under."""
+    wanted.update({key: stored[key] for key in keys if key in stored})
+
+
+def contents_of(interfaces: Mapping[str, Interface | None]) -> dict[str, Any]:
+    """What tells the interfaces of a run from others, by variant, as its settings have it."""
+    return {name: interface.fingerprint if interface else "none" for name, interface in interfaces.items()}
 
 
 def _short(value: object) -> str:

@@ -115,7 +115,7 @@ class Session:
             "split": self._split,
             "task_id": episode.task_id,
             "agent": self._agent,
-            "interface": interface_label(self._env),
+            **interface_on_record(self._env),
             "seed": self._seed,
             "sample": episode.sample,
             "critique": episode.critique,
@@ -216,14 +216,14 @@ def base_env(env: gym.Env[str, str]) -> TextEnv:
     return inner
 
 
-def interface_label(env: gym.Env[str, str]) -> str:
-    """Name of the interface around an environment; "none" for the raw one."""
+def interface_on_record(env: gym.Env[str, str]) -> dict[str, Any]:
+    """What a trajectory says of the interface around an environment; nothing for the raw one."""
     layer: gym.Env[str, str] = env
     while isinstance(layer, gym.Wrapper):
         if isinstance(layer, AlignWrapper):
-            return layer.interface.label
+            return {"interface": layer.interface.label, "played_under": layer.interface.played}
         layer = layer.env
-    return "none"
+    return {}
 
 
 def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:

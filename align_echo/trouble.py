@@ -136,8 +136,8 @@ def _messages(trajectory: Trajectory, kind: Kind) -> list[tuple[str, str]]:
     elif kind == "forged":
         messages = [_claim(step) for step in trajectory.steps if step.forged]
     elif kind == "silenced":
-        shown = not trajectory.interface.endswith("-placebo")
-        messages = [hint.rule for step in trajectory.steps for hint in step.hints if hint.silenced and shown][:1]
+        rules = [hint.rule for step in trajectory.steps for hint in step.hints if hint.silenced]
+        messages = [] if trajectory.is_placebo else rules[:1]
     elif kind == "failed":
         messages = [error for error in errors if error and not error.startswith((NOT_LOADED, GIVEN_UP))]
     else:

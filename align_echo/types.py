@@ -6,6 +6,7 @@ derived properties; nothing here knows an environment by name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal, Protocol, runtime_checkable
 
@@ -261,8 +262,8 @@ class HintEvent(Frozen):
 
     `fired`: such a hint was shown. `followed`: the action was what the hint before it had named. `came_true`: whether a
     followed hint did what it had promised, where this turn settled that. `silenced`: its words were withheld, or are
-    from here on, about these objects or any. `failed_on` are the objects of those that failed where the engine had
-    named what the agent spoke of, "" for a hint about no object.
+    from here on, about these objects or any. `weak`: it failed, and that says nothing against the rule, as the agent
+    spoke of what the engine had named nowhere, or it had failed on these objects before.
     """
 
     rule: str
@@ -270,7 +271,7 @@ class HintEvent(Frozen):
     followed: bool = False
     came_true: bool | None = None
     silenced: bool = False
-    failed_on: tuple[str, ...] = ()
+    weak: bool = False
 
 
 class Step(Frozen):
@@ -305,9 +306,31 @@ class Step(Frozen):
     choice: Choice | None = None
 
 
+class PlayedInterface(Frozen):
+    """Which interface an episode was played under, by content: `source` is a hash of its code, `fingerprint` one of all
+    that decides what it shows. Both are the same under any name.
+    """
+
+    source: str
+    fingerprint: str
+    placebo: bool = False
+
+
+_IN_LABEL = re.compile(r"@(?P<source>[0-9a-f]{16})(?:-[\w.-]+)?(?: \(\d+\))?$")
+"""Where a label of an interface has the hash of its source."""
+
+
+def source_in(label: str) -> str:
+    """The hash of an interface's source in its label, all that older versions wrote of it; "" for none."""
+    written = _IN_LABEL.search(label)
+    return written["source"] if written else ""
+
+
 class Trajectory(Frozen):
     """One episode of one agent on one task under one interface ("none" is the raw environment).
 
+    `interface` is a label to read; `played_under` tells interfaces apart, None for the raw environment and in files of
+    older versions.
     `reset_error` says why the interface's rules are missing, if they are; `reset_violations` what it tried at reset.
     `context_overflow` is True when the conversation outgrew the model's context and ended the episode: no fault.
     `sample` tells several episodes of one agent on one task apart.
@@ -319,6 +342,7 @@ class Trajectory(Frozen):
     task_type: str = ""
     agent: str
     interface: str = "none"
+    played_under: PlayedInterface | None = None
     seed: int = 0
     sample: int = 0
     goal: str
@@ -342,6 +366,18 @@ class Trajectory(Frozen):
     def truncated(self) -> bool:
         """The step limit or the model's context ended the episode."""
         return self.context_overflow or (bool(self.steps) and self.steps[-1].truncated)
+
+    @property
+    def source(self) -> str:
+        """The hash of its interface's code; "" for the raw environment."""
+        return source_in(self.interface) if self.played_under is None else self.played_under.source
+
+    @property
+    def is_placebo(self) -> bool:
+        """Whether its interface was played as a placebo."""
+        if self.played_under is not None:
+            return self.played_under.placebo
+        return bool(self.source) and self.interface.endswith("-placebo")
 
     @property
     def actions(self) -> tuple[str | None, ...]:

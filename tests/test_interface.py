@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from align_echo.errors import InterfaceError
 from align_echo.files import write_atomically
+from align_echo.hints import HintCount
 from align_echo.interface import (
     MAX_SOURCE,
     Interface,
@@ -260,10 +262,54 @@ def test_a_file_without_a_record_needs_a_contract(tmp_path: Path):
     assert (loaded.name, loaded.provenance.backend, loaded.provenance.environment) == ("mine", "unknown", "room")
 
 
-def test_an_interface_for_another_environment_is_refused(tmp_path: Path):
+def test_an_interface_is_bound_by_what_it_needs_and_not_by_a_name(tmp_path: Path):
     file = save_interface(identity(CONTRACT), tmp_path, "mine")
-    with pytest.raises(InterfaceError, match="is for room, not for alfworld"):
-        load_interface(file, ALFWORLD)
+    renamed = CONTRACT.model_copy(update={"environment": "mine.rooms:Room"})
+    assert load_interface(file, renamed).contract == renamed
+    assert load_interface(file, ALFWORLD).contract == ALFWORLD, "it has the same calls and more looks"
+    namesake = InterfaceContract(**{**CONTRACT.model_dump(), "step_layout": "single"})
+    with pytest.raises(InterfaceError, match=r"made for room, does not fit room: it calls .*generate-interface --env"):
+        load_interface(file, namesake)
+
+
+@pytest.mark.parametrize(
+    ("other", "reason", "mendable"),
+    [
+        ({"wrap_step_args": ("env", "agent_action")}, "its functions are", False),
+        ({"step_layout": "triple"}, "it calls", False),
+        ({"read_only_actions": ("look",)}, "it may look by `inventory`", True),
+        ({}, "its actions are 'verbs', not 'JSON'", True),
+    ],
+)
+def test_what_does_not_fit_says_so_and_how_to_go_on(tmp_path: Path, other: dict[str, Any], reason: str, mendable: bool):
+    made = identity(CONTRACT)
+    made = made.model_copy(update={"provenance": made.provenance.model_copy(update={"action_format": "verbs"})})
+    file = save_interface(made, tmp_path, "mine")
+    with pytest.raises(InterfaceError) as caught:
+        load_interface(file, CONTRACT.model_copy(update={**other, "environment": "there"}), "JSON")
+    line = str(caught.value)
+    assert line.startswith(f"the interface {file}, made for room, does not fit there: {reason}")
+    assert "\n" not in line
+    assert line.endswith("to make one for it: align-echo generate-interface --env there")
+    assert (f"align-echo interface bind {file} --env there" in line) == mendable
+    assert load_interface(file, CONTRACT.model_copy(update={"environment": "there"}), " VERBS ").name == "mine"
+
+
+def test_what_decides_what_is_shown_tells_interfaces_apart_and_names_do_not():
+    made = identity(CONTRACT)
+    renamed = made.model_copy(
+        update={"name": "mine", "contract": CONTRACT.model_copy(update={"environment": "elsewhere"})}
+    )
+    assert renamed.fingerprint == made.fingerprint
+    assert renamed.label != made.label
+    records = [(HintCount(rule=rule, failed=9),) for rule in ("go `home`.", "go `out`.")]
+    others = [made.model_copy(update={"record": record}) for record in records]
+    assert others[0].label == others[1].label, "both have one silenced rule"
+    changes: list[dict[str, Any]] = [{"placebo": True}, {"use_rules": False}, {"use_feedback": False}]
+    changes += [{"retract": False}, {"source": made.source + "\n"}]
+    changes += [{"contract": CONTRACT.model_copy(update={"read_only_actions": ()})}]
+    all_of_them = [made, *others, *(made.model_copy(update=change) for change in changes)]
+    assert len({each.fingerprint for each in all_of_them}) == len(all_of_them)
 
 
 @pytest.mark.parametrize(

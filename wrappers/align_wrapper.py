@@ -16,7 +16,7 @@ import gymnasium as gym
 
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.hints import silenced_by
-from align_echo.interface import Interface
+from align_echo.interface import Interface, bound
 from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Returned, Sandbox, SandboxSession
 from align_echo.sandbox.source import prepare
 from align_echo.types import HintEvent, Violation
@@ -57,19 +57,16 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         """`retract`: hints whose like were followed and did not come true are withheld; without it they are only
         counted. None: as the interface says.
 
-        Raises `UsageError` if `env` is no `TextEnv` or the interface is for another environment, and
-        `InterfaceError` if the interface's source has the wrong signature or holds what the sandbox cannot run."""
+        Raises `UsageError` if `env` is no `TextEnv`, and `InterfaceError` if the interface does not fit its contract,
+        has the wrong signature or holds what the sandbox cannot run."""
         base = env.unwrapped
         if not isinstance(base, TextEnv):
             raise UsageError(f"AlignWrapper wraps a text environment, not {type(base).__name__}")
-        wanted, given = base.contract.environment, interface.contract.environment
-        if given != wanted:
-            raise UsageError(f"the interface {interface.name} is for {given}, not for {wanted}")
         super().__init__(env)
-        self.interface = interface
+        self.interface = bound(interface, base.contract)
         self._base = base
         self._sandbox = sandbox or Sandbox()
-        self._source = prepare(interface.source, interface.contract)
+        self._source = prepare(interface.source, base.contract)
         self._retract = interface.retract if retract is None else retract
         self._watch = HintWatch()
         self._hints: tuple[HintEvent, ...] = ()

@@ -14,7 +14,7 @@ import gymnasium as gym
 from pydantic import JsonValue
 
 from align_echo.errors import UsageError
-from align_echo.interface import Interface, InterfaceContract, load_interface
+from align_echo.interface import Interface, InterfaceContract, bound, load_interface
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv
 
@@ -135,11 +135,15 @@ class EnvironmentSpec:
 
     def interface(self, given: str | Path | Interface | None, *, retract: bool = True) -> Interface | None:
         """An `Interface` from what a user may say: a shipped name, a path to a `.py` file, or an `Interface`; None for
-        the raw environment (None or "none"). Without `retract` none of its hints is withheld. Raises `InterfaceError`.
-        """
+        the raw environment (None or "none"). Without `retract` none of its hints is withheld.
+
+        It need not be made under this environment's name, but it has to fit. Raises `InterfaceError` otherwise."""
         if given is None or given == "none":
             return None
-        named = given if isinstance(given, Interface) else load_interface(self._file_name(given), self.contract)
+        if isinstance(given, Interface):
+            named = bound(given, self.contract, self.action_format)
+        else:
+            named = load_interface(self._file_name(given), self.contract, self.action_format)
         return named if retract else named.model_copy(update={"retract": False})
 
     def _file_name(self, given: str | Path) -> str:

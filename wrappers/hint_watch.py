@@ -8,9 +8,10 @@ without a way being named, or to the same step again after it was taken. A hint 
 A sentence that only names several commands, as a list of forms does, promises of none that it works now: it is withheld
 only if all of them are refused in one state.
 
-A failure condemns an instance, which is a rule with its objects: the names in the agent's action and in the commands.
-Two failures on different objects condemn the rule. A failure does not count towards that if the agent's action named
-what the engine had named nowhere: nobody can tell the way to a thing that is not there.
+A failure condemns an instance, which is a rule with its objects. The objects are the names in the sentence, or those in
+the agent's action where the sentence has none. An instance also has the other names in the action, where the sentence
+is about that action's things. Two failures on different objects condemn the rule. A failure does not count towards that
+if the agent's action named what the engine had named nowhere: nobody can tell the way to a thing that is not there.
 
 Each episode is watched by itself, beginning from a record that is fixed before the run (`hints.py`): what an episode
 shows depends on nothing that other workers do. Left out: what an action does (`taken` asks the environment), claims
@@ -36,12 +37,16 @@ MOST_COMMANDS = 40
 """Commands of a sentence that are watched."""
 
 
+Names = tuple[str, ...]
+
+
 class Advice(NamedTuple):
-    """A sentence of an interface that names commands. `start` and `end` are where it stands in the text; `objects` are
-    the names in the action that it came after and in its commands, sorted."""
+    """A sentence of an interface that names commands. `start` and `end` are where it stands in the text. `objects` and
+    `instance` are names in alphabetical order, as the module's docstring says."""
 
     rule: str
-    objects: tuple[str, ...]
+    objects: Names
+    instance: Names
     start: int
     end: int
     commands: tuple[Command, ...]
@@ -49,15 +54,14 @@ class Advice(NamedTuple):
 
 @dataclass
 class ShownHint:
-    """A hint that was shown: after which action, with the engine's answer to it, and the command that it named.
+    """A hint that was shown: in which sentence, after which action, with the engine's answer, and the command it named.
 
     `waits`: that action was not carried out, as far as is known, and may be said again. `promised`: it said that this
     works, and did not only name it among others. Once the agent followed it, `taken` is whether the engine took the
     command (None where nothing tells), and `settled` whether it came true or did not.
     """
 
-    rule: str
-    objects: tuple[str, ...]
+    advice: Advice
     command: Command
     action: str
     answer: str | None
@@ -74,15 +78,14 @@ class HintWatch:
         """`silenced` are rules that are withheld from the start. Without `retract` nothing is withheld."""
         self._retract = retract
         self._silenced = set(silenced) if retract else set()
-        self._condemned: set[tuple[str, tuple[str, ...]]] = set()
-        self._failures: dict[str, set[tuple[str, ...]]] = {}
+        self._condemned: set[tuple[str, Names]] = set()
+        self._failures: dict[str, set[Names]] = {}
         self._heard: list[tuple[str, str]] = []
         self._shown: list[ShownHint] = []
         self._chain: list[ShownHint] = []
         self._needs: dict[str, set[str]] = {}
         self._fresh: list[Advice] = []
         self._events: dict[str, dict[str, bool]] = {}
-        self._failed_on: dict[str, set[str]] = {}
 
     @property
     def waits(self) -> bool:
@@ -115,7 +118,7 @@ class HintWatch:
         `answer` is the engine's own, None where it was not asked; `taken` whether it took the action.
         """
         advice = advice_in(text, answer, action)
-        self._events, self._failed_on, self._fresh = {}, {}, []
+        self._events, self._fresh = {}, []
         refused = taken is False or (answer is None and bool(advice))
         if refused:
             self._needs.setdefault(_key(action), set())
@@ -124,7 +127,7 @@ class HintWatch:
         cut = []
         for piece in advice:
             if not self._is_withheld(piece) and self._leads_back(action, answer, refused, piece):
-                self._fail(piece.rule, piece.objects, action)
+                self._fail(piece, action)
             if self._is_withheld(piece):
                 self._note(piece.rule, "silenced")
                 cut.append(piece)
@@ -145,9 +148,9 @@ class HintWatch:
             if taken and hint.taken is False and same_action(hint.command.text, action):
                 hint.taken = True
         for hint in waiting:
-            self._settle_return(hint, taken)
+            self._settle_return(hint, answer, taken)
         for hint in followed:
-            self._note(hint.rule, "followed")
+            self._note(hint.advice.rule, "followed")
             hint.taken = taken
             self._settle_followed(hint)
         if taken:
@@ -155,8 +158,7 @@ class HintWatch:
         self._chain += followed
         self._shown = [
             ShownHint(
-                piece.rule,
-                piece.objects,
+                piece,
                 command,
                 action,
                 answer,
@@ -173,7 +175,7 @@ class HintWatch:
                 followed=seen.get("followed", False),
                 came_true=False if "failed" in seen else True if "came true" in seen else None,
                 silenced=seen.get("silenced", False),
-                failed_on=tuple(sorted(self._failed_on.get(rule, ()))),
+                weak="failed" in seen and "strongly" not in seen,
             )
             for rule, seen in self._events.items()
         )
@@ -188,22 +190,23 @@ class HintWatch:
         elif hint.taken and (hint.command.kind != "first" or not hint.waits):
             self._keep(hint)
 
-    def _settle_return(self, hint: ShownHint, taken: bool | None) -> None:
-        """Judge a hint whose command was said before, now that the agent's own action is said again."""
+    def _settle_return(self, hint: ShownHint, answer: str | None, taken: bool | None) -> None:
+        """Judge a hint whose command was said before, now that the agent's own action is said again. A refusal in other
+        words than before may be another obstacle, which says nothing of the hint."""
         if hint.settled or hint.taken is False:
             return
         if taken or (taken is False and self._fresh):
             self._keep(hint)
-        elif taken is False:
+        elif taken is False and not _other_words(hint, answer):
             self._settle_failed(hint)
 
     def _settle_failed(self, hint: ShownHint) -> None:
         hint.settled = True
-        self._fail(hint.rule, hint.objects, hint.action)
+        self._fail(hint.advice, hint.action)
 
     def _is_withheld(self, piece: Advice) -> bool:
         """Whether a sentence is not shown: its rule is condemned, or its rule about these objects."""
-        return self._retract and (piece.rule in self._silenced or (piece.rule, piece.objects) in self._condemned)
+        return self._retract and (piece.rule in self._silenced or (piece.rule, piece.instance) in self._condemned)
 
     def _leads_back(self, action: str, answer: str | None, refused: bool, piece: Advice) -> bool:
         """Whether all that a sentence orders leads back to where the agent has just been."""
@@ -234,20 +237,20 @@ class HintWatch:
 
     def _keep(self, hint: ShownHint) -> None:
         hint.settled = True
-        self._note(hint.rule, "came true")
+        self._note(hint.advice.rule, "came true")
 
-    def _fail(self, rule: str, objects: tuple[str, ...], action: str) -> None:
+    def _fail(self, piece: Advice, action: str) -> None:
         """Condemn a rule about these objects, and the whole rule if it has failed on others, too."""
-        self._note(rule, "failed")
-        self._condemned.add((rule, objects))
-        if all(map(self._was_named, names_of(action))):
-            self._failed_on.setdefault(rule, set()).add(", ".join(objects))
-            failures = self._failures.setdefault(rule, set())
-            failures.add(objects)
+        self._note(piece.rule, "failed")
+        self._condemned.add((piece.rule, piece.instance))
+        failures = self._failures.setdefault(piece.rule, set())
+        if piece.objects not in failures and all(map(self._was_named, names_of(action))):
+            self._note(piece.rule, "strongly")
+            failures.add(piece.objects)
             if len(failures) > 1:
-                self._silenced.add(rule)
+                self._silenced.add(piece.rule)
         if self._retract:
-            self._note(rule, "silenced")
+            self._note(piece.rule, "silenced")
 
     def _was_named(self, name: str) -> bool:
         """Whether the engine has named something by itself. It names nothing by repeating the agent's own words, those
@@ -277,10 +280,17 @@ def advice_in(text: str, answer: str | None, action: str) -> list[Advice]:
             if commands:
                 said = [action, *(command.text for command in commands)]
                 names = [name for words in said for name in names_of(words)]
-                rule, objects = skeleton_of(sentence, names)[:LONGEST_RULE], tuple(sorted({*map(_key, names)}))
-                pieces.append(Advice(rule, objects, start, start + len(sentence), tuple(commands)))
+                rule, about = skeleton_of(sentence, names)[:LONGEST_RULE], _objects(sentence, names, action)
+                pieces.append(Advice(rule, *about, start, start + len(sentence), tuple(commands)))
             start += len(sentence)
     return pieces
+
+
+def _objects(sentence: str, names: Iterable[str], action: str) -> tuple[Names, Names]:
+    """(objects, instance) of a sentence after an action, of these names in both."""
+    own = {*map(_key, names_of(action))}
+    spoken = {_key(name) for name in names if _whole(name).search(sentence)} or own
+    return tuple(sorted(spoken)), tuple(sorted(own if spoken <= own else spoken))
 
 
 def orders(piece: Advice) -> list[Command]:
@@ -326,6 +336,13 @@ def _blanks_at_end(text: str, piece: Advice) -> int:
 def _wording(answer: str, action: str) -> str:
     """An answer without the words of the action that it is to."""
     return skeleton_of(answer, [action, *names_of(action), action.split(" ")[0]])
+
+
+def _other_words(hint: ShownHint, answer: str | None) -> bool:
+    """Whether the engine answers the action that a hint came after in other words now."""
+    if hint.answer is None or answer is None:
+        return False
+    return _wording(answer, hint.action) != _wording(hint.answer, hint.action)
 
 
 def _whole(words: str) -> re.Pattern[str]:

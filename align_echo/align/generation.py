@@ -38,6 +38,9 @@ from align_echo.workers.choice import ONE_THREAD, RayActors, Workers, read_worke
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
+MOST_PLAYED = 20
+"""Tasks that are played at the end where nothing else is asked for."""
+
 BackendName = Literal["auto", "probe", "llm", "hybrid"]
 Chosen = Literal["probe", "llm", "hybrid"]
 
@@ -47,7 +50,8 @@ class Generation:
     """A run of ALIGN whose every input was checked. `asked` is the backend that was asked for, `chosen` the one that it
     came to; `analyzer` and `optimizer` name its models, None for the probe. `fresh` are the training tasks that
     rules are tested on. `verify` False leaves the llm backend's experiments out (the paper's ablation);
-    `allow_untested` keeps what the hybrid backend could not try, marked.
+    `allow_untested` keeps what the hybrid backend could not try, marked. `play_count` is how many tasks are played at
+    the end to see what the interface changes (`evaluate/in_play.py`); 0 for none.
     """
 
     world: World
@@ -65,6 +69,16 @@ class Generation:
     workers: Workers = ONE_THREAD
     verify: bool = True
     allow_untested: bool = False
+    play_count: int = 0
+
+    @property
+    def about_play(self) -> str:
+        """One line about what the play at the end costs; "" for none."""
+        if not self.play_count:
+            return ""
+        asks = ", each of which asks the model" if self.player.model and not self.player.model.is_scripted else ""
+        episodes = f"3 x {self.play_count} episodes of at most {self.world.spec.step_limit} turns{asks}"
+        return f"a new interface is played at the end: {episodes} (--play-tasks N for others, 0 for none)"
 
     @property
     def about_backend(self) -> str:
@@ -93,6 +107,7 @@ def plan_generation(
     data_root: Path | None = None,
     verify: bool = True,
     allow_untested: bool = False,
+    play_tasks: int | None = None,
 ) -> Generation:
     """The run of `align-echo generate-interface` with options of these names, all names looked up, all options checked.
 
@@ -139,11 +154,23 @@ def plan_generation(
         workers=workers_of(read_workers(workers), player),
         verify=verify,
         allow_untested=allow_untested,
+        play_count=_play_count(world, play_tasks, seed, tasks_per_iteration),
     )
 
 
+def _play_count(world: World, asked: int | None, seed: int, limit: int | None) -> int:
+    """How many tasks are played at the end: those asked for, else as many as an iteration has, `MOST_PLAYED` at most.
+    """
+    every = len(world.spec.tasks(world.split, world.data_root))
+    if asked is None:
+        return min(len(world.tasks(1, seed, limit)), MOST_PLAYED, every)
+    if not 0 <= asked <= every:
+        raise UsageError(f"--play-tasks {asked}: the split {world.split} has {every} tasks, and 0 plays none")
+    return asked
+
+
 def generate_interface(plan: Generation, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Generated:
-    """Find misalignments in failed episodes by experiment and write the interface that resolves them to a folder.
+    """Find misalignments in failed episodes by experiment and write an interface with rules for them to a folder.
 
     Raises `UsageError` for a folder of something else, before anything is written; `AgentError`, `EngineError` and
     `ModelError` for what goes on breaking.
@@ -166,10 +193,17 @@ def generate_interface(plan: Generation, path: Path, *, resume: bool = False, pr
         iterations=plan.iterations,
         tasks_per_iteration=plan.tasks_per_iteration,
         data_root=world.data_root,
+        player=plan.player.agent.name,
         workers=plan.workers,
         resume=resume,
-        on_event=_shown_on(progress, (plan.about_backend, about(plan.player, details_of(agent)))),
+        on_event=_shown_on(progress, _made_of(plan, agent)),
     )
+
+
+def _made_of(plan: Generation, agent: Agent) -> list[str]:
+    """What a run is made of, and what it costs to play in the end, in lines."""
+    lines = (plan.about_backend, about(plan.player, details_of(agent)), plan.about_play)
+    return [line for line in lines if line]
 
 
 def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:

@@ -3,7 +3,7 @@
 It stops when no episode fails, when the failures show nothing new, or after K iterations, and ends with the last
 interface unless an earlier one was played clearly better (`best.py`). An analysis or a check that
 breaks is none of these: it is raised, and a resumed run takes it up there. M, the misalignments found, is kept whether
-or not an interface resolves them; the Analyzer is told of those that are resolved, and may find the others again.
+or not rules are written for them; the Analyzer is told of those that have rules, and may find the others again.
 
 Every step is written to the run folder as it is finished, so that a killed run goes on where it stopped: finished
 iterations, episodes and analyses are read back, and models are asked nothing twice. Which misalignments there are and
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from align_echo import rollout
 from align_echo.agents.players import details_of
 from align_echo.align.backend import Backend
-from align_echo.align.best import best_iteration
+from align_echo.align.best import best_iteration, shares_of_failures
 from align_echo.align.events import Event, OnEvent
 from align_echo.align.run_folder import (
     IterationOutcome,
@@ -30,6 +30,7 @@ from align_echo.align.run_folder import (
     RunSummary,
     Stopped,
 )
+from align_echo.align.wording import ending, episode_event, given_up_line, iteration_line
 from align_echo.align.world import World
 from align_echo.faults import ERRORS, fault_text, faults_by_source
 from align_echo.hints import count_hints, merged
@@ -61,6 +62,7 @@ def generate(
     iterations: int = ITERATIONS,
     tasks_per_iteration: int | None = None,
     data_root: Path | None = None,
+    player: str = "",
     workers: Workers = ONE_THREAD,
     resume: bool = False,
     on_event: OnEvent | None = None,
@@ -68,7 +70,8 @@ def generate(
     """Generate an interface for `agent` in an environment, from the identity.
 
     Agent and backend ask their models through `folder.record(model, role)` if the run is to be resumable without
-    paying twice. `tasks_per_iteration` None: the paper's number for the environment. Raises `UsageError` before
+    paying twice. `tasks_per_iteration` None: the paper's number for the environment. `player` is what the agent was
+    named by, its class where nothing is said: a run goes on with the same alone. Raises `UsageError` before
     anything is written; `ModelError` or `EngineError` when models or engine stay broken: the run can be resumed then.
     """
     world = World(spec, data_root)
@@ -79,6 +82,7 @@ def generate(
             data_root=str(data_root or ""),
             games=world.games,
             agent=agent.name,
+            player=player or f"{type(agent).__module__}:{type(agent).__qualname__}",
             agent_details=details_of(agent),
             backend=backend.name,
             backend_details=backend.describe(),
@@ -111,7 +115,7 @@ class _Run:
     workers: Workers
     interface: Interface = field(init=False)
     misalignments: list[Misalignment] = field(default_factory=list)
-    resolved: list[Misalignment] = field(default_factory=list)
+    addressed: list[Misalignment] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     records: list[IterationRecord] = field(default_factory=list)
 
@@ -130,14 +134,15 @@ class _Run:
             if record.outcome in ("no-failures", "no-misalignments"):
                 break
         self._take_best()
-        if not self._improved():
+        if not self._is_another():
             self._stamp_identity()
         summary = self._summary()
+        rules = f"{summary.rules} rules in {summary.interface}"
         self.folder.finish(summary, self.interface)
         self._say(
             Event(
                 kind="run-finished",
-                message=f"finished ({summary.stopped}): {told(summary)}; {summary.rules} rules in {summary.interface}",
+                message=f"finished ({summary.stopped}): {ending(summary)}; {rules}",
                 iteration=len(self.records),
                 path=str(self.folder.path / summary.interface_file),
             )
@@ -149,15 +154,15 @@ class _Run:
     def _iterate(self, iteration: int) -> IterationRecord:
         self.folder.begin_iteration(iteration)
         tasks = self.world.tasks(iteration, self.seed, self.limit)
-        before = self.interface.label
+        before = self.interface
         trajectories = self._play(iteration, tasks)
         failed = rollout.failed(trajectories)
         misalignments = self._analyze(iteration, trajectories) if failed else []
         outcome: IterationOutcome = "no-failures" if not failed else "no-misalignments"
-        resolved = len(self.resolved)
+        addressed = len(self.addressed)
         if misalignments:
             outcome = self._optimize(iteration, tasks, misalignments)
-        if outcome != "improved":
+        if outcome != "written":
             self._remember(trajectories)
         record = IterationRecord(
             iteration=iteration,
@@ -167,12 +172,14 @@ class _Run:
             faults=sum(trajectory.fault is not None for trajectory in trajectories),
             faults_by_source=faults_by_source(trajectories),
             misalignments=len(misalignments),
-            resolved=len(self.resolved) - resolved,
-            interface_before=before,
+            addressed=len(self.addressed) - addressed,
+            interface_before=before.label,
             interface_after=self.interface.label,
+            source_before=before.content_hash,
+            source_after=self.interface.content_hash,
         )
         self.folder.finish_iteration(record)
-        self._say(Event(kind="iteration-finished", message=_about(record), iteration=iteration))
+        self._say(Event(kind="iteration-finished", message=iteration_line(record), iteration=iteration))
         return record
 
     def _restore(self, iteration: int) -> IterationRecord | None:
@@ -181,12 +188,12 @@ class _Run:
         if record is None:
             return None
         misalignments = self.folder.misalignments(iteration) or []
-        if record.outcome == "improved":
+        if record.outcome == "written":
             self.interface = self.folder.interface(iteration)
             self.tasks += self.world.tasks(iteration, self.seed, self.limit)
         else:
             self._remember(list(self.folder.trajectories(iteration).read(Trajectory)))
-        self._keep(misalignments, improved=record.outcome == "improved")
+        self._keep(misalignments, written=record.outcome == "written")
         return record
 
     def _play(self, iteration: int, tasks: Sequence[str]) -> list[Trajectory]:
@@ -209,7 +216,7 @@ class _Run:
             nonlocal done
             done += 1
             file.append(trajectory)
-            self._say(_about_episode(trajectory, iteration, done, len(tasks)))
+            self._say(episode_event(trajectory, iteration, done, len(tasks)))
 
         world, interface = self.world, self.interface
         played = play_tasks(
@@ -233,7 +240,7 @@ class _Run:
     def _analyze(self, iteration: int, played: Sequence[Trajectory]) -> list[Misalignment]:
         misalignments = self.folder.misalignments(iteration)
         if misalignments is None:
-            misalignments = self.backend.analyze(played, tuple(self.resolved), self.interface)
+            misalignments = self.backend.analyze(played, tuple(self.addressed), self.interface)
             self.folder.save_misalignments(iteration, misalignments)
         message = f"{len(misalignments)} new misalignments found in {len(rollout.failed(played))} failed episodes"
         self._say(Event(kind="misalignments", message=message, iteration=iteration, total=len(misalignments)))
@@ -246,11 +253,11 @@ class _Run:
         made = self.backend.optimize(misalignments, self.interface)
         check_source(made.source, made.contract)
         if made.content_hash == self.interface.content_hash:
-            self._keep(misalignments, improved=False)
+            self._keep(misalignments, written=False)
             return "unchanged"
         self.tasks += tasks
         self.interface = self._stamped(made, iteration)
-        self._keep(misalignments, improved=True)
+        self._keep(misalignments, written=True)
         path = self.folder.save_interface(iteration, self.interface)
         self._say(
             Event(
@@ -260,16 +267,16 @@ class _Run:
                 path=str(path),
             )
         )
-        return "improved"
+        return "written"
 
-    def _keep(self, misalignments: Sequence[Misalignment], *, improved: bool) -> None:
-        """Add to what is known: all that was found, and of it what the interface resolves if it is a new one."""
+    def _keep(self, misalignments: Sequence[Misalignment], *, written: bool) -> None:
+        """Add to what is known: all that was found, and of it what a new interface has rules for."""
         claims = {misalignment.claim for misalignment in self.misalignments}
         self.misalignments += [misalignment for misalignment in misalignments if misalignment.claim not in claims]
-        if improved:
+        if written:
             unresolved = self.interface.provenance.unresolved
-            done = {misalignment.claim for misalignment in self.resolved}
-            self.resolved += [
+            done = {misalignment.claim for misalignment in self.addressed}
+            self.addressed += [
                 misalignment
                 for misalignment in misalignments
                 if misalignment.text not in unresolved and misalignment.claim not in done
@@ -288,6 +295,7 @@ class _Run:
         provenance = made.provenance.model_copy(
             update={
                 "environment": self.world.spec.name,
+                "action_format": self.world.spec.action_format,
                 "backend": self.backend.name,
                 "agent": self.agent.name,
                 "models": _part(described, "model."),
@@ -303,20 +311,21 @@ class _Run:
         record = made.record if made.content_hash == self.interface.content_hash else ()
         return made.model_copy(update={"provenance": provenance, "record": record})
 
-    def _improved(self) -> bool:
+    def _is_another(self) -> bool:
         """Whether the run ends with another interface than it began with."""
-        return self.interface.name != identity(self.world.spec.contract).name
+        return self.interface.content_hash != identity(self.world.spec.contract).content_hash
 
     def _take_best(self) -> None:
-        """Go back to an earlier version that was played clearly better than the last one, with what it resolves."""
+        """Go back to an earlier version that was played clearly better than the last one, with its rules."""
         best = best_iteration(self.records)
-        made = [record for record in self.records if record.outcome == "improved"]
+        made = [record for record in self.records if record.outcome == "written"]
         if not made or best == made[-1].iteration:
             return
-        last = self.interface.label
+        last, shares = self.interface, shares_of_failures(self.records)
         self.interface = self.folder.interface(best) if best else identity(self.world.spec.contract)
-        self.resolved = self.resolved[: sum(record.resolved for record in made if record.iteration <= best)]
-        self._say(Event(kind="note", message=f"{last} lost clearly more than {self.interface.label}, which is kept"))
+        self.addressed = self.addressed[: sum(record.addressed for record in made if record.iteration <= best)]
+        lost, kept = (shares[each.content_hash] for each in (last, self.interface))
+        self._say(Event(kind="note", message=given_up_line(last.label, lost, self.interface.label, kept)))
 
     def _stamp_identity(self) -> None:
         """Say of an interface that changes nothing who looked at which tasks and found nothing to change."""
@@ -337,11 +346,11 @@ class _Run:
             stopped=stopped,
             iterations=tuple(self.records),
             misalignments=len(self.misalignments),
-            resolved=len(self.resolved),
+            addressed=len(self.addressed),
             rules=len(self.interface.provenance.rules),
             interface=self.interface.label,
             interface_file="interface.py",
-            improved=self._improved(),
+            written=self._is_another(),
             roles=self.folder.roles(),
             usage=self._spent(),
         )
@@ -364,46 +373,3 @@ def _stop_if_all_broke(trajectories: Sequence[Trajectory], iteration: int) -> No
         first = faults[0]
         broke = f"every episode of iteration {iteration} broke; the first: {fault_text(first)}"
         raise ERRORS[first.source](f"{broke}; put this right")
-
-
-def told(summary: RunSummary) -> str:
-    """Why a run ended and what came of it, in one line."""
-    last = summary.iterations[-1]
-    why = {
-        "no-failures": "every training task of the last iteration was won",
-        "no-misalignments": f"in the {last.failed} episodes that failed last, the {summary.backend} backend found no "
-        "new misalignment of the kinds that it looks for, which is no proof that there is none",
-        "iteration-limit": f"the iterations are used up; {last.failed} of {last.tasks} episodes of the last one failed",
-    }[summary.stopped]
-    broke = f" ({last.faults} broke and were left out)" if last.faults else ""
-    return f"{why}{broke}; {summary.misalignments} misalignments found, {summary.resolved} resolved"
-
-
-def _about(record: IterationRecord) -> str:
-    words = {
-        "improved": f"a new interface resolves {record.resolved} of {record.misalignments} misalignments",
-        "unchanged": f"none of {record.misalignments} misalignments was resolved; the old interface is kept",
-        "no-failures": "no episode failed",
-        "no-misalignments": "no new misalignment was found",
-    }
-    played = f"{record.failed} of {record.tasks} episodes failed"
-    broke = f", {record.faults} broke and were left out" if record.faults else ""
-    return f"iteration {record.iteration}: {played}{broke}; {words[record.outcome]}"
-
-
-def _about_episode(trajectory: Trajectory, iteration: int, done: int, total: int) -> Event:
-    won: bool | None = trajectory.won
-    ended = "won" if trajectory.won else "not won"
-    if trajectory.fault is not None:
-        won = None
-        ended = f"broke and is left out ({fault_text(trajectory.fault)})"
-    return Event(
-        kind="trajectory",
-        message=f"{trajectory.task_id}: {ended} after {len(trajectory.steps)} actions",
-        iteration=iteration,
-        done=done,
-        total=total,
-        task_id=trajectory.task_id,
-        won=won,
-        fault=trajectory.fault,
-    )

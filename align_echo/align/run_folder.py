@@ -16,14 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from align_echo.align.events import Event, OnEvent
 from align_echo.errors import UsageError
 from align_echo.files import write_atomically
 from align_echo.interface import Interface, load_interface, save_interface
+from align_echo.intervals import Estimate
 from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock
 from align_echo.models.cache import ReplyCache
@@ -31,24 +32,28 @@ from align_echo.models.call_log import CallLog
 from align_echo.models.prices import price_of
 from align_echo.models.recording import RecordingModel
 from align_echo.runs import CONFIG, begin_run, check_run, finished_nothing, flat
-from align_echo.types import ChatModel, Frozen, Misalignment, Usage
+from align_echo.types import ChatModel, Frozen, Misalignment, Usage, source_in
 
 LEFT_BY_A_FALSE_START = ("config.json", "events.jsonl", "calls.jsonl", "cache", "iterations")
 """What a run may leave behind before it has finished anything."""
 
-IterationOutcome = Literal["improved", "unchanged", "no-failures", "no-misalignments"]
+IterationOutcome = Literal["written", "unchanged", "no-failures", "no-misalignments"]
 Stopped = Literal["no-failures", "no-misalignments", "iteration-limit"]
 Stored = TypeVar("Stored", bound=BaseModel)
 
 
 class RunConfig(Frozen):
-    """What was asked for. A run is resumed only with the same (`versions` are for the record)."""
+    """What was asked for. A run is resumed only with the same (`versions` are for the record).
+
+    `player` is what the agent was named by, or its class; `agent` is what it calls itself, as others may, too.
+    """
 
     environment: str
     split: str
     data_root: str = ""
     games: str = ""
     agent: str
+    player: str = ""
     agent_details: dict[str, str] = Field(default_factory=dict)
     backend: str
     backend_details: dict[str, str] = Field(default_factory=dict)
@@ -62,8 +67,9 @@ class IterationRecord(Frozen):
     """One iteration: `failed` are the episodes the agent lost, `faults` those that broke and were left out, by
     their source in `faults_by_source`.
 
-    "unchanged": misalignments were found, and the backend kept the interface. `resolved` counts those of this iteration
-    that the new interface was shown to resolve and that none before did.
+    "written": the backend wrote another interface. "unchanged": misalignments were found, and it kept the old one.
+    `addressed` counts the misalignments of this iteration for which rules were written and stood their experiments, and
+    for which there were none before. `source_before` and `source_after` tell versions apart, the labels are to be read.
     """
 
     iteration: int
@@ -73,9 +79,60 @@ class IterationRecord(Frozen):
     faults: int
     faults_by_source: dict[str, int] = Field(default_factory=dict)
     misalignments: int = 0
-    resolved: int = 0
+    addressed: int = 0
     interface_before: str
     interface_after: str
+    source_before: str = ""
+    source_after: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_runs(cls, given: Any) -> Any:
+        return _renamed(given)
+
+    @property
+    def version_before(self) -> str:
+        """What tells the interface that was played from other versions."""
+        return self.source_before or source_in(self.interface_before) or self.interface_before
+
+    @property
+    def version_after(self) -> str:
+        """The same of the interface that the iteration ended with."""
+        return self.source_after or source_in(self.interface_after) or self.interface_after
+
+
+def _renamed(given: Any) -> Any:
+    """A record of an older run in today's words: rules that were written were called resolved, an interface that was
+    written improved."""
+    if not isinstance(given, dict):
+        return given
+    words = {OLD_WORDS.get(key, key): value for key, value in given.items()}
+    return words | ({"outcome": "written"} if words.get("outcome") == "improved" else {})
+
+
+OLD_WORDS = {"resolved": "addressed", "improved": "written"}
+
+
+class InPlay(Frozen):
+    """What an interface changed in play: the same tasks without it ("none"), with its placebo and with it ("full").
+
+    Percent won and scores in [0, 1] by variant. `over_none` and `over_placebo` are the score with it minus the other's,
+    paired by task. `better` and `worse` count the tasks whose score was higher or lower with it than without it. Of the
+    `tasks`, `known` were used to make it. `works` is False if it failed too often for the figures to be its own.
+    """
+
+    split: str
+    tasks: int
+    known: int = 0
+    episodes: int
+    faults: int = 0
+    won: dict[str, Estimate]
+    score: dict[str, Estimate]
+    over_none: Estimate
+    over_placebo: Estimate
+    better: int
+    worse: int
+    works: bool = True
 
 
 class RoleUsage(Frozen):
@@ -90,7 +147,9 @@ class RoleUsage(Frozen):
 class RunSummary(Frozen):
     """The result of a run. `interface_file` is relative to the run folder; `rules` counts those of the interface.
 
-    `misalignments` are all that were found, `resolved` those of them that the interface was shown to resolve.
+    `misalignments` are all that were found, `addressed` those of them for which the interface has rules that stood
+    their experiments; `written` is whether the interface is another than the run began with. Whether an agent gained
+    by it, `in_play` tells, which is None where that was not played.
     """
 
     environment: str
@@ -100,13 +159,19 @@ class RunSummary(Frozen):
     stopped: Stopped
     iterations: tuple[IterationRecord, ...]
     misalignments: int
-    resolved: int = 0
+    addressed: int = 0
     rules: int
     interface: str
     interface_file: str
-    improved: bool
+    written: bool
+    in_play: InPlay | None = None
     roles: dict[str, RoleUsage]
     usage: Usage
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_runs(cls, given: Any) -> Any:
+        return _renamed(given)
 
 
 class RunFolder:
@@ -151,6 +216,12 @@ class RunFolder:
         """Write the final interface and, last of all, the summary."""
         save_interface(interface, self.path, "interface")
         self._save(summary, "summary.json")
+
+    def add_play(self, summary: RunSummary, in_play: InPlay) -> RunSummary:
+        """Write into the summary what the interface changed in play."""
+        summary = summary.model_copy(update={"in_play": in_play})
+        self._save(summary, "summary.json")
+        return summary
 
     def release(self) -> None:
         """Let other processes in."""
@@ -241,7 +312,7 @@ class RunFolder:
     def interface(self, iteration: int) -> Interface:
         """The interface that a finished iteration made."""
         record = self.finished_iteration(iteration)
-        name = record.interface_after.partition("@")[0] if record else "interface"
+        name = record.interface_after.rpartition("@")[0] if record else "interface"
         return load_interface(self._iteration(iteration) / "interface.py").model_copy(update={"name": name})
 
     # ------------------------------------------------------------ inside

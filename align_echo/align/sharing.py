@@ -27,6 +27,7 @@ from align_echo.interface import (
     Provenance,
     check_source,
     hash_of_source,
+    misfit,
     save_interface,
 )
 from align_echo.reading import first_wrong, parse_json
@@ -133,10 +134,23 @@ def import_interface(interface: Interface, folder: Path) -> Path:
     return save_interface(interface, folder, interface.name)
 
 
-def command_for(interface: Interface, file: Path) -> str:
+def bind_interface(interface: Interface, contract: InterfaceContract, action_format: str, folder: Path) -> Path:
+    """Write a copy of an interface that is played by another contract and action format, as `import_interface` does.
+
+    Where it was made stays on its record. Raises `InterfaceError` for code that the contract cannot call.
+    """
+    found = misfit(interface, contract)
+    if found is not None and found.in_code:
+        raise InterfaceError(f"{interface.name} cannot be played in {contract.environment}: {found.reason}")
+    provenance = interface.provenance.model_copy(update={"action_format": action_format})
+    name = interface.name.rpartition("/")[2]
+    copy = interface.model_copy(update={"name": name, "contract": contract, "provenance": provenance})
+    return import_interface(copy, folder)
+
+
+def command_for(env: str, file: Path) -> str:
     """The command that measures an interface in a file, as a shell takes it."""
-    env, path = shlex.quote(interface.contract.environment), shlex.quote(str(file))
-    return f"align-echo evaluate --env {env} --interface {path} --compare"
+    return f"align-echo evaluate --env {shlex.quote(env)} --interface {shlex.quote(str(file))} --compare"
 
 
 def canonical_hash(content: Any) -> str:
@@ -168,7 +182,7 @@ def _checked(file: Path, parsed: Any) -> SharedFile:
     content = shared.content
     if not NAME.fullmatch(content.name):
         raise UsageError(f"{file} has an interface of the name {content.name[:80]!r}, which cannot be a file's")
-    if {content.contract.environment, content.provenance.environment} != {content.environment}:
+    if content.contract.environment != content.environment:
         raise UsageError(f"{file} names several environments: it was put together by hand")
     if content.provenance.content_hash != hash_of_source(content.source):
         raise UsageError(f"{file} has a record of another source: it was put together by hand")

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from align_echo.align.audit.report import audit_interface, default_speakers
-from align_echo.align.sharing import command_for, export_interface, import_interface, read_shared
+from align_echo.align.sharing import bind_interface, command_for, export_interface, import_interface, read_shared
 from align_echo.cli import options
 from align_echo.cli.console import Display, cost, leave, new_folder, note, resumable, run_folder, stdout
 from align_echo.errors import UsageError
@@ -25,7 +25,7 @@ from align_echo.evaluate.refusals import refusal_test
 from align_echo.evaluate.tables import audit_lines, audit_table, hints_table, provenance_lines, rules_table
 from align_echo.files import write_atomically
 from align_echo.hints import silenced_by
-from align_echo.interface import Interface
+from align_echo.interface import Interface, load_interface
 from align_echo.sandbox.session import printable
 from align_echo.trouble import overstepped, tell, verdict
 from align_echo.wrappers.catalogue import environment
@@ -53,7 +53,7 @@ def show(
     if shown.provenance.rules:
         stdout().print(rules_table(shown.provenance.rules))
     for unresolved in shown.provenance.unresolved:
-        print(f"not resolved: {printable(unresolved)}")
+        print(f"no rule stood its experiments for: {printable(unresolved)}")
     if run is not None:
         record = record_of_run(shown, run)
         stdout().print(hints_table(record, f"Hints in the episodes of {run}"))
@@ -94,7 +94,7 @@ def audit(
     print(f"{result.interface} on {result.environment} {result.split}, {result.turns} turns a game, seed {result.seed}")
     stdout().print(audit_table(result))
     print(*audit_lines(result), sep="\n")
-    leave(agent_broke=False, trouble=f"{result.untrue} claims did not hold when they were tried" * (result.untrue > 0))
+    leave(agent_broke=False, trouble=result.problem)
 
 
 @interface.command("diff")
@@ -164,7 +164,16 @@ def import_file(
     written = import_interface(imported, out or new_folder("import", imported.contract.environment))
     print(printable("\n".join(provenance_lines(imported))))
     print("the hash is right: the file is whole; who made it, and whether it is true, it does not tell")
-    print(f"written: {written}; next: {printable(command_for(imported, written))}")
+    print(f"written: {written}; next: {printable(command_for(imported.contract.environment, written))}")
+
+
+@interface.command("bind")
+def bind(name: Name, env: options.Env, out: options.Out = None) -> None:
+    """Copy an interface to be played in an environment that it was not made for: its contract and form of actions."""
+    spec = environment(env)
+    copied = load_interface(name if "/" in name or name.endswith(".py") else f"{spec.name}/{name}")
+    written = bind_interface(copied, spec.contract, spec.action_format, out or new_folder("bind", spec.name))
+    print(f"written: {written}; next: {printable(command_for(spec.name, written))}")
 
 
 def _named(name: str, env: str) -> Interface:

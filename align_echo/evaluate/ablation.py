@@ -297,7 +297,7 @@ def measure(
         if not scored(played):
             raise UsageError(f"no episode of {name!r} finished without a fault")
     switched = {rule for arm in arms for rule in arm.rules}
-    anew = [episode for arm in arms for episode in episodes[arm.name] if episode.interface == arm.interface.label]
+    anew = [episode for arm in arms for episode in played_anew(arm, episodes[arm.name], replays)]
     return Ablation(
         environment=plan.spec.name,
         split=plan.split,
@@ -332,7 +332,7 @@ def _worth(
         told=any(replayed.told for replayed in other),
         fired=sum(replayed.turns for replayed in other),
         episodes=sum(replayed.turns > 0 for replayed in other),
-        played=sum(episode.interface == arm.interface.label for episode in played),
+        played=len(played_anew(arm, played, replays)),
         faults=len(played) - len(done),
         success_rate=success_rate(done),
         worth=paired(done, whole, points, seed),
@@ -340,6 +340,12 @@ def _worth(
         over_placebo=paired(scored(episodes[PLACEBO]), done, points, seed),
         conduct=conduct_of(done),
     )
+
+
+def played_anew(arm: Arm, episodes: Sequence[Trajectory], replays: Sequence[Replayed]) -> list[Trajectory]:
+    """The episodes of an arm that are its own: the others are those of the whole interface, which nothing changed."""
+    other = {(each.seed, each.task_id, each.sample) for each in replays if each.arm == arm.name and each.is_other}
+    return [episode for episode in episodes if (episode.seed, episode.task_id, episode.sample) in other]
 
 
 def points(episode: Trajectory) -> float:

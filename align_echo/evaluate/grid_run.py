@@ -25,6 +25,7 @@ from align_echo.files import write_atomically
 from align_echo.interface import Interface
 from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
+from align_echo.runs import contents_of
 from align_echo.session import try_reset
 from align_echo.types import Agent, Trajectory
 from align_echo.workers.choice import Workers, read_workers, workers_of
@@ -62,6 +63,7 @@ class Axes:
             "environments": [spec.name for spec in self.environments],
             "agents": [player.agent.name for player in self.players],
             "interfaces": {name: interface.label for name, interface in self.interfaces.items()},
+            "interface_contents": contents_of(self.interfaces),
             "tasks": {name: list(ids) for name, ids in self.tasks.items()},
             **model_on_record(self.model, self.base_url),
             "seed": self.seed,

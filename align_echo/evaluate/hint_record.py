@@ -28,7 +28,7 @@ def record_of_run(interface: Interface, folder: Path) -> tuple[HintCount, ...]:
     played = []
     for trajectory in _episodes(folder):
         labels[trajectory.interface] = None
-        ours = f"@{interface.content_hash}" in trajectory.interface and not trajectory.interface.endswith("-placebo")
+        ours = trajectory.source == interface.content_hash and not trajectory.is_placebo
         if ours and trajectory.fault is None:
             played.append(trajectory)
     if not played:

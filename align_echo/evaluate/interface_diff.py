@@ -152,6 +152,7 @@ def _told(env: gym.Env[str, str], interface: Interface, task: str) -> str:
 
 def _made(interface: Interface) -> dict[str, Any]:
     facts = {name: getattr(interface.provenance, name) for name in FACTS}
+    facts |= {"made for": interface.provenance.environment, "action format": interface.provenance.action_format}
     facts["training tasks"] = len(interface.provenance.training_tasks)
     facts |= {f"version of {name}": number for name, number in interface.provenance.versions.items()}
     facts |= {f"hints of {count.rule!r}": _hints(count.model_dump(exclude={"rule"})) for count in interface.record}

@@ -21,6 +21,7 @@ from align_echo.evaluate.folder import Config
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import Interface
 from align_echo.models.names import ModelName, read_name
+from align_echo.runs import contents_of
 from align_echo.session import Episode
 from align_echo.workers.choice import ONE_THREAD, Workers, read_workers, workers_of
 from align_echo.wrappers.catalogue import environment
@@ -101,6 +102,8 @@ class Plan:
             "interfaces": {
                 name: interface.label if interface else "none" for name, interface in self.variants.items()
             },
+            "interface_contents": contents_of(self.variants),
+            **({"interface_named": self.interface} if any(self.variants.values()) else {}),
             "agent": self.player.agent.name,
             **model_on_record(self.player.model, self.base_url),
             "episodes_per_task": self.samples,

@@ -39,6 +39,7 @@ from align_echo.evaluate.study_file import (
 )
 from align_echo.interface import Interface
 from align_echo.reading import in_yaml
+from align_echo.runs import contents_of
 from align_echo.types import Frozen, Usage
 from align_echo.workers.choice import Threads
 from align_echo.wrappers.catalogue import environment
@@ -49,13 +50,11 @@ HALVES = ("rules", "feedback")
 """Ablations that are variants of an interface: each is the half that is left."""
 
 
-UNCHANGED = " (nothing was learned: it changes nothing)"
-"""What stands behind the label of an interface in which no rule was found."""
-
 
 class Study(Frozen):
     """A study that was played. `parts` are grids by name; `learned` holds the label of each interface by the folder in
-    which it was learned; `faults` counts every episode of an evaluation that broke once.
+    which it was learned, `unchanged` the folders in which no rule was found; `faults` counts every episode of an
+    evaluation that broke once.
     """
 
     name: str
@@ -64,6 +63,7 @@ class Study(Frozen):
     tasks: int
     parts: dict[str, Grid]
     learned: dict[str, str]
+    unchanged: tuple[str, ...] = ()
     played_by: tuple[str, ...]
     faults: int
     usage: Usage
@@ -96,12 +96,14 @@ class StudyPlan:
             self.labels[folder]: model_on_record(plan.player.model, plan.base_url)["model"]
             for folder, plan in self.evaluations.items()
         }
-        interfaces = {
-            evaluation.spec.name: next(variant.content_hash for variant in evaluation.variants.values() if variant)
+        played = {
+            evaluation.spec.name: next(variant for variant in evaluation.variants.values() if variant)
             for evaluation in self.evaluations.values()
             if any(evaluation.variants.values())
         }
-        return {"command": "study", "align_echo": __version__, **asked, "models": models, "interfaces": interfaces}
+        interfaces = {name: interface.content_hash for name, interface in played.items()}
+        contents = {"interfaces": interfaces, "interface_contents": contents_of(played)}
+        return {"command": "study", "align_echo": __version__, **asked, "models": models, **contents}
 
     def variants_in(self, folder: str, interface: Interface) -> dict[str, Interface | None]:
         """What an evaluation plays of an interface, by variant."""
@@ -125,6 +127,7 @@ def plan_study(source: str | Path | StudyFile) -> StudyPlan:
         file, name = read_study(source), Path(source).stem
     specs = [environment(given) for given in file.environments]
     _refuse_twice("environments", [spec.name for spec in specs])
+    _refuse_one_folder("environments", [spec.name for spec in specs])
     players = _players(file, specs)
     _refuse_idle_settings(file, players.values())
     plan = StudyPlan(name, file, {}, {}, {}, {}, {}, {})
@@ -139,13 +142,13 @@ def _players(file: StudyFile, specs: Iterable[EnvironmentSpec]) -> dict[str, Pla
     """Who plays, by label. Raises `UsageError` for a model that is not asked, and for a player that is there twice."""
     names = [spec.name for spec in specs]
     chosen = {entry: choose_player(*entry, environments=names) for entry in file.agents}
-    _refuse_twice("agents", (_plain(label_of(entry)) for entry in chosen))
+    _refuse_one_folder("agents", map(label_of, chosen))
     earlier: dict[tuple[str | None, ...], AgentEntry] = {}
     for entry, player in chosen.items():
         model = player.model
         if entry[1] is not None and model is None:
             raise UsageError(f"agents: {entry[0]} asks no model: leave {entry[1]} out")
-        identity = (player.agent.name, *((model.kind, model.source) if model else ()))
+        identity = (player.agent.name, *((model.kind, str(model.place)) if model else ()))
         first = earlier.setdefault(identity, entry)
         if first != entry:
             both = f"{in_yaml(as_written(first))} and {in_yaml(as_written(entry))}"
@@ -297,6 +300,18 @@ def _part(file: StudyFile, part: str, seed: int) -> str:
 def _plain(label: str) -> str:
     """A label in characters that every file system takes."""
     return re.sub(r"[^\w.-]+", "-", label).strip("-")
+
+
+def _refuse_one_folder(axis: str, names: Iterable[str]) -> None:
+    """Raises `UsageError` for two names that are one in the folders of a study."""
+    by_folder: dict[str, str] = {}
+    for name in names:
+        first = by_folder.setdefault(_plain(name), name)
+        if first != name:
+            raise UsageError(
+                f"{axis}: {first} and {name} would share the folder {_plain(name)}: rename one of them, or play it in "
+                "a study of its own"
+            )
 
 
 def _refuse_twice(axis: str, names: Iterable[str]) -> None:

@@ -24,7 +24,7 @@ from align_echo.evaluate.folder import check_folder, open_folder
 from align_echo.evaluate.grid import Grid, cell_of, grid_of
 from align_echo.evaluate.grid_run import play_comparison
 from align_echo.evaluate.plan import Plan
-from align_echo.evaluate.study import UNCHANGED, Study, StudyPlan, title_of
+from align_echo.evaluate.study import Study, StudyPlan, title_of
 from align_echo.evaluate.study_file import in_keys
 from align_echo.evaluate.study_tables import markdown_of
 from align_echo.files import write_atomically
@@ -115,7 +115,7 @@ def _summed_up(
 ) -> Study:
     summaries = {folder: RunFolder(path / folder).summary() for folder in plan.generations}
     spent = [summary.usage for summary in summaries.values() if summary is not None]
-    empty = {folder for folder, summary in summaries.items() if summary is not None and not summary.improved}
+    empty = {folder for folder, summary in summaries.items() if summary is not None and not summary.written}
     faults = 0
     for folder, evaluation in evaluations.items():
         comparison = comparisons[folder]
@@ -130,9 +130,8 @@ def _summed_up(
         seeds=plan.file.all_seeds,
         tasks=plan.file.tasks,
         parts={part: _grid(plan, part, evaluations, comparisons) for part in plan.parts},
-        learned={
-            folder: interface.label + (UNCHANGED if folder in empty else "") for folder, interface in learned.items()
-        },
+        learned={folder: interface.label for folder, interface in learned.items()},
+        unchanged=tuple(folder for folder in learned if folder in empty),
         played_by=tuple(dict.fromkeys(who_played)),
         faults=faults,
         usage=sum(spent, Usage()),

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from align_echo.evaluate.comparison import PLACEBO
 from align_echo.evaluate.grid import CAPTION, HEADINGS, OVER_PLACEBO, Cell, faults_line, lines_of, table_of
-from align_echo.evaluate.study import HALVES, MAIN, UNCHANGED, Study
+from align_echo.evaluate.study import HALVES, MAIN, Study
 from align_echo.evaluate.tables import WORTH
 from align_echo.trouble import Conduct
 
@@ -36,7 +36,8 @@ def markdown_of(study: Study) -> str:
 
 def notes_of(study: Study) -> list[str]:
     """Lines below the tables: who played, where nothing was learned, and what broke in each cell of each part."""
-    unchanged = [f"{folder}: {label}" for folder, label in study.learned.items() if label.endswith(UNCHANGED)]
+    why = "nothing was learned: it changes nothing"
+    unchanged = [f"{folder}: {study.learned[folder]} ({why})" for folder in study.unchanged]
     return [*study.played_by, *unchanged, *(_faults(study) or ["faults: none"])]
 
 

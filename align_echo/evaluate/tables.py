@@ -115,6 +115,8 @@ def audit_lines(audit: Audit) -> Iterator[str]:
             f"  {sum(spoken.chains.values()):,} orders obeyed, {spoken.circles:,} in a circle or in vain; "
             f"the interface failed on {spoken.broken:,} turns"
         )
+        if not spoken.total.right + spoken.total.wrong:
+            yield "  none of its claims was tried: that is no pass"
         yield from (f"  did not hold: {printable(example)}" for example in spoken.examples[:5])
     if audit.stopped:
         yield "stopped: this is what was found until then"

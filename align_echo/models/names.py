@@ -57,6 +57,11 @@ class ModelName:
         return self.text
 
     @property
+    def place(self) -> Path | str:
+        """Where the model is, the same however its folder was written; the source of one without a folder."""
+        return self.folder.resolve() if self.folder else self.source
+
+    @property
     def is_local(self) -> bool:
         """Whether the model is asked by token ids, here or at a vLLM server."""
         return self.kind == POCKET or self.kind in PREFIXES

@@ -18,7 +18,7 @@ from align_echo.report.drawing import plain
 from align_echo.report.material import PHASES, Material
 from align_echo.report.palette import Palette
 from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, figure
-from align_echo.report.trained import MADE_BY, TrainedGroup, groups_of
+from align_echo.report.trained import MADE_BY, TrainedGroup, groups_of, settings_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def lengths(material: Material) -> DrawnPlot | str:
         f"{kept:,} of them kept; intervals over critiques, which are too narrow, as those of a task are alike",
         control="A critic that stays as it was (echo-frozen-critic), trained with all else the same: what changes "
         "there is the policy's attempts, not the critic."
-        + ("" if any("frozen-critic" in group.label for group in asked) else " It is not among these runs."),
+        + ("" if any(map(has_frozen_critic, asked)) else " It is not among these runs."),
         commands=commands_of(run for group in asked for run in group.runs),
         panels=tuple(panels),
         table=PlotTable(
@@ -60,6 +60,12 @@ def lengths(material: Material) -> DrawnPlot | str:
         ),
         notes=() if words else ("No critique was kept (rollouts: {episodes: 0}): there are no lengths.",),
     )
+
+
+def has_frozen_critic(group: TrainedGroup) -> bool:
+    """Whether a group's critic stayed as it was, whatever its method is called."""
+    trained = settings_of(group.runs[0]).get("trained")
+    return isinstance(trained, list) and "critic" not in trained
 
 
 def _asked(material: Material, group: TrainedGroup) -> dict[str, tuple[int, int, int]]:

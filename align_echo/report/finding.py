@@ -141,13 +141,16 @@ def _options(run: RecordedRun) -> list[str]:
         return [str(summary.get("name", "FILE.yaml"))]
     words = []
     settings = {**flat(run.config), **run.config}
+    named = {"interfaces": "interface_named", "agent": "player"}
     for option, key in _OPTIONS[run.verb]:
-        for value in _values(run.verb, key, settings.get(key)):
+        given = settings.get(named.get(key, ""), settings.get(key))
+        for value in _values(run.verb, key, given):
             words += [option, value]
     if "refine_rounds" in settings and settings.get("critic_details") is None:
         words += ["--critic", "none"]
     interfaces = run.config.get("interfaces")
     several = isinstance(interfaces, Mapping) and len(interfaces) > 2
+    words += ["--no-retract"] if settings.get("retract") is False else []
     return [*words, *(["--compare"] if run.verb == "evaluate" and several else [])]
 
 
@@ -156,7 +159,7 @@ def _values(verb: str, key: str, value: object) -> list[str]:
     if value is None or (key, value) == ("episodes_per_task", 1):
         return []
     if key == "interfaces" and isinstance(value, Mapping):
-        labels = [str(label).partition("@")[0] for label in value.values()]
+        labels = [str(label).rpartition("@")[0] or str(label) for label in value.values()]
         names = [label.rpartition("/")[2] if verb == "grid" else label for label in labels]
         return [name for name in names if name != "none"][:1]
     if key == "tasks" and isinstance(value, Mapping):

@@ -19,6 +19,7 @@ from align_echo.report.material import HeldOutFigures, Material
 from align_echo.report.palette import Palette
 from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, first_panels
 from align_echo.runs import flat
+from align_echo.types import source_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +58,8 @@ def groups_of(material: Material) -> list[TrainedGroup]:
     by_config: dict[str, list[RecordedRun]] = defaultdict(list)
     for run in material.of_verb("train"):
         by_config[_identity(run)].append(run)
-    made = [(method_of(settings_of(runs[0])), _setting(runs[0]), runs) for runs in by_config.values()]
+    settings = _settings_told_apart([runs[0] for runs in by_config.values()])
+    made = [(method_of(settings_of(runs[0])), settings[runs[0]], runs) for runs in by_config.values()]
     names = [(method, setting) for method, setting, _ in made]
     return [
         TrainedGroup(
@@ -74,9 +76,35 @@ def settings_of(run: RecordedRun) -> Mapping[str, Any]:
 
 
 def _identity(run: RecordedRun) -> str:
-    settings = {key: value for key, value in flat(settings_of(run)).items() if key not in OF_NO_METHOD}
-    rest = {key: run.config.get(key) for key in ("split", "held_out", "interface", "weights", "prompts")}
-    return json.dumps([settings, rest], sort_keys=True)
+    named = {"interface", *(("model", "critic") if all(_weights(run).values()) else ())}
+    settings = {key: value for key, value in flat(settings_of(run)).items() if key not in OF_NO_METHOD | named}
+    rest = {key: run.config.get(key) for key in ("split", "held_out", "prompts")}
+    return json.dumps([settings, rest, *_start(run)], sort_keys=True)
+
+
+def _weights(run: RecordedRun) -> Mapping[str, Any]:
+    """Hashes of the weights that a run began with, by role."""
+    weights = run.config.get("weights")
+    return weights if isinstance(weights, Mapping) else {}
+
+
+def _start(run: RecordedRun) -> list[Any]:
+    """What a run began with, whatever it was called: weights and interface; names where older runs have no more."""
+    settings, weights = settings_of(run), _weights(run)
+    models = weights if weights and all(weights.values()) else [settings.get("model"), settings.get("critic"), weights]
+    label = str(run.config.get("interface", "none"))
+    return [models, run.config.get("interface_contents") or source_in(label) or label]
+
+
+def _settings_told_apart(runs: Sequence[RecordedRun]) -> dict[RecordedRun, str]:
+    """Where runs trained, in words: one text for one start of weights and one interface, and another for another."""
+    told: dict[str, str] = {}
+    by_run: dict[RecordedRun, str] = {}
+    for run in runs:
+        place = json.dumps([settings_of(run).get("env"), *_start(run)])
+        taken = _setting(run) in told.values()
+        by_run[run] = told.setdefault(place, f"{_setting(run)} ({run.name})" if taken else _setting(run))
+    return by_run
 
 
 def _setting(run: RecordedRun) -> str:

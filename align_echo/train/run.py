@@ -202,6 +202,7 @@ class Run:
             "held_out": self._held_out,
             "games": self._spec.games(None),
             "interface": interface.label if interface else "none",
+            "interface_contents": interface.fingerprint if interface else "none",
             "weights": {
                 role: content_hash(Path(source)) if Path(source).is_dir() else ""
                 for role, source in self._sources.items()

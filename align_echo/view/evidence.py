@@ -1,12 +1,13 @@
 """The rules of the interfaces that episodes were played under, and which of them may stand behind a message.
 
-An episode names its interface by name and hash. One that ships, or whose `interface.json` lies in a run's folder, has
-its rules on record with the experiments for and against each. A message does not say which rule made it: those that
-name the same commands may stand behind it. Left out: trying what a message claims (`align/audit`).
+An episode names its interface by the hash of its source. One that ships, or whose `interface.json` lies in a run's
+folder, has its rules on record with the experiments for and against each. A message does not say which rule made it:
+those that name the same commands may stand behind it. Left out: trying what a message claims (`align/audit`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,8 +17,8 @@ from pydantic import ValidationError
 from align_echo.errors import InterfaceError
 from align_echo.interface import Provenance, RuleRecord, load_interface, shipped_interfaces
 from align_echo.reading import json_object
+from align_echo.types import source_in
 
-_LABEL = re.compile(r"(?P<name>.+)@(?P<hash>[0-9a-f]{16})(?:-[\w-]+)?")
 _QUOTED = r"`([^`\n]{1,200})`"
 _BRACKETS = re.compile(r"\([^()]*\)")
 _CONDITION = re.compile(r",? when ")
@@ -26,18 +27,10 @@ _CONDITION = re.compile(r",? when ")
 def provenances(labels: Iterable[str], folders: Iterable[Path]) -> dict[str, Provenance]:
     """Where the interfaces of these labels came from, as far as that is on record here."""
     recorded = {provenance.content_hash: provenance for provenance in _in_folders(folders)}
-    shipped = shipped_interfaces()
-    known = {}
-    for label in labels:
-        named = _LABEL.fullmatch(label)
-        if named is None:
-            continue
-        provenance = recorded.get(named["hash"])
-        if provenance is None and named["name"] in shipped:
-            provenance = _of_shipped(named["name"], named["hash"])
-        if provenance is not None:
-            known[label] = provenance
-    return known
+    sources = {label: source for label in labels if (source := source_in(label))}
+    if not recorded.keys() >= {*sources.values()}:
+        recorded = {**_of_shipped(), **recorded}
+    return {label: recorded[source] for label, source in sources.items() if source in recorded}
 
 
 def rules_behind(message: str, rules: Sequence[RuleRecord]) -> list[int]:
@@ -78,10 +71,11 @@ def _in_folders(folders: Iterable[Path]) -> Iterable[Provenance]:
                 continue
 
 
-def _of_shipped(name: str, content_hash: str) -> Provenance | None:
-    """Of the interface that ships under a name now, if its source is the one that was played."""
-    try:
-        interface = load_interface(name)
-    except InterfaceError:
-        return None
-    return interface.provenance if interface.content_hash == content_hash else None
+def _of_shipped() -> dict[str, Provenance]:
+    """Of the interfaces that ship now, by the hash of their source: a copy is the same under any name."""
+    shipped = {}
+    for name in shipped_interfaces():
+        with contextlib.suppress(InterfaceError):
+            interface = load_interface(name)
+            shipped[interface.content_hash] = interface.provenance
+    return shipped

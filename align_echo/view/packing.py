@@ -68,6 +68,15 @@ class _Index:
     hints: dict[str, int] = field(default_factory=dict)
     interfaces: dict[str, int] = field(default_factory=dict)
     critiques: dict[str, int] = field(default_factory=lambda: {"": 0})
+    fingerprints: dict[str, list[str]] = field(default_factory=dict)
+
+    def label(self, played: Trajectory) -> str:
+        """The label of an episode's interface, with a number where another interface has the same."""
+        fingerprint = played.played_under.fingerprint if played.played_under else ""
+        known = self.fingerprints.setdefault(played.interface, [])
+        known += [fingerprint] if fingerprint not in known else []
+        number = known.index(fingerprint) + 1
+        return played.interface if number == 1 else f"{played.interface} ({number})"
 
 
 def pack(parts: Sequence[EpisodeFile]) -> Packed:
@@ -153,7 +162,7 @@ def _row(
         errors,
         violations,
         problems,
-        _number(index.interfaces, played.interface),
+        _number(index.interfaces, index.label(played)),
         _number(index.critiques, played.critique),
         [[part_said.part, _number(index.critiques, part_said.review.advice)] for part_said in heard],
         played.goal[:LONGEST_GOAL],
@@ -163,7 +172,7 @@ def _row(
 
 def _episode(played: Trajectory, heard: Sequence[PlacedReview], labels: Sequence[Labels]) -> dict[str, Any]:
     """An episode without what is as it always is, and with what a critic and an oracle said of it."""
-    told_of = played.model_dump(exclude_defaults=True, exclude={"steps"})
+    told_of = played.model_dump(exclude_defaults=True, exclude={"steps", "played_under"})
     reviews = [each.review.model_dump(exclude_defaults=True, exclude={"tokens"}) for each in heard]
     turns = [_turn(step, of_turn) for step, of_turn in zip(played.steps, labels, strict=True)]
     return {**told_of, "steps": turns, **({"reviews": reviews} if reviews else {})}

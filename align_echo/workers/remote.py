@@ -23,7 +23,7 @@ from align_echo.halting import check_halt, on_threads, pause
 from align_echo.models.choosing import choose
 from align_echo.models.drawing import draw_each, sample_of
 from align_echo.rollout import run_episode
-from align_echo.session import Episode, base_env, interface_label
+from align_echo.session import Episode, base_env, interface_on_record
 from align_echo.types import ChatModel, Completion, Message, Trajectory, WordChoice
 from align_echo.workers.shipping import ModelFacts, Work, unpack
 
@@ -50,7 +50,7 @@ class Ready:
     """An environment was made. What a trajectory says of it."""
 
     environment: str
-    interface: str
+    interface: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class EpisodeActor:
         self._env = None
         self._work = unpack(packed, lambda facts: DistantModel(facts, self._channel))
         self._env = self._work.make_env()
-        return Ready(base_env(self._env).contract.environment, interface_label(self._env))
+        return Ready(base_env(self._env).contract.environment, interface_on_record(self._env))
 
     def _play(self, episode: str | Episode) -> Trajectory:
         work = self._work
@@ -352,11 +352,11 @@ class RemoteHost:
     def _broken(self, ready: Ready, episode: Episode, what: str) -> Trajectory:
         """What is kept of an episode that no actor lived to end."""
         return Trajectory(
+            **ready.interface,
             environment=ready.environment,
             split=self._work.split,
             task_id=episode.task_id,
             agent=self._work.agent.name,
-            interface=ready.interface,
             seed=self._work.seed,
             sample=episode.sample,
             critique=episode.critique,

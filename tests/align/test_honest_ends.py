@@ -44,7 +44,7 @@ def test_an_analysis_that_breaks_ends_the_run_and_is_taken_up_again(tmp_path: Pa
         assert not (tmp_path / "iterations/1/iteration.json").exists()
         made = run(endpoint, tmp_path, resume=True)
         assert made.summary.stopped == "no-failures"
-        assert (made.summary.misalignments, made.summary.resolved) == (1, 1)
+        assert (made.summary.misalignments, made.summary.addressed) == (1, 1)
         if case != "HTTP 400":  # a refused request was not answered, so it is sent again as it was
             assert paid_twice(endpoint) == []
 
@@ -92,10 +92,10 @@ def test_an_interface_that_resolves_nothing_is_not_taken_and_what_was_found_is_k
     with serve(scripts(analyzer=analyzer, optimizer=[code(GOOD_CODE)] * 2)) as endpoint:
         made = run(endpoint, tmp_path, settings=settings, iterations=1)
     (record,) = made.summary.iterations
-    assert (record.outcome, record.misalignments, record.resolved) == ("unchanged", 1, 0)
-    assert (made.summary.misalignments, made.summary.resolved, made.summary.improved) == (1, 0, False)
+    assert (record.outcome, record.misalignments, record.addressed) == ("unchanged", 1, 0)
+    assert (made.summary.misalignments, made.summary.addressed, made.summary.written) == (1, 0, False)
     assert made.interface.name == "identity"
-    assert "none of 2 versions resolved any of 1" in notes(tmp_path)
+    assert "none of 2 versions stood its check on any of 1" in notes(tmp_path)
 
 
 def test_what_was_not_resolved_may_be_found_again_and_counts_once(tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_what_was_not_resolved_may_be_found_again_and_counts_once(tmp_path: Path
     settings = LlmSettings(refinements=0)
     with serve(scripts(analyzer=[*first, *CHECKS], optimizer=[other_code("bad"), code(GOOD_CODE)])) as endpoint:
         made = run(endpoint, tmp_path, settings=settings)
-    assert [iteration.outcome for iteration in made.summary.iterations] == ["unchanged", "improved", "no-failures"]
-    assert (made.summary.misalignments, made.summary.resolved) == (1, 1)
+    assert [iteration.outcome for iteration in made.summary.iterations] == ["unchanged", "written", "no-failures"]
+    assert (made.summary.misalignments, made.summary.addressed) == (1, 1)
     assert len(endpoint.asked("optimizer")) == 2, "the second draw is a new one"
 
 
@@ -135,10 +135,10 @@ def test_the_best_version_is_kept_with_what_it_leaves_open(tmp_path: Path) -> No
     with serve(stays) as endpoint:
         made = run(endpoint, tmp_path, settings=settings)
     assert "# best" in made.interface.source
-    assert (made.summary.misalignments, made.summary.resolved, made.summary.rules) == (2, 1, 1)
+    assert (made.summary.misalignments, made.summary.addressed, made.summary.rules) == (2, 1, 1)
     assert made.summary.stopped == "no-misalignments"
-    assert [(record.outcome, record.resolved) for record in made.summary.iterations] == [
-        ("improved", 1),
+    assert [(record.outcome, record.addressed) for record in made.summary.iterations] == [
+        ("written", 1),
         ("no-misalignments", 0),
     ]
     record = load_interface(tmp_path / "interface.py").provenance
@@ -146,7 +146,7 @@ def test_the_best_version_is_kept_with_what_it_leaves_open(tmp_path: Path) -> No
     assert [rule.text for rule in record.rules] == ["take object: an object can be taken only in its own room"]
     told = endpoint.asked("analyzer")[-1]["messages"][1]["content"]
     assert "does not\n- take object: the book is glued" in told
-    assert "the best version is kept: it resolves 1 of 2" in notes(tmp_path)
+    assert "a version is kept that stood its check on 1 of 2" in notes(tmp_path)
 
 
 def test_a_killed_run_knows_what_was_left_open(tmp_path: Path) -> None:
@@ -157,14 +157,14 @@ def test_a_killed_run_knows_what_was_left_open(tmp_path: Path) -> None:
         with pytest.raises(ModelError, match="analysis"):
             run(endpoint, tmp_path, settings=settings)
         made = run(endpoint, tmp_path, settings=settings, resume=True)
-    assert (made.summary.misalignments, made.summary.resolved) == (2, 1)
+    assert (made.summary.misalignments, made.summary.addressed) == (2, 1)
 
 
 def test_code_that_fails_after_a_good_version_leaves_that_one(tmp_path: Path) -> None:
     settings = LlmSettings(refinements=1, code_tries=1)
     with serve(scripts(analyzer=[*TWO_FOUND, *HALF], optimizer=[code(GOOD_CODE), BAD_SYNTAX])) as endpoint:
         made = run(endpoint, tmp_path, settings=settings, iterations=1)
-    assert (made.interface.source, made.summary.resolved) == (GOOD_CODE, 1)
+    assert (made.interface.source, made.summary.addressed) == (GOOD_CODE, 1)
     assert "version 2 of the interface came to nothing" in notes(tmp_path)
 
 

@@ -98,7 +98,7 @@ def test_a_whole_run_finds_proves_and_resolves_the_misalignment(tmp_path: Path) 
         made = run(endpoint, tmp_path / "run", on_event=events.append)
     assert made.summary.stopped == "no-failures"
     assert [(iteration.outcome, iteration.failed) for iteration in made.summary.iterations] == [
-        ("improved", 1),
+        ("written", 1),
         ("no-failures", 0),
     ]
     (rule,) = made.interface.provenance.rules
@@ -355,7 +355,7 @@ def test_a_misalignment_that_is_known_is_not_reported_again(tmp_path: Path) -> N
     analyzer = [*ANALYZER, findings(rule=again), *EXPERIMENTS, findings(support="2", rule=again)]
     with serve(scripts(analyzer=analyzer, optimizer=[code(silent)])) as endpoint:
         made = run(endpoint, tmp_path)
-    assert [record.outcome for record in made.summary.iterations] == ["improved", "no-misalignments"]
+    assert [record.outcome for record in made.summary.iterations] == ["written", "no-misalignments"]
     assert made.summary.misalignments == 1
 
 

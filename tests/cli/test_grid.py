@@ -45,7 +45,7 @@ BAD = {
     "no such interface": ([*GRID[1:5], "--interface", "nosuch"], "no interface named alfworld/nosuch"),
     "no such interface in the second": (
         ["--env", "alfworld", "--env", "webshop", "--agent", "novice", "--interface", "alfworld/probe"],
-        "is for alfworld, not for webshop",
+        "made for alfworld, does not fit webshop: it calls",
     ),
     "nothing to compare": ([*GRID[1:5], "--interface", "none"], "a grid plays without and with an interface"),
     "no key": ([*GRID[1:], "--agent", "react", "--model", "m"], "set OPENAI_API_KEY"),

@@ -110,6 +110,17 @@ def test_one_that_lies_is_found_out_by_every_speaker(run, lies, tmp_path):
     assert "did not hold: do: alfworld/valid_unseen" in out or "go to hell 1" in out
 
 
+def test_an_audit_in_which_nothing_was_tried_is_no_pass(run, tmp_path):
+    says = source("obs, reward, done, info = env.step([agent_action])\nreturn obs[0] + SAID, info['won'][0], done[0]")
+    for said, messages in (("''", "0 messages"), ("' That is how things are.'", "messages")):
+        (tmp_path / "silent.py").write_text(f"SAID = {said}\n{says}")
+        status, out, err = run(*AUDIT, "silent.py", "--agents", "random")
+        assert status == 1
+        assert "none of its claims was tried: that is no pass" in out
+        assert err.splitlines()[-1].startswith("nothing was tried, so nothing is shown: ")
+        assert messages in err.splitlines()[-1]
+
+
 GATE = '''
 import gymnasium as gym
 

@@ -374,10 +374,12 @@ def test_it_wraps_text_environments_only():
         AlignWrapper(gym.make("CartPole-v1"), identity(CONTRACT))
 
 
-def test_an_interface_for_another_environment_is_refused():
-    other = CONTRACT.model_copy(update={"environment": "alfworld"})
-    with pytest.raises(UsageError, match="for alfworld, not for room"):
-        AlignWrapper(RoomEnv(), identity(other))
+def test_an_interface_fits_by_its_calls_and_not_by_the_name_of_its_environment():
+    renamed = CONTRACT.model_copy(update={"environment": "alfworld"})
+    wrapped = AlignWrapper(RoomEnv(), identity(renamed))
+    assert wrapped.reset(options={"task": TASK})[0].startswith("You are in the kitchen.")
+    with pytest.raises(InterfaceError, match="does not fit room: it calls"):
+        AlignWrapper(RoomEnv(), identity(CONTRACT.model_copy(update={"step_layout": "single"})))
 
 
 ODD_ARGUMENTS = ("env", "weather", "agent_action", "logger")

@@ -91,6 +91,21 @@ class Audit(Frozen):
     stopped: bool = False
 
     @property
+    def tried(self) -> int:
+        """Claims that something at hand could have refuted, and messages that were obeyed to the end."""
+        return sum(each.total.right + each.total.wrong + sum(each.chains.values()) for each in self.speakers)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, in one line; "" if every claim that was tried held, and some were."""
+        if self.untrue:
+            return f"{self.untrue} claims did not hold when they were tried"
+        if self.tried:
+            return ""
+        said, messages = (sum(getattr(each, kind) for each in self.speakers) for kind in ("utterances", "messages"))
+        return f"nothing was tried, so nothing is shown: {said:,} things said, {messages:,} messages, no claim tried"
+
+    @property
     def untrue(self) -> int:
         """Claims that did not hold, circles, and turns on which the interface failed."""
         return sum(speaker.total.wrong + speaker.circles + speaker.broken for speaker in self.speakers)

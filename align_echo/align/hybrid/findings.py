@@ -102,7 +102,7 @@ def outcome_line(hypothesis: Hypothesis, tally: Tally, *, allow_untested: bool) 
     counts = f"{tally.support} trials for it and {tally.refuted} against, in {len(tally.tasks)} tasks"
     said = in_words(hypothesis)
     if verdict == "kept":
-        return f"confirmed: {said} ({counts})"
+        return f"stood its trials: {said} ({counts})"
     if verdict == "refuted":
         return f"refuted: {said} ({counts}; {tally.counterexample})"
     why = "too few" if tally.support else "no state was found in which it says anything"
@@ -129,7 +129,7 @@ def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[Rul
 
 
 def unresolved(old: Sequence[str], new: Sequence[Misalignment]) -> tuple[str, ...]:
-    """What no experiment showed to be resolved, as the loop names it: untested rules too; what was refuted goes."""
+    """What has no rule that stood experiments, as the loop names it: untested rules too; what was refuted goes."""
     gone = {misalignment.text.replace(WRONG, "", 1) for misalignment in new if misalignment.kind == "bug-of-current"}
     details = [(misalignment.text, json.loads(misalignment.detail)) for misalignment in new]
     untested = [text for text, detail in details if detail.get("hypothesis", {}).get("untested")]

@@ -1,4 +1,4 @@
-"""What an interface does at run time with rules that a model proposed and experiments confirmed.
+"""What an interface does at run time with rules that a model proposed and that stood their trials.
 
 The trials import this file, and `source.py` copies its code into the interface, so that a form means the same in both.
 Plain functions over dicts and lists, and one class: it runs in the sandbox. No name in it is one of the probe's

@@ -130,8 +130,8 @@ class Analyzer:
         self._tell_dropped(verified)
         misalignments = verified.misalignments
         self._note(
-            f"{len(proposed.misalignments)} misalignments proposed, {len(misalignments)} confirmed "
-            f"in {len(simulator.outcomes)} experiments"
+            f"{len(proposed.misalignments)} misalignments proposed, {len(misalignments)} kept "
+            f"after {len(simulator.outcomes)} experiments of its own"
         )
         return misalignments
 

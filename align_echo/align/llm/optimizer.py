@@ -83,16 +83,19 @@ class Optimizer:
                 self._note(f"version {version} of the interface came to nothing: {error}")
                 break
             left = len(verdict.unresolved)
-            self._note(f"version {version} of the interface resolves {len(new) - left} of {len(new)} misalignments")
+            stood = f"{len(new) - left} of {len(new)} misalignments"
+            self._note(f"version {version} of the interface stood its check on {stood}")
             if verdict.resolved:
                 return _on_record(candidate, interface, new, ())
             if left < len(open_in_best):
                 best, open_in_best = candidate, verdict.unresolved
             prompt = render("optimizer/refine", {"refinement": verdict.refinement})
         if best is interface:
-            self._note(f"the previous interface is kept: none of {versions} versions resolved any of {len(new)}")
+            none = f"none of {versions} versions stood its check on any of {len(new)}"
+            self._note(f"the previous interface is kept: {none}")
             return interface
-        self._note(f"the best version is kept: it resolves {len(new) - len(open_in_best)} of {len(new)} misalignments")
+        stood = f"{len(new) - len(open_in_best)} of {len(new)} misalignments"
+        self._note(f"a version is kept that stood its check on {stood}")
         return _on_record(best, interface, new, open_in_best)
 
     def _chosen(self, new: Sequence[Misalignment], interface: Interface) -> Interface:

@@ -128,7 +128,7 @@ def test_what_holds_stands_beside_the_probe_s_rules_with_its_counts(whole: tuple
 def test_each_hypothesis_is_told_of_with_what_came_of_it(whole: tuple[Path, Generated]) -> None:
     text = notes(whole[0])
     assert "10 hypotheses proposed by scripted" in text
-    assert text.count("confirmed: ") == len(TRUE)
+    assert text.count("stood its trials: ") == len(TRUE)
     assert text.count("refuted: ") == len(FALSE)
     assert "against, in 1 tasks; station/4: board deck 1: possible without `scan`" in text
     assert "untested: Before `launch pod X` you need to `fuel pod X`" in text
@@ -143,7 +143,7 @@ def test_an_untested_rule_is_marked_wherever_it_is_read(whole: tuple[Path, Gener
     assert "`launch pod X`" in head
     told, _ = played(made.interface)
     assert made.interface.provenance.unresolved == ("launch pod {0}: Before `launch pod X` you need to `fuel pod X`",)
-    assert made.summary.misalignments == made.summary.resolved + 1
+    assert made.summary.misalignments == made.summary.addressed + 1
     assert "- (not tested) Before `launch pod X` you need to `fuel pod X`." in told
 
 

@@ -197,7 +197,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_a_finding_is_proved_and_written_into_an_interface(made: Made) -> None:
-    assert json.loads((made.folder / "summary.json").read_text())["improved"]
+    assert json.loads((made.folder / "summary.json").read_text())["written"]
     interface = align_echo.load_interface(made.folder / "interface.py")
     assert interface.source == made.lesson.good
     assert [(rule.text, rule.evidence.support) for rule in interface.provenance.rules] == [

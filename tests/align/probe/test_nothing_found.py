@@ -7,10 +7,11 @@ from pathlib import Path
 
 import gymnasium as gym
 
-from align_echo.align.loop import generate, told
+from align_echo.align.loop import generate
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.findings import nothing_found
 from align_echo.align.run_folder import RunFolder
+from align_echo.align.wording import ending
 from align_echo.interface import identity
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentReply, AgentView
@@ -94,4 +95,4 @@ def test_a_run_keeps_the_note_and_ends_with_no_promise(tmp_path: Path):
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     notes = [event["message"] for event in events if event["kind"] == "note"]
     assert ["were the answer before again" in note for note in notes] == [True]
-    assert "found no new misalignment of the kinds that it looks for, which is no proof" in told(made.summary)
+    assert "found no new misalignment of the kinds that it looks for, which is no proof" in ending(made.summary)

@@ -1,0 +1,191 @@
+"""What a generated interface changed in play: the same tasks without it, with its placebo and with it.
+
+Rules that stood their experiments need not help anybody, so a run of ALIGN ends with episodes. They are of the training
+split, of tasks that the interface was not made with, where there are enough of those. Left out: the run itself
+(`align/loop.py`), and any further measuring, which is `align-echo evaluate --compare`.
+
+    <run>/in-play/        the folder of the evaluation (`folder.py`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from align_echo.align.generation import Generation
+from align_echo.align.loop import Generated
+from align_echo.align.run_folder import InPlay, RunFolder, RunSummary
+from align_echo.align.wording import ending
+from align_echo.errors import UsageError
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, variants_of
+from align_echo.evaluate.plan import Plan
+from align_echo.evaluate.playing import play
+from align_echo.evaluate.selection import pick_tasks
+from align_echo.evaluate.tables import cell
+from align_echo.interface import load_interface
+from align_echo.intervals import Estimate, bootstrap, by_task, scored
+from align_echo.jsonl import JsonlFile
+from align_echo.progress import SILENT, Progress
+from align_echo.runs import CONFIG
+from align_echo.sandbox.session import printable
+from align_echo.types import Trajectory
+
+FOLDER, WHOLE = "in-play", "full"
+ARMS = (BASELINE, PLACEBO, WHOLE)
+
+
+def play_generated(plan: Generation, made: Generated, path: Path, *, progress: Progress = SILENT) -> RunSummary:
+    """Play what a run in a folder wrote, and add what it changed to the run's summary; the summary as it is then.
+
+    Nothing is played where nothing was written, or where the plan has no tasks for it. Raises as `playing.play`.
+    """
+    if not made.summary.written or not plan.play_count:
+        return made.summary
+    evaluation, folder = plan_play(plan, made, path), path / FOLDER
+    comparison = play(evaluation, folder, resume=(folder / CONFIG).exists(), progress=progress)
+    episodes = {name: JsonlFile(folder / "trajectories" / f"{name}.jsonl").read(Trajectory) for name in ARMS}
+    in_play = measure_play(comparison, episodes, known=tasks_used(plan, made), seed=plan.seed)
+    return RunFolder(path).add_play(made.summary, in_play)
+
+
+def plan_play(plan: Generation, made: Generated, path: Path) -> Plan:
+    """The evaluation of a generated interface: all arms play the same tasks with the same seed."""
+    world, file = plan.world, path / made.summary.interface_file
+    variants = variants_of(load_interface(file, world.spec.contract, world.spec.action_format))
+    every = world.spec.tasks(world.split, world.data_root)
+    used = tasks_used(plan, made)
+    unused = [task for task in every if task not in used]
+    pool = unused if 2 * len(unused) >= plan.play_count else every
+    count = min(plan.play_count, len(pool))
+    return Plan(
+        spec=world.spec,
+        split=world.split,
+        task_ids=pick_tasks(pool, count, task_type=world.spec.task_type, seed=plan.seed),
+        interface=str(file),
+        variants={name: variants[name] for name in ARMS},
+        player=plan.player,
+        base_url=plan.base_url,
+        seed=plan.seed,
+        workers=plan.workers,
+        data_root=world.data_root,
+        max_tokens=plan.max_tokens if plan.player.model else None,
+    )
+
+
+def tasks_used(plan: Generation, made: Generated) -> set[str]:
+    """The training tasks that a run played, or tried its rules on."""
+    iterations = (record.iteration for record in made.summary.iterations)
+    played = (plan.world.tasks(number, plan.seed, plan.tasks_per_iteration) for number in iterations)
+    return {*made.interface.provenance.training_tasks, *plan.fresh, *(task for tasks in played for task in tasks)}
+
+
+def measure_play(
+    comparison: Comparison, episodes: Mapping[str, Sequence[Trajectory]], *, known: set[str], seed: int
+) -> InPlay:
+    """The figures of what was played, paired by task. `known` are tasks that the interface was made with.
+
+    Raises `UsageError` where no task ended without a fault in all arms.
+    """
+    groups = {name: by_task(scored(played)) for name, played in episodes.items()}
+    tasks = [task for task in groups[BASELINE] if all(task in group for group in groups.values())]
+    if not tasks:
+        raise UsageError("no task was played to its end without the interface, with its placebo and with it")
+    scores = {name: np.asarray([group[task][0].score for task in tasks]) for name, group in groups.items()}
+
+    def gain(over: str) -> Estimate:
+        return bootstrap({"gain": scores[WHOLE] - scores[over]}, lambda sums: sums["gain"] / len(tasks), seed=seed)
+
+    results = {name: comparison.variants[name] for name in ARMS}
+    return InPlay(
+        split=comparison.split,
+        tasks=len(tasks),
+        known=sum(task_id in known for _, _, task_id in tasks),
+        episodes=sum(result.episodes for result in results.values()),
+        faults=sum(result.faults for result in results.values()),
+        won={name: result.success_rate for name, result in results.items()},
+        score={name: result.mean_score for name, result in results.items()},
+        over_none=gain(BASELINE),
+        over_placebo=gain(PLACEBO),
+        better=int((scores[WHOLE] > scores[BASELINE]).sum()),
+        worse=int((scores[WHOLE] < scores[BASELINE]).sum()),
+        works=all(result.conduct.works for result in results.values()),
+    )
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+def result_lines(plan: Generation, summary: RunSummary, path: Path) -> Iterator[str]:
+    """How a run ended, where its interface is, and in the last line what it changed in play."""
+    yield f"stopped after {len(summary.iterations)} iterations ({summary.stopped}): {ending(summary)}"
+    for rule in load_interface(path / summary.interface_file).provenance.unresolved:
+        yield f"no rule stood its experiments for: {printable(rule)}"
+    tokens = summary.usage.prompt_tokens + summary.usage.completion_tokens
+    if tokens:
+        yield f"tokens: {tokens:,}; cost: ${summary.usage.cost_usd:.4f} where the price is known"
+    yield f"interface: {path / summary.interface_file}"
+    yield f"to measure it further: {evaluate_command(plan, path / summary.interface_file)}"
+    yield play_line(summary)
+
+
+def evaluate_command(plan: Generation, interface: Path) -> str:
+    """The command that measures an interface on the test split."""
+    model = plan.player.model
+    options = f" --model {model}" if model else ""
+    if model and plan.base_url and model.endpoint(plan.base_url):
+        options += f" --base-url {plan.base_url}"
+    who = f"--env {plan.world.spec.name} --agent {plan.player.agent.name}{options}"
+    return f"align-echo evaluate {who} --compare --interface {interface}"
+
+
+def play_line(summary: RunSummary) -> str:
+    """What an interface changed in play, in one line."""
+    if not summary.written:
+        return "in play: no new interface was written, so nothing changes"
+    played = summary.in_play
+    if played is None:
+        return "in play: not played, so what the interface changes for the agent is not known"
+    if not played.works:
+        return "in play: the interface did not work, and what was played is the environment without it"
+    where = f"{played.tasks} tasks of {played.split}"
+    where += f", {played.known} of them used to make it" if played.known else ", none of them used to make it"
+    broke = f"; {played.faults} episodes broke and are left out" if played.faults else ""
+    graded = any(abs(played.won[name].value / 100 - played.score[name].value) > 1e-9 for name in ARMS)
+    name, of, digits, scale = ("score", played.score, 3, 1) if graded else ("won, %", played.won, 1, 100)
+    arms = zip(("without it", "with its placebo", "with it"), ARMS, strict=True)
+    figures = ", ".join(f"{cell(of[arm], digits=digits)} {how}" for how, arm in arms)
+    over = cell(_scaled(played.over_placebo, scale), signed=True, digits=digits)
+    return f"in play ({where}{broke}): {name}: {figures}; over its placebo {over}: {verdict_on_play(played)}"
+
+
+def verdict_on_play(played: InPlay) -> str:
+    """What may be said of an interface after its play: counts, and whether its placebo may do the same."""
+    worse = f", {played.worse} got worse" if played.worse else ""
+    if not played.better:
+        return f"written, and no episode improved{worse}"
+    shown = "" if played.over_placebo.low > 0 else "; not shown to be more than its placebo does"
+    return f"{played.better} of {played.tasks} episodes improved{worse}{shown}"
+
+
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    low, high = estimate.ci95
+    return Estimate(value=factor * estimate.value, n=estimate.n, ci95=(factor * low, factor * high))
+
+
+def nothing_written(plan: Generation, summary: RunSummary, path: Path) -> str:
+    """Why a run that found misalignments ended without an interface, and how to go on; "" for any other run."""
+    if summary.written or not summary.misalignments:
+        return ""
+    found = f"{summary.misalignments} misalignments were found"
+    if any(record.outcome == "written" for record in summary.iterations):
+        return (
+            f"{found} and rules were written, but the agent lost clearly more under them than without: the interface "
+            f"in {path} changes nothing; the others are in its iterations/, and another --seed plays other tasks"
+        )
+    other = "another --optimizer-model" if plan.optimizer else "--backend hybrid with a --model"
+    return (
+        f"{found} and no rule was written for any: the interface in {path} changes nothing; name {other}, and another "
+        "folder"
+    )
