@@ -1,11 +1,13 @@
-"""What the command `align-echo` starts. It imports nothing of the library before Ctrl-C is taken care of.
+"""What the command `align-echo` starts. It imports nothing of the library before Ctrl-C and SIGTERM are taken care of.
 
-Importing takes a second. A Ctrl-C in it, and one while the process ends, stops it with exit status 130 and without a
-traceback; in between the command line reports a stop itself.
+Importing takes a second. A signal in it, and one while the process ends, stops it with exit status 130 (SIGTERM: 143)
+and without a traceback; in between the command line reports a stop itself, and `align_echo.stopping` has what was done
+kept.
 
 Python sees a signal between two instructions of its main thread. One that comes just as that thread goes to sleep on a
 lock, or that another thread received, would be seen when the sleep ends, which may be never. So a thread hears of every
-signal and wakes the main one.
+signal, wakes the main one, sees that the process ends in time, and ends it at a second signal. Under a launcher, which
+passes on what its processes received already, the first alone counts.
 
 When it leaves, Python would search all that there is for cycles, several times: over the games that a rollout keeps,
 more than a second. What the process holds then goes with it, so nothing is searched.
@@ -21,49 +23,80 @@ import threading
 import time
 from types import FrameType
 
-WAKINGS = (0.1, 0.5, 1.0)
-"""Seconds to wait before the main thread is woken after a signal, each time: it may not be asleep yet."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+WAKINGS = (0.1, 0.6, 1.6)
+"""Seconds after a signal at which the main thread is woken: it may not be asleep yet."""
+
+SAME_WITHIN = 0.2
+"""Seconds in which a second signal is the first one once more: whoever started the process may pass it on, too."""
 
 
 def run() -> None:
     """Run the command line and leave with its exit status."""
-    heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # a shell may have it ignored
+    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # a shell may ignore one
+    for number in heeded:
+        signal.signal(number, _leave)
     if heeded:
-        signal.signal(signal.SIGINT, _leave)
-        _wake_the_main_thread()
+        _listen()
+    from align_echo import stopping
     from align_echo.cli.main import main
     from align_echo.cli.output import redact_tracebacks
 
     redact_tracebacks()
-    if heeded:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    stopping.heed(heeded)
     try:
         status = main()
-    except KeyboardInterrupt:  # a second one, while the first was seen to
-        status = 130
-    if heeded:
-        signal.signal(signal.SIGINT, _leave)
+    except KeyboardInterrupt:  # it came where the command line does not report it
+        status = stopping.status()
+    for number in heeded:
+        signal.signal(number, _leave)
     gc.freeze()
     sys.exit(status)
 
 
-def _wake_the_main_thread() -> None:
-    """From now on every signal of this process interrupts what its main thread waits for."""
+def _listen() -> None:
+    """From now on every signal of this process interrupts what its main thread waits for, and ends it in time."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGURG, _notice)
-    threading.Thread(target=_wake, args=(reading,), name="waking", daemon=True).start()
+    os.register_at_fork(after_in_child=_as_any_process)
+    threading.Thread(target=_hear, args=(reading,), name="listening", daemon=True).start()
 
 
-def _wake(reading: int) -> None:
-    main = threading.main_thread().ident
-    assert main is not None  # it has begun
+def _hear(reading: int) -> None:
+    told = 0.0
+    alone = (os.environ.get("WORLD_SIZE") or "1") == "1"
     while received := os.read(reading, 64):  # a byte for each signal, its number
-        if set(received) - {signal.SIGURG}:
-            for seconds in WAKINGS:
-                time.sleep(seconds)
-                signal.pthread_kill(main, signal.SIGURG)
+        stops = [number for number in received if number in SIGNALS]
+        if stops and not told:
+            told = time.monotonic()
+            for work in (_wake, _see_through):
+                threading.Thread(target=work, args=(stops[0],), daemon=True).start()
+        elif stops and alone and time.monotonic() > told + SAME_WITHIN:
+            os._exit(128 + stops[0])
+
+
+def _wake(number: int) -> None:
+    main, begun = threading.main_thread().ident, time.monotonic()
+    assert main is not None  # it has begun
+    for seconds in WAKINGS:
+        time.sleep(max(0.0, begun + seconds - time.monotonic()))
+        signal.pthread_kill(main, signal.SIGURG)
+
+
+def _see_through(number: int) -> None:
+    stopping = sys.modules.get("align_echo.stopping")  # before it is imported the process just ends
+    if stopping is not None and hasattr(stopping, "see_through"):
+        stopping.see_through(number)
+
+
+def _as_any_process() -> None:
+    """In a forked process, which has no thread that listens: signals are its own, and what they usually are."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _notice(number: int, frame: FrameType | None) -> None:
@@ -71,7 +104,7 @@ def _notice(number: int, frame: FrameType | None) -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    os._exit(130)
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":

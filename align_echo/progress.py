@@ -1,6 +1,6 @@
 """How a verb tells what it is doing while it works: to a terminal, a log, or nobody.
 
-The command line shows it (`cli/console.py`). Left out: results, which a verb returns, and what is kept on disk.
+`display.py` shows it. Left out: results, which a verb returns, and what is kept on disk.
 """
 
 from __future__ import annotations

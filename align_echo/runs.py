@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import platform
 import zipfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -202,6 +202,42 @@ def finished_nothing(path: Path, known: Collection[str], episodes: str) -> bool:
     except UsageError:
         return False
     return all(call.reply is None for call in calls) and all(episode.fault is not None for episode in played)
+
+
+NO_FAULT = b'"fault":null'
+"""What the line of an episode that ended without a fault holds. In a text its quotes would be escaped."""
+
+
+def finished_episodes(path: Path) -> int:
+    """Return how many episodes in a run's folder, and in those of its parts, ended without a fault. Lines are counted,
+    not checked: that is for whoever goes on with them.
+    """
+    files = [*path.rglob("trajectories/*.jsonl"), *path.rglob("trajectories.jsonl")]
+    return sum(_count(file) for file in files if file.is_file() and not file.is_symlink())
+
+
+def _count(file: Path) -> int:
+    with file.open("rb") as lines:
+        return sum(NO_FAULT in line and line.endswith(b"\n") for line in lines)
+
+
+def episodes_kept(path: Path) -> str:
+    """Return how many episodes are kept in a folder, in words."""
+    count = finished_episodes(path)
+    return "1 finished episode is kept" if count == 1 else f"{count:,} finished episodes are kept"
+
+
+def how_to_go_on(path: Path, kept: Sequence[str]) -> str:
+    """Return in one line what is kept of a run and how to go on with it. `kept` are the words of those who have just
+    written it.
+    """
+    told = [*kept, *([episodes_kept(path)] if finished_episodes(path) else [])]
+    return f"{', '.join(told) or 'what is finished is kept'}; to go on, repeat the command with: --resume --out {path}"
+
+
+def stop_line(path: Path, kept: Sequence[str]) -> str:
+    """Return what is said of a run that is stopped."""
+    return f"stopped; {how_to_go_on(path, kept)}" if (path / CONFIG).exists() else "stopped before anything was written"
 
 
 def versions() -> dict[str, str]:

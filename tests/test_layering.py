@@ -11,9 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     *("types", "redaction", "files", "errors", "dice", "registry", "plain_yaml", "reading", "locking", "commands"),
-    *("halting", "tokens", "intervals", "invalid", "hints", "interface", "jsonl", "sandbox", "wrappers", "trouble"),
+    *("halting", "stopping", "tokens", "intervals", "invalid", "hints", "interface", "jsonl"),
+    *("sandbox", "wrappers", "trouble"),
     *("prompts", "models", "runs"),
-    *("faults", "progress", "agents", "session", "rollout", "workers"),
+    *("faults", "progress", "display", "agents", "session", "rollout", "workers"),
     *("align", "critic", "train", "evaluate", "gaia", "gui"),
     *("loops", "view", "report", "installation", "cli"),
 )

@@ -14,7 +14,7 @@ import typer
 
 from align_echo.agents.players import choose_player
 from align_echo.cli import options
-from align_echo.cli.console import Display, leave, resumable, run_folder
+from align_echo.cli.console import leave, resumable, run_display, run_folder
 from align_echo.cli.critic_report import (
     show_collected,
     show_fitted,
@@ -27,6 +27,7 @@ from align_echo.cli.critic_report import (
     show_trial,
 )
 from align_echo.critic.labels import Rule
+from align_echo.display import Display
 from align_echo.errors import UsageError
 from align_echo.evaluate.plan import model_named
 from align_echo.evaluate.selection import pick_tasks
@@ -109,7 +110,7 @@ def collect(
         task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
         seed=seed, workers=read_workers(workers), data_root=data_root,
     )  # fmt: skip
-    with resumable(path), Display() as display:
+    with run_display(path, resume=resume) as display:
         collected = collecting.collect(plan, drawing, path, resume=resume, progress=display)
     show_collected(collected)
     conducts = {interface: collected.conduct}
@@ -348,7 +349,7 @@ def flywheel(
         rounds=rounds, tasks=tasks, test_tasks=test_tasks, begin=begin, rule=rule, seed=seed,
         workers=read_workers(workers),
     )  # fmt: skip
-    with resumable(path), Display() as display:
+    with run_display(path, resume=resume) as display:
         turned = wheels.turn(wheel, path, resume=resume, progress=display, watch=show_part)
     show_flywheel(turned)
     print(f"written: {path / 'summary.json'}; the last critic is {critic_of(path, rounds)}")

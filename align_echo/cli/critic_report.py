@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from align_echo.cli.console import note, stdout
+from align_echo.cli.console import stdout
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport
+from align_echo.display import note
 from align_echo.evaluate.tables import plain_table
 from align_echo.gaia.baselines import Compared
 from align_echo.gaia.collection import Collected

@@ -13,7 +13,7 @@ import typer
 
 from align_echo.agents.players import about
 from align_echo.cli import options
-from align_echo.cli.console import Display, cost, leave, resumable, run_folder, stdout
+from align_echo.cli.console import cost, leave, run_display, run_folder, stdout
 from align_echo.evaluate.comparison import Comparison
 from align_echo.evaluate.parting import parting_of_run
 from align_echo.evaluate.plan import Plan, plan_evaluation
@@ -71,7 +71,7 @@ def evaluate(
         max_tokens=max_tokens, seed=seed, workers=workers, data_root=data_root,
     )  # fmt: skip
     path = run_folder(out, resume, "evaluate", plan.spec.name)
-    with resumable(path), Display() as display:
+    with run_display(path, resume=resume) as display:
         if plan.refining is None:
             result = play(plan, path, resume=resume, progress=display)
         else:

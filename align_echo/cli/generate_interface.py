@@ -14,7 +14,7 @@ from align_echo.align import generation
 from align_echo.align.generation import BackendName, plan_generation
 from align_echo.align.loop import ITERATIONS
 from align_echo.cli import options
-from align_echo.cli.console import Display, leave, resumable, run_folder, stdout
+from align_echo.cli.console import leave, run_display, run_folder, stdout
 from align_echo.errors import ModelError
 from align_echo.evaluate.in_play import FOLDER, nothing_written, play_generated, result_lines
 from align_echo.evaluate.tables import rules_table
@@ -53,7 +53,7 @@ def generate_interface(
         allow_untested=allow_untested, play_tasks=play_tasks,
     )  # fmt: skip
     path = run_folder(out, resume, "generate", plan.world.spec.name)
-    with resumable(path), Display() as display:
+    with run_display(path, resume=resume) as display:
         made = generation.generate_interface(plan, path, resume=resume, progress=display)
         summary = play_generated(plan, made, path, progress=display)
     if made.interface.provenance.rules:

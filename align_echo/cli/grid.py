@@ -13,7 +13,7 @@ import typer
 
 from align_echo.agents.catalogue import AGENTS
 from align_echo.cli import options
-from align_echo.cli.console import Display, cost, leave, print_whole, resumable, run_folder
+from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder
 from align_echo.evaluate.grid import Grid, faults_line, table_of
 from align_echo.evaluate.grid_run import play_grid, read_axes
 from align_echo.trouble import Conduct, overstepped, tell, verdict
@@ -45,7 +45,7 @@ def grid(
         placebo=placebo, retract=retract, max_tokens=max_tokens, workers=workers,
     )  # fmt: skip
     path = run_folder(out, resume, "grid", "-".join(axes.interfaces))
-    with resumable(path), Display() as display:
+    with run_display(path, resume=resume) as display:
         summary, played_by = play_grid(axes, path, resume=resume, progress=display)
     conducts = _show(summary, played_by, path)
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))

@@ -14,7 +14,8 @@ import typer
 from align_echo.align.audit.report import audit_interface, default_speakers
 from align_echo.align.sharing import bind_interface, command_for, export_interface, import_interface, read_shared
 from align_echo.cli import options
-from align_echo.cli.console import Display, cost, leave, new_folder, note, resumable, run_folder, stdout
+from align_echo.cli.console import cost, leave, new_folder, run_display, run_folder, stdout
+from align_echo.display import Display, note
 from align_echo.errors import UsageError
 from align_echo.evaluate.ablation import ablate
 from align_echo.evaluate.ablation_tables import ablation_lines, ablation_table, conducts_of
@@ -131,7 +132,7 @@ def ablate_rules(
         temperature=temperature, seed=seeds[0], retract=retract, workers=workers, data_root=data_root,
     )  # fmt: skip
     path = run_folder(out, resume, "ablate", plan.spec.name)
-    with resumable(path), Display() as display:
+    with run_display(path, resume=resume) as display:
         result = ablate(plan, path, seeds=seeds, groups=groups, resume=resume, progress=display)
     conducts = conducts_of(result)
     stdout().print(ablation_table(result))

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from align_echo.cli.console import note
 from align_echo.cli.options import DataRoot
+from align_echo.display import note
 
 
 def shop(

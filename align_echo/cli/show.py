@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from align_echo.cli.console import note
+from align_echo.display import note
 from align_echo.view.finding import find_episodes, of_part
 from align_echo.view.listing import episode_lines, find_episode, overview
 from align_echo.view.reading import DamagedLine, told

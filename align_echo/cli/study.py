@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from align_echo.cli import options
-from align_echo.cli.console import Display, cost, leave, print_whole, resumable, run_folder
+from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder
 from align_echo.evaluate.study import plan_study
 from align_echo.evaluate.study_file import studies
 from align_echo.evaluate.study_run import TABLES, play_study
@@ -28,7 +28,7 @@ def study(
     """Learn and play what a YAML file asks for, environments x agents, and print its tables."""
     plan = plan_study(source)
     path = run_folder(out, resume, "study", plan.name)
-    with resumable(path), Display() as display:
+    with run_display(path, resume=resume) as display:
         played = play_study(plan, path, resume=resume, progress=display)
     for table in tables_of(played):
         print_whole(table)

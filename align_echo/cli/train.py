@@ -9,7 +9,8 @@ import typer
 
 from align_echo.agents.players import MODEL_VARIABLE
 from align_echo.cli import options
-from align_echo.cli.console import note, resumable, run_folder
+from align_echo.cli.console import resumable, run_folder
+from align_echo.display import note
 from align_echo.errors import UsageError
 from align_echo.train.launched import first_alone_prints
 from align_echo.train.needs import require_training

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from align_echo.cli.console import note
+from align_echo.display import note
 from align_echo.view.inspect_logs import write_logs
 from align_echo.view.packing import write_page
 from align_echo.view.reading import told

@@ -42,7 +42,8 @@ Asked = TypeVar("Asked")
 def join() -> None:
     """Meet the other processes that the launcher started, if there are any. Safe to call again."""
     if how_many() > 1 and not distributed.is_initialized():
-        if threading.current_thread() is threading.main_thread():
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # in a program that is not ours
             signal.signal(signal.SIGTERM, _told_to_end)
         keep_to_this_machine()
         on_gpu = torch.cuda.is_available()

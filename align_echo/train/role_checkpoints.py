@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase, Trainer
+from transformers import PreTrainedTokenizerBase
 
+from align_echo import stopping
 from align_echo.train import processes
 from align_echo.train.backbone import Backbone
+from align_echo.train.keeping import KeepingTrainer
 from align_echo.train.rows import Role
 from align_echo.train.signals import Signals
 
 Evaluation = Callable[[], Signals]
 
 
-class RoleCheckpoints(Trainer):
+class RoleCheckpoints(KeepingTrainer):
     """A trainer of both roles, to be given the attributes below when it is made.
 
     Weights that are divided among processes are loaded as `transformers` does.
@@ -38,8 +40,10 @@ class RoleCheckpoints(Trainer):
         """Play the held-out tasks with the weights as they are."""
         if self._evaluation is None:
             return {}
-        self._publish()
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._evaluation().items()}
+        with stopping.interruptible():
+            self._publish()
+            figures = self._evaluation()
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in figures.items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics

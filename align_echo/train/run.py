@@ -185,6 +185,11 @@ class Run:
         return step_of(self._resume)
 
     @property
+    def begins_anew(self) -> bool:
+        """Whether a run is gone on with that had not finished a step."""
+        return self._resuming and not self._resume
+
+    @property
     def is_finished(self) -> bool:
         """Whether the run was made to its end before."""
         return bool(self._resume) and (self.folder / "summary.json").is_file()

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel, Trainer, TrainerCallback
+from transformers import PreTrainedModel, TrainerCallback
 
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.train.arguments import arguments_of
 from align_echo.train.demonstrations import Demonstration
+from align_echo.train.keeping import KeepingTrainer
 from align_echo.train.optimizers import MuonWithAdamW
 from align_echo.types import Frozen
 
@@ -181,7 +182,7 @@ def _padded(batches_of_step: list[list[Chat]]) -> dict[str, torch.Tensor]:
     return pad(batch)
 
 
-class _WeightedTrainer(Trainer):
+class _WeightedTrainer(KeepingTrainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:

@@ -45,6 +45,7 @@ def announced(run: Run) -> list[str]:
         f"{_learners(config)}; {cost.parameters:,} parameters in all",
         *([f"{processes.count()} processes, which share playing and learning"] if processes.count() > 1 else []),
         *([f"going on after step {run.begun_at}"] if run.begun_at else []),
+        *(["no step was finished before: it begins with the first"] if run.begins_anew else []),
         *_players(config),
         *_budget(config, cost),
         *_held_out_tasks(run, cost),

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from align_echo import stopping
 from align_echo.errors import UsageError, first_line
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
@@ -29,6 +30,9 @@ TENSORBOARD, WANDB = "tensorboard", "wandb"
 """Trackers whose files are in the run's folder, in folders of their names."""
 
 TRACKIO = "trackio"
+
+SENDING = 10.0
+"""Seconds in which a tracker sends the rest when a run is stopped."""
 
 
 def why_unusable(names: Sequence[str]) -> list[str]:
@@ -52,6 +56,7 @@ def tracking(names: Sequence[str], folder: Path, begun_at: int) -> Iterator[list
     if not names:
         yield []
         return
+    stopping.take_time(SENDING)
     with redirect_stdout(sys.stderr):
         board = _tensorboard(folder, begun_at) if TENSORBOARD in names else None
         if WANDB in names:

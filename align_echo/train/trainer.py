@@ -12,7 +12,6 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +24,7 @@ from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
 
+from align_echo import stopping
 from align_echo.errors import TrainingError
 from align_echo.runs import step_of
 from align_echo.train import processes
@@ -33,6 +33,7 @@ from align_echo.train.ahead import Ahead
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Batch, Normalisation, batches, scales
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
+from align_echo.train.kept_harvest import HARVEST, KeptHarvest
 from align_echo.train.loss import Objective, batch_loss
 from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.rows import Harvest, Role, Row
@@ -71,20 +72,6 @@ class StepSettings(Frozen):
     """What rows begin with alike is computed once, where that saves enough."""
     ahead: bool = False
     """Whether the next harvest is played while this one is learned from, by the weights before it."""
-
-
-@dataclass
-class _Kept:
-    """A harvest while it is learned from: its batches, and what earlier weights said of them.
-
-    `steps` had made the weights that played it. `signals` are told with each of its steps; the seconds that it took
-    with the first alone.
-    """
-
-    batches: list[Batch]
-    old: list[torch.Tensor | None]
-    steps: int
-    signals: Signals = field(default_factory=dict)
 
 
 class RoleTrainer(RoleCheckpoints):
@@ -135,7 +122,7 @@ class RoleTrainer(RoleCheckpoints):
         self._temperature = temperature
         self._evaluation = evaluation
         self._tokenizers = tokenizers
-        self._kept: _Kept | None = None
+        self._kept: KeptHarvest | None = None
         self._norms: dict[Role, torch.Tensor] = {}
         self._signals: Signals = {}
         self._folder = Path(str(arguments.output_dir))
@@ -143,7 +130,7 @@ class RoleTrainer(RoleCheckpoints):
         self._keep = keep
         self._ahead = Ahead(recipe) if settings.ahead else None
         self._published: int | None = None  # steps behind the weights of a run that goes on, which the engines hold
-        self._played_by: dict[Role, Mapping[str, torch.Tensor]] = {}
+        self._played_by: dict[int, Mapping[Role, Mapping[str, torch.Tensor]]] = {}  # by the number of a harvest
 
     def close(self) -> None:
         """Give up a harvest under way."""
@@ -161,6 +148,8 @@ class RoleTrainer(RoleCheckpoints):
         kept, harvested = self._kept, time.perf_counter()
         model.train()
         losses = Losses.of(processes.gathered(lambda: self._learn_part(kept))).read()
+        if updates > 1 and (step - 1) % updates == 0:
+            self._share_old(kept)
         processes.sum_gradients([weights for role in self._backbone.kept for weights in self._backbone.weights(role)])
         ended = time.perf_counter()
         tokens = sum(batch.computed for batch in kept.batches)
@@ -179,7 +168,7 @@ class RoleTrainer(RoleCheckpoints):
         """The number of the step that is being made."""
         return int(self.state.global_step) + 1
 
-    def _learn_part(self, kept: _Kept) -> Losses:
+    def _learn_part(self, kept: KeptHarvest) -> Losses:
         """Accumulate the gradients of the batches that are this process's."""
         takers = processes.fair_shares([batch.computed for batch in kept.batches], processes.count())
         losses = Losses(stale=self._settings.ahead)
@@ -188,7 +177,16 @@ class RoleTrainer(RoleCheckpoints):
                 self._learn(kept, index, batch, losses)
         return losses
 
-    def _learn(self, kept: _Kept, index: int, batch: Batch, losses: Losses) -> None:
+    def _share_old(self, kept: KeptHarvest) -> None:
+        """Let every process have what the others' batches were likely to be at first: one alone may have to write it.
+        """
+        if processes.count() > 1:
+            parts = processes.gathered(lambda: [old if old is None else old.cpu() for old in kept.old])
+            for index in range(len(kept.old)):
+                found = next((part[index] for part in parts if part[index] is not None), None)
+                kept.old[index] = found if found is None else found.to(self.args.device)
+
+    def _learn(self, kept: KeptHarvest, index: int, batch: Batch, losses: Losses) -> None:
         batch = batch.to(self.args.device)
         role_model = self._backbone.activate(batch.role)
         with self.compute_loss_context_manager():
@@ -222,7 +220,7 @@ class RoleTrainer(RoleCheckpoints):
         with self._backbone.reference(batch.role) as model:
             return self._forward(model, batch)[0]
 
-    def _harvest(self, number: int) -> _Kept:
+    def _harvest(self, number: int) -> KeptHarvest:
         harvest, steps = self._played(number)
         self._keep(number, harvest)
         if self._ahead is not None and (number + 1) * self._settings.updates < self.args.max_steps:
@@ -236,7 +234,7 @@ class RoleTrainer(RoleCheckpoints):
             tokens_per_batch=self._settings.tokens_per_batch,
             share=self._shares,
         )
-        return _Kept(divided, [None] * len(divided), steps, of_harvest(harvest, advantages))
+        return KeptHarvest(divided, [None] * len(divided), steps, of_harvest(harvest, advantages))
 
     def _played(self, number: int) -> tuple[Harvest, int]:
         """The harvest, and how many steps had made the weights that played it."""
@@ -249,15 +247,15 @@ class RoleTrainer(RoleCheckpoints):
         return self._recipe(number), self._step - 1 if steps is None else steps
 
     def _play_ahead(self, ahead: Ahead, number: int) -> None:
-        """Begin the harvest after this one, with the weights of now; a checkpoint that comes meanwhile holds them."""
+        """Begin the harvest after this one, with the weights of now, which a checkpoint holds until it is learned from.
+        """
         self._publish()
-        ends = (number + 1) * self._settings.updates
-        if ends % self.args.save_steps == 0:
-            states = {role: self._backbone.state(role) for role in self._backbone.kept}
-            self._played_by = {
-                role: {name: weights.detach().cpu().clone() for name, weights in state.items()}
-                for role, state in states.items()
-            }
+        states = {role: self._backbone.state(role) for role in self._backbone.kept}
+        self._played_by = {later: by for later, by in self._played_by.items() if later == number}
+        self._played_by[number + 1] = {
+            role: {name: weights.detach().cpu().clone() for name, weights in state.items()}
+            for role, state in states.items()
+        }
         ahead.begin(number + 1, self._step - 1)
 
     @cached_property
@@ -301,24 +299,48 @@ class RoleTrainer(RoleCheckpoints):
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
         """Play the held-out tasks with the weights as they are."""
         if self._ahead is not None and self._evaluation is not None:
-            self._ahead.settle()
+            with stopping.interruptible():
+                self._play_next(self._ahead)
+                self._ahead.settle()
         return super().evaluate(metric_key_prefix=metric_key_prefix)
+
+    def _play_next(self, ahead: Ahead) -> None:
+        """Begin the next harvest where the engines of a run that goes on hold the weights for it, and are about to be
+        given others.
+        """
+        steps, self._published = self._published, None
+        if steps is not None:
+            ahead.begin(self._harvest_after(int(self.state.global_step)), steps)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         super()._save(output_dir, state_dict)
-        played_by, self._played_by = self._played_by, {}
-        for role, state in played_by.items() if processes.is_first() else ():
-            save_file(dict(state), Path(output_dir or self._folder) / f"{role}{PLAYED_BY}")
+        folder, to_come = Path(output_dir or self._folder), self._harvest_after(int(self.state.global_step))
+        if processes.is_first() and folder.parent == self._folder:
+            for role, state in self._played_by.get(to_come, {}).items():
+                save_file(dict(state), folder / f"{role}{PLAYED_BY}")
+
+    def _harvest_after(self, step: int) -> int:
+        """The number of the harvest that is played once all steps of the one that this step learned from are made."""
+        return (step - 1) // self._settings.updates + 1
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
         files = {role: folder / f"{role}{PLAYED_BY}" for role in self._backbone.kept}
         if self._ahead is not None and all(file.is_file() for file in files.values()):
-            for role, file in files.items():
-                self._backbone.restore(role, load_file(file))
+            to_come = self._harvest_after(step_of(str(folder)))
+            self._played_by = {to_come: {role: load_file(file) for role, file in files.items()}}
+            for role, state in self._played_by[to_come].items():
+                self._backbone.restore(role, state)
             self._publish()
-            self._published = step_of(str(folder)) - self._settings.updates
+            self._published = (to_come - 1) * self._settings.updates
         super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if (folder / HARVEST).is_file():
+            self._kept = KeptHarvest.read(folder / HARVEST, self.args.device)
+
+    def _keep_more(self, folder: Path) -> None:
+        """Write the harvest of which steps are still to be made."""
+        if self._kept is not None and int(self.state.global_step) % self._settings.updates:
+            self._kept.write(folder / HARVEST)
 
 
 def advantages_of(rows: Sequence[Row], settings: StepSettings) -> Advantages:

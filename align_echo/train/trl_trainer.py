@@ -33,6 +33,7 @@ from align_echo.train import launched, processes
 from align_echo.train.backbone import Adapters, Backbone
 from align_echo.train.batching import Batch, batch_of, scales
 from align_echo.train.forward import token_logprobs
+from align_echo.train.kept_harvest import HARVEST
 from align_echo.train.objective import calibration_weights, near
 from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.rows import Harvest, Role
@@ -128,7 +129,8 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             self._step += 1
             return torch.zeros((), device=self.args.device)
         self._part = parts[index - passed_over]
-        loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
+        learn: Any = super().training_step
+        loss: torch.Tensor = learn(model, inputs, num_items_in_batch)
         return loss
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, torch.Tensor]:
@@ -212,6 +214,25 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             inputs["ref_per_token_logps"] = known * mask
         inputs["advantages"] = batch.advantages * weights * (batch.scale / unit)
         return _Part(batch.role, inputs)
+
+    def _keep_more(self, folder: Path) -> None:
+        """Write the micro-batches of which steps are still to be made."""
+        if self._parts is not None and int(self.state.global_step) % self.num_iterations:
+            torch.save([vars(part) for part in self._parts], folder / HARVEST)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        file = Path(resume_from_checkpoint) / HARVEST
+        if file.is_file():
+            read = torch.load(file, weights_only=True, map_location=self.args.device)
+            self._parts = [_Part(**part) for part in read]
+
+    def _is_whole(self, step: int) -> bool:
+        """Of several processes each has micro-batches of its own: one alone cannot write those of a harvest that is
+        still learned from.
+        """
+        alone = processes.count() == 1 or step % self.num_iterations == 0
+        return alone and super()._is_whole(step)
 
     def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
         """Roles with weights of their own are clipped apart."""

@@ -9,11 +9,12 @@ stay for the next batch of the process (`close_ray` ends them). Left out: what a
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from align_echo import __version__
+from align_echo import __version__, stopping
 from align_echo.errors import EngineError, MissingExtraError, UsageError, first_line
 from align_echo.faults import check_agent
 from align_echo.halting import check_halt
@@ -32,6 +33,9 @@ PATIENCE = 180.0
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Where this is 0 when Ray is imported, it takes 127.0.0.1 for its address and listens there alone, on every system. It
 takes the machine's own otherwise, even if it is told 127.0.0.1."""
+
+ENDING = 5.0
+"""Seconds in which a Ray that was started here ends its processes."""
 
 STORE = 100 * 2**20
 """Bytes of shared memory for results under way; they are small and few."""
@@ -216,7 +220,9 @@ def _connected(address: str, count: int | None) -> Any:
         raise MissingExtraError("playing on Ray", "ray") from error
     if ray.is_initialized():
         return ray
+    stopping.take_time(ENDING)
     quiet = {"logging_level": "ERROR", "log_to_driver": False}
+    told_to_end = signal.getsignal(signal.SIGTERM)
     try:
         if there:
             ray.init(there, **quiet)
@@ -231,4 +237,6 @@ def _connected(address: str, count: int | None) -> Any:
     except Exception as error:  # Ray raises bare ones, too, where a node does not start in time
         where = f"at {there}" if there else "on this machine"
         raise UsageError(f"Ray {where} cannot be used: {first_line(error)}") from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, told_to_end)  # Ray has its own, which says nothing
     return ray

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from align_echo.agents.players import choose_player
-from align_echo.cli.console import Display, note
+from align_echo.display import Display, note
 from align_echo.evaluate.plan import Plan
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.rounds import refine

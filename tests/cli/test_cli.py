@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from align_echo import installation
-from align_echo.cli.console import Display
+from align_echo.display import Display
 from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import identity, save_interface
 from align_echo.types import Trajectory

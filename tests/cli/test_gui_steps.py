@@ -14,9 +14,9 @@ pytest.importorskip("PIL")
 
 from transformers.utils import logging as transformers_logging
 
-from align_echo.cli.console import Display
 from align_echo.critic.opinion import Opinion
 from align_echo.critic.scoring import read_calibration
+from align_echo.display import Display
 from align_echo.gui.fit import FittedOnScreens
 from align_echo.gui.screen_verdict import Screen
 from align_echo.gui.screens import ScreenTrial

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from align_echo.cli.console import Display
+from align_echo.display import Display
 from align_echo.evaluate.refinement import Refinement, Reviewed
 from align_echo.models import CallLog
 from align_echo.types import Trajectory

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -155,3 +155,80 @@ def test_a_stop_while_the_command_is_imported_has_no_traceback(tmp_path):
         env={**os.environ, "PYTHONPATH": ROOT},
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+# ---------------------------------------------------------------- SIGTERM, a second signal, a deaf main thread
+
+
+def test_sigterm_stops_as_ctrl_c_does_and_says_how_many_episodes_are_kept(tmp_path):
+    command, answering, requests = CASES["8 stalled"]
+    with serving(answering) as server:
+        status, err = stopped(
+            [*COMMAND, *command], server.url, server, requests, tmp_path, lambda process: process.terminate()
+        )
+    assert status == 128 + signal.SIGTERM
+    assert err.splitlines()[-1] == (
+        "stopped; what is finished is kept; to go on, repeat the command with: --resume --out run"
+    )
+
+
+DEAF = """
+import ctypes, pathlib, signal, sys, threading
+import align_echo_command
+from align_echo import stopping
+import align_echo.cli.main
+
+def write():
+    print("writing", flush=True)
+    {how}
+    pathlib.Path("kept").write_text("all of it")
+    return "all of it is kept"
+
+def deaf():  # as a thread that is inside a long call of another library
+    signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGINT, signal.SIGTERM, signal.SIGURG}})
+    try:
+        with stopping.said_by(lambda words: "stopped; " + words[0]), stopping.keeping(write):
+            print("deaf", flush=True)
+            ctypes.CDLL(None).sleep(600)
+    except KeyboardInterrupt as stop:  # it came just before the call
+        print("stopped; " + stop.__notes__[0], file=sys.stderr)
+        raise
+
+align_echo.cli.main.main = deaf
+align_echo_command.run()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_done_is_written_though_the_main_thread_hears_nothing(number, tmp_path):
+    with deaf(tmp_path, "pass") as process:
+        process.send_signal(number)
+        out, err = process.communicate(timeout=SOON)
+    assert (process.returncode, out.split()) == (128 + number, ["writing"])
+    assert err == "stopped; all of it is kept\n"
+    assert (tmp_path / "kept").read_text() == "all of it"
+
+
+def test_a_second_signal_ends_a_process_that_is_still_writing(tmp_path):
+    with deaf(tmp_path, "threading.Event().wait()") as process:
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=SOON)
+    assert (process.returncode, err) == (128 + signal.SIGTERM, "")
+
+
+@contextlib.contextmanager
+def deaf(folder: Path, how: str) -> Iterator[subprocess.Popen[str]]:
+    """A process whose main thread hears nothing, and which writes what it has done in some way."""
+    with subprocess.Popen(
+        [sys.executable, "-c", DEAF.format(how=how)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env={**os.environ, "PYTHONPATH": ROOT},
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "deaf\n"
+            yield process
+        finally:
+            process.kill()

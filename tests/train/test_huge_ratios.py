@@ -8,6 +8,7 @@ from decimal import Decimal, getcontext
 import pytest
 import torch
 
+from align_echo.train.batching import batches, scales
 from align_echo.train.forward import token_logprobs
 from align_echo.train.loss import Objective, batch_loss
 from align_echo.train.objective import (
@@ -21,7 +22,7 @@ from align_echo.train.objective import (
     stale_weights,
 )
 from tests.models.local.tiny import tiny_model
-from tests.train.test_loss import batches, scales, some_rows
+from tests.train.test_loss import some_rows
 
 LOW, HIGH = 0.2, 0.3
 APART = [0.0, 0.1, -0.1, 50.0, -50.0, 79.0, 89.0, -89.0, 100.0, 200.0, -200.0, 5000.0, -5000.0]

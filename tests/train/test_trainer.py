@@ -65,17 +65,9 @@ def trainer(
     publish: Callable[[], None] = lambda: None,
     **changes: Any,
 ) -> RoleTrainer:
+    usual: dict[str, Any] = {"learning_rate": lr, "lr_scheduler_type": "linear", "save_steps": 2, "seed": 1}
     arguments = TrainingArguments(
-        output_dir=str(folder),
-        max_steps=steps,
-        learning_rate=lr,
-        lr_scheduler_type="linear",
-        save_steps=2,
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-        seed=1,
-        **changes,
+        output_dir=str(folder), max_steps=steps, report_to=[], use_cpu=True, disable_tqdm=True, **(usual | changes)
     )
     return RoleTrainer(
         backbone,

@@ -229,7 +229,7 @@ def test_no_backend_moves_a_role_in_a_step_without_its_gradient(beta, model, tmp
     harvests = [told("policy", "critic"), told(), told("policy"), NOTHING_SAID, told("critic"), told()]
     steps = {"step": {"objective": {"beta": beta}}}
     courses = {name: course(name, harvests, tmp_path / name, model, **steps) for name in ("own", "trl")}
-    both, none = {"policy", "critic"}, set()
+    both, none = {"policy", "critic"}, set[str]()
     # a KL term is a gradient for every row in which something was said
     wanted = [both, both, none, both, both] if beta else [none, {"policy"}, none, {"critic"}, none]
     for each in courses.values():

@@ -111,7 +111,10 @@ def _learn(
     from align_echo.runs import CHECKPOINTS, newest_checkpoint, step_of
     from align_echo.train.run_folder import append, keep_before
 
-    keep_before(path / SIGNALS, step_of(newest_checkpoint(path / CHECKPOINTS)) + 1)
+    done, warmed_up = (step_of(newest_checkpoint(path / part)) for part in (CHECKPOINTS, WARM))
+    if done or warmed_up:
+        progress.say(f"going on after step {done}" if done else f"going on after step {warmed_up} of the warm start")
+    keep_before(path / SIGNALS, done + 1)
 
     def tell(step: int, signals: Signals) -> None:
         append(path / SIGNALS, {"step": step, **signals})

@@ -14,14 +14,16 @@ from typing import Any, Literal, cast
 import torch
 from peft import PeftModel, get_peft_model
 from pydantic import Field
-from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback
+from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
 
 from align_echo.models.local.weights import load_state, read_model, without_bars
 from align_echo.progress import Progress
+from align_echo.runs import newest_checkpoint, step_of
 from align_echo.train.arguments import arguments_of
 from align_echo.train.backbone import name_layers_in_order
 from align_echo.train.config import Lora
 from align_echo.train.crew import lora_of
+from align_echo.train.keeping import KeepingTrainer
 from align_echo.types import Frozen
 
 MOST_BETWEEN = 50
@@ -74,7 +76,7 @@ def learner_of(model: PreTrainedModel, settings: LearningSettings) -> Any:
     return name_layers_in_order(get_peft_model(model, lora_of(Lora(rank=settings.rank, alpha=settings.alpha))))
 
 
-class VerdictTrainer(Trainer):
+class VerdictTrainer(KeepingTrainer):
     """The weighted mean cross-entropy of a step's verdicts over the whole vocabulary, part by part."""
 
     def __init__(
@@ -117,6 +119,9 @@ class VerdictTrainer(Trainer):
     def learned(self, *, resume: bool) -> Any:
         """The model when it has learned, with its adapter where it has one; `resume` goes on from the last checkpoint.
         """
+        done = step_of(newest_checkpoint(Path(str(self.args.output_dir)))) if resume else 0
+        if done:
+            self._progress.say(f"going on after step {done} of {self.args.max_steps}")
         self.train(resume_from_checkpoint=resume or None)
         self._learner.eval()
         return self._learner

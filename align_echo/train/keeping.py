@@ -1,0 +1,188 @@
+"""A trainer that is ended before its time leaves a checkpoint of its last whole step.
+
+Steps of the optimizer are not cut in two, and neither is what follows on one: logging and regular checkpoints. All else
+is: playing, forward and backward passes, evaluations. Weights and optimizer are then as the last step left them, random
+generators are set back to what they were after it, and an evaluation that it was to have is made by whoever goes on.
+Left out: weights that are divided among processes, of which one alone cannot write; their newest regular checkpoint is
+what is kept.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ExportableState
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, TrainOutput
+
+from align_echo import stopping
+from align_echo.files import clear
+from align_echo.runs import FINISHED, step_of, whole_checkpoints
+from align_echo.train import processes
+
+
+class KeepingTrainer(Trainer):
+    """A `Trainer` whose last whole step is kept. `_keep_more` and `_load_more` are for what a checkpoint holds besides.
+
+    It counts no floating-point operations: processes would have to meet for that.
+    """
+
+    _stepping_from: int | None = None
+    _going_on_from: str | bool | None = None
+    _dice: tuple[int, Mapping[str, Any]] = (0, MappingProxyType({}))
+
+    def train(
+        self,
+        resume_from_checkpoint: str | bool | None = None,
+        trial: Any = None,
+        ignore_keys_for_eval: list[str] | None = None,
+    ) -> TrainOutput:
+        """As `transformers` does; see above."""
+        self._going_on_from = resume_from_checkpoint
+        callback = _Sections(self)
+        self.add_callback(callback)
+        try:
+            with stopping.keeping(self._keep_step):
+                try:
+                    result: TrainOutput = super().train(resume_from_checkpoint, trial, ignore_keys_for_eval)
+                except _OverError:
+                    finalize: Any = self._finalize_training
+                    result = finalize(trial, 0, time.time())
+                stopping.let_go()
+                return result
+        finally:
+            self.remove_callback(callback)
+
+    def store_flos(self) -> None:
+        """Nothing: see above."""
+
+    # ---------------------------------------------------------------- ended before its time
+
+    def _keep_step(self) -> str:
+        """Write a checkpoint of the last whole step, unless there is one, and return in words what is kept."""
+        folder, step = Path(str(self.args.output_dir)), int(self.state.global_step)
+        if not processes.is_first():
+            return "the first process keeps the last step"
+        newest = next(reversed(whole_checkpoints(folder)), None)
+        last = step_of(str(newest)) if newest else 0
+        problem = ""
+        if step > last and self._is_whole(step):
+            newest, before = folder / f"{PREFIX_CHECKPOINT_DIR}-{step}", newest
+            try:
+                self._write_step(newest)
+            except OSError as error:
+                problem = f"step {step} cannot be written ({error.strerror or error}); "
+                clear(folder, [newest.name])
+                newest = before
+        if newest is None:
+            return f"{problem}no step is finished"
+        return f"{problem}step {step_of(str(newest))} is kept in {newest}"
+
+    def _is_whole(self, step: int) -> bool:
+        """Whether the weights are those after this step, and can be written by this process alone."""
+        return step != self._stepping_from and not (self.is_fsdp_enabled or self.is_deepspeed_enabled)
+
+    def _write_step(self, folder: Path) -> None:
+        """Write a checkpoint as `transformers` does, but without meeting other processes, and without deleting any."""
+        clear(folder.parent, [folder.name])
+        self.save_model(str(folder), _internal_call=True)
+        step, states = self._dice
+        if step == self.state.global_step:
+            set_dice(states)
+        self._save_optimizer_and_scheduler(str(folder))
+        self._save_scaler(str(folder))
+        self._save_rng_state(str(folder))
+        self._keep_more(folder)
+        exported = [each for each in (*self.callback_handler.callbacks, self.control) if _is_exported(each)]
+        names = [type(each).__name__ for each in exported]
+        states = {
+            name: [each.state() for each in exported if type(each).__name__ == name] for name in dict.fromkeys(names)
+        }
+        callbacks: Any = self.state.stateful_callbacks
+        callbacks.update({name: known if len(known) > 1 else known[0] for name, known in states.items()})
+        self.state.save_to_json(str(folder / FINISHED))
+
+    def _keep_more(self, folder: Path) -> None:
+        """Write what a checkpoint in the middle of things holds besides."""
+
+    # ---------------------------------------------------------------- going on
+
+    def _catch_up(self) -> None:
+        """Make the evaluation that the last step was to have, with the checkpoint that follows on it.
+
+        Raises `_OverError` where it ends the training.
+        """
+        folder = Path(str(self._going_on_from))
+        self._load_rng_state(str(folder))
+        if processes.is_first():
+            (folder / FINISHED).unlink(missing_ok=True)  # the checkpoint is written anew
+        self.control.should_training_stop = self.state.global_step >= self.state.max_steps
+        stopping.hold()
+        epoch = float(self.state.epoch or 0)
+        self._maybe_log_save_evaluate(self._tr_loss, None, self.model_wrapped, None, epoch, None, time.time())
+        stopping.let_go()
+        if self.control.should_training_stop:
+            raise _OverError
+
+
+class _OverError(Exception):
+    """What remained to be done has ended the training."""
+
+
+class _Sections(TrainerCallback):
+    """Tells when a step of the optimizer begins, and when all is done that follows on it."""
+
+    def __init__(self, trainer: KeepingTrainer) -> None:
+        self._trainer = trainer
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        if self._trainer._going_on_from and control.should_evaluate:
+            self._trainer._catch_up()
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        stopping.hold()
+        self._trainer._stepping_from = int(state.global_step)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        self._trainer._dice = int(state.global_step), dice()
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        self._trainer._stepping_from = None
+        stopping.let_go()
+
+
+def _is_exported(callback: object) -> bool:
+    return isinstance(callback, ExportableState)
+
+
+# ---------------------------------------------------------------- random generators
+
+
+def dice() -> dict[str, Any]:
+    """Return the states of all random generators of this process."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state(), "cuda": cuda}
+
+
+def set_dice(states: Mapping[str, Any]) -> None:
+    """Set the random generators to what `dice` gave."""
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])
+    torch.set_rng_state(states["torch"])
+    if states["cuda"]:
+        torch.cuda.set_rng_state_all(states["cuda"])
