@@ -96,9 +96,11 @@ def _memory(config: TrainConfig, sizes: Mapping[Role, int]) -> dict[str, int]:
     learn = [size for role, size in sizes.items() if role in config.trained or config.weights == "shared"]
     trained = 0 if config.weights == "adapters" else sum(learn)
     parameters = sum(sizes.values())
+    ahead = {"weights that play ahead, for checkpoints": 2 * trained * BYTES} if config.step.ahead else {}
     return {
         "weights that learn or are frozen": parameters * BYTES,
         "gradients and optimizer": 3 * trained * BYTES,
         "references": (trained if config.step.objective.beta > 0 else 0) * BYTES,
         "engines": 0 if config.collecting.servers else parameters * BYTES,
+        **ahead,
     }

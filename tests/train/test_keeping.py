@@ -165,7 +165,7 @@ def test_the_last_whole_step_is_kept_and_gone_on_from_to_the_bit(moment, tmp_pat
     assert len(again.state.log_history) == 6 + 1
 
 
-@pytest.mark.parametrize("make", [pair, adapters])
+@pytest.mark.parametrize("make", [pair, pytest.param(adapters, marks=pytest.mark.long)])
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize(("updates", "moment", "at"), [(1, "learned", 5), (2, "learned", 7), (2, "stepping", 3)])
 def test_so_it_is_with_several_updates_of_a_harvest_and_with_harvests_played_ahead(
@@ -184,7 +184,7 @@ def test_so_it_is_with_several_updates_of_a_harvest_and_with_harvests_played_ahe
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("at", [1, pytest.param(2, marks=pytest.mark.long), 3])
 def test_an_evaluation_that_was_cut_short_is_made_when_the_run_goes_on(at, ahead, tmp_path):
     def scene(name: str, moment: str = "", at: int = 0) -> Scene:
         return Scene(tmp_path / name, pair, moment, at, ahead=ahead, save_steps=2, evaluated=True)

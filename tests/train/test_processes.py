@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from align_echo.errors import TrainingError
+from align_echo.runs import newest_checkpoint
 from align_echo.train import processes
 from align_echo.train.config import checked_config, merged, method
 from align_echo.train.run import Run
@@ -128,6 +129,25 @@ def test_a_lost_process_ends_the_others_with_one_line_and_one_process_can_go_on(
     said = process.stdout.read()
     assert process.wait(timeout=120) != 0
     assert said.count("repeat the command with --resume") == 1, said
+    on_one(values, tmp_path / "two", resume=True)
+    on_one(values, tmp_path / "one")
+    check_same(tmp_path / "one", tmp_path / "two", within=2e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_launched_run_that_is_stopped_keeps_its_last_whole_step_and_goes_on_to_the_same_end(number, model, tmp_path):
+    """The launcher passes the signal on; `updates` let one process hold what another computed."""
+    values = values_of("echo", model, steps=8, save_every=8, step={"updates": 2})
+    process = launched(values, tmp_path / "two")
+    assert process.stdout is not None
+    assert any("step 3/8" in line for line in process.stdout)
+    process.send_signal(number)
+    said = process.stdout.read()
+    assert process.wait(timeout=120) != 0
+    (step,) = {int(line.split()[2]) for line in said.splitlines() if line.startswith("stopped; step")}
+    assert step >= 2  # the line of a step comes just before its weights
+    assert newest_checkpoint(tmp_path / "two" / "checkpoints").endswith(f"checkpoint-{step}")
     on_one(values, tmp_path / "two", resume=True)
     on_one(values, tmp_path / "one")
     check_same(tmp_path / "one", tmp_path / "two", within=2e-5)

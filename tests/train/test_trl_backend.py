@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -106,6 +107,34 @@ def test_a_stopped_run_goes_on_to_the_same_end(model, tmp_path):
     assert all(torch.equal(last[name], other[name]) for name in last)
     assert losses(tmp_path / "whole") == losses(tmp_path / "cut")
     assert len((tmp_path / "cut" / "held_out.jsonl").read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize("at", [2, 3])
+def test_a_run_that_is_stopped_amid_a_step_keeps_the_one_before_and_goes_on_to_the_same_end(
+    at, model, tmp_path, monkeypatch
+):
+    """With two updates of a harvest: at the third step the second harvest is half learned from."""
+    values = merged(values_of("grpo", model), {"backend": "trl", "steps": 4, "save_every": 4, "step": {"updates": 2}})
+    train(values, tmp_path / "whole")
+    learn = TrlTrainer.training_step
+
+    def stopped(self: Any, *given: Any) -> torch.Tensor:
+        if self.state.global_step == at:
+            signal.raise_signal(signal.SIGINT)
+        return learn(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrlTrainer, "training_step", stopped)
+        with pytest.raises(KeyboardInterrupt) as stop:
+            train(values, tmp_path / "cut")
+    checkpoint = tmp_path / "cut" / "checkpoints" / f"checkpoint-{at}"
+    assert stop.value.__notes__ == [f"step {at} is kept in {checkpoint}"]
+    assert (checkpoint / "harvest.pt").is_file() == (at == 3)
+    train(values, tmp_path / "cut", resume=True)
+    assert [name for name, tensor in weights(tmp_path / "whole").items() if not torch.equal(
+        tensor, weights(tmp_path / "cut")[name]
+    )] == []  # fmt: skip
+    assert losses(tmp_path / "whole") == losses(tmp_path / "cut")
 
 
 @pytest.mark.parametrize(
