@@ -26,6 +26,7 @@ from align_echo.errors import InterfaceError, did_you_mean
 from align_echo.files import write_atomically
 from align_echo.hints import HintCount, silenced_by
 from align_echo.reading import parse_json
+from align_echo.regular_files import read_bytes, read_text
 from align_echo.types import Evidence, Frozen, PlayedInterface, Usage
 
 
@@ -323,7 +324,8 @@ def load_interface(
     """
     file, name = _locate(name_or_path)
     try:
-        source = file.read_bytes().decode()  # not `read_text`: line ends belong to the content and its hash
+        content = read_bytes(file) if isinstance(file, Path) else file.read_bytes()
+        source = content.decode()  # not `read_text`: line ends belong to the content and its hash
     except (OSError, UnicodeDecodeError) as error:
         raise InterfaceError(f"cannot read the interface {name_or_path}: {error}") from error
     sidecar = _sidecar(file)
@@ -331,7 +333,7 @@ def load_interface(
     hints: tuple[HintCount, ...] = ()
     if sidecar is not None:
         try:
-            record = parse_json(sidecar.read_text(encoding="utf-8"))
+            record = parse_json(read_text(sidecar))
             stored = InterfaceContract.model_validate(record["contract"])
             provenance = Provenance.model_validate(record["provenance"])
             hints = _HINTS.validate_python(record.get("hints", []))

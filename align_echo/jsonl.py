@@ -16,6 +16,8 @@ from pydantic import BaseModel, ValidationError
 from align_echo.errors import UsageError
 from align_echo.locking import one_writer
 from align_echo.redaction import without_secrets
+from align_echo.regular_files import read_lines
+from align_echo.types import Trajectory
 
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -40,14 +42,13 @@ class JsonlFile:
     def _records(self, kind: type[Record]) -> Iterator[Record]:
         if not self.path.exists():
             return
-        with self.path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                if not line.endswith(b"\n"):
-                    return
-                try:
-                    yield kind.model_validate_json(line)
-                except ValidationError as error:
-                    raise UsageError(f"{self.path} line {number} is damaged: {error.errors()[0]['msg']}") from error
+        for number, line in enumerate(read_lines(self.path, folder=self.path.parent), start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield kind.model_validate_json(line, strict=issubclass(kind, Trajectory))
+            except ValidationError as error:
+                raise UsageError(f"{self.path} line {number} is damaged: {error.errors()[0]['msg']}") from error
 
 
 def append_line(path: Path, text: str) -> None:

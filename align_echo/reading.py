@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from align_echo.errors import UsageError
+from align_echo.regular_files import read_lines, read_text
 
 
 def parse_json(text: str) -> Any:
@@ -29,8 +30,8 @@ def parse_json(text: str) -> Any:
 def json_object(file: Path) -> dict[str, Any] | None:
     """The object that a file holds; None if it cannot be read or holds anything else."""
     try:
-        parsed = parse_json(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        parsed = parse_json(read_text(file))
+    except (OSError, ValueError, UsageError):
         return None
     return parsed if isinstance(parsed, dict) else None
 
@@ -43,7 +44,7 @@ def json_lines(file: Path) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
     objects = []
-    for number, line in enumerate(file.read_bytes().splitlines(keepends=True), start=1):
+    for number, line in enumerate(read_lines(file), start=1):
         if not line.endswith(b"\n"):
             break
         try:

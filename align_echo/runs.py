@@ -26,6 +26,7 @@ from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock, check_free
 from align_echo.models.call_log import CallLog
 from align_echo.reading import in_yaml, json_object, parse_json
+from align_echo.regular_files import read_text
 from align_echo.types import Trajectory
 
 CONFIG, SUMMARY, CHECKPOINTS = "config.json", "summary.json", "checkpoints"
@@ -292,7 +293,7 @@ def damage_of(file: Path) -> str:
             with safe_open(file, framework="numpy"):
                 return ""
         if file.suffix == ".json":
-            parse_json(file.read_text(encoding="utf-8"))
+            parse_json(read_text(file))
         if file.suffix in (".pt", ".pth", ".bin") and not zipfile.is_zipfile(file):
             return "it ends too early"
     except (OSError, ValueError, SafetensorError) as error:

@@ -390,6 +390,14 @@ class Trajectory(Frozen):
         return sum((step.usage for step in self.steps), Usage())
 
 
+def impossible(played: Trajectory) -> str:
+    """Say in words why no environment can have played this; "" if one can. For records that others may have written."""
+    for score in (played.score, *(step.score for step in played.steps)):
+        if score < -1e-6 or score > 1 + 1e-6:
+            return f"its score is {score:g}, outside of [0, 1]"
+    return "it was won without a turn" if played.won and not played.steps else ""
+
+
 # ---------------------------------------------------------------- misalignment
 
 

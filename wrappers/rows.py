@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.reading import parse_json
+from align_echo.regular_files import open_file
 
 Row = TypeVar("Row")
 
@@ -63,7 +64,7 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes | Any]]:
     """The number and the bytes of each line that is not blank; of a JSON array its entries."""
     if not file.is_file():
         raise MissingDataError(f"{file} is not a file")
-    with file.open("rb") as plain:
+    with open_file(file) as plain:
         packed = plain.read(2) == b"\x1f\x8b"
         plain.seek(0)
         stream: Any = gzip.GzipFile(fileobj=plain) if packed else plain

@@ -31,6 +31,7 @@ from align_echo.models.cache import ReplyCache
 from align_echo.models.call_log import CallLog
 from align_echo.models.prices import price_of
 from align_echo.models.recording import RecordingModel
+from align_echo.regular_files import read_bytes
 from align_echo.runs import CONFIG, begin_run, check_run, finished_nothing, flat
 from align_echo.types import ChatModel, Frozen, Misalignment, Usage, source_in
 
@@ -292,7 +293,7 @@ class RunFolder:
         if not file.exists():
             return None
         try:
-            return _MISALIGNMENTS.validate_json(file.read_bytes())
+            return _MISALIGNMENTS.validate_json(read_bytes(file))
         except ValidationError as error:
             raise UsageError(f"{file} is damaged: delete it and resume; {error.errors()[0]['msg']}") from error
 
@@ -333,7 +334,7 @@ class RunFolder:
     def _load(self, kind: type[Stored], name: str) -> Stored:
         file = self.path / name
         try:
-            return kind.model_validate_json(file.read_bytes())
+            return kind.model_validate_json(read_bytes(file))
         except (OSError, ValidationError) as error:
             raise UsageError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
 
@@ -360,7 +361,7 @@ def _compared(key: str) -> bool:
 def _unmade(path: Path) -> bool:
     """Whether what is in a folder is a generation that finished nothing."""
     try:
-        RunConfig.model_validate_json((path / CONFIG).read_bytes())
+        RunConfig.model_validate_json(read_bytes(path / CONFIG))
     except (OSError, ValidationError):
         return False
     return finished_nothing(path, LEFT_BY_A_FALSE_START, "iterations/*/trajectories.jsonl")

@@ -32,6 +32,7 @@ from align_echo.interface import (
 )
 from align_echo.reading import first_wrong, parse_json
 from align_echo.redaction import redacted
+from align_echo.regular_files import read_bytes
 from align_echo.runs import versions
 from align_echo.sandbox.session import printable
 from align_echo.types import Frozen
@@ -104,7 +105,7 @@ def read_shared(file: Path) -> Interface:
             raise UsageError(f"there is no file {file}")
         if file.stat().st_size > LARGEST_FILE:
             raise UsageError(f"{file} has more than {LARGEST_FILE // 1_000_000} MB: it is no interface")
-        parsed = parse_json(file.read_bytes().decode())
+        parsed = parse_json(read_bytes(file).decode())
     except UsageError:
         raise
     except OSError as error:

@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from align_echo.errors import UsageError
 from align_echo.files import write_atomically
 from align_echo.reading import parse_json
+from align_echo.regular_files import read_text
 from align_echo.types import Frozen
 
 FILE = "drawn.json"
@@ -59,6 +60,6 @@ def read_drawn(folder: Path) -> tuple[Drawn, ...]:
     if not file.is_file():
         return ()
     try:
-        return _SEVERAL.validate_python(parse_json(file.read_text(encoding="utf-8")))
+        return _SEVERAL.validate_python(parse_json(read_text(file)))
     except (ValueError, ValidationError) as error:
         raise UsageError(f"{file} is damaged: delete it, or train the critic again") from error

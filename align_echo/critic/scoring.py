@@ -21,6 +21,7 @@ from align_echo.files import write_atomically
 from align_echo.models.choosing import choose
 from align_echo.prompts import prompt_hash
 from align_echo.reading import parse_json
+from align_echo.regular_files import read_text
 from align_echo.types import ChatModel, Frozen, Message, WordChoice
 
 FILE = "calibration.json"
@@ -86,6 +87,6 @@ def read_calibration(folder: Path) -> Calibrated:
     if not file.is_file():
         return Calibrated()
     try:
-        return Calibrated.model_validate(parse_json(file.read_text(encoding="utf-8")))
+        return Calibrated.model_validate(parse_json(read_text(file)))
     except (ValueError, ValidationError) as error:
         raise UsageError(f"{file} is damaged: delete it, or train the critic again") from error

@@ -11,22 +11,56 @@ Leaves out the model's reply cache, which lives in `cache/` beside these and bel
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
+from align_echo.errors import UsageError
 from align_echo.evaluate.refinement import Reviewed, episode_of
 from align_echo.files import write_atomically
+from align_echo.interface import Interface
 from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock
 from align_echo.runs import begin_run, check_run, finished_nothing, of_verb
 from align_echo.session import Episode
-from align_echo.types import Frozen, Trajectory
+from align_echo.types import Frozen, Trajectory, impossible
 
 LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories", "reviews")
 """What an evaluation may leave behind before it has finished anything."""
 
 Config = Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all episodes of a part of a run have in common."""
+
+    environment: str
+    split: str
+    agent: str
+    seed: int
+    interface: Interface | None
+
+    def other(self, played: Trajectory) -> str:
+        """Say in words what of a record is not of this run; "" if nothing is. Labels of interfaces are not compared."""
+        for name in ("environment", "split", "agent", "seed"):
+            if getattr(played, name) != getattr(self, name):
+                return f"its {name} is {getattr(played, name)!r:.80}, not {getattr(self, name)!r:.80}"
+        last = played.steps[-1].score if played.steps else 0.0
+        if played.score != last:
+            return f"its score is {played.score:g}, and that of its last turn {last:g}"
+        under = played.played_under
+        known = self.interface.played if self.interface is not None else None
+        if (under is None) != (known is None) and (under is not None or played.source != self._source):
+            return f"it was played under another interface ({played.interface:.80})"
+        if under is not None and known is not None and under.fingerprint != known.fingerprint:
+            return f"it was played under another interface ({played.interface:.80})"
+        return ""
+
+    @property
+    def _source(self) -> str:
+        return self.interface.content_hash if self.interface is not None else ""
 
 
 class EvaluationFolder:
@@ -38,14 +72,26 @@ class EvaluationFolder:
         self.path = path
         self._files: dict[Path, JsonlFile] = {}
 
-    def finished(self, part: str, episodes: Sequence[Episode]) -> list[Trajectory]:
-        """Those of the episodes that ended without a fault; what else the part holds is dropped, to be played again."""
+    def finished(self, part: str, episodes: Sequence[Episode], setting: Setting) -> list[Trajectory]:
+        """Those of the episodes that ended without a fault; what else the part holds is dropped, to be played again.
+
+        Raises `UsageError` for a record that cannot be of this run, and for one episode that is there twice.
+        """
         wanted, file = set(episodes), self._file("trajectories", part)
-        kept = [
-            trajectory
-            for trajectory in file.read(Trajectory)
-            if trajectory.fault is None and episode_of(trajectory) in wanted
-        ]
+        by_episode: dict[Episode, Trajectory] = {}
+        for number, trajectory in enumerate(file.read(Trajectory), start=1):
+            episode = episode_of(trajectory)
+            if trajectory.fault is not None or episode not in wanted:
+                continue
+            problem = impossible(trajectory) or setting.other(trajectory)
+            problem = "it is there twice" if episode in by_episode else problem
+            if problem:
+                raise UsageError(
+                    f"{file.path} line {number} is no episode of this run: {problem}; take the line out, or name "
+                    "another --out"
+                )
+            by_episode[episode] = trajectory
+        kept = list(by_episode.values())
         _keep(file, kept)
         return kept
 
@@ -72,6 +118,8 @@ class EvaluationFolder:
 
     def _file(self, kind: str, part: str) -> JsonlFile:
         path = self.path / kind / f"{part}.jsonl"
+        if not path.resolve().is_relative_to(self.path.resolve()):
+            raise UsageError(f"{path} leads out of {self.path}: put the file itself there")
         return self._files.setdefault(path, JsonlFile(path))
 
 

@@ -25,6 +25,7 @@ from align_echo.files import write_atomically
 from align_echo.interface import Interface
 from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
+from align_echo.regular_files import read_text
 from align_echo.runs import contents_of
 from align_echo.session import try_reset
 from align_echo.types import Agent, Trajectory
@@ -230,7 +231,7 @@ def _measured(folder: Path) -> Comparison | None:
     An older version did not look at the interface's conduct: what it played is measured anew.
     """
     try:
-        comparison = Comparison.model_validate_json((folder / "summary.json").read_text(encoding="utf-8"))
+        comparison = Comparison.model_validate_json(read_text(folder / "summary.json"))
     except (OSError, ValueError):
         return None
     incomplete = any(variant.faults or not variant.conduct.resets for variant in comparison.variants.values())

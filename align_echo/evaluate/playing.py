@@ -11,7 +11,7 @@ from pathlib import Path
 from align_echo.agents.players import about, details_of
 from align_echo.evaluate.cast import build_player, config_of, drawn_otherwise, models_of
 from align_echo.evaluate.comparison import Comparison, compare, run_variant
-from align_echo.evaluate.folder import EvaluationFolder, check_folder
+from align_echo.evaluate.folder import EvaluationFolder, Setting, check_folder
 from align_echo.evaluate.plan import Plan
 from align_echo.evaluate.tables import NAMES
 from align_echo.interface import Interface
@@ -70,7 +70,8 @@ def play_part(
     progress: Progress,
 ) -> list[Trajectory]:
     """The episodes of a part of a folder, in order, shown and kept as they end; what is in the folder is not played."""
-    finished = folder.finished(part, episodes)
+    setting = Setting(plan.spec.contract.environment, plan.split, player.name, plan.seed, interface)
+    finished = folder.finished(part, episodes, setting)
     progress.stage(title, len(episodes), len(finished))
 
     def ended(trajectory: Trajectory) -> None:

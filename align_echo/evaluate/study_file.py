@@ -20,6 +20,7 @@ from align_echo.align.generation import BackendName
 from align_echo.align.loop import ITERATIONS
 from align_echo.errors import UsageError, did_you_mean, first_line
 from align_echo.reading import first_wrong, in_yaml, yaml_mapping
+from align_echo.regular_files import read_text
 from align_echo.types import Frozen
 
 GENERATE = "generate"
@@ -156,7 +157,7 @@ def read_study(name: str | Path) -> StudyFile:
         known = ", ".join(studies())
         raise UsageError(f"unknown study {text!r}; {hint}known: {known}; your own is a FILE.yaml or FILE.yml")
     try:
-        content = Path(text).read_text(encoding="utf-8")
+        content = read_text(Path(text))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {text}: {first_line(error)}") from None
     return checked_study(content, text)

@@ -39,6 +39,7 @@ from align_echo.intervals import Estimate
 from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.reading import json_object
+from align_echo.regular_files import read_bytes
 from align_echo.types import Frozen
 from align_echo.workers.choice import Workers
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -283,7 +284,7 @@ def _try(folder: Path, wheel: Wheel, critic: ModelName, held_out: Path, progress
 def _summary(kind: type[Summary], folder: Path) -> Summary:
     """The summary of a part that is finished. Raises `UsageError` if it is damaged."""
     try:
-        return kind.model_validate_json((folder / "summary.json").read_bytes())
+        return kind.model_validate_json(read_bytes(folder / "summary.json"))
     except ValidationError as error:
         why = error.errors()[0]["msg"]
         raise UsageError(f"{folder / 'summary.json'} is damaged ({why}): delete it and resume") from error

@@ -23,6 +23,7 @@ from align_echo.gaia.examples import (
     held_out,
     read_examples,
 )
+from align_echo.regular_files import read_bytes
 from align_echo.wrappers.catalogue import environment
 
 
@@ -90,7 +91,7 @@ def contents(collections: Sequence[Path]) -> dict[str, Path]:
     """
     files: dict[str, Path] = {}
     for folder in collections:
-        files.setdefault(hashlib.sha256(examples_file(folder).read_bytes()).hexdigest(), folder)
+        files.setdefault(hashlib.sha256(read_bytes(examples_file(folder))).hexdigest(), folder)
     return files
 
 

@@ -34,6 +34,7 @@ from align_echo.models.names import ModelName, read_name
 from align_echo.models.recording import weights_of
 from align_echo.progress import SILENT, Progress
 from align_echo.reading import parse_json
+from align_echo.regular_files import read_text
 from align_echo.train.needs import require_reports
 from align_echo.wrappers.catalogue import environment
 
@@ -103,7 +104,7 @@ def trial(
 def _sees(folder: Path) -> bool:
     """Whether the model of a folder looks at pictures."""
     try:
-        config = parse_json((folder / "config.json").read_text(encoding="utf-8"))
+        config = parse_json(read_text(folder / "config.json"))
     except (OSError, ValueError):
         return False
     return isinstance(config, dict) and "vision_config" in config
@@ -126,7 +127,7 @@ def chat_of(collection: Path) -> tuple[Conversation, str]:
     `UsageError` if the agent is not known here.
     """
     try:
-        config = parse_json((collection / "config.json").read_text(encoding="utf-8"))
+        config = parse_json(read_text(collection / "config.json"))
         agent, env, split = config["agent"], config["environment"], config["split"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{collection / 'config.json'} does not say which agent played: collect anew") from error

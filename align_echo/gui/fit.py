@@ -23,6 +23,7 @@ from align_echo.gui.screens import PREDICTIONS, Proposed, read_predictions
 from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
+from align_echo.regular_files import read_bytes
 from align_echo.train.needs import require_training
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import action_type, parse
@@ -194,5 +195,5 @@ def _contents(files: Sequence[Path]) -> dict[str, Path]:
     for file in files:
         if not file.is_file():
             raise MissingDataError(f"there is no {file}")
-        by_hash.setdefault(hashlib.sha256(file.read_bytes()).hexdigest(), file)
+        by_hash.setdefault(hashlib.sha256(read_bytes(file)).hexdigest(), file)
     return by_hash

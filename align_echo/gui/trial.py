@@ -25,6 +25,7 @@ from align_echo.gui.screens import PREDICTIONS, Proposed, ScreenTrial, read_pred
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
+from align_echo.regular_files import read_bytes
 from align_echo.train.needs import require_reports, require_training
 from align_echo.wrappers.gui.steps import content_of, read_steps, screenshot_of
 
@@ -61,7 +62,7 @@ def trial_on_screens(
         "command": COMMAND,
         "align_echo": __version__,
         **content_of(folder, steps),
-        "predictions": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "predictions": hashlib.sha256(read_bytes(file)).hexdigest(),
         "critic": None if judge is None else _weights(judge),
         "prompt": prompt_hash("critic/screen_verdict"),
         "candidates": candidates,

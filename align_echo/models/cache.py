@@ -23,6 +23,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from align_echo.jsonl import append_line
+from align_echo.regular_files import open_file, read_bytes
 from align_echo.types import Completion, Message, WordChoice
 
 Stored = TypeVar("Stored", Completion, WordChoice)
@@ -111,9 +112,9 @@ class ReplyCache:
                 self._read_on()
             span = self._spans.get(key)
         if span is None:
-            return (self._folder / key[:2] / f"{key}.json").read_bytes()
+            return read_bytes(self._folder / key[:2] / f"{key}.json")
         start, end = span
-        with (self._folder / REPLIES).open("rb") as stream:
+        with open_file(self._folder / REPLIES, folder=self._folder) as stream:
             stream.seek(start)
             return stream.read(end - start)
 
@@ -125,7 +126,7 @@ class ReplyCache:
             self._spans, self._read_to = {}, 0
         if size == self._read_to:
             return
-        with file.open("rb") as stream:
+        with open_file(file, folder=self._folder) as stream:
             stream.seek(self._read_to)
             for line in stream:
                 if not line.endswith(b"\n"):

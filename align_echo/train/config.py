@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 
 from align_echo.errors import UsageError, did_you_mean, first_line
 from align_echo.reading import first_wrong, yaml_mapping
+from align_echo.regular_files import read_text
 from align_echo.train.method import METHODS, Collecting
 from align_echo.train.rollouts import Rollouts
 from align_echo.train.rows import Role
@@ -161,7 +162,7 @@ def method(name: str) -> dict[str, Any]:
 def read_file(path: Path) -> dict[str, Any]:
     """The values of a user's file, on those of its `base` if it names one. Raises `UsageError`."""
     try:
-        settings = yaml_mapping(path.read_text(encoding="utf-8"), str(path))
+        settings = yaml_mapping(read_text(path), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {first_line(error)}") from None
     base = settings.pop("base", None)

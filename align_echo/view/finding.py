@@ -84,6 +84,13 @@ def _files_of(path: Path, here: Path) -> list[Path]:
 
 
 def _walk(top: Path) -> Iterator[Path]:
+    for file in _named(top):
+        if file.is_symlink() and not file.resolve().is_relative_to(top):
+            raise UsageError(f"{file} leads out of {top}: put the file itself there")
+        yield file
+
+
+def _named(top: Path) -> Iterator[Path]:
     for folder, inner, names in os.walk(top):
         inner[:] = sorted(name for name in inner if name not in PASSED_BY and not name.startswith("."))
         parts = (top.name, *Path(folder).relative_to(top).parts)

@@ -16,8 +16,9 @@ from typing import NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from align_echo.reading import parse_json
+from align_echo.regular_files import read_lines
 from align_echo.sandbox.session import printable
-from align_echo.types import Trajectory
+from align_echo.types import Trajectory, impossible
 
 MOST_TOLD = 5
 """Damaged lines of one file that are told of one by one."""
@@ -43,15 +44,17 @@ def episodes_of(file: Path, damaged: list[DamagedLine]) -> Iterator[Trajectory]:
 
 def records_of(file: Path, kind: type[Kind], damaged: list[DamagedLine]) -> Iterator[Kind]:
     """The records of one kind in a file. Lines that are none are added to `damaged`; one that is unfinished is not."""
-    with file.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            try:
-                yield _record(line, kind)
-            except ValueError as error:
-                if line.endswith(b"\n"):
-                    damaged.append(DamagedLine(file, number, _reason(error)))
+    for number, line in enumerate(read_lines(file), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = _record(line, kind)
+            if isinstance(record, Trajectory) and (problem := impossible(record)):
+                raise ValueError(problem)
+            yield record
+        except ValueError as error:
+            if line.endswith(b"\n"):
+                damaged.append(DamagedLine(file, number, _reason(error)))
 
 
 def told(damaged: list[DamagedLine]) -> list[str]:
@@ -69,7 +72,7 @@ def told(damaged: list[DamagedLine]) -> list[str]:
 def _record(line: bytes, kind: type[Kind]) -> Kind:
     """Raises `ValueError`, of which pydantic's own error is one."""
     try:
-        return kind.model_validate_json(line)
+        return kind.model_validate_json(line, strict=issubclass(kind, Trajectory))
     except ValidationError as error:
         if error.errors(include_url=False)[0]["type"] != "json_invalid":
             raise
@@ -77,7 +80,8 @@ def _record(line: bytes, kind: type[Kind]) -> Kind:
             stored = parse_json(line.decode("utf-8", "replace"))
         except ValueError:
             raise error from None
-        return kind.model_validate_json(_HALVES.sub("\ufffd", json.dumps(stored, ensure_ascii=False)))
+        mended = _HALVES.sub("\ufffd", json.dumps(stored, ensure_ascii=False))
+        return kind.model_validate_json(mended, strict=issubclass(kind, Trajectory))
 
 
 def _reason(error: ValueError) -> str:

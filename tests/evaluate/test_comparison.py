@@ -13,7 +13,7 @@ from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError
 from align_echo.evaluate import comparison as comparing
 from align_echo.evaluate.comparison import Comparison, compare, variants_of
-from align_echo.evaluate.folder import Config, EvaluationFolder
+from align_echo.evaluate.folder import Config, EvaluationFolder, Setting
 from align_echo.evaluate.tables import cell, tables, unplayed
 from align_echo.interface import identity
 from align_echo.intervals import Estimate
@@ -162,6 +162,7 @@ def test_the_tables_show_every_variant_and_type():
 
 
 CONFIG: Config = {"agent": "test", "seed": 0}
+SETTING = Setting(BEFORE[0].environment, BEFORE[0].split, BEFORE[0].agent, 0, None)
 
 
 def test_the_folder_keeps_episodes_as_they_end_and_survives_a_kill_in_the_middle_of_a_line(tmp_path):
@@ -172,10 +173,10 @@ def test_the_folder_keeps_episodes_as_they_end_and_survives_a_kill_in_the_middle
     file.write_text(file.read_text() + BEFORE[1].model_dump_json()[:100])
     again = EvaluationFolder(tmp_path / "out", CONFIG, resume=True)
     episodes = [Episode(trajectory.task_id) for trajectory in BEFORE]
-    assert again.finished("none", episodes) == BEFORE[:1]  # the fault and the half line are to be played again
+    assert again.finished("none", episodes, SETTING) == BEFORE[:1]  # the fault and the half line are to be played again
     again.add("none", BEFORE[1])
-    assert again.finished("none", episodes) == BEFORE
-    assert again.finished("full", episodes) == []
+    assert again.finished("none", episodes, SETTING) == BEFORE
+    assert again.finished("full", episodes, SETTING) == []
 
 
 def test_the_summary_reads_back(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from align_echo.critic.language import Critique
 from align_echo.critic.review import Review
 from align_echo.errors import ModelError, UsageError
-from align_echo.evaluate.folder import EvaluationFolder
+from align_echo.evaluate.folder import EvaluationFolder, Setting
 from align_echo.evaluate.refinement import Reviewed, episode_of, refine_rounds, review_all
 from align_echo.session import Episode
 from align_echo.types import Fault, Trajectory
@@ -142,6 +142,7 @@ def test_a_later_attempt_is_kept_only_while_what_led_to_it_stands(tmp_path):
         folder.add("round-2", reviewed)
         folder.add_review("round-3", Reviewed(attempt=episode_of(reviewed), review=Review(form="echo")))
     again = EvaluationFolder(tmp_path / "run", {"agent": "a"}, resume=True)
-    assert again.finished("round-2", [Episode("a", 2, "new advice"), Episode("b", 2)]) == later[1:]
+    setting = Setting(later[0].environment, later[0].split, later[0].agent, later[0].seed, None)
+    assert again.finished("round-2", [Episode("a", 2, "new advice"), Episode("b", 2)], setting) == later[1:]
     standing = Stage().play(2, [Episode("a", 2, "new advice"), Episode("b", 2)])
     assert [reviewed.attempt for reviewed in again.reviewed("round-3", standing)] == [Episode("b", 2)]

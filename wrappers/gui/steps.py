@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from align_echo.errors import MissingDataError, MissingExtraError, ReplyFormatError, UsageError, first_line
+from align_echo.regular_files import open_file
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import Click, Drag, GuiAction, LongPress, Point, Scroll, parse, point_of, write
 
@@ -177,7 +178,7 @@ def records(file: Path, kind: type[Record]) -> Iterator[tuple[int, Record]]:
     """(line number from 1, record) of a JSONL file. Raises `MissingDataError`, or `UsageError` with file and line."""
     if not file.is_file():
         raise MissingDataError(f"there is no {file}")
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         for number, line in enumerate(stream, start=1):
             try:
                 yield number, kind.model_validate_json(line, strict=True)
