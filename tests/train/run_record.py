@@ -7,8 +7,7 @@ that earns something (`Script`), where only learning is looked at.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 from transformers import TrainerCallback
 
 from align_echo.errors import AlignEchoError, ModelError
@@ -37,6 +35,7 @@ from align_echo.train.signals import Signals
 from align_echo.types import Step, Trajectory
 from tests.models.local.tiny import tiny_encoder, tiny_model, tiny_tokenizer
 from tests.train.scripted_stage import ScriptedStage
+from tests.train.updates import Group, updates_kept
 
 ENCODER = tiny_encoder()
 MODELS = {"first": 0, "second": 1}
@@ -74,16 +73,6 @@ def _drawn_unlikely(step: Step) -> Step:
     assert step.tokens is not None
     logprobs = (-9.0, *step.tokens.logprobs[1:])
     return step.model_copy(update={"tokens": step.tokens.model_copy(update={"logprobs": logprobs})})
-
-
-class Group(NamedTuple):
-    """Weights that the optimizer moves alike: `norm` is that of the gradient that it is given."""
-
-    lr: float
-    betas: tuple[float, float]
-    weight_decay: float
-    norm: float
-    shapes: frozenset[tuple[int, ...]]
 
 
 class Asked(NamedTuple):
@@ -273,7 +262,7 @@ def record_of(values: Mapping[str, Any], folder: Path, script: Script | None = N
         patch.setattr("align_echo.train.crew.encoder_of", lambda source: ENCODER)
         _watch_losses(patch, record)
         _watch_play(patch, record)
-        with optimizers_on(record):
+        with updates_kept(record.updates):
             try:
                 RecordedRun(record, script).train(_watched_by(record), lambda step, _: record.evaluated.append(step))
             except AlignEchoError as error:
@@ -287,27 +276,6 @@ def _watched_by(record: RunRecord) -> Callable[[int, Signals], None]:
         record.threads.add(torch.get_num_threads())
 
     return watch
-
-
-@contextmanager
-def optimizers_on(record: Any) -> Iterator[None]:
-    """Put every step of an optimizer on record meanwhile."""
-
-    def step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        record.updates.append([_group(group) for group in optimizer.param_groups])
-
-    hook = register_optimizer_step_pre_hook(step)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-def _group(group: dict[str, Any]) -> Group:
-    weights = [each for each in group["params"] if each.grad is not None]
-    norm = float(torch.linalg.vector_norm(torch.stack([each.grad.norm() for each in weights]))) if weights else 0.0
-    shapes = frozenset(tuple(each.shape) for each in group["params"])
-    return Group(group["lr"], tuple(group["betas"]), group["weight_decay"], norm, shapes)
 
 
 def _watch_losses(patch: pytest.MonkeyPatch, record: RunRecord) -> None:
