@@ -8,14 +8,16 @@ row fails the test of the table, and so does a choice of a field that no row mak
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, UnionType
 from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from typer.main import get_command
+
+from align_echo.cli.main import app
 
 Record = TypeVar("Record")
 
@@ -78,37 +80,46 @@ def nested(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return made
 
 
-def fields(model: type[BaseModel], before: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Every field of a model by its path, those of the models in it too."""
+def fields(model: type[BaseModel], before: str = "") -> dict[str, set[Any]]:
+    """Every field of a model by its path, those of the models in it too, with the values that it lets choose from."""
+    known: dict[str, set[Any]] = {}
     for name, field in model.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from fields(inner, f"{before}{name}.")
+            known |= fields(inner, f"{before}{name}.")
         else:
-            yield f"{before}{name}", field
+            known[f"{before}{name}"] = choices(inner)
+    return known
 
 
-def choices(field: FieldInfo) -> set[Any]:
-    """The values that a field offers to choose from; none where it takes any."""
-    if field.annotation is bool:
+def options(verb: str) -> dict[str, set[Any]]:
+    """Every option and argument of a verb of the command line, with the values that it lets choose from."""
+    group: Any = get_command(app)
+    for word in verb.split():
+        group = group.commands[word]
+    return {taken.name: choices(taken.type_descriptor.annotation) for taken in group.params}
+
+
+def choices(annotation: Any) -> set[Any]:
+    """The values of a type with few of them; none where it has many."""
+    if annotation is bool:
         return {False, True}
-    alone = get_origin(field.annotation) not in (Union, UnionType)
-    kinds = [field.annotation] if alone else [*get_args(field.annotation)]
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else [annotation]
     return {word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)}
 
 
 def unseen(
-    model: type[BaseModel], scenes: Iterable[Scene[Any]], apart: Mapping[str, Callable[..., object]] = NONE
+    known: Mapping[str, set[Any]], scenes: Iterable[Scene[Any]], apart: Mapping[str, Callable[..., object]] = NONE
 ) -> list[str]:
-    """What is wrong with a table: fields of a model without a row, or a test `apart`; choices that no row makes; rows
-    of no field; rows in which all values look the same.
+    """What is wrong with a table of what is `known`, with its choices: fields without a row, or a test `apart`; choices
+    that no row makes; rows of no field; rows in which values look the same.
     """
-    rows, known = [row for scene in scenes for row in scene.rows], dict(fields(model))
+    rows = [row for scene in scenes for row in scene.rows]
     problems = [f"{field} has no row" for field in known.keys() - {row.field for row in rows} - apart.keys()]
     problems += [f"{field} is no field" for field in {*apart, *(row.field for row in rows)} - known.keys()]
-    for name, field in known.items():
+    for name, offered in known.items():
         made = {value for row in rows if row.field == name for value, _ in row.cases if isinstance(value, Hashable)}
-        problems += [f"{name}: {choice} is never chosen" for choice in choices(field) - made if name not in apart]
+        problems += [f"{name}: {choice} is never chosen" for choice in offered - made if name not in apart]
     for row in rows:
         problems += [
             f"{row.field}: {value} and {other} look the same"

@@ -40,7 +40,7 @@ from align_echo.train.trees import trees
 from benchmarks.vision_critic import dataset
 from tests.gaia.test_examples import example
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
-from tests.reach import Case, Row, Scene, check, unseen
+from tests.reach import Case, Row, Scene, check, fields, unseen
 from tests.train.updates import Group, updates_kept
 
 TASKS = 8
@@ -299,7 +299,7 @@ def settings_from_file(kind: Any, values: Mapping[str, Any], folder: Path) -> An
     ("kind", "scene"), [(FitSettings, READING), (VisionSettings, LOOKING), (ReasoningSettings, REASONING)]
 )
 def test_every_setting_of_a_critic_is_seen_where_it_acts(kind, scene):
-    assert unseen(kind, [scene], {"seed": test_another_seed_takes_other_examples_in_another_order}) == []
+    assert unseen(fields(kind), [scene], {"seed": test_another_seed_takes_other_examples_in_another_order}) == []
 
 
 def test_the_settings_of_critics_that_read_act(record, collection, model):

@@ -11,7 +11,7 @@ import torch
 from transformers import TrainerCallback
 
 from align_echo.train.sft import SftSettings, fine_tune
-from tests.reach import Case, Row, Scene, check, unseen
+from tests.reach import Case, Row, Scene, check, fields, unseen
 from tests.train import test_sft
 from tests.train.updates import Group, updates_kept
 
@@ -95,7 +95,7 @@ def test_every_setting_is_seen_where_it_acts():
         "seed": test_another_seed_is_another_order,
         "context_weight": test_sft.test_replies_count_by_their_weight_others_little_and_instructions_not_at_all,
     }
-    assert unseen(SftSettings, [SCENE], apart) == []
+    assert unseen(fields(SftSettings), [SCENE], apart) == []
 
 
 def test_settings_act(tmp_path):
