@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from align_echo.align import loop
 from align_echo.cli.main import main
 from align_echo.models.names import ModelName
 from align_echo.types import Completion, Message
+from align_echo.workers.choice import play_tasks
 from tests.align.hybrid import test_hybrid
 from tests.align.room_world import BOOK, CHECKS, EXPERIMENTS, GOOD_CODE, MUG, SPEC, code, findings, naive_agent
 from tests.cli import test_cli, test_generate
@@ -174,7 +174,6 @@ def arguments(values: dict[str, Any]) -> list[str]:
 def generate(monkeypatch, tmp_path):
     """Generate with options, and say what was done."""
     records: list[Generated] = []
-    play_tasks = loop.play_tasks
 
     def load(name: ModelName, base_url: str | None = None, *, seed: int = 0, processes: int = 0) -> Listening:
         records[-1].loaded.add((base_url, seed))
@@ -185,7 +184,7 @@ def generate(monkeypatch, tmp_path):
         return play_tasks(workers, *given, **options)
 
     monkeypatch.setattr("align_echo.models.load_model", load)
-    monkeypatch.setattr(loop, "play_tasks", played)
+    monkeypatch.setattr("align_echo.align.loop.play_tasks", played)
 
     def call(values: dict[str, Any], number: int) -> Generated:
         records.append(Generated(tmp_path / str(number)))

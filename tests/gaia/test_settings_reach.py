@@ -34,7 +34,7 @@ from align_echo.gui.learning import VisionSettings
 from align_echo.gui.vision import ScreenEncoder
 from align_echo.models.local.engine import Request
 from align_echo.models.local.transformers_engine import TransformersEngine
-from align_echo.train import trainer as role_trainer
+from align_echo.train.batching import batches
 from align_echo.train.trainer import RoleTrainer
 from align_echo.train.trees import trees
 from benchmarks.vision_critic import dataset
@@ -107,7 +107,8 @@ def scaling(record: FitRecord) -> float:
 
 def warmup(record: FitRecord) -> float:
     """The share of steps before the highest rate, in halves."""
-    return round(2 * record.rates.index(max(record.rates)) / len(record.rates)) / 2
+    before = record.rates.index(max(record.rates))
+    return round(2 * before / len(record.rates)) / 2
 
 
 def dtype(record: FitRecord) -> str:
@@ -116,7 +117,7 @@ def dtype(record: FitRecord) -> str:
 
 def laps(record: FitRecord) -> float:
     """How often each example was learned from."""
-    return sum(map(len, record.steps)) / record.fitted.learned_from
+    return sum(map(len, record.steps)) / int(record.fitted.learned_from)
 
 
 def batch_size(record: FitRecord) -> int:
@@ -265,7 +266,6 @@ def record(tmp_path, monkeypatch):
         records[-1].at_once.append(len(questions))
         return batch(encoder, questions, device)
 
-    batches = role_trainer.batches
     def saved(trainer: Trainer, *given: Any) -> None:
         records[-1].saved.append(trainer.state.global_step)
         save(trainer, *given)
@@ -277,7 +277,7 @@ def record(tmp_path, monkeypatch):
     monkeypatch.setattr(learning, "trees", grown)
     monkeypatch.setattr(reasoning_steps, "RoleTrainer", WatchedRoles)
     monkeypatch.setattr(reasoning_steps, "judged", judged)
-    monkeypatch.setattr(role_trainer, "batches", divided)
+    monkeypatch.setattr("align_echo.train.trainer.batches", divided)
     monkeypatch.setattr(TransformersEngine, "submit", asked)
     monkeypatch.setattr(ScreenEncoder, "batch", sighted)
 
@@ -304,7 +304,7 @@ def test_every_setting_of_a_critic_is_seen_where_it_acts(kind, scene):
 
 def test_the_settings_of_critics_that_read_act(record, collection, model):
     def train(values: dict[str, Any], run: int) -> FitRecord:
-        kept = record()
+        kept: FitRecord = record()
         settings = settings_from_file(FitSettings, values, kept.folder)
         with updates_kept(kept.updates):
             kept.fitted = fit([collection], kept.folder, model=model, settings=settings, share=0, least=1)
@@ -315,7 +315,7 @@ def test_the_settings_of_critics_that_read_act(record, collection, model):
 
 def test_the_settings_of_critics_that_look_act(record, screens):
     def train(values: dict[str, Any], run: int) -> FitRecord:
-        kept = record()
+        kept: FitRecord = record()
         settings = settings_from_file(VisionSettings, values, kept.folder)
         with updates_kept(kept.updates):
             kept.fitted = fit_screens(screens, kept.folder, settings=settings, share=0, least=1)
@@ -326,7 +326,7 @@ def test_the_settings_of_critics_that_look_act(record, screens):
 
 def test_the_settings_of_critics_that_reason_act(record, collection, model):
     def train(values: dict[str, Any], run: int) -> FitRecord:
-        kept = record()
+        kept: FitRecord = record()
         settings = settings_from_file(ReasoningSettings, values, kept.folder)
         with updates_kept(kept.updates):
             kept.fitted = fit_reasoning([collection], kept.folder, model=model, settings=settings, share=0, least=1)
@@ -349,7 +349,7 @@ def test_another_seed_takes_other_examples_in_another_order(record, collection, 
         return [question.step.id for step in kept.steps for question in step], kept.first_adapter
 
     def draws(seed: int) -> tuple[object, ...]:
-        kept = record()
+        kept: FitRecord = record()
         settings = ReasoningSettings(warm_examples=2, steps=1, states=2, samples=2, reply_tokens=96, seed=seed)
         fit_reasoning([collection], kept.folder, model=model, settings=settings, share=0, least=1)
         return sorted(request.sampling.seed for request in kept.asked), kept.first_adapter

@@ -91,7 +91,7 @@ def trained(settings: SftSettings, folder: Path) -> SftRecord:
 
 
 def test_every_setting_is_seen_where_it_acts():
-    apart = {
+    apart: dict[str, Callable[..., object]] = {
         "seed": test_another_seed_is_another_order,
         "context_weight": test_sft.test_replies_count_by_their_weight_others_little_and_instructions_not_at_all,
     }
