@@ -122,7 +122,7 @@ def _by_content(stored: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[st
 
     An interface is what its `interface_contents` say, a local model what the hash of its weights says, an agent of
     `generate-interface` what it was named by (`player`). An older run has no contents: there the label tells, without
-    the name in front; and no `player`.
+    the name in front; and no `player`, nor what was declared.
     """
     stored, wanted = dict(stored), dict(wanted)
     for key in [key for key in wanted if key.partition(".")[0] in ("interface", "interfaces")]:
@@ -133,7 +133,8 @@ def _by_content(stored: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[st
             _rename(wanted, stored, key, *(["config.interface"] if key == "interface" else []))
         elif label == now:
             stored[key], wanted[key] = f"{label} ({old})", f"{now} ({new})"
-    for key in ("interface_named", *(["player"] if "player" not in stored else [])):
+    unknown = [] if "player" in stored else ["player", *(key for key in wanted if key.startswith("declared."))]
+    for key in ("interface_named", *(unknown if "player" in wanted else [])):
         stored.pop(key, None)
         wanted.pop(key, None)
     for role in [key.rpartition(".")[2] for key in wanted if key.startswith("agent_details.weights.")]:

@@ -89,6 +89,7 @@ def generate(
             seed=seed,
             iterations=iterations,
             tasks_per_iteration=tasks_per_iteration,
+            declared=dict(spec.declared),
             versions=versions(),
         ),
         resume=resume,

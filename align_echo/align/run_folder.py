@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from align_echo.align.events import Event, OnEvent
 from align_echo.errors import UsageError
@@ -47,6 +47,7 @@ class RunConfig(Frozen):
     """What was asked for. A run is resumed only with the same (`versions` are for the record).
 
     `player` is what the agent was named by, or its class; `agent` is what it calls itself, as others may, too.
+    `declared` is what a user declares of the environment.
     """
 
     environment: str
@@ -61,6 +62,7 @@ class RunConfig(Frozen):
     seed: int
     iterations: int
     tasks_per_iteration: int | None = None
+    declared: dict[str, JsonValue] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
 
 

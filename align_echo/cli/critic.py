@@ -91,7 +91,8 @@ def collect(
         typer.Option("--judge", help="A critic that takes the candidate to send, or self; default: the first is sent."),
     ] = None,
     states: WhoseStates = "agent",
-    interface: Annotated[str, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = "none",
+    interface: options.Interface = "none",
+    retract: options.Retract = True,
     base_url: options.BaseUrl = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
@@ -106,9 +107,9 @@ def collect(
     player = choose_player(agent, model, (spec.name,))
     drawing = Drawing(candidates, temperature, top_k, top_p, model_named(judge, player) if judge else None, states)
     plan = plan_collection(
-        spec, player, drawing, split=split, samples=episodes_per_task, interface=interface, base_url=base_url,
+        spec, player, drawing, split=split, samples=episodes_per_task, interface=interface, retract=retract,
         task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
-        seed=seed, workers=read_workers(workers), data_root=data_root,
+        base_url=base_url, seed=seed, workers=read_workers(workers), data_root=data_root,
     )  # fmt: skip
     with run_display(path, resume=resume) as display:
         collected = collecting.collect(plan, drawing, path, resume=resume, progress=display)

@@ -77,7 +77,9 @@ def interface_line(named: str, interface: Interface) -> str:
     rules = interface.provenance.rules
     tried = f"{sum(rule.evidence.support for rule in rules)} experiments for, "
     tried += f"{sum(rule.evidence.refuted for rule in rules)} against"
+    where, here = interface.provenance.environment, interface.contract.environment
     made = f"{interface.name}@{interface.content_hash}), made by {interface.provenance.backend}"
+    made += f" for {where}" if where != here else ""
     hints = "" if interface.retract else "; no hint is withheld"
     return printable(f"interface: {named} ({made}, {len(rules)} rules on record ({tried}){hints}")
 

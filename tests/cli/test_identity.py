@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 import align_echo
+from align_echo.errors import UsageError
 from align_echo.hints import HintCount
 from align_echo.interface import identity, load_interface, save_interface
+from align_echo.runs import CONFIG, check_run
 from align_echo.session import Session
 from align_echo.types import Trajectory
-from align_echo.wrappers.catalogue import environment
+from align_echo.view import packing
+from align_echo.view.evidence import provenances
+from align_echo.wrappers.catalogue import ENVIRONMENTS, environment, register
+from tests import vault_env
 from tests.play import source
 from tests.vault_env import declared
 
@@ -50,9 +55,10 @@ def won(folder: str = "run") -> float:
 @pytest.mark.parametrize("env", ["tests.vault_env:VAULT", "tests.vault_env:Vault", "othervault:Copy"])
 def test_an_equal_environment_under_another_name_takes_the_interface(run, tells, tmp_path, env):
     (tmp_path / "othervault.py").write_text("from tests.vault_env import VAULT as Copy\n")
-    status, _, err = run(*EVALUATE, "--env", env, "--interface", "tells.py")
+    status, out, err = run(*EVALUATE, "--env", env, "--interface", "tells.py")
     assert status == 0, err
     assert won() == 100
+    assert ("made by hand for tests.vault_env:VAULT" in out) == (env != "tests.vault_env:VAULT")
 
 
 def test_registered_environments_and_objects_are_no_other_case(tells):
@@ -154,7 +160,7 @@ def test_a_run_of_an_older_version_goes_on_by_what_its_label_says(run, tells):
     assert run(*vault, "--resume")[0] == 2
 
 
-def test_another_agent_of_the_same_name_does_not_go_on_with_a_run(run, hardly_any_fresh_tasks):
+def test_another_agent_of_the_same_name_does_not_go_on_with_a_run(run, tmp_path, hardly_any_fresh_tasks):
     learn = ["generate-interface", "--env", "tests.vault_env:VAULT", "--tasks-per-iteration", "1", "--iterations", "1"]
     learn += ["--play-tasks", "0", "--out", "run"]
     assert run(*learn, "--agent", "tests.vault_env:Stubborn")[0] == 0
@@ -163,7 +169,16 @@ def test_another_agent_of_the_same_name_does_not_go_on_with_a_run(run, hardly_an
     assert "player = tests.vault_env:Stubborn, not tests.vault_env:Obedient" in err
     config = Path("run/config.json")
     older = json.loads(config.read_text())
-    del older["player"]
+    status, _, err = run(*learn, "--agent", "tests.vault_env:Stubborn", "--resume")
+    assert status == 0, err
+    (tmp_path / "longer.py").write_text(
+        "import dataclasses\nfrom tests.vault_env import VAULT\nVAULT = dataclasses.replace(VAULT, step_limit=9)\n"
+    )
+    config.write_text(json.dumps({**older, "environment": "longer:VAULT"}))
+    other = [*learn[:2], "longer:VAULT", *learn[3:], "--agent", "tests.vault_env:Stubborn", "--resume"]
+    status, _, err = run(*other)
+    assert (status, "declared.step_limit = 8, not 9" in err) == (2, True), err
+    del older["player"], older["declared"]
     config.write_text(json.dumps(older))
     assert run(*learn, "--agent", "tests.vault_env:Stubborn", "--resume")[0] == 0
 
@@ -185,3 +200,52 @@ def test_episodes_of_older_versions_are_known_by_their_labels():
     old = Trajectory.model_validate({**common, "interface": "a/b@0123456789abcdef-rules-2-silenced-placebo"})
     assert (old.source, old.is_placebo) == ("0123456789abcdef", True)
     assert (Trajectory.model_validate(common).source, Trajectory.model_validate(common).is_placebo) == ("", False)
+
+
+# ---------------------------------------------------------------- models, folders, pages
+
+
+def config_of(model: str, weights: str) -> dict[str, object]:
+    return {"command": "evaluate", "agent": "vanilla", "model": model,
+            "agent_details": {"model.agent": model, "weights.agent": weights}}  # fmt: skip
+
+
+def test_a_local_model_is_what_its_weights_are(tmp_path):
+    (tmp_path / CONFIG).write_text(json.dumps(config_of("./m", "abc")))
+    check_run(tmp_path, config_of("/somewhere/m", "abc"), resume=True)
+    with pytest.raises(UsageError, match="was started with agent_details"):
+        check_run(tmp_path, config_of("./m", "def"), resume=True)
+    (tmp_path / CONFIG).write_text(json.dumps(config_of("gpt", "")))
+    with pytest.raises(UsageError, match=r"was started with agent_details\.model\.agent = gpt, not other"):
+        check_run(tmp_path, config_of("other", ""), resume=True)
+
+
+def test_two_environments_of_one_folder_are_not_taken_for_one(run, tmp_path, monkeypatch):
+    shutil.copy(Path(vault_env.__file__), tmp_path / "vault.py")
+    for known in ("_known", "_registered"):
+        monkeypatch.setattr(ENVIRONMENTS, known, dict(getattr(ENVIRONMENTS, known)))
+    register("vault-Vault", vault_env.Vault)
+    study = "environments: [vault-Vault, 'vault:Vault']\nagents: ['tests.vault_env:Obedient']\ninterface: bare.py\n"
+    (tmp_path / "study.yaml").write_text(study)
+    (tmp_path / "bare.py").write_text(TELLS)
+    status, _, err = run("study", "study.yaml", "--out", "run")
+    assert (status, err.count("\n")) == (2, 1), err
+    assert "vault-Vault and vault:Vault would share the folder vault-Vault" in err
+    assert not Path("run").exists()
+
+
+def test_a_copy_of_a_shipped_interface_has_its_rules_under_any_name_and_namesakes_are_told_apart(run, tmp_path):
+    shipped = load_interface("alfworld/probe")
+    played = ["evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "1"]
+    save_interface(shipped.model_copy(update={"name": "copy"}), tmp_path, "copy")
+    assert run(*played, "--interface", "copy.py", "--out", "run")[0] == 0
+    episode = Trajectory.model_validate_json(Path("run/trajectories/full.jsonl").read_text())
+    assert provenances([episode.interface], [])[episode.interface].rules == shipped.provenance.rules
+    index = packing._Index()
+    assert episode.played_under is not None
+    other = episode.played_under.model_copy(update={"fingerprint": "0" * 16})
+    namesake = episode.model_copy(update={"played_under": other})
+    assert [index.label(each) for each in (episode, namesake, episode)] == [
+        episode.interface, f"{episode.interface} (2)", episode.interface,
+    ]  # fmt: skip
+    assert provenances([f"{episode.interface} (2)"], [])
