@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from align_echo.align.run_folder import RunFolder, RunSummary
+from align_echo.cli.console import Display
 from align_echo.evaluate.comparison import Comparison
 from align_echo.evaluate.in_play import play_line, verdict_on_play
 from align_echo.intervals import wilson
@@ -56,6 +57,27 @@ def test_an_agent_that_gains_is_counted_beside_the_placebo(run, few_fresh_tasks)
     assert (out.splitlines()[-1], again) == (last, summary), "what was played is not played again"
     assert Path("run/in-play/trajectories/full.jsonl").read_text() == played
     assert run("view", "run", "--out", "all.html")[0] == 0
+
+
+def test_a_run_that_is_stopped_in_its_play_goes_on_there(run, hardly_any_fresh_tasks, monkeypatch):
+    shown = Display.episode
+
+    def stop(display: Display, won: bool) -> None:
+        shown(display, won)
+        if display._title == "interface: placebo":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Display, "episode", stop)
+        status, _, err = run(*LEARN, "--agent", "tests.vault_env:Stubborn")
+    assert (status, err.splitlines()[-1].endswith("--resume --out run")) == (130, True)
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert (summary["written"], summary["in_play"]) == (True, None)
+    without = Path("run/in-play/trajectories/none.jsonl").read_text()
+    out, _, summary = learn(run, "Stubborn", "--resume")
+    assert out.splitlines()[-1].endswith("written, and no episode improved")
+    assert Path("run/in-play/trajectories/none.jsonl").read_text() == without
+    assert summary["in_play"]["episodes"] == 9
 
 
 def test_what_was_not_played_is_said_to_be_unknown(run, hardly_any_fresh_tasks):
