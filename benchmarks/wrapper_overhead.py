@@ -33,8 +33,9 @@ from align_echo.agents.spec import AgentSetting
 from align_echo.interface import Interface, InterfaceContract, identity, load_interface
 from align_echo.intervals import ratio
 from align_echo.sandbox import telemetry
+from align_echo.sandbox.constructs import STOOD_IN
 from align_echo.sandbox.session import Engine, Sandbox, SandboxSession
-from align_echo.sandbox.source import STOOD_IN, PreparedSource
+from align_echo.sandbox.source import PreparedSource
 from align_echo.sandbox.spending import Spending
 from align_echo.sandbox.states import prelude
 from align_echo.session import Session

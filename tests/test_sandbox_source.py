@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align_echo.errors import InterfaceError
+from align_echo.sandbox.constructs import STOOD_IN
 from align_echo.sandbox.session import EngineReply, Sandbox, SandboxSession
-from align_echo.sandbox.source import STOOD_IN, prepare
+from align_echo.sandbox.source import prepare
 from tests.play import source
 from tests.room_env import CONTRACT
 
@@ -275,7 +276,8 @@ def test_the_string_constants_are_pythons():
         ("x = [1]\ndel x.y", 2, "del"),
         ("class A(Exception):\n    pass", 1, "class A with a base class"),
         ("class A(metaclass=B):\n    pass", 1, "class A with a base class"),
-        ("class A:\n    @property\n    def f(self):\n        return 1", 2, "@property"),
+        ("class A:\n    @f.setter\n    def f(self, value):\n        pass", 2, "@f.setter"),
+        ("class A:\n    @functools.cached_property\n    def f(self):\n        return 1", 2, "@functools.cached_property"),
         ("class A:\n    class B:\n        pass", 2, "ClassDef"),
         ("class A:\n    if True:\n        x = 1", 2, "If"),
         ("class A:\n    a, b = 1, 2", 2, "several targets"),

@@ -11,8 +11,9 @@ import textwrap
 import pytest
 
 from align_echo.errors import InterfaceError
+from align_echo.sandbox.constructs import STOOD_IN
 from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Sandbox, SandboxSession
-from align_echo.sandbox.source import STOOD_IN, prepare
+from align_echo.sandbox.source import prepare
 from align_echo.sandbox.telemetry import AbsentModule, stop_vain_searches
 from tests.play import TASK, outcome, play, source, wrapped
 from tests.room_env import CONTRACT, RoomEnv

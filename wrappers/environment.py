@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from align_echo.errors import UsageError
 from align_echo.interface import Interface, InterfaceContract, bound, load_interface
+from align_echo.sandbox.loading import check_loads
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv
 
@@ -125,6 +126,8 @@ class EnvironmentSpec:
 
         Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
         """
+        if interface is not None:
+            check_loads(interface)
         env = self.make_env(
             split=self.check_split(split),
             data_root=as_path(data_root),
@@ -134,8 +137,19 @@ class EnvironmentSpec:
         return env if interface is None else AlignWrapper(env, interface)
 
     def interface(self, given: str | Path | Interface | None, *, retract: bool = True) -> Interface | None:
-        """An `Interface` from what a user may say: a shipped name, a path to a `.py` file, or an `Interface`; None for
-        the raw environment (None or "none"). Without `retract` none of its hints is withheld.
+        """Return the interface that `read_interface` reads, once its code was loaded in the sandbox.
+
+        Raises `InterfaceError`, also for code that does not load.
+        """
+        interface = self.read_interface(given, retract=retract)
+        if interface is not None:
+            check_loads(interface)
+        return interface
+
+    def read_interface(self, given: str | Path | Interface | None, *, retract: bool = True) -> Interface | None:
+        """Return an `Interface` from what a user may say: a shipped name, a path to a `.py` file, or an `Interface`;
+        None for the raw environment (None or "none"). Without `retract` none of its hints is withheld. Nothing is
+        executed.
 
         It need not be made under this environment's name, but it has to fit. Raises `InterfaceError` otherwise."""
         if given is None or given == "none":

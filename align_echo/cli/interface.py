@@ -1,4 +1,4 @@
-"""`align-echo interface`: what rules rest on and are worth, whether messages are true, two compared, one handed on.
+"""`align-echo interface`: what rules rest on and are worth, whether one loads and is true, two compared, one handed on.
 
 Left out: the work (`align_echo/evaluate`: `hint_record.py`, `interface_diff.py`, `ablation.py`; `align_echo/align`:
 `audit`, `sharing.py`).
@@ -27,6 +27,7 @@ from align_echo.evaluate.tables import audit_lines, audit_table, hints_table, pr
 from align_echo.files import write_atomically
 from align_echo.hints import silenced_by
 from align_echo.interface import Interface, load_interface
+from align_echo.sandbox.loading import check_loads
 from align_echo.sandbox.session import printable
 from align_echo.trouble import overstepped, tell, verdict
 from align_echo.wrappers.catalogue import environment
@@ -65,6 +66,14 @@ def show(
         print(f"silenced from the start: {printable(rule)}")
 
 
+@interface.command("check")
+def check(name: Name, env: options.Env) -> None:
+    """Load an interface in the sandbox, without an episode: what cannot run there is named with its line."""
+    checked = _named(name, env)
+    check_loads(checked)
+    print(f"{printable(checked.name)}@{checked.content_hash} loads")
+
+
 @interface.command("audit")
 def audit(
     name: Name,
@@ -83,6 +92,7 @@ def audit(
 ) -> None:
     """Try every claim of an interface's messages in a fork of the state, with speakers that its making never met."""
     spec, audited = environment(env), _named(name, env)
+    check_loads(audited)
     speakers = [speaker.strip() for speaker in agents.split(",")] if agents else default_speakers(spec)
     refusals = refusal_test(spec, data_root)
     with Display() as display:
@@ -162,6 +172,7 @@ def import_file(
 ) -> None:
     """Check the hash of such a file, show where it came from, and write what evaluate --interface takes."""
     imported = read_shared(file)
+    check_loads(imported)
     written = import_interface(imported, out or new_folder("import", imported.contract.environment))
     print(printable("\n".join(provenance_lines(imported))))
     print("the hash is right: the file is whole; who made it, and whether it is true, it does not tell")
@@ -178,7 +189,7 @@ def bind(name: Name, env: options.Env, out: options.Out = None) -> None:
 
 
 def _named(name: str, env: str) -> Interface:
-    made = environment(env).interface(name)
+    made = environment(env).read_interface(name)
     if made is None:
         raise UsageError("'none' is the plain environment: name an interface")
     return made

@@ -88,55 +88,299 @@ def _align_told(env: Any, action: Any) -> Any:
     return env.step(action, reply)
 
 
-def _align_log(level: str, message: Any, args: tuple[Any, ...]) -> None:
+def _align_log(level: str, message: Any, args: tuple[Any, ...]) -> str:
     text = str(message)
     if args:
         try:
-            text = text % args
-        except (TypeError, ValueError):
+            text = text % (args[0] if len(args) == 1 and isinstance(args[0], dict) else args)
+        except (TypeError, ValueError, KeyError):
             text = text + " " + repr(args)
     print("\x1e" + level + "\x1f" + text[:_ALIGN_LOG_LINE].replace("\x1e", "") + "\x1e", end="")
+    return text
+
+
+_ALIGN_LEVELS: dict[int, str] = {0: "NOTSET", 10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
+
+
+def _align_level(level: Any) -> Any:
+    """Return a level as a number, where it may be a name."""
+    for number in _ALIGN_LEVELS:
+        if level == _ALIGN_LEVELS[number]:
+            return number
+    if isinstance(level, str):
+        raise ValueError("Unknown level: " + repr(level))
+    return level
+
+
+class _AlignRecord:
+    """A `logging.LogRecord`: the text is complete, and the place in the source and the time are not known."""
+
+    def __init__(
+        self, name: str, level: int, pathname: str, lineno: int, msg: Any, args: Any, exc_info: Any, func: Any = None,
+        sinfo: Any = None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.levelno = level
+        self.levelname = _ALIGN_LEVELS.get(level, "Level " + str(level))
+        self.msg = msg
+        self.args = args
+        self.message = str(msg)
+        self.asctime = "2000-01-01 00:00:00,000"
+        self.pathname = self.filename = self.module = "interface"
+        self.funcName = func
+        self.lineno = lineno
+        self.created = self.msecs = self.relativeCreated = 0.0
+        self.thread = self.process = 0
+        self.threadName = "MainThread"
+        self.processName = "MainProcess"
+        self.exc_info = exc_info
+        self.exc_text = None
+        self.stack_info = sinfo
+
+    def getMessage(self) -> str:
+        text = str(self.msg)
+        return text % self.args if self.args else text
+
+
+class _AlignHandler:
+    """A `logging.Handler`. It writes into a text buffer that it is given, and nowhere else."""
+
+    def __init__(self, stream: Any = None, *args: Any, **options: Any) -> None:
+        self.stream = stream
+        self.terminator = "\n"
+        self.name: Any = None
+        self.level: Any = stream if isinstance(stream, int) else 0
+        self.formatter: Any = None
+        self.filters: list[Any] = []
+        self.lock: Any = None
+
+    def handle(self, record: Any) -> bool:
+        passes = _align_passes(self.filters, record)
+        if passes:
+            self.emit(record)
+        return passes
+
+    def emit(self, record: Any) -> None:
+        if type(self.stream).__name__ == "_AlignStringIO":
+            self.stream.write(self.format(record) + self.terminator)
+
+    def format(self, record: Any) -> str:
+        text: str = record.getMessage() if self.formatter is None else self.formatter.format(record)
+        return text
+
+    def setLevel(self, level: Any) -> None:
+        self.level = _align_level(level)
+
+    def setFormatter(self, fmt: Any) -> None:
+        self.formatter = fmt
+
+    def setStream(self, stream: Any) -> Any:
+        before, self.stream = self.stream, stream
+        return before
+
+    def addFilter(self, filter: Any) -> None:
+        self.filters.append(filter)
+
+    def removeFilter(self, filter: Any) -> None:
+        if filter in self.filters:
+            self.filters.remove(filter)
+
+    def filter(self, record: Any) -> bool:
+        return _align_passes(self.filters, record)
+
+    def get_name(self) -> Any:
+        return self.name
+
+    def set_name(self, name: Any) -> None:
+        self.name = name
+
+    def createLock(self) -> None:
+        """There is one thread."""
+
+    def acquire(self) -> None:
+        """There is one thread."""
+
+    def release(self) -> None:
+        """There is one thread."""
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+    def handleError(self, record: Any) -> None:
+        """An error is the interface's own."""
 
 
 class _AlignLogger:
-    """The methods of `logging.Logger` that interface code calls; every line goes to the wrapper's log."""
+    """A `logging.Logger`. Every line goes to the wrapper's log, whatever levels, handlers and filters say; handlers get
+    what they would get in Python.
+    """
 
-    def __init__(self, name: str = "interface", level: int = 0) -> None:
+    def __init__(self, name: str, level: Any = 0) -> None:
         self.name = name
-        self.level = level
+        self.level = _align_level(level)
+        self.parent: Any = None
+        self.propagate = True
+        self.handlers: list[Any] = []
+        self.filters: list[Any] = []
+        self.disabled = False
+        self.root: Any = None
+        self.manager: Any = None
 
-    def debug(self, message: Any, *args: Any, **options: Any) -> None:
-        _align_log("debug", message, args)
+    def debug(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+        self._hand_on(10, _align_log("debug", msg, args), kwargs)
 
-    def info(self, message: Any, *args: Any, **options: Any) -> None:
-        _align_log("info", message, args)
+    def info(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+        self._hand_on(20, _align_log("info", msg, args), kwargs)
 
-    def warning(self, message: Any, *args: Any, **options: Any) -> None:
-        _align_log("warning", message, args)
+    def warning(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+        self._hand_on(30, _align_log("warning", msg, args), kwargs)
 
-    def warn(self, message: Any, *args: Any, **options: Any) -> None:
-        _align_log("warning", message, args)
+    def warn(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+        self.warning(msg, *args, **kwargs)
 
-    def error(self, message: Any, *args: Any, **options: Any) -> None:
-        _align_log("error", message, args)
+    def error(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+        self._hand_on(40, _align_log("error", msg, args), kwargs)
 
-    def exception(self, message: Any, *args: Any, **options: Any) -> None:
-        _align_log("error", message, args)
+    def exception(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+        self.error(msg, *args, **kwargs)
 
-    def critical(self, message: Any, *args: Any, **options: Any) -> None:
-        _align_log("error", message, args)
+    def critical(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+        self._hand_on(50, _align_log("error", msg, args), kwargs)
 
-    def log(self, level: int, message: Any, *args: Any, **options: Any) -> None:
-        _align_log("debug" if level < 20 else "info" if level < 30 else "warning", message, args)
+    def fatal(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+        self.critical(msg, *args, **kwargs)
 
-    def isEnabledFor(self, level: int) -> bool:
-        return True
+    def log(self, level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
+        word = "debug" if level < 20 else "info" if level < 30 else "warning" if level < 40 else "error"
+        self._hand_on(level, _align_log(word, msg, args), kwargs)
+
+    def _hand_on(self, level: int, text: str, options: dict[str, Any]) -> None:
+        """Give a line to the handlers."""
+        if self.hasHandlers() and level >= self.getEffectiveLevel() and not self.disabled:
+            record = self.makeRecord(self.name, level, "interface", 0, text, (), None, extra=options.get("extra"))
+            self.handle(record)
+
+    def handle(self, record: Any) -> None:
+        if self.filter(record):
+            self.callHandlers(record)
+
+    def callHandlers(self, record: Any) -> None:
+        holder: Any = self
+        while holder is not None:
+            for handler in holder.handlers:
+                if hasattr(handler, "handle") and record.levelno >= getattr(handler, "level", 0):
+                    handler.handle(record)
+            holder = holder.parent if holder.propagate else None
+
+    def makeRecord(
+        self, name: str, level: int, fn: str, lno: int, msg: Any, args: Any, exc_info: Any, func: Any = None,
+        extra: Any = None, sinfo: Any = None,
+    ) -> Any:  # fmt: skip
+        record = _AlignRecord(name, level, fn, lno, msg, args, exc_info, func, sinfo)
+        for key in extra or {}:
+            setattr(record, key, extra[key])
+        return record
+
+    def findCaller(self, stack_info: bool = False, stacklevel: int = 1) -> tuple[str, int, str, Any]:
+        return "interface", 0, "(unknown function)", None
 
     def setLevel(self, level: Any) -> None:
-        """Accepted and ignored: the wrapper keeps every line."""
+        """Set what `level` reads, and what handlers get: the wrapper keeps every line."""
+        self.level = _align_level(level)
 
-    def addHandler(self, handler: Any) -> None:
-        """Accepted and ignored: lines go to the wrapper's log only."""
+    def getEffectiveLevel(self) -> Any:
+        holder: Any = self
+        while holder is not None and not holder.level:
+            holder = holder.parent
+        return 0 if holder is None else holder.level
+
+    def isEnabledFor(self, level: Any) -> bool:
+        return True
+
+    def addHandler(self, hdlr: Any) -> None:
+        if hdlr not in self.handlers:
+            self.handlers.append(hdlr)
+
+    def removeHandler(self, hdlr: Any) -> None:
+        if hdlr in self.handlers:
+            self.handlers.remove(hdlr)
+
+    def hasHandlers(self) -> bool:
+        holder: Any = self
+        while holder is not None:
+            if holder.handlers:
+                return True
+            holder = holder.parent if holder.propagate else None
+        return False
+
+    def addFilter(self, filter: Any) -> None:
+        if filter not in self.filters:
+            self.filters.append(filter)
+
+    def removeFilter(self, filter: Any) -> None:
+        if filter in self.filters:
+            self.filters.remove(filter)
+
+    def filter(self, record: Any) -> bool:
+        return _align_passes(self.filters, record)
+
+    def getChild(self, suffix: str) -> Any:
+        return _align_logger_named(suffix if self is _align_root else self.name + "." + suffix)
+
+    def getChildren(self) -> set[Any]:
+        return {known for known in _align_loggers.values() if known.parent is self}
+
+
+def _align_passes(filters: list[Any], record: Any) -> bool:
+    """Return whether filters, functions or objects with a method, let a record pass."""
+    for each in filters:
+        test = each.filter if hasattr(each, "filter") else each
+        if not test(record):
+            return False
+    return True
+
+
+_align_root = _AlignLogger("root", 30)
+_align_loggers: dict[str, Any] = {}
+
+
+def _align_logger_named(name: Any = None) -> Any:
+    """Return the one logger of a name, made when it is first asked for, as `logging.getLogger` does."""
+    if not name or name == "root":
+        return _align_root
+    if name not in _align_loggers:
+        logger = _AlignLogger(name)
+        parent, _, _ = name.rpartition(".")
+        logger.parent = _align_logger_named(parent)
+        logger.root = _align_root
+        logger.manager = _align_manager
+        _align_loggers[name] = logger
+    return _align_loggers[name]
+
+
+class _AlignManager:
+    """What `logger.manager` is in Python, as far as it is asked for."""
+
+    def __init__(self) -> None:
+        self.root = _align_root
+        self.disable = 0
+        self.loggerDict = _align_loggers
+
+    def getLogger(self, name: str) -> Any:
+        return _align_logger_named(name)
+
+
+_align_manager = _AlignManager()
+_align_root.root = _align_root
+_align_root.manager = _align_manager
+_align_logger = _AlignLogger("interface", 10)
+_align_logger.handlers = [_AlignHandler()]
+_align_logger.propagate = False
+_align_logger.parent = _align_logger.root = _align_root
+_align_logger.manager = _align_manager
 
 
 # ---------------------------------------------------------------- what the source preparation calls
@@ -166,6 +410,19 @@ def _align_classmethod(function: Any, owner: Any) -> Any:
         return function(owner, *args, **options)
 
     return _AlignFunction(call, "classmethod")
+
+
+class _AlignProperty:
+    """What a class holds in place of a property."""
+
+    def __init__(self, read: Any) -> None:
+        self._align_get = read
+
+
+def _align_read(owner: Any, name: str) -> Any:
+    """Return the attribute of an object; a property is read."""
+    value = getattr(owner, name)
+    return value._align_get(owner) if isinstance(value, _AlignProperty) else value
 
 
 class _AlignDeleted:

@@ -10,17 +10,18 @@ does after a failure (`wrappers/align_wrapper.py`), and how source is made ready
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract
+from align_echo.sandbox.loading import check_source_loads, describe
 from align_echo.sandbox.pool import START, Worker
-from align_echo.sandbox.source import PreparedSource, prepare
+from align_echo.sandbox.source import PreparedSource
 from align_echo.sandbox.spending import Spending, took_too_long
 from align_echo.sandbox.states import NEXT, StateKey, begin, loop
 from align_echo.sandbox.telemetry import thread
+from align_echo.sandbox.wording import printable as printable
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
@@ -32,12 +33,6 @@ ENGINE = "_align_engine"
 """The name under which interface code's `env.step` reaches the host."""
 TOGETHER = "_align_engine_together"
 """The name under which several looks do, in one call (`source.py`)."""
-
-_INTERFACE_FEED = "<python-input-1>"
-_ODD_EXCEPTION = "exceptions can only be called with zero or one string argument"
-_ODD = re.compile(r"[^ -~\n\t]")
-_MESSAGE = 2_000
-"""How many characters of what an exception says are looked at."""
 
 
 class Sandbox(Frozen):
@@ -81,8 +76,8 @@ class Sandbox(Frozen):
         return SandboxSession(self, source, contract, init_obs, task, engine, further or {}, within_turn)
 
     def check(self, source: str, contract: InterfaceContract) -> None:
-        """Load source and throw it away: what a generator of interfaces calls. Raises `InterfaceError`, one line."""
-        self.open(prepare(source, contract), contract, "", "", _no_engine).close()
+        """Load source and throw it away, as `loading.check_source_loads` does. Raises `InterfaceError`, one line."""
+        check_source_loads(source, contract, seconds=self.seconds, memory=self.memory)
 
 
 class EngineReply(NamedTuple):
@@ -208,7 +203,7 @@ class SandboxSession:
             answer = work(self._worker.session)
         except pydantic_monty.MontyError as error:
             self._leave()
-            survives, message = _describe(error, self._source)
+            survives, message = describe(error, self._source)
             if self._worker.late or not survives:
                 self.close()
             raise InterfaceError(self._lateness() or message) from None
@@ -350,44 +345,6 @@ class SandboxSession:
 
 def _no_engine(action: str) -> EngineReply:
     raise RefusedError("there is no environment to step")
-
-
-# ---------------------------------------------------------------- what went wrong, in words
-
-
-def printable(text: str) -> str:
-    """Text without what steers a terminal: control and formatting characters but for line breaks and tabs.
-
-    Spaces of other kinds are plain ones.
-    """
-    if _ODD.search(text) is None:
-        return text
-    plain = (" " if letter.isspace() and letter not in "\n\t" else letter for letter in text)
-    return "".join(letter for letter in plain if letter.isprintable() or letter in "\n\t")
-
-
-def _describe(error: pydantic_monty.MontyError, source: PreparedSource) -> tuple[bool, str]:
-    """(whether the session survives it, one line that the author of the code can act on)."""
-    from pydantic_monty import MontyCrashedError, MontyRuntimeError, MontySyntaxError
-
-    if not isinstance(error, MontyRuntimeError | MontySyntaxError):
-        message = _one_line(str(error))
-        return not isinstance(error, MontyCrashedError), f"the sandbox stopped the interface: {message}"
-    summary = _one_line(error.display("type-msg"))
-    if _ODD_EXCEPTION in summary:
-        return True, "the interface made an exception of other values than one text: write `raise ValueError('...')`"
-    kind, _, detail = summary.partition(": ")
-    lines = [frame.line for frame in error.traceback() if frame.filename == _INTERFACE_FEED]
-    where = f"line {source.author_line(lines[-1])}: " if lines else ""
-    spent = {"TimeoutError": "took too long", "MemoryError": "used too much memory"}.get(kind)
-    if spent is not None:
-        return False, f"{where}the interface {spent} ({detail})"
-    return True, f"{where}{summary}"
-
-
-def _one_line(text: str) -> str:
-    """The beginning of an error's text, which interface code may have made of any length."""
-    return " ".join(printable(text[:_MESSAGE]).split())[:500]
 
 
 class _LogBuffer:

@@ -1,29 +1,31 @@
 """Interface source -> source that the sandbox's interpreter runs, with a map back to the author's line numbers.
 
 The interpreter lacks some of Python. Where a small rewrite keeps the meaning it is made: attributes on functions,
-`del` of names and items, `@staticmethod` / `@classmethod`, `class A(object)`, generator expressions used as iterators,
-exceptions made of anything but one text, imports of modules that the prelude stands in for. The rest is refused with
-its line, its name, and what to write instead. Nothing is executed here, and the source is edited in place so that lines
-stay where they are.
+`del` of names and items, `@staticmethod` / `@classmethod`, `@property` that is read, `class A(object)`, generator
+expressions used as iterators, exceptions made of anything but one text, imports of modules that the prelude stands in
+for. `__name__` is "interface", as of a module that is imported. The rest is refused (`constructs.py`). Nothing is
+executed here, and the source is edited in place so that lines stay where they are.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import sys
 import threading
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract, check_source, parse_source
+from align_echo.sandbox.constructs import STOOD_IN, is_name, only_defines, refusal, refuse_unsupported
+from align_echo.sandbox.references import Reference, references
 
-STOOD_IN = (
-    "typing", "typing_extensions", "collections.abc", "logging", "string", "re", "collections", "functools", "ast",
-    "operator", "textwrap", "traceback", "difflib", "io",
-)  # fmt: skip
-"""Modules that the prelude stands in for: the interpreter lacks them, or lacks names of theirs."""
+MODULE_NAME = '"interface"'
+READ = "_align_read"
+"""What is called in place of reading an attribute that may be a property (`prelude.py`)."""
 
 _preparing = threading.Lock()
 
@@ -40,13 +42,14 @@ class PreparedSource:
     """Source for the interpreter. `lines[i]` is the author's line number of line `i + 1`.
 
     `only_defines`: to load it runs none of its own code but definitions, so it leaves the same in every episode.
-    `stood_in` are the modules of `STOOD_IN` that it imports.
+    `stood_in` are the modules of `STOOD_IN` that it imports. `needs` is what its functions take for granted.
     """
 
     text: str
     lines: tuple[int, ...]
     only_defines: bool
     stood_in: frozenset[str]
+    needs: tuple[Reference, ...] = ()
 
     def author_line(self, line: int) -> int:
         """The author's line number of a line of `text`."""
@@ -69,102 +72,11 @@ def _prepared(source: str, contract: InterfaceContract) -> PreparedSource:
     try:
         tree = parse_source(source)
         for node in ast.walk(tree):
-            _refuse_unsupported(node)
-        return _Rewriter(source, tree, contract).result()
+            refuse_unsupported(node)
+        needs = references(tree, contract)
+        return replace(_Rewriter(source, tree, contract).result(), needs=tuple(needs))
     except RecursionError as error:
         raise InterfaceError("interface code is too deeply nested: split it into functions") from error
-
-
-# ---------------------------------------------------------------- what cannot run
-
-_UNSUPPORTED: dict[str, tuple[str, str]] = {
-    "Yield": ("a generator function (`yield`)", "build a list and return it"),
-    "YieldFrom": ("a generator function (`yield from`)", "build a list and return it"),
-    "AsyncFor": ("`async for`", "write a plain loop"),
-    "AsyncWith": ("`async with`", "write plain code"),
-    "TryStar": ("`except*`", "use `except`"),
-    "TypeAlias": ("a `type` statement", "leave the alias out"),
-}
-
-
-def _refuse_unsupported(node: ast.AST) -> None:
-    refused = _UNSUPPORTED.get(type(node).__name__)
-    if refused is not None:
-        raise _refusal(node, *refused)
-    if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-        raise _refusal(node, f"`from {node.module} import *`", "import the names you use")
-    if isinstance(node, ast.Delete):
-        for target in node.targets:
-            if not isinstance(target, ast.Name | ast.Subscript):
-                raise _refusal(node, "`del` of an attribute or a tuple", "assign None to it")
-    if isinstance(node, ast.ClassDef):
-        _refuse_class(node)
-
-
-def _refuse_class(node: ast.ClassDef) -> None:
-    if node.keywords or any(not (isinstance(base, ast.Name) and base.id == "object") for base in node.bases):
-        raise _refusal(
-            node, f"class {node.name} with a base class", "write a plain class, or raise a built-in exception"
-        )
-    for statement in node.body:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            for decorator in statement.decorator_list:
-                if not _is_name(decorator, "staticmethod", "classmethod"):
-                    raise _refusal(decorator, f"`@{ast.unparse(decorator)}` on a method", "write a plain method")
-        elif isinstance(statement, ast.Assign):
-            if len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
-                raise _refusal(statement, "several targets in one class-level assignment", "assign one name a line")
-        elif isinstance(statement, ast.AnnAssign | ast.Pass):
-            continue
-        elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
-            kind = type(statement).__name__
-            raise _refusal(statement, f"{kind} in the body of class {node.name}", "keep to methods and assignments")
-
-
-def _refusal(node: ast.AST, what: str, instead: str) -> InterfaceError:
-    line = getattr(node, "lineno", 0)
-    return InterfaceError(f"line {line}: the sandbox cannot run {what}; {instead}")
-
-
-# ---------------------------------------------------------------- what only defines
-
-
-def _only_defines(tree: ast.Module) -> bool:
-    """Whether all that stands outside of functions gives things names, so that to load it runs nothing else."""
-    taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    taken |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    return "re" not in taken and all(_defines(statement) for statement in tree.body)
-
-
-def _defines(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.FunctionDef(decorator_list=[], args=args):
-            return all(default is None or _is_plain(default) for default in (*args.defaults, *args.kw_defaults))
-        case ast.ClassDef(decorator_list=[], body=body):
-            return all(_defines(each) for each in body)
-        case ast.Assign(targets=targets, value=value):
-            return all(isinstance(target, ast.Name) for target in targets) and _is_plain(value)
-        case ast.AnnAssign(target=ast.Name(), value=value):
-            return value is None or _is_plain(value)
-        case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom() | ast.Pass():
-            return True
-    return False
-
-
-def _is_plain(value: ast.expr) -> bool:
-    """Whether a value is written out in full: a constant, a container of such, or a pattern."""
-    match value:
-        case ast.Constant() | ast.Attribute(value=ast.Name(id="re")):
-            return True
-        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
-            return all(_is_plain(part) for part in parts)
-        case ast.Dict(keys=keys, values=values):
-            return all(key is not None and _is_plain(key) for key in keys) and all(_is_plain(each) for each in values)
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr="compile"), args=parts, keywords=[]):
-            return all(_is_plain(part) for part in parts)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
-            return True
-    return False
 
 
 # ---------------------------------------------------------------- what can be rewritten
@@ -185,6 +97,7 @@ class _Rewriter:
             self._starts.append(self._starts[-1] + len(line) + 1)
         self._edits: list[tuple[int, int, str]] = []
         self._stood_in: set[str] = set()
+        self._properties = _properties(tree)
 
     def result(self) -> PreparedSource:
         attributed = _functions_with_attributes(self._tree)
@@ -200,6 +113,10 @@ class _Rewriter:
                 self._rewrite_class(node)
             elif isinstance(node, ast.Call) and _makes_exception(node):
                 self._rewrite_exception(node)
+            elif isinstance(node, ast.Attribute | ast.Name):
+                self._rewrite_read(node)
+            elif isinstance(node, ast.JoinedStr) and sys.version_info < (3, 12):
+                self._rewrite_text(node)
             elif isinstance(node, ast.ListComp | ast.DictComp) and self._looks is not None:
                 self._ask_together(node, self._looks)
             elif isinstance(node, ast.FunctionDef) and node.name in attributed and id(node) not in methods:
@@ -234,10 +151,7 @@ class _Rewriter:
             for decorator in member.decorator_list:
                 start = self._offset(decorator.lineno, decorator.col_offset)
                 self._edits.append((self._data.rindex(b"@", 0, start), self._end(decorator), ""))
-                method = f"{node.name}.{member.name}"
-                wrapped = f'_AlignFunction({method}, "{member.name}")'
-                bound = f"_align_classmethod({method}, {node.name})"
-                after.append(f"{method} = {bound if _is_name(decorator, 'classmethod') else wrapped}")
+                after.append(_decorated(node.name, member.name, decorator))
         if after:
             end = self._end(node)
             self._edits.append((end, end, f"\n{self._indent(node)}" + "; ".join(after)))
@@ -249,6 +163,25 @@ class _Rewriter:
         if self._is_at_its_place(node) and not self._data[start:bracket].strip():
             self._edits.append((bracket + 1, bracket + 1, "_align_exception_text("))
             self._edits.append((end - 1, end - 1, ")"))
+
+    def _rewrite_read(self, node: ast.Attribute | ast.Name) -> None:
+        """Let what reads a property call it, and `__name__` be that of an imported module."""
+        if not _is_rewritten(node, self._properties) or not self._is_at_its_place(node):
+            return
+        start, end = self._offset(node.lineno, node.col_offset), self._end(node)
+        if isinstance(node, ast.Name):
+            self._edits.append((start, end, MODULE_NAME))
+        else:
+            dot = self._data.rindex(b".", self._end(node.value), end)
+            self._edits += [(start, start, f"{READ}("), (dot, end, f', "{node.attr}")')]
+
+    def _rewrite_text(self, node: ast.JoinedStr) -> None:
+        """As `_rewrite_read`, within an f-string, whose parts Python 3.11 misplaces."""
+        if any(_is_rewritten(each, self._properties) for each in ast.walk(node)) and self._is_at_its_place(node):
+            try:
+                self._replace(node, ast.unparse(_Reads(self._properties).visit(copy.deepcopy(node))))
+            except ValueError as error:
+                raise refusal(node, "a property in this f-string", "read it on a line of its own") from error
 
     def _ask_together(self, node: ast.ListComp | ast.DictComp, view: str) -> None:
         """`[env.step(v)[0] for v in views]`: such looks are asked for in one call, as nothing of the interface's own
@@ -306,7 +239,7 @@ class _Rewriter:
         start = self._starts[node.lineno - 1]
         return self._data[start : start + node.col_offset].decode()
 
-    def _replace(self, node: ast.stmt, text: str) -> None:
+    def _replace(self, node: ast.stmt | ast.expr, text: str) -> None:
         self._edits.append((self._offset(node.lineno, node.col_offset), self._end(node), text))
 
     def _apply(self) -> PreparedSource:
@@ -327,9 +260,9 @@ class _Rewriter:
             position = end
         rest = self._data[position:].decode()
         lines.extend(range(line + 1, line + rest.count("\n") + 1))
-        only_defines = b"_align" not in self._data and _only_defines(self._tree)
+        defines = b"_align" not in self._data and only_defines(self._tree)
         stood_in = frozenset(self._stood_in)
-        return PreparedSource("".join([*pieces, rest]), tuple(lines), only_defines, stood_in)
+        return PreparedSource("".join([*pieces, rest]), tuple(lines), defines, stood_in)
 
 
 def _functions_with_attributes(tree: ast.Module) -> set[str]:
@@ -344,6 +277,48 @@ def _functions_with_attributes(tree: ast.Module) -> set[str]:
             if isinstance(first, ast.Name):
                 holders.add(first.id)
     return functions & holders
+
+
+def _properties(tree: ast.Module) -> set[str]:
+    """Return the names of the methods that are properties."""
+    members = [member for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for member in node.body]
+    functions = [member for member in members if isinstance(member, ast.FunctionDef)]
+    return {each.name for each in functions if any(is_name(deco, "property") for deco in each.decorator_list)}
+
+
+def _decorated(owner: str, name: str, decorator: ast.expr) -> str:
+    """Return what stands after a class in place of the decorator of one of its methods."""
+    method = f"{owner}.{name}"
+    if is_name(decorator, "property"):
+        return f"{method} = _AlignProperty({method})"
+    if is_name(decorator, "classmethod"):
+        return f"{method} = _align_classmethod({method}, {owner})"
+    return f'{method} = _AlignFunction({method}, "{name}")'
+
+
+def _is_rewritten(node: ast.AST, properties: Collection[str]) -> bool:
+    """Return whether a node reads what may be a property, or `__name__`."""
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        return node.attr in properties
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id == "__name__"
+
+
+class _Reads(ast.NodeTransformer):
+    """Rewrites what reads a property or `__name__`."""
+
+    def __init__(self, properties: Collection[str]) -> None:
+        self._properties = properties
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Return the name of an imported module in place of `__name__`."""
+        return ast.parse(MODULE_NAME, mode="eval").body if _is_rewritten(node, self._properties) else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """Return a call in place of a property."""
+        node.value = self.visit(node.value)
+        if not _is_rewritten(node, self._properties):
+            return node
+        return ast.Call(ast.Name(READ, ast.Load()), [node.value, ast.Constant(node.attr)], [])
 
 
 def _replaces_step(tree: ast.Module) -> bool:
@@ -392,7 +367,3 @@ def _called_name(call: ast.Call) -> str:
     if isinstance(call.func, ast.Name):
         return call.func.id
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
-
-
-def _is_name(node: ast.expr, *names: str) -> bool:
-    return isinstance(node, ast.Name) and node.id in names

@@ -59,14 +59,13 @@ def begin(session: pydantic_monty.MontySession, key: StateKey, source: str = "")
 
 
 def prelude(layout: str, stood_in: Collection[str]) -> str:
-    """The text that runs before interface code: `prelude.py`, the parts of `stdlib.py` that stand in for these modules,
-    and what interface code is given as `env` and `logger`."""
+    """The text that runs before interface code: `prelude.py`, the parts of `stdlib.py` and `stdlib_logging.py` that
+    stand in for these modules, and what interface code is given as `env`."""
     proxy = _PROXIES.get(layout, "_AlignSingleEnv")
-    first, *parts = _STAND_INS.split(_text("stdlib"))
+    first, *parts = _STAND_INS.split(_text("stdlib") + _text("stdlib_logging"))
     named = zip(parts[::2], parts[1::2], strict=True)
     wanted = [part for names, part in named if not set(names.split(", ")).isdisjoint(stood_in)]
-    given = f"_align_env = {proxy}()\n_align_logger = _AlignLogger()\n"
-    return "\n".join([_text("prelude"), first, *wanted, given])
+    return "\n".join([_text("prelude"), first, *wanted, f"_align_env = {proxy}()\n"])
 
 
 def loop(contract: InterfaceContract) -> str:

@@ -9,10 +9,7 @@ that the line names (`states.py`).
 import collections as _align_collections
 import functools as _align_functools
 import re as _align_re
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from align_echo.sandbox.prelude import _AlignLogger
+from typing import Any
 
 
 class _AlignModule:
@@ -89,33 +86,6 @@ def _align_typing() -> Any:
 
 for _align_name in ["typing", "typing_extensions", "collections.abc"]:
     _ALIGN_MODULES[_align_name] = _ALIGN_MODULES.get("typing") or _align_typing()
-
-
-# ---------------------------------------------------------------- logging
-
-
-class _AlignHandler:
-    """A logging handler or formatter that does nothing."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self.level = 0
-
-    def setLevel(self, level: Any) -> None:
-        """Ignored."""
-
-    def setFormatter(self, formatter: Any) -> None:
-        """Ignored."""
-
-
-_align_root = _AlignLogger()
-_ALIGN_MODULES["logging"] = _AlignModule("logging", {
-    "NOTSET": 0, "DEBUG": 10, "INFO": 20, "WARNING": 30, "WARN": 30, "ERROR": 40, "CRITICAL": 50,
-    "Logger": _AlignLogger, "getLogger": _AlignLogger, "root": _align_root, "basicConfig": _align_ignore,
-    "disable": _align_ignore, "Handler": _AlignHandler, "StreamHandler": _AlignHandler,
-    "FileHandler": _AlignHandler, "NullHandler": _AlignHandler, "Formatter": _AlignHandler,
-    "debug": _align_root.debug, "info": _align_root.info, "warning": _align_root.warning, "error": _align_root.error,
-    "exception": _align_root.exception, "critical": _align_root.critical,
-})  # fmt: skip
 
 
 # ---------------------------------------------------------------- string

@@ -1,0 +1,175 @@
+"""Whether an interface loads: its module's level is run once in the sandbox, and what its functions need is looked up.
+
+It is asked before anything is played. The interpreter runs in a process of its own, without the pool of `pool.py`: a
+process that has used that cannot be forked any more, and one that only makes environments can. There is no engine, and
+nothing of the file system, the network or this process. What was found is remembered by source and limits. Source whose
+module's level asks the system for something cannot be judged so: that is loaded in a session, as an episode does.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import threading
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align_echo.errors import EngineError, InterfaceError
+from align_echo.interface import Interface, InterfaceContract
+from align_echo.sandbox.pool import Worker
+from align_echo.sandbox.references import EXPECT, EXPECT_FUNCTION
+from align_echo.sandbox.source import PreparedSource, prepare
+from align_echo.sandbox.states import StateKey, begin, prelude
+from align_echo.sandbox.wording import described, one_line
+
+if TYPE_CHECKING:
+    import pydantic_monty
+
+SECONDS, MEMORY = 2.0, 64 * 2**20
+"""Most that loading may use up: seconds of the interpreter, and bytes. A session has the same (`Sandbox`)."""
+
+_PATIENCE = 30.0
+"""Seconds after which the process is ended, whatever it does."""
+
+_LONGEST_ERROR = 200_000
+"""Bytes of an error that are read."""
+
+_PROGRAM = "interface.py"
+_INTERFACE_FEED = "<python-input-1>"
+"""How a session calls the source: what comes after the prelude."""
+
+_ASKS_SYSTEM = "NotImplementedError: OS function"
+_FRAME = re.compile(rf'^  File ".*{re.escape(_PROGRAM)}", line (\d+)')
+_ENVIRONMENTS = ("_AlignBatchedEnv", "_AlignSingleEnv", "_AlignTripleEnv")
+_HOLDERS = ("module", "_AlignModule", "_AlignLogger", "_AlignHandler", "_AlignAdapter", *_ENVIRONMENTS)
+"""Types of things whose attributes are known."""
+
+_EXPECTATIONS = f"""
+def {EXPECT}(owner, name, said):
+    if type(owner).__name__ in {_HOLDERS!r}:
+        try:
+            lacks = not hasattr(owner, name)
+        except TypeError:
+            lacks = False
+        if lacks:
+            raise AttributeError(said + " has no attribute '" + name + "' in the sandbox")
+def {EXPECT_FUNCTION}(value, name):
+    if not hasattr(value, "__call__") and type(value).__name__ not in ("function", "builtin_function_or_method"):
+        raise TypeError(name + " is no function but " + type(value).__name__)
+"""
+
+_checking = threading.Lock()
+
+
+def check_loads(interface: Interface) -> None:
+    """Refuse an interface whose code does not load. Raises `InterfaceError`, one line that begins with its name."""
+    try:
+        check_source_loads(interface.source, interface.contract)
+    except InterfaceError as error:
+        raise InterfaceError(f"the interface {interface.name} does not load: {error}") from error
+
+
+def check_source_loads(
+    source: str, contract: InterfaceContract, *, seconds: float = SECONDS, memory: int = MEMORY
+) -> None:
+    """Refuse source that does not load. Raises `InterfaceError`, one line, and `EngineError` without an interpreter."""
+    with _checking:
+        problem = _problem(source, contract, seconds, memory)
+    if problem:
+        raise InterfaceError(problem)
+
+
+@lru_cache(maxsize=64)
+def _problem(source: str, contract: InterfaceContract, seconds: float, memory: int) -> str:
+    """Return why source does not load; "" if it does."""
+    prepared = prepare(source, contract)
+    before = prelude(contract.step_layout, prepared.stood_in).split("\n")
+    text = prepared.text.split("\n")
+    program = [*before, *text, *_EXPECTATIONS.split("\n"), *(need.code for need in prepared.needs)]
+    status, error = _run("\n".join(program), seconds, memory)
+    if status == 0:
+        return ""
+    summary, lines = _read_error(error)
+    if summary.startswith(_ASKS_SYSTEM):
+        return _problem_in_session(prepared, contract, seconds, memory)
+    if not summary:
+        return f"the sandbox stopped the interface: it ended with status {status}"
+    return described(summary, _author_line(prepared, lines, len(before), len(program) - len(prepared.needs)))[1]
+
+
+def _problem_in_session(source: PreparedSource, contract: InterfaceContract, seconds: float, memory: int) -> str:
+    """As `_problem`, in a worker of the pool, where the system's answers are those of an episode."""
+    import pydantic_monty
+
+    worker = Worker(seconds, memory)
+    try:
+        assert worker.session is not None
+        begin(worker.session, StateKey(contract.step_layout, source.stood_in, seconds, memory))
+        worker.session.feed_run(source.text)
+        worker.session.feed_run("\n".join([*_EXPECTATIONS.split("\n"), *(need.code for need in source.needs)]))
+    except pydantic_monty.MontyError as error:
+        return describe(error, source)[1]
+    finally:
+        worker.close()
+    return ""
+
+
+def describe(error: pydantic_monty.MontyError, source: PreparedSource) -> tuple[bool, str]:
+    """Return whether a session survives an error, and the error in one line."""
+    from pydantic_monty import MontyCrashedError, MontyRuntimeError, MontySyntaxError
+
+    if not isinstance(error, MontyRuntimeError | MontySyntaxError):
+        message = one_line(str(error))
+        return not isinstance(error, MontyCrashedError), f"the sandbox stopped the interface: {message}"
+    lines = [frame.line for frame in error.traceback() if frame.filename == _INTERFACE_FEED]
+    return described(one_line(error.display("type-msg")), source.author_line(lines[-1]) if lines else None)
+
+
+def _author_line(source: PreparedSource, lines: list[int], before: int, needs: int) -> int | None:
+    """Return the author's line of the innermost frame that is one; `lines` are those of the program."""
+    for line in reversed(lines):
+        if before < line <= before + len(source.lines):
+            return source.author_line(line - before)
+        if line > needs:
+            return source.needs[min(line - needs, len(source.needs)) - 1].line
+    return None
+
+
+def _run(program: str, seconds: float, memory: int) -> tuple[int, str]:
+    """Run a program in an interpreter of its own: its exit status, and the beginning of what it says of an error."""
+    from pydantic_monty._binary import find_monty_binary
+
+    limits = ["--max-feed-duration", f"{seconds:f}", "--max-memory", str(memory), "--max-sleep", "0"]
+    with tempfile.TemporaryDirectory(prefix="align-echo-") as folder:
+        Path(folder, _PROGRAM).write_text(program, encoding="utf-8")
+        try:
+            process = subprocess.Popen(
+                [find_monty_binary(), *limits, _PROGRAM], cwd=folder, env={}, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            )  # fmt: skip
+        except OSError as error:
+            raise EngineError(f"the interface sandbox does not start: {error}") from error
+        with process:
+            guard = threading.Timer(_PATIENCE, process.kill)
+            guard.start()
+            try:
+                assert process.stderr is not None
+                error_text = process.stderr.read(_LONGEST_ERROR)
+                if len(error_text) == _LONGEST_ERROR:
+                    process.kill()
+                status = process.wait()
+            finally:
+                guard.cancel()
+                process.kill()
+    return status, error_text.decode(errors="replace")
+
+
+def _read_error(text: str) -> tuple[str, list[int]]:
+    """Return "Kind: message" of an error, and the program's lines from the outermost frame on."""
+    _, _, told = text.partition("error: ") if "error: " in text.partition("\n")[0] else text.partition("error:\n")
+    lines = told.split("\n")
+    frames = [int(match[1]) for match in map(_FRAME.match, lines) if match]
+    rest = [number for number, line in enumerate(lines) if line and line[0] != " " and not line.startswith("Traceback")]
+    return (one_line("\n".join(lines[rest[0] :])) if rest else "", frames)
