@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 
 import gymnasium as gym
 
+from align_echo.agents.presets import get_episode_rules
 from align_echo.errors import AgentError, ContextOverflowError, EngineError, ModelError
 from align_echo.faults import agent_of, ask, check_agent, stop_if_hopeless
 from align_echo.halting import Halt, check_halt, ended_with_around, under
@@ -67,7 +68,8 @@ def replay(
         seen = look(view, step)
         if session.over:
             return
-        again = session.act(AgentReply(text=step.reply, action=step.action, problem=step.problem))
+        reply = AgentReply(text=step.reply, action=step.action, problem=step.problem, verbatim=True)
+        again = session.act(reply)
         if again.observation != step.observation:
             return
         yield seen
@@ -79,7 +81,14 @@ def run_episode(
 ) -> Trajectory:
     """Play one task to its end, at most `ATTEMPTS` times if the engine breaks."""
     check_agent(agent)
-    session = Session(env, agent=agent.name, split=split, action_format=action_format, seed=seed)
+    session = Session(
+        env,
+        agent=agent.name,
+        split=split,
+        action_format=action_format,
+        seed=seed,
+        episode_rules=get_episode_rules(agent),
+    )
     for attempt in range(ATTEMPTS):
         trajectory = _attempt(session, agent, Episode(task) if isinstance(task, str) else task)
         if trajectory.fault is None or trajectory.fault.source != "environment" or attempt == ATTEMPTS - 1:

@@ -21,6 +21,7 @@ from typing import Any, Self
 import gymnasium as gym
 
 from align_echo.agents.forms import as_offered
+from align_echo.agents.presets import EpisodeRules
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
 from align_echo.faults import fault_of
 from align_echo.interface import Interface
@@ -32,6 +33,10 @@ from align_echo.wrappers.text_env import TextEnv
 
 NO_ACTION = "Your reply held no action: {problem}"
 """Shown to the agent in place of an observation when its reply could not be parsed."""
+
+
+_ENDINGS = frozenset({"fault", "context_overflow", "ended_by_repeats"})
+"""What ends an episode beside its environment."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,10 @@ class Session:
         split: str = "",
         action_format: str = "",
         seed: int = 0,
+        episode_rules: EpisodeRules = EpisodeRules(),  # noqa: B008 - frozen
     ) -> None:
-        """`env` is a `TextEnv`, wrapped in an interface or not; `action_format` is what the view says of actions.
+        """`env` is a `TextEnv`, wrapped in an interface or not; `action_format` is what the view says of actions;
+        `episode_rules` are those of the agent's preset.
 
         Raises `UsageError` for another environment.
         """
@@ -65,6 +72,7 @@ class Session:
         self._split = split
         self._action_format = action_format
         self._seed = seed
+        self._episode_rules = episode_rules
         self._header: dict[str, Any] = {}
         self._view: AgentView | None = None
         self._steps: list[Step] = []
@@ -115,6 +123,7 @@ class Session:
             "split": self._split,
             "task_id": episode.task_id,
             "agent": self._agent,
+            "agent_preset": self._episode_rules.preset,
             **interface_on_record(self._env),
             "seed": self._seed,
             "sample": episode.sample,
@@ -148,7 +157,7 @@ class Session:
     def over(self) -> bool:
         """No action can be taken: the episode has ended or broke, or none was begun."""
         ended = bool(self._steps) and (self._steps[-1].terminated or self._steps[-1].truncated)
-        return self._view is None or ended or "fault" in self._header or "context_overflow" in self._header
+        return self._view is None or ended or not _ENDINGS.isdisjoint(self._header)
 
     def step(self, action: str) -> Step:
         """Take one turn with an action. `step.observation` is what the agent is shown. Raises as `act`."""
@@ -169,6 +178,8 @@ class Session:
             raise
         self._steps.append(step)
         self._view = extend(view, step)
+        if not self.over and self._episode_rules.are_too_many([each.action for each in self._steps]):
+            self._header["ended_by_repeats"] = True
         return step
 
     # ------------------------------------------------------------ its end
@@ -227,7 +238,8 @@ def interface_on_record(env: gym.Env[str, str]) -> dict[str, Any]:
 
 
 def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
-    """Carry out one reply of the agent, its action in the spelling that the engine takes (`_as_possible`).
+    """Carry out one reply of the agent, its action in the spelling that the engine takes (`_as_possible`) unless the
+    reply says otherwise.
 
     Raises `EngineError`.
     """
@@ -238,7 +250,7 @@ def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
         _, _, terminated, truncated, info = base.pass_turn()
         observation = NO_ACTION.format(problem=reply.problem or "nothing to send to the environment")
     else:
-        action = _as_possible(base, action)
+        action = action if reply.verbatim else _as_possible(base, action)
         observation, gain, terminated, truncated, info = env.step(action)
         reward = float(gain)
     return Step(

@@ -214,11 +214,13 @@ class AgentReply(Frozen):
     `tokens` is the one model call behind the reply; None where there were several, or the model gives no token ids.
     `cut_off`: the model's limit of tokens ended it. `choice` is there if the reply is one of several candidates.
     `residue` names the end tokens and invisible signs that were taken off of it before it was read.
+    `verbatim`: the action is sent in the agent's own words, and never in the spelling of a possible one.
     """
 
     text: str
     action: str | None
     problem: str = ""
+    verbatim: bool = False
     cut_off: bool = False
     residue: tuple[str, ...] = ()
     usage: Usage = Usage()
@@ -333,7 +335,8 @@ class Trajectory(Frozen):
     older versions.
     `reset_error` says why the interface's rules are missing, if they are; `reset_violations` what it tried at reset.
     `context_overflow` is True when the conversation outgrew the model's context and ended the episode: no fault.
-    `sample` tells several episodes of one agent on one task apart.
+    `sample` tells several episodes of one agent on one task apart. `agent_preset` names the preset of the agent's
+    settings, "" for none. `ended_by_repeats` is True where one action in a row too often ended the episode.
     """
 
     environment: str
@@ -341,6 +344,7 @@ class Trajectory(Frozen):
     task_id: str
     task_type: str = ""
     agent: str
+    agent_preset: str = ""
     interface: str = "none"
     played_under: PlayedInterface | None = None
     seed: int = 0
@@ -355,6 +359,7 @@ class Trajectory(Frozen):
     score: float = 0.0
     won: bool = False
     context_overflow: bool = False
+    ended_by_repeats: bool = False
     fault: Fault | None = None
 
     @property
@@ -364,8 +369,9 @@ class Trajectory(Frozen):
 
     @property
     def truncated(self) -> bool:
-        """The step limit or the model's context ended the episode."""
-        return self.context_overflow or (bool(self.steps) and self.steps[-1].truncated)
+        """The step limit, the model's context or an action's repeats ended the episode."""
+        ended_here = self.context_overflow or self.ended_by_repeats
+        return ended_here or (bool(self.steps) and self.steps[-1].truncated)
 
     @property
     def source(self) -> str:

@@ -6,7 +6,7 @@ Left out: finding one by name and making one (`catalogue.py`), and one for a pla
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +27,22 @@ class MakeEnv(Protocol):
     def __call__(
         self, *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
     ) -> TextEnv: ...
+
+
+@dataclass(frozen=True)
+class SettledEnv:
+    """Makes an environment as another function does, with this engine and step limit where none is asked for."""
+
+    make_env: MakeEnv
+    engine: str | None
+    turns: int | None
+
+    def __call__(
+        self, *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
+    ) -> TextEnv:
+        """Make an environment. Raises as `MakeEnv`."""
+        limit = self.turns if step_limit is None else step_limit
+        return self.make_env(split=split, data_root=data_root, step_limit=limit, engine=engine or self.engine)
 
 
 class TaskIds(Protocol):
@@ -102,6 +118,18 @@ class EnvironmentSpec:
             raise UsageError(f"{self.name} has no split {split!r}; it has {', '.join(self.splits)}")
         return split
 
+    def with_settings(self, *, engine: str | None = None, turns: int | None = None) -> EnvironmentSpec:
+        """Return the environment with another engine and step limit as its own; None leaves them as they are.
+
+        An engine that ends its episodes itself still does. Raises `UsageError`.
+        """
+        if turns is not None and (isinstance(turns, bool) or turns < 1):
+            raise UsageError(f"an episode has at least 1 turn, not {turns}: give a number from 1 on")
+        if self.check_engine(engine) is None and turns is None:
+            return self
+        limit = self.step_limit if turns is None else turns
+        return replace(self, step_limit=limit, make_env=SettledEnv(self.make_env, engine, turns))
+
     def check_engine(self, engine: str | None) -> str | None:
         """The engine, if the environment has it; None is its default. Raises `UsageError` otherwise."""
         if engine is not None and engine not in self.engines:
@@ -143,7 +171,7 @@ class EnvironmentSpec:
         """
         interface = self.read_interface(given, retract=retract)
         if interface is not None:
-            check_loads(interface)
+            check_loads(interface, "" if isinstance(given, Interface) else str(given))
         return interface
 
     def read_interface(self, given: str | Path | Interface | None, *, retract: bool = True) -> Interface | None:

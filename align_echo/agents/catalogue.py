@@ -40,12 +40,14 @@ def _read(name: str, thing: object) -> AgentSpec:
 
 def _of_chat(name: str, kind: type[ChatAgent]) -> AgentSpec:
     def build(setting: AgentSetting) -> Agent:
-        options: dict[str, float] = {}
+        preset = setting.preset
+        options = preset.get_options(name) if preset is not None else {}
         if setting.temperature is not None:
             options["temperature"] = setting.temperature
         if setting.max_tokens is not None:
             options["max_tokens"] = setting.max_tokens
-        return kind(setting.chat_model(name), **options)  # type: ignore[arg-type]  # max_tokens is an int
+        made = kind(setting.chat_model(name), **options)
+        return made if preset is None else made.under(preset.get_episode_rules(setting.spec.name))
 
     return AgentSpec(name, _first_line(kind), True, build)
 

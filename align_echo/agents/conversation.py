@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from align_echo.agents.parsing import whole_text
+from align_echo.agents.presets import EpisodeRules
 from align_echo.agents.signs import plain_reply
 from align_echo.errors import ReplyFormatError
 from align_echo.models.drawing import draw, sample_of
@@ -24,24 +25,44 @@ from align_echo.types import NO_REPLY, AgentReply, AgentView, ChatModel, Complet
 SHARED_PROMPTS = ("shared/agent", "shared/start")
 MAX_TOKENS = 512
 
+
 class ChatAgent(abc.ABC):
-    """A chat model as an agent. `max_tokens` bounds one reply of the model."""
+    """A chat model as an agent. `max_tokens` bounds one reply of the model.
+
+    With `raw_replies` a reply is not read: its text is the action (`raw_action`), as in ALIGN's public code, and no
+    reply is answered with what is wrong with it.
+    """
 
     kind: ClassVar[str]
-    prompts: ClassVar[tuple[str, ...]]
+    prompts: tuple[str, ...]
     """Its templates beside `SHARED_PROMPTS`; the first is the system message."""
 
-    def __init__(self, model: ChatModel, *, temperature: float = 0.0, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(
+        self, model: ChatModel, *, temperature: float = 0.0, max_tokens: int = MAX_TOKENS, raw_replies: bool = False
+    ) -> None:
         self._model = model
         self._temperature = temperature
         self._max_tokens = max_tokens
+        self._raw_replies = raw_replies
         self._sample = 0
+        self._episode_rules = EpisodeRules()
 
     def with_sample(self, sample: int) -> Self:
         """The same agent whose model draws anew: for several episodes of one task at a temperature above 0."""
         other = copy.copy(self)
         other._sample, other._model = sample, sample_of(self._model, sample)
         return other
+
+    def under(self, episode_rules: EpisodeRules) -> Self:
+        """Return the same agent, whose episodes are played by these rules."""
+        other = copy.copy(self)
+        other._episode_rules = episode_rules
+        return other
+
+    @property
+    def episode_rules(self) -> EpisodeRules:
+        """What the agent's preset says of its episodes."""
+        return self._episode_rules
 
     @property
     def name(self) -> str:
@@ -69,7 +90,14 @@ class ChatAgent(abc.ABC):
         made_of = {"model.agent": self._model.name, "base_url.agent": base_url_of(self._model)}
         if weights := weights_of(self._model):
             made_of["weights.agent"] = weights
-        return {**made_of, "temperature": str(self._temperature), "max_tokens": str(self._max_tokens), **prompts}
+        return {
+            **made_of,
+            "temperature": str(self._temperature),
+            "max_tokens": str(self._max_tokens),
+            **({"replies": "raw"} if self._raw_replies else {}),
+            **self._episode_rules.describe(),
+            **prompts,
+        }
 
     def act(self, view: AgentView) -> AgentReply:
         """The next action; None with the problem in words if the reply does not hold exactly one. Raises `ModelError`.
@@ -90,6 +118,10 @@ class ChatAgent(abc.ABC):
     @abc.abstractmethod
     def read(self, reply: str, view: AgentView) -> str:
         """The one action of a reply to `view`. Raises `ReplyFormatError`."""
+
+    def raw_action(self, reply: str, view: AgentView) -> str:
+        """Return what a reply sends where replies are not read: the whole of it."""
+        return reply
 
     def told(self, turn: Turn) -> str:
         """How the history shows the agent its own reply of a turn; may be empty."""
@@ -116,7 +148,16 @@ class ChatAgent(abc.ABC):
         return self.understood(self.complete(messages, model=model), view)
 
     def understood(self, completion: Completion, view: AgentView) -> AgentReply:
-        """The model's answer to `view`, read as an action."""
+        """The model's answer to `view`, read as an action; where replies are not read, taken as one."""
+        if self._raw_replies:
+            return AgentReply(
+                text=completion.text,
+                action=self.raw_action(completion.text, view),
+                verbatim=True,
+                cut_off=completion.finish_reason == "length",
+                usage=completion.usage,
+                tokens=completion.tokens,
+            )
         action, problem = None, ""
         residue: tuple[str, ...] = ()
         try:

@@ -6,6 +6,7 @@ every prompt that is not one of align-echo's own agents'. What it does:
 
 - asked for an action, it takes the environment's scripted novice's, in the form that the prompt asks for. The thought
   it then writes says nothing; its plan is one sub-goal, the task itself. Neither has any effect on its actions.
+- asked for a plan alone, it gives the task; asked for the final action, it objects or not as it does in a review.
 - asked to review an action, it objects with probability `OBJECTS` if that action was sent before in the episode and got
   an answer that another turn got too; never otherwise. Asked for a better one, it names what novices of other seeds
   would do, the first that was not yet proposed.
@@ -66,11 +67,17 @@ class NoviceModel:
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
         """The novice's answer; `max_tokens` is ignored. Raises `ModelError` for a prompt of no agent of align-echo."""
         request = read_request(messages, self._agents)
+        if request.wanted == "plan":
+            return Completion(text=f"Plan: {_task(request.view)}")
         digest = _digest(*(f"{message.role}\n{message.content}" for message in messages))
         if request.wanted == "critique":
             return Completion(text=self._review(request, digest))
         if request.wanted == "refine":
             return Completion(text=self._another(request, digest))
+        if request.wanted == "final":
+            kept = self._review(request, digest).endswith("keep")
+            final = request.proposals[-1] if kept else self._another(request, digest)
+            return Completion(text=f"Thought: none; this is a script.\nFinal Action: {final}")
         other = temperature > 0 and self._draw("other", digest) < temperature
         action = self._action(request.view, self._other_seed(digest) if other else self._seed)
         return Completion(text=_in_form(action, request))
@@ -107,7 +114,8 @@ class NoviceModel:
 
 @dataclass(frozen=True)
 class NoviceRequest:
-    """What the messages ask for: "action", "critique" or "refine", after which proposals of this turn, in which form.
+    """What the messages ask for: "action", "plan", "critique", "refine" or "final", after which proposals of this turn,
+    in which form.
     """
 
     view: AgentView
@@ -118,14 +126,16 @@ class NoviceRequest:
 
 def read_request(messages: Sequence[Message], agents: Sequence[ChatAgent]) -> NoviceRequest:
     """The request behind messages that one of `agents` wrote. Raises `ModelError` for any other."""
-    reviews = {ask_for(step).content: step for step in ("critique", "refine")}
+    reviews = {ask_for(step).content: step for step in ("critique", "refine", "final")}
     chat, proposals, wanted = list(messages), [], "action"
     while len(chat) > 3 and chat[-1].content in reviews:
         step = reviews[chat[-1].content]
         wanted = step if wanted == "action" else wanted
-        if step == "critique":
+        if step != "refine":
             proposals.append(chat[-2].content.strip())
         chat = chat[:-2]
+    if chat and chat[-1].content.endswith(render("planning/first", {})):
+        wanted = "plan"
     for agent in agents:
         view = view_of(chat, agent)
         if view is not None:
@@ -145,6 +155,7 @@ def view_of(messages: Sequence[Message], agent: ChatAgent) -> AgentView | None:
     contents = [message.content for message in messages[1:]]
     if isinstance(agent, Planning):
         contents = [content.removesuffix(f"\n\n{render('planning/ask', {})}") for content in contents]
+    contents = _without_plan_call(contents)
     opening = _literals("shared/start", {"initial_observation": _BLANK, "goal": _BLANK, "critique": ""})
     start = _between(contents[0], opening)
     if up_front is None or start is None:
@@ -161,6 +172,15 @@ def view_of(messages: Sequence[Message], agent: ChatAgent) -> AgentView | None:
         turn = Turn(reply=reply, action=_read(agent, reply, view), observation=observation)
         view = view.model_copy(update={"turns": (*view.turns, turn)})
     return view
+
+
+def _without_plan_call(contents: Sequence[str]) -> list[str]:
+    """Return the texts of a chat without a plan that was asked for alone."""
+    asking, begin = f"\n\n{render('planning/first', {})}", render("planning/begin", {})
+    start, *rest = contents
+    if start.endswith(asking) and rest[1:2] == [begin]:
+        rest = rest[2:]
+    return [start.removesuffix(asking), *rest]
 
 
 def _read(agent: ChatAgent, reply: str, view: AgentView) -> str | None:
@@ -209,10 +229,14 @@ def _in_form(action: str, request: NoviceRequest) -> str:
     if isinstance(request.agent, ReAct):
         return f"Thought: none; this is a script, not a language model.\nAction: {action}"
     if isinstance(request.agent, Planning):
-        task = " ".join(request.view.goal.split()) or "the task"
-        plan = "" if plan_of(request.view) else f"Plan:\n1. {task}\n"
+        plan = "" if plan_of(request.view) else f"Plan:\n1. {_task(request.view)}\n"
         return f"{plan}Sub-goal: 1\nAction: {action}"
     return action
+
+
+def _task(view: AgentView) -> str:
+    """Return the task on one line."""
+    return " ".join(view.goal.split()) or "the task"
 
 
 def _digest(*parts: object) -> str:

@@ -101,6 +101,22 @@ def parse_reasoned_action(reply: str, view: AgentView | None = None) -> str:
     return _clean(marked, view)
 
 
+def text_after_label(reply: str, view: AgentView, *, last: bool = False) -> str:
+    """Return what a reply that is not read has behind its first "Action:", or its `last`, up to the next; the whole
+    reply without one. Where the environment's own forms begin with labels, the label is part of it.
+
+    It is taken as it stands, whatever it holds, as ALIGN's public code takes it.
+    """
+    own = labels_in(view.action_format)
+    for label in own or ("Action:",):
+        texts = [text.strip() for text in reply.split(label)[1:]]
+        if own:
+            texts = [text if text.startswith(own) else f"{label} {text}" for text in texts if text]
+        if texts:
+            return texts[-1 if last else 0]
+    return reply
+
+
 def reply_lines(reply: str) -> list[str]:
     """The lines of a reply that count, at least one. Raises `ReplyFormatError` if there is none."""
     lines = [line.strip() for line in visible_text(reply).splitlines()]

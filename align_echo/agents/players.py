@@ -15,6 +15,7 @@ from pathlib import Path
 
 from align_echo.agents.catalogue import AGENTS, agent_spec
 from align_echo.agents.novice_model import NoviceModel
+from align_echo.agents.presets import AgentPreset, agent_preset
 from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import MissingDataError, UsageError
@@ -64,6 +65,28 @@ def refuse_idle_model(player: Player, model: str | None) -> None:
         )
 
 
+def choose_preset(name: str | None, players: Sequence[Player]) -> AgentPreset | None:
+    """Return the preset of a name, for those of the players that ask a model; None for no name.
+
+    Raises `UsageError` for a name that nobody has, for a player that it has no settings of, and where nobody asks a
+    model.
+    """
+    if name is None:
+        return None
+    preset, asking = agent_preset(name), [player for player in players if player.model is not None]
+    if not asking:
+        named = f"the agent {players[0].agent.name} asks no model" if len(players) == 1 else "no agent asks a model"
+        raise UsageError(f"{named}: leave --agent-preset out")
+    for player in asking:
+        preset.get_options(player.agent.name)
+    return preset
+
+
+def choose_turns(turns: int | None, preset: AgentPreset | None, spec: EnvironmentSpec) -> int | None:
+    """Return the step limit that is asked for, else that of the preset; None for the environment's own."""
+    return preset.turns.get(spec.name) if turns is None and preset is not None else turns
+
+
 def chat_agents() -> list[str]:
     """The agents that ask a chat model and come with align-echo: the five of the paper."""
     ours = [name for name, entry in AGENTS.entries().items() if entry.origin.startswith(OURS)]
@@ -105,12 +128,15 @@ def model_on_record(name: ModelName | None, base_url: str | None) -> dict[str, s
 def build_agent(agent: AgentSpec, setting: AgentSetting) -> Agent:
     """The agent, made for a setting.
 
-    Raises `UsageError` if it lacks its model, or has none to set a temperature or a limit of tokens of, or the
-    temperature is no number.
+    Raises `UsageError` if it lacks its model, or has none to set a temperature, a limit of tokens or a preset of, or
+    the temperature is no number.
     """
     if setting.temperature is not None and not math.isfinite(setting.temperature):
         raise UsageError(f"--temperature must be a number, not {setting.temperature}")
-    for option, value in (("--temperature", setting.temperature), ("--max-tokens", setting.max_tokens)):
+    given = {
+        "--temperature": setting.temperature, "--max-tokens": setting.max_tokens, "--agent-preset": setting.preset,
+    }  # fmt: skip
+    for option, value in given.items():
         if value is not None and not agent.asks_model:
             raise UsageError(f"the agent {agent.name} asks no model: leave {option} out")
     return agent.build(setting)
@@ -144,6 +170,7 @@ def about(player: Player, details: Mapping[str, str]) -> str:
         return f"agent: {name} ({player.agent.about})"
     line = f"agent: {name}, model {player.model.on_record}"
     line += f", weights {details['weights.agent'][:12]}" if "weights.agent" in details else ""
+    line += f", preset {details['preset']}" if "preset" in details else ""
     if "best_of" not in details:
         return line
     judge, rule = details.get("model.judge"), f"the rule {details['pick']!r}"

@@ -8,7 +8,7 @@ does not end with exactly one action is not. An observation that the model write
 from __future__ import annotations
 
 from align_echo.agents.conversation import ChatAgent, labelled
-from align_echo.agents.parsing import parse_reasoned_action
+from align_echo.agents.parsing import parse_reasoned_action, text_after_label
 from align_echo.types import AgentView, Turn
 
 
@@ -22,6 +22,10 @@ class ReAct(ChatAgent):
         """The action, by `parse_reasoned_action`."""
         return parse_reasoned_action(reply, view)
 
+    def raw_action(self, reply: str, view: AgentView) -> str:
+        """Return what stands behind the first "Action:", up to the next; the whole reply without one."""
+        return text_after_label(reply, view)
+
     def told(self, turn: Turn) -> str:
         """Thought and action."""
-        return labelled(turn)
+        return turn.reply if self._raw_replies else labelled(turn)

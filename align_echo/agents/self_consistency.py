@@ -27,10 +27,16 @@ class SelfConsistency(ChatAgent):
     prompts = ("vanilla/system",)
 
     def __init__(
-        self, model: ChatModel, *, samples: int = 5, temperature: float = 0.7, max_tokens: int = MAX_TOKENS
+        self,
+        model: ChatModel,
+        *,
+        samples: int = 5,
+        temperature: float = 0.7,
+        max_tokens: int = MAX_TOKENS,
+        raw_replies: bool = False,
     ) -> None:
         """Raises `UsageError` for fewer than one sample."""
-        super().__init__(model, temperature=temperature, max_tokens=max_tokens)
+        super().__init__(model, temperature=temperature, max_tokens=max_tokens, raw_replies=raw_replies)
         if samples < 1:
             raise UsageError(f"samples must be at least 1, not {samples}")
         self._samples = samples
@@ -66,5 +72,5 @@ def vote(drawn: list[AgentReply]) -> AgentReply:
     ranked = votes.most_common()  # equal counts stay in the order in which they were first met
     lost = len(drawn) - votes.total()
     counted = [f"{count} {action}" for action, count in ranked] + ([f"{lost} without an action"] if lost else [])
-    action = ranked[0][0]
-    return AgentReply(text=f"{action}\nvotes: {' | '.join(counted)}", action=action, usage=usage)
+    action, verbatim = ranked[0][0], drawn[0].verbatim
+    return AgentReply(text=f"{action}\nvotes: {' | '.join(counted)}", action=action, verbatim=verbatim, usage=usage)

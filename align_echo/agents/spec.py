@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from align_echo.agents.presets import AgentPreset
 from align_echo.errors import UsageError
 from align_echo.types import Agent, ChatModel
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -21,7 +22,7 @@ NO_STEP_LIMIT = 10**9
 class AgentSetting:
     """What an agent is made for: tasks of a split, a seed, and a chat model where it asks one.
 
-    `temperature` and `max_tokens` None are the agent's own.
+    `temperature` and `max_tokens` None are the agent's own, or those of the `preset`, where there is one.
     """
 
     spec: EnvironmentSpec
@@ -31,6 +32,7 @@ class AgentSetting:
     model: ChatModel | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    preset: AgentPreset | None = None
 
     def raw_env(self) -> TextEnv:
         """An environment without a step limit beside the one that is played, for agents that may see the hidden state.

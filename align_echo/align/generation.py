@@ -16,9 +16,12 @@ from align_echo.agents.players import (
     build_agent,
     chat_model,
     choose_player,
+    choose_preset,
+    choose_turns,
     details_of,
     refuse_idle_model,
 )
+from align_echo.agents.presets import AgentPreset
 from align_echo.agents.spec import NO_STEP_LIMIT, AgentSetting
 from align_echo.align.backend import Backend
 from align_echo.align.events import Event, OnEvent
@@ -65,6 +68,7 @@ class Generation:
     iterations: int = ITERATIONS
     tasks_per_iteration: int | None = None
     max_tokens: int | None = None
+    preset: AgentPreset | None = None
     seed: int = 0
     workers: Workers = ONE_THREAD
     verify: bool = True
@@ -100,6 +104,7 @@ def plan_generation(
     base_url: str | None = None,
     max_tokens: int | None = None,
     agent: str | None = None,
+    agent_preset: str | None = None,
     iterations: int = ITERATIONS,
     tasks_per_iteration: int | None = None,
     seed: int = 0,
@@ -120,6 +125,8 @@ def plan_generation(
     )
     chosen = choose_backend(backend, default, analyzer, optimizer)
     player = choose_player(agent, default, (spec.name,))
+    preset = choose_preset(agent_preset, (player,))
+    spec = spec.with_settings(turns=choose_turns(None, preset, spec))
     asks = chosen != "probe"
     analyzer, optimizer = (analyzer or default, optimizer or default) if asks else (None, None)
     names = [name for name in (player.model, analyzer, optimizer) if name]
@@ -150,6 +157,7 @@ def plan_generation(
         iterations=iterations,
         tasks_per_iteration=tasks_per_iteration,
         max_tokens=max_tokens,
+        preset=preset,
         seed=seed,
         workers=workers_of(read_workers(workers), player),
         verify=verify,
@@ -180,7 +188,13 @@ def generate_interface(plan: Generation, path: Path, *, resume: bool = False, pr
     world = plan.world
     tokens = plan.max_tokens if plan.player.model else None
     setting = AgentSetting(
-        world.spec, world.split, world.data_root, plan.seed, _agent_model(folder, plan), max_tokens=tokens
+        world.spec,
+        world.split,
+        world.data_root,
+        plan.seed,
+        _agent_model(folder, plan),
+        max_tokens=tokens,
+        preset=plan.preset,
     )
     agent = build_agent(plan.player.agent, setting)
     try_reset(world.spec, plan.fresh[0], split=world.split, data_root=world.data_root)

@@ -20,7 +20,7 @@ from align_echo.evaluate.plan import Plan, plan_evaluation
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.refinement import Refinement, rounds_table
 from align_echo.evaluate.rounds import refine
-from align_echo.evaluate.tables import NAMES, interface_line, tables, unplayed, verdicts_given
+from align_echo.evaluate.tables import NAMES, interface_line, repeated, tables, unplayed, verdicts_given
 from align_echo.runs import agent_details
 from align_echo.trouble import Conduct, overstepped, tell, verdict
 from align_echo.types import Usage
@@ -56,6 +56,13 @@ def evaluate(
     base_url: options.BaseUrl = None,
     temperature: options.Temperature = None,
     max_tokens: options.MaxTokens = None,
+    agent_preset: options.AgentPreset = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="Of the environment, where it has several. Default: its first one.")
+    ] = None,
+    turns: Annotated[
+        int | None, typer.Option("--turns", min=1, help="Of an episode, at most. Default: the environment's own.")
+    ] = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: options.Out = None,
@@ -68,7 +75,8 @@ def evaluate(
         placebo=placebo, split=split, tasks=tasks, episodes_per_task=episodes_per_task, best_of=best_of, judge=judge,
         pick=pick, reasoning=reasoning, abstain_below=abstain_below, top_k=top_k, top_p=top_p, critic=critic,
         refine_rounds=refine_rounds, critic_form=critic_form, model=model, base_url=base_url, temperature=temperature,
-        max_tokens=max_tokens, seed=seed, workers=workers, data_root=data_root,
+        max_tokens=max_tokens, agent_preset=agent_preset, engine=engine, turns=turns, seed=seed, workers=workers,
+        data_root=data_root,
     )  # fmt: skip
     path = run_folder(out, resume, "evaluate", plan.spec.name)
     with run_display(path, resume=resume) as display:
@@ -91,7 +99,7 @@ def _show(plan: Plan, path: Path, result: Comparison, conducts: Mapping[str, Con
     for table in tables(result):
         console.print(table)
         console.print()
-    for line in (*unplayed(result), *tell(conducts)):
+    for line in (*unplayed(result), *repeated(result), *tell(conducts)):
         print(line)
     interface = next((variant for variant in plan.variants.values() if variant is not None), None)
     if interface is not None:

@@ -30,6 +30,7 @@ def generate_interface(
     base_url: options.BaseUrl = None,
     max_tokens: options.MaxTokens = None,
     agent: options.Agent = None,
+    agent_preset: options.AgentPreset = None,
     iterations: Annotated[int, typer.Option("--iterations", min=1, help="At most so many.")] = ITERATIONS,
     tasks_per_iteration: Annotated[
         int | None, typer.Option("--tasks-per-iteration", min=1, help="Default: the paper's number.")
@@ -48,7 +49,7 @@ def generate_interface(
     """Find misalignments in failed episodes by experiment, write an interface, and play what it changes."""
     plan = plan_generation(
         env, backend=backend, model=model, analyzer_model=analyzer_model, optimizer_model=optimizer_model,
-        base_url=base_url, max_tokens=max_tokens, agent=agent, iterations=iterations,
+        base_url=base_url, max_tokens=max_tokens, agent=agent, agent_preset=agent_preset, iterations=iterations,
         tasks_per_iteration=tasks_per_iteration, seed=seed, workers=workers, data_root=data_root,
         allow_untested=allow_untested, play_tasks=play_tasks,
     )  # fmt: skip

@@ -34,6 +34,7 @@ def grid(
     placebo: options.Placebo = True,
     retract: options.Retract = True,
     max_tokens: options.MaxTokens = None,
+    agent_preset: options.AgentPreset = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: options.Out = None,
@@ -42,7 +43,7 @@ def grid(
     """Play environments x agents, without and with an interface, and print one table."""
     axes = read_axes(
         env, agent, interface, tasks=tasks, model=model, base_url=base_url, seed=seed, temperature=temperature,
-        placebo=placebo, retract=retract, max_tokens=max_tokens, workers=workers,
+        placebo=placebo, retract=retract, max_tokens=max_tokens, agent_preset=agent_preset, workers=workers,
     )  # fmt: skip
     path = run_folder(out, resume, "grid", "-".join(axes.interfaces))
     with run_display(path, resume=resume) as display:

@@ -70,7 +70,7 @@ def show(
 def check(name: Name, env: options.Env) -> None:
     """Load an interface in the sandbox, without an episode: what cannot run there is named with its line."""
     checked = _named(name, env)
-    check_loads(checked)
+    check_loads(checked, name)
     print(f"{printable(checked.name)}@{checked.content_hash} loads")
 
 
@@ -92,7 +92,7 @@ def audit(
 ) -> None:
     """Try every claim of an interface's messages in a fork of the state, with speakers that its making never met."""
     spec, audited = environment(env), _named(name, env)
-    check_loads(audited)
+    check_loads(audited, name)
     speakers = [speaker.strip() for speaker in agents.split(",")] if agents else default_speakers(spec)
     refusals = refusal_test(spec, data_root)
     with Display() as display:
@@ -123,6 +123,7 @@ def ablate_rules(
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     temperature: options.Temperature = None,
+    agent_preset: options.AgentPreset = None,
     split: Annotated[str | None, typer.Option("--split", help="Default: the environment's test split.")] = None,
     tasks: Annotated[int | None, typer.Option("--tasks", help="How many; default: all of the split.")] = None,
     seed: Annotated[
@@ -139,7 +140,8 @@ def ablate_rules(
     seeds = seed or [0]
     plan = plan_evaluation(
         env, agent=agent, interface=name, split=split, tasks=tasks, model=model, base_url=base_url,
-        temperature=temperature, seed=seeds[0], retract=retract, workers=workers, data_root=data_root,
+        temperature=temperature, agent_preset=agent_preset, seed=seeds[0], retract=retract, workers=workers,
+        data_root=data_root,
     )  # fmt: skip
     path = run_folder(out, resume, "ablate", plan.spec.name)
     with run_display(path, resume=resume) as display:
@@ -172,7 +174,7 @@ def import_file(
 ) -> None:
     """Check the hash of such a file, show where it came from, and write what evaluate --interface takes."""
     imported = read_shared(file)
-    check_loads(imported)
+    check_loads(imported, str(file))
     written = import_interface(imported, out or new_folder("import", imported.contract.environment))
     print(printable("\n".join(provenance_lines(imported))))
     print("the hash is right: the file is whole; who made it, and whether it is true, it does not tell")

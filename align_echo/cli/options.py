@@ -9,6 +9,7 @@ import typer
 
 from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import MODEL_VARIABLE
+from align_echo.agents.presets import PRESETS
 from align_echo.critic.language import FORMS
 from align_echo.critic.selection import RULES
 
@@ -57,6 +58,13 @@ Temperature = Annotated[
 MaxTokens = Annotated[
     int | None,
     typer.Option("--max-tokens", min=256, help="Of one reply of a chat model; default: 512 of an agent's."),
+]
+AgentPreset = Annotated[
+    str | None,
+    typer.Option(
+        "--agent-preset",
+        help=f"Settings of the agent and its episodes by name: {', '.join(PRESETS)}. Other options override it.",
+    ),
 ]
 BestOf = Annotated[
     int, typer.Option("--best-of", min=1, help="Candidates a turn, of which the best by a verdict is sent.")

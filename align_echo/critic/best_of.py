@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.presets import EpisodeRules
 from align_echo.critic.opinion import Opinion
 from align_echo.critic.scoring import Critic, Scorer
 from align_echo.critic.selection import CRITIC, CandidateSet, SelectionRule
@@ -72,6 +73,11 @@ class BestOf:
     def name(self) -> str:
         """`best-of-<N>(<agent>)`, or `<rule>-of-<N>(<agent>)` for another rule than the critic's."""
         return f"{'best' if self._pick == CRITIC else self._pick.name}-of-{self._candidates}({self._agent.name})"
+
+    @property
+    def episode_rules(self) -> EpisodeRules:
+        """Those of the agent that draws."""
+        return self._agent.episode_rules
 
     def with_sample(self, sample: int) -> Self:
         """The same agent whose candidates are drawn anew; verdicts are not drawn."""

@@ -75,6 +75,7 @@ def build_player(plan: Plan, models: Models) -> Agent:
         model if model is None or plan.truncation is None else truncated(model, plan.truncation),
         plan.temperature,
         plan.max_tokens,
+        plan.preset,
     )
     player = build_agent(plan.player.agent, setting)
     needs_draws = {

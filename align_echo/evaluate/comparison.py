@@ -65,7 +65,8 @@ class VariantResult(Frozen):
     it said to do was shown, followed and came true; a placebo's were not shown, and followed by chance alone.
     `unparsed` and `cut_off` are percent of the agent's replies: those that held no action, and those that the model's
     limit of tokens ended. `context_overflows` counts episodes that ended because the model's context was full,
-    `unplayed` those of them in which it was so before the first turn.
+    `unplayed` those of them in which it was so before the first turn; `ended_by_repeats` those that ended because one
+    action was sent too often in a row.
     `choices` counts candidates and verdicts of best-of-N, over all turns; None where there were none.
     """
 
@@ -82,6 +83,7 @@ class VariantResult(Frozen):
     cut_off: Estimate
     context_overflows: int
     unplayed: int = 0
+    ended_by_repeats: int = 0
     mean_turns: float
     engine_calls: int
     interface_fallbacks: int
@@ -248,6 +250,7 @@ def _measure(
         cut_off=share_of_replies(done, lambda step: step.cut_off, seed=seed),
         context_overflows=sum(trajectory.context_overflow for trajectory in done),
         unplayed=sum(trajectory.context_overflow and not trajectory.steps for trajectory in done),
+        ended_by_repeats=sum(trajectory.ended_by_repeats for trajectory in done),
         mean_turns=mean_length(done),
         engine_calls=sum(step.engine_calls for step in steps),
         interface_fallbacks=sum(bool(step.interface_error) for step in steps)

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo import __version__
-from align_echo.agents.players import Player, about, choose_player, details_of, model_on_record
+from align_echo.agents.players import (
+    Player,
+    about,
+    choose_player,
+    choose_preset,
+    choose_turns,
+    details_of,
+    model_on_record,
+)
+from align_echo.agents.presets import AgentPreset
 from align_echo.errors import UsageError
 from align_echo.evaluate.cast import build_player, config_of, models_of
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, variants_of
@@ -48,6 +57,7 @@ class Axes:
     temperature: float | None = None
     placebo: bool = True
     max_tokens: int | None = None
+    preset: AgentPreset | None = None
     workers: Workers | None = None
 
     @property
@@ -72,6 +82,7 @@ class Axes:
             **({"placebo": True} if self.placebo else {}),
             **switches_on_record(self.interfaces.values()),
             **({} if self.max_tokens is None else {"max_tokens": self.max_tokens}),
+            **({"agent_preset": self.preset.name} if self.preset else {}),
         }
 
 
@@ -123,6 +134,7 @@ def read_axes(
     placebo: bool = True,
     retract: bool = True,
     max_tokens: int | None = None,
+    agent_preset: str | None = None,
     workers: int | str | None = None,
 ) -> Axes:
     """What was asked for, checked: every environment has the interface and the tasks, every agent its model.
@@ -149,6 +161,7 @@ def read_axes(
         temperature=temperature,
         placebo=placebo,
         max_tokens=max_tokens,
+        preset=choose_preset(agent_preset, players),
         workers=read_workers(workers),
     )
 
@@ -173,8 +186,10 @@ def _plan(axes: Axes, spec: EnvironmentSpec, player: Player) -> Plan:
     """The evaluation of one cell."""
     interface = axes.interfaces[spec.name]
     sides = (BASELINE, PLACEBO, WITH) if axes.placebo else (BASELINE, WITH)
+    preset = axes.preset if player.model else None
+    turns = choose_turns(None, preset, spec)
     return Plan(
-        spec=spec,
+        spec=spec.with_settings(turns=turns),
         split=spec.test_split,
         task_ids=axes.tasks[spec.name],
         interface=interface.name,
@@ -186,6 +201,8 @@ def _plan(axes: Axes, spec: EnvironmentSpec, player: Player) -> Plan:
         data_root=None,
         temperature=axes.temperature if player.model else None,
         max_tokens=axes.max_tokens if player.model else None,
+        preset=preset,
+        turns=turns,
     )
 
 

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo import __version__
-from align_echo.agents.players import Player, choose_player, model_on_record, refuse_idle_model
+from align_echo.agents.players import (
+    Player,
+    choose_player,
+    choose_preset,
+    choose_turns,
+    model_on_record,
+    refuse_idle_model,
+)
+from align_echo.agents.presets import AgentPreset
 from align_echo.critic.drawn import Drawn, read_drawn
 from align_echo.critic.language import ECHO, FORMS, CritiqueForm
 from align_echo.critic.selection import CRITIC, RULES, SelectionRule
@@ -55,7 +63,7 @@ class Plan:
     """An evaluation whose every input was checked.
 
     `interface` is what the variants' interface is called; `judge` names the model that judges candidates, None for the
-    agent's own, or where nothing is judged.
+    agent's own, or where nothing is judged. `engine` and `turns` are what was asked for: `spec` has them as its own.
     """
 
     spec: EnvironmentSpec
@@ -70,6 +78,9 @@ class Plan:
     data_root: Path | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    preset: AgentPreset | None = None
+    engine: str | None = None
+    turns: int | None = None
     samples: int = 1
     best_of: int = 1
     judge: ModelName | None = None
@@ -106,6 +117,9 @@ class Plan:
             **({"interface_named": self.interface} if any(self.variants.values()) else {}),
             "agent": self.player.agent.name,
             **model_on_record(self.player.model, self.base_url),
+            **({"agent_preset": self.preset.name} if self.preset else {}),
+            **({} if self.engine is None else {"engine": self.engine}),
+            **({} if self.turns is None else {"turns": self.turns}),
             "episodes_per_task": self.samples,
             "seed": self.seed,
             **switches_on_record(self.variants.values()),
@@ -143,6 +157,9 @@ def plan_evaluation(
     base_url: str | None = None,
     temperature: float | None = None,
     max_tokens: int | None = None,
+    agent_preset: str | None = None,
+    engine: str | None = None,
+    turns: int | None = None,
     seed: int = 0,
     workers: int | str | None = None,
     data_root: Path | None = None,
@@ -156,6 +173,9 @@ def plan_evaluation(
     split = spec.check_split(split or spec.test_split)
     player = choose_player(agent, model, (spec.name,))
     refuse_idle_model(player, model)
+    preset = choose_preset(agent_preset, (player,))
+    turns = choose_turns(turns, preset, spec)
+    spec = spec.with_settings(engine=engine, turns=turns)
     refining = choose_refining(refine_rounds, critic, critic_form, player, compare_all=compare_all)
     rule = RULES.get(pick)
     judged_by = choose_judge(best_of, judge, player, pick=rule, abstain_below=abstain_below, reasoning=reasoning)
@@ -176,6 +196,9 @@ def plan_evaluation(
         pick=rule,
         truncation=choose_truncation(player, judged_by, top_k, top_p),
         refining=refining,
+        preset=preset,
+        engine=engine,
+        turns=turns,
         interface=interface, variants=variants, base_url=base_url, seed=seed, data_root=data_root,
         temperature=temperature, max_tokens=max_tokens, best_of=best_of, reasoning=reasoning,
         abstain_below=abstain_below,

@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo import __version__
-from align_echo.agents.players import Player, choose_player, model_on_record, workers_for
+from align_echo.agents.players import (
+    Player,
+    choose_player,
+    choose_preset,
+    choose_turns,
+    model_on_record,
+    workers_for,
+)
 from align_echo.align.generation import Generation, plan_generation
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, variants_of
@@ -163,6 +170,8 @@ def _refuse_idle_settings(file: StudyFile, players: Iterable[Player]) -> None:
     writers = bool(file.analyzer_model or file.optimizer_model)
     if file.temperature is not None and not playing:
         raise UsageError("no agent of this study asks a model: leave temperature out")
+    if file.agent_preset is not None and not playing:
+        raise UsageError("no agent of this study asks a model: leave agent_preset out")
     if file.max_tokens is not None and not (playing or writers):
         raise UsageError("no model is asked in this study: leave max_tokens out")
     if file.base_url is not None and not (writers or any(model.has_endpoint for model in playing)):
@@ -246,8 +255,10 @@ def _evaluation(
     plan: StudyPlan, folder: str, spec: EnvironmentSpec, player: Player, seed: int, shipped: Interface | None
 ) -> Plan:
     file, model = plan.file, player.model
+    preset = choose_preset(file.agent_preset, (player,)) if model else None
+    turns = choose_turns(None, preset, spec)
     return Plan(
-        spec=spec,
+        spec=spec.with_settings(turns=turns),
         split=spec.test_split,
         task_ids=tasks_of(spec, file.tasks, seed),
         interface=shipped.name if shipped else plan.interfaces[folder],
@@ -258,6 +269,8 @@ def _evaluation(
         workers=Threads(file.workers or workers_for(player)),
         temperature=file.temperature if model else None,
         max_tokens=file.max_tokens if model else None,
+        preset=preset,
+        turns=turns,
     )
 
 
@@ -278,6 +291,7 @@ def _generation(
             base_url=file.base_url if at_endpoint else None,
             max_tokens=file.max_tokens if asks or player.model else None,
             agent=player.agent.name,
+            agent_preset=file.agent_preset if player.model else None,
             iterations=file.iterations,
             tasks_per_iteration=file.tasks_per_iteration,
             seed=seed,

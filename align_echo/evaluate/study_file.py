@@ -126,6 +126,8 @@ class StudyFile(Frozen, allow_inf_nan=False, strict=True):
     """Of agents that ask a model; null: each agent's own."""
     max_tokens: int | None = Field(default=None, ge=256)
     """Of one reply of such an agent; null: 512."""
+    agent_preset: str | None = None
+    """Of agents that ask a model, as for `--agent-preset`; null: none."""
     workers: int | None = Field(default=None, ge=1, le=MOST_WORKERS)
     """Episodes at once; it may differ when a study is resumed."""
 

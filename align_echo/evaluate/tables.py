@@ -177,6 +177,16 @@ def unplayed(comparison: Comparison) -> list[str]:
     ]
 
 
+def repeated(comparison: Comparison) -> list[str]:
+    """Return a line for each variant with episodes that ended because one action was sent too often in a row."""
+    return [
+        f"{NAMES[name]}: {result.ended_by_repeats} of {result.episodes} episodes ended because one action was sent over "
+        "and over"
+        for name, result in comparison.variants.items()
+        if result.ended_by_repeats
+    ]
+
+
 def cell(figure: Estimate | None, *, signed: bool = False, digits: int = 1) -> str:
     """A figure with its interval to one digit less, "66.7 [39, 86]"; "66.7 -" for one task, "-" for no figure."""
     if figure is None:

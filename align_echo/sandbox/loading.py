@@ -63,12 +63,14 @@ def {EXPECT_FUNCTION}(value, name):
 _checking = threading.Lock()
 
 
-def check_loads(interface: Interface) -> None:
-    """Refuse an interface whose code does not load. Raises `InterfaceError`, one line that begins with its name."""
+def check_loads(interface: Interface, called: str = "") -> None:
+    """Refuse an interface whose code does not load. Raises `InterfaceError`, one line that begins with its name, or
+    what a user `called` it.
+    """
     try:
         check_source_loads(interface.source, interface.contract)
     except InterfaceError as error:
-        raise InterfaceError(f"the interface {interface.name} does not load: {error}") from error
+        raise InterfaceError(f"the interface {called or interface.name} does not load: {error}") from error
 
 
 def check_source_loads(

@@ -182,6 +182,7 @@ def _ending(played: Trajectory) -> str:
     spent = f", {tokens:,} tokens" if tokens else ""
     full = ", the model's context was full" if played.context_overflow else ""
     score = "no score" if played.fault else f"score {played.score:g}"
+    full += ", one action was repeated too often" if played.ended_by_repeats else ""
     return f"{result_of(played)}, {score}, {len(played.steps)} turns{spent}{full}"
 
 

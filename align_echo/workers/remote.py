@@ -17,6 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Literal, Protocol, Self
 
 from align_echo import __version__
+from align_echo.agents.presets import get_episode_rules
 from align_echo.errors import EngineError, first_line, portable
 from align_echo.faults import fault_of
 from align_echo.halting import check_halt, on_threads, pause
@@ -357,6 +358,7 @@ class RemoteHost:
             split=self._work.split,
             task_id=episode.task_id,
             agent=self._work.agent.name,
+            agent_preset=get_episode_rules(self._work.agent).preset,
             seed=self._work.seed,
             sample=episode.sample,
             critique=episode.critique,

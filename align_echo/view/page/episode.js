@@ -25,6 +25,7 @@ function head(loaded) {
     sums.push(chip(`tokens ${usage.prompt.toLocaleString("en")} + ${usage.completion.toLocaleString("en")}`));
   if (usage.cost) sums.push(chip(`$${usage.cost.toFixed(4)}`));
   if (episode.context_overflow) sums.push(chip("the model's context was full", "bad"));
+  if (episode.ended_by_repeats) sums.push(chip("one action was repeated too often", "bad"));
   return el(
     "div",
     { class: "head" },
