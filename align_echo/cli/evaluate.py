@@ -5,7 +5,6 @@ Left out: the work (`align_echo/evaluate`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -57,12 +56,8 @@ def evaluate(
     temperature: options.Temperature = None,
     max_tokens: options.MaxTokens = None,
     agent_preset: options.AgentPreset = None,
-    engine: Annotated[
-        str | None, typer.Option("--engine", help="Of the environment, where it has several. Default: its first one.")
-    ] = None,
-    turns: Annotated[
-        int | None, typer.Option("--turns", min=1, help="Of an episode, at most. Default: the environment's own.")
-    ] = None,
+    engine: options.Engine = None,
+    turns: options.Turns = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: options.Out = None,
@@ -84,45 +79,36 @@ def evaluate(
             result = play(plan, path, resume=resume, progress=display)
         else:
             rounds = refine(plan, plan.refining, path, resume=resume, progress=display)
-    if plan.refining is None:
-        conducts = {NAMES[name]: variant.conduct for name, variant in result.variants.items()}
-        _show(plan, path, result, conducts)
-    else:
-        conducts = {rounds.interface: rounds.conduct}
-        _show_rounds(plan, path, rounds)
+    conducts = _show(plan, path, result) if plan.refining is None else _show_rounds(plan, path, rounds)
     print(f"written: {path / 'summary.json'} and the trajectories beside it; to read them: align-echo view {path}")
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 
 
-def _show(plan: Plan, path: Path, result: Comparison, conducts: Mapping[str, Conduct]) -> None:
+def _show(plan: Plan, path: Path, result: Comparison) -> dict[str, Conduct]:
+    """Print the tables and what was in the way; how each variant behaved."""
     console = stdout()
+    conducts = {NAMES[name]: variant.conduct for name, variant in result.variants.items()}
     for table in tables(result):
         console.print(table)
         console.print()
     for line in (*unplayed(result), *repeated(result), *tell(conducts)):
         print(line)
-    interface = next((variant for variant in plan.variants.values() if variant is not None), None)
-    if interface is not None:
-        print(interface_line(plan.interface, interface))
-    print(about(plan.player, agent_details(path)))
-    if result.games:
-        print(f"games: {result.games}")
-    for line in verdicts_given(result):
+    interfaces = [interface_line(plan.interface, each) for each in plan.variants.values() if each is not None][:1]
+    games = [f"games: {result.games}"] if result.games else []
+    for line in (*interfaces, about(plan.player, agent_details(path)), *games, *verdicts_given(result)):
         print(line)
     cost(sum((variant.usage for variant in result.variants.values()), Usage()))
     print("".join(f"{line}\n" for line in parting_of_run(path)), end="")
+    return conducts
 
 
-def _show_rounds(plan: Plan, path: Path, rounds: Refinement) -> None:
+def _show_rounds(plan: Plan, path: Path, rounds: Refinement) -> dict[str, Conduct]:
     stdout().print(rounds_table(rounds))
     print()
-    for line in tell({rounds.interface: rounds.conduct}):
-        print(line)
-    print(about(plan.player, agent_details(path)))
     critic = plan.refining.critic if plan.refining else None
-    print(f"critic: {critic.on_record}, form {rounds.critic_form}" if critic else "critic: none, fresh attempts")
-    if rounds.interface != "none":
-        print(f"interface: {rounds.interface}")
-    if rounds.games:
-        print(f"games: {rounds.games}")
+    asked = f"{critic.on_record}, form {rounds.critic_form}" if critic else "none, fresh attempts"
+    lines = [*tell({rounds.interface: rounds.conduct}), about(plan.player, agent_details(path)), f"critic: {asked}"]
+    lines += [f"interface: {rounds.interface}"] if rounds.interface != "none" else []
+    print(*lines, *([f"games: {rounds.games}"] if rounds.games else []), sep="\n")
     cost(rounds.usage + rounds.critic_usage)
+    return {rounds.interface: rounds.conduct}

@@ -61,11 +61,10 @@ MaxTokens = Annotated[
 ]
 AgentPreset = Annotated[
     str | None,
-    typer.Option(
-        "--agent-preset",
-        help=f"Settings of the agent and its episodes by name: {', '.join(PRESETS)}. Other options override it.",
-    ),
+    typer.Option("--agent-preset", help=f"Settings of the agent and its episodes by name: {', '.join(PRESETS)}."),
 ]
+Engine = Annotated[str | None, typer.Option("--engine", help="Of the environment; default: the first that it has.")]
+Turns = Annotated[int | None, typer.Option("--turns", min=1, help="Of an episode; default: the environment's own.")]
 BestOf = Annotated[
     int, typer.Option("--best-of", min=1, help="Candidates a turn, of which the best by a verdict is sent.")
 ]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from align_echo.agents.players import choose_turns
 from align_echo.align.generation import Generation
 from align_echo.align.loop import Generated
 from align_echo.align.run_folder import InPlay, RunFolder, RunSummary
@@ -71,6 +72,8 @@ def plan_play(plan: Generation, made: Generated, path: Path) -> Plan:
         workers=plan.workers,
         data_root=world.data_root,
         max_tokens=plan.max_tokens if plan.player.model else None,
+        preset=plan.preset,
+        turns=choose_turns(None, plan.preset, world.spec),
     )
 
 
@@ -136,6 +139,7 @@ def evaluate_command(plan: Generation, interface: Path) -> str:
     options = f" --model {model}" if model else ""
     if model and plan.base_url and model.endpoint(plan.base_url):
         options += f" --base-url {plan.base_url}"
+    options += f" --agent-preset {plan.preset.name}" if plan.preset else ""
     who = f"--env {plan.world.spec.name} --agent {plan.player.agent.name}{options}"
     return f"align-echo evaluate {who} --compare --interface {interface}"
 

@@ -180,8 +180,7 @@ def unplayed(comparison: Comparison) -> list[str]:
 def repeated(comparison: Comparison) -> list[str]:
     """Return a line for each variant with episodes that ended because one action was sent too often in a row."""
     return [
-        f"{NAMES[name]}: {result.ended_by_repeats} of {result.episodes} episodes ended because one action was sent over "
-        "and over"
+        f"{NAMES[name]}: one action, sent over and over, ended {result.ended_by_repeats} of {result.episodes} episodes"
         for name, result in comparison.variants.items()
         if result.ended_by_repeats
     ]
