@@ -225,6 +225,12 @@ assert env.step("look")[4]["interface_error"] == ""
 print("done")
 """
 
+LOADED = """
+from align_echo.interface import identity_source
+from align_echo.sandbox.session import Sandbox
+Sandbox().check(identity_source(CONTRACT), CONTRACT)
+"""
+
 FORK_BEFORE_USE = """
 child = os.fork()
 env.reset(seed=0)
@@ -236,7 +242,11 @@ if child:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.parametrize("body", [FORK_AFTER_USE, FORK_BEFORE_USE], ids=["after use", "before use"])
+@pytest.mark.parametrize(
+    "body",
+    [FORK_AFTER_USE, FORK_BEFORE_USE, LOADED + FORK_BEFORE_USE],
+    ids=["after use", "before use", "after an interface was loaded"],
+)
 def test_a_fork_neither_hangs_nor_disturbs_the_parent(body: str):
     assert run_script(SCRIPT.format(body=body)) == "done\n"
 

@@ -148,6 +148,45 @@ SNIPPETS = {
         value = {}.get("x", missing)
         return f"{value is missing} {callable(len)} {callable(WrapStep)} {callable(3)}", False, False
     """,
+    "logging into a buffer": """
+        import io, logging
+        buffer = io.StringIO()
+        log = logging.getLogger("means.the.same")
+        log.propagate = False
+        log.setLevel("INFO")
+        handler = logging.StreamHandler(buffer)
+        handler.setFormatter(logging.Formatter("%(levelname)s:%(name)s:%(message)s"))
+        for old in log.handlers[:]:
+            log.removeHandler(old)
+        log.addHandler(handler)
+        log.addFilter(lambda record: "secret" not in record.getMessage())
+        log.debug("too low")
+        log.info("%s is %d", "one", 1)
+        log.warning("secret")
+        log.log(logging.ERROR, "%(x)s", {"x": 3})
+        child = log.getChild("child")
+        logging.LoggerAdapter(child, {"n": 1}).critical("deep")
+        handler.setFormatter(logging.Formatter("{levelno} {message}", style="{"))
+        log.fatal("end")
+        said = [log.name, log.level, log.hasHandlers(), len(log.handlers), log.propagate, log.disabled]
+        said += [child.parent is log, child.getEffectiveLevel(), logging.getLogger("means.the.same") is log]
+        said += [logging.getLevelName(30), logging.getLevelName("ERROR"), logging.getLogger().name]
+        said += [handler.level, isinstance(log, logging.Logger), logging.getLogger("means").getChild("the").name]
+        return f"{buffer.getvalue()}{said}", False, False
+    """,
+    "properties": """
+        shape = Shape(3)
+        shape.inner = Shape(shape.area)
+        sizes = [each.area for each in (shape, shape.inner) if each.area > 1]
+        text = f"{shape.inner.area} {shape.area:>4} {(shape).area!r}" if shape.area else ""
+        more = (shape
+            .inner).area + (shape.inner). area
+        return f"{sizes} {text} {more} {Other().area} {hasattr(shape, 'area')} {max(shape.area, 1)}", False, False
+    """,
+    "the name of the module": """
+        import logging
+        return f"{__name__} {logging.getLogger(__name__).name} {MAIN} {WrapStep.__name__}", False, False
+    """,
     "closures and state": """
         counts = {}
         def bump(name):
@@ -201,6 +240,22 @@ class Tool(object):
     @classmethod
     def make(cls):
         return cls(5)
+
+class Shape:
+    def __init__(self, side):
+        self.side = side
+        self.inner = None
+
+    @property
+    def area(self):
+        return self.side * self.side
+
+class Other:
+    area = 5
+
+MAIN = "imported"
+if __name__ == "__main__":
+    MAIN = "a program"
 
 def helper():
     return None
@@ -277,7 +332,7 @@ def test_the_string_constants_are_pythons():
         ("class A(Exception):\n    pass", 1, "class A with a base class"),
         ("class A(metaclass=B):\n    pass", 1, "class A with a base class"),
         ("class A:\n    @f.setter\n    def f(self, value):\n        pass", 2, "@f.setter"),
-        ("class A:\n    @functools.cached_property\n    def f(self):\n        return 1", 2, "@functools.cached_property"),
+        ("class A:\n    @cached_property\n    def f(self):\n        return 1", 2, "@cached_property"),
         ("class A:\n    class B:\n        pass", 2, "ClassDef"),
         ("class A:\n    if True:\n        x = 1", 2, "If"),
         ("class A:\n    a, b = 1, 2", 2, "several targets"),

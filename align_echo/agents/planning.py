@@ -31,7 +31,7 @@ class Planning(ChatAgent):
     """A chat model that plans sub-goals first and then acts on them."""
 
     kind = "planning"
-    prompts = ("planning/system", "planning/ask")
+    prompts: tuple[str, ...] = ("planning/system", "planning/ask")
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ class SelfRefine(ChatAgent):
     """A chat model that reviews its action and improves it before it acts."""
 
     kind = "self-refine"
-    prompts = ("vanilla/system", "self_refine/critique", "self_refine/refine")
+    prompts: tuple[str, ...] = ("vanilla/system", "self_refine/critique", "self_refine/refine")
 
     def __init__(
         self,

@@ -244,7 +244,7 @@ class _AlignLogger:
     def error(self, msg: Any, *args: Any, **kwargs: Any) -> None:
         self._hand_on(40, _align_log("error", msg, args), kwargs)
 
-    def exception(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+    def exception(self, msg: Any, *args: Any, exc_info: Any = True, **kwargs: Any) -> None:
         self.error(msg, *args, **kwargs)
 
     def critical(self, msg: Any, *args: Any, **kwargs: Any) -> None:

@@ -66,6 +66,7 @@ class _AlignFilter:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
+        self.nlen = len(name)
 
     def filter(self, record: Any) -> bool:
         return not self.name or (record.name + ".").startswith(self.name + ".")

@@ -53,17 +53,12 @@ def trouble(out: str) -> list[str]:
     return [line for line in out.splitlines() if line.startswith("the interface ")]
 
 
-def test_one_that_raises_at_line_1_is_no_row_of_figures(run, write):
+def test_one_that_raises_at_line_1_is_refused_before_anything_is_played(run, write):
     status, out, err = run(*EVALUATE, "--interface", write(AT_LINE_1), "--compare")
-    (line,) = trouble(out)
-    assert "did not load in 4 of the episodes (placebo: 1, rules: 1, feedback: 1, both: 1)" in line
-    assert line.endswith(": line 1: ValueError: no[31m way")
-    assert re.search(r"^both +1 +did not work: 50 of 50 turns", row(out, "both"))
-    assert re.search(r"^none +1 +0\.0", row(out, "none"))
-    assert "Against the placebo" not in out
-    assert not CONTROL.search(out + err)
-    assert "did not work: placebo (50 of 50 turns), rules (50 of 50 turns)" in err.splitlines()[-1]
-    assert status == 1
+    assert (status, out) == (2, "")
+    assert err.splitlines() == ["align-echo: the interface mine.py does not load: line 1: ValueError: no way"]
+    assert not CONTROL.search(err.rstrip("\n"))
+    assert not Path("run").exists()
 
 
 def test_one_that_raises_on_every_turn_is_no_row_of_figures(run, write):
