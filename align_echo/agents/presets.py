@@ -61,7 +61,7 @@ class AgentPreset:
         """Return the arguments of an agent's class. Raises `UsageError` for an agent that the preset does not know."""
         if agent not in self.options:
             known = ", ".join(self.options)
-            raise UsageError(f"the agent preset {self.name} has no settings of the agent {agent}: use one of {known}")
+            raise UsageError(f"the agent preset {self.name} has no settings of the agent {agent}; use one of {known}")
         return dict(self.options[agent])
 
     def get_episode_rules(self, environment: str) -> EpisodeRules:

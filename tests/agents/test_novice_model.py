@@ -9,10 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import align_echo
+from align_echo.agents.catalogue import agent_spec
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.novice_model import NoviceModel, view_of
 from align_echo.agents.novices import make_novice
+from align_echo.agents.players import build_agent
+from align_echo.agents.presets import ALIGN_PAPER
 from align_echo.agents.self_refine import SelfRefine, ask_for
+from align_echo.agents.spec import AgentSetting
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ModelError, UsageError
 from align_echo.models import CallLog, RecordingModel, ReplyCache, ScriptedModel
@@ -110,6 +114,16 @@ def test_every_agent_plays_a_game_with_it_offline(kind: type[ChatAgent]) -> None
     played = play(kind(NoviceModel("alfworld")), interface="alfworld/probe")
     assert [trajectory.fault for trajectory in played] == [None, None]
     assert all(step.action is not None and not step.problem for trajectory in played for step in trajectory.steps)
+    assert any(trajectory.won for trajectory in played)
+
+
+@by_kind
+def test_every_agent_plays_a_game_with_it_under_the_preset_of_the_paper(kind: type[ChatAgent]) -> None:
+    spec, model = environment("alfworld"), NoviceModel("alfworld")
+    agent = build_agent(agent_spec(kind.kind), AgentSetting(spec, "valid_unseen", model=model, preset=ALIGN_PAPER))
+    assert isinstance(agent, kind)
+    played = play(agent, interface="alfworld/probe")
+    assert [trajectory.fault for trajectory in played] == [None, None]
     assert any(trajectory.won for trajectory in played)
 
 

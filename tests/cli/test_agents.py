@@ -13,8 +13,10 @@ import pytest
 from align_echo.agents.players import chat_agents, choose_player, workers_for
 from align_echo.align import generation
 from align_echo.evaluate.comparison import Comparison
+from align_echo.jsonl import JsonlFile
 from align_echo.models import CallLog
 from align_echo.types import Trajectory
+from align_echo.wrappers.alfworld import env
 
 NOT_A_MODEL = "novice (scripted, not a language model)"
 
@@ -75,7 +77,102 @@ def test_a_stopped_evaluation_with_samples_goes_on_as_if_it_had_not_been(run, st
         assert Path("run", name).read_text() == Path("whole", name).read_text()
 
 
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("agent", ["vanilla", "planning"])
+def test_an_agent_plays_under_the_preset_of_the_paper(agent, run):
+    command = evaluate(agent, "--model", "novice", "--agent-preset", "align-paper", "--out", "run")
+    status, out, err = run(*command)
+    assert status == 0, err
+    assert f"agent: {agent}, model {NOT_A_MODEL}, preset align-paper" in out
+    config = json.loads(Path("run/config.json").read_text())
+    assert (config["agent_preset"], config["turns"]) == ("align-paper", 100)
+    details = config["agent_details"]
+    assert (details["replies"], details["max_tokens"], details["repeat_limit"]) == ("raw", "1024", "7")
+    played = JsonlFile(Path("run/trajectories/none.jsonl")).read(Trajectory)
+    assert {episode.agent_preset for episode in played} == {"align-paper"}
+    repeats = [episode.ended_by_repeats for episode in played]
+    assert all(len({*episode.actions[-8:]}) == 1 for episode in played if episode.ended_by_repeats)
+    assert (f"one action, sent over and over, ended {sum(repeats)} of 2 episodes" in out) == any(repeats)
+    assert max(len(episode.steps) for episode in played) > 50
+    assert run(*command, "--resume")[0] == 0
+
+
+def test_options_go_before_the_preset_and_a_resumed_run_must_ask_for_the_same(run):
+    without = evaluate("vanilla", "--model", "novice", "--tasks", "1", "--out", "run")
+    preset = [*without, "--agent-preset", "align-paper"]
+    status, _, err = run(*preset, "--turns", "3", "--max-tokens", "300")
+    assert status == 0, err
+    config = json.loads(Path("run/config.json").read_text())
+    assert (config["turns"], config["agent_details"]["max_tokens"]) == (3, "300")
+    (played,) = JsonlFile(Path("run/trajectories/none.jsonl")).read(Trajectory)
+    assert (len(played.steps), played.steps[-1].truncated) == (3, True)
+    for other, told in {
+        (*preset, "--max-tokens", "300"): "was started with turns = 3, not 100",
+        (*without, "--turns", "3", "--max-tokens", "300"): "was started with agent_details.preset",
+    }.items():
+        status, _, err = run(*other, "--resume")
+        assert (status, err.count("\n")) == (2, 1)
+        assert told in err
+
+
+def test_turns_and_engine_act_and_are_kept(run):
+    command = evaluate("novice", "--tasks", "1", "--turns", "60", "--engine", "fast", "--out", "run")
+    assert run(*command)[0] == 0
+    config = json.loads(Path("run/config.json").read_text())
+    assert (config["turns"], config["engine"]) == (60, "fast")
+    (played,) = JsonlFile(Path("run/trajectories/none.jsonl")).read(Trajectory)
+    assert (len(played.steps), played.won) == (60, False)
+    for changed in (("--turns", "61"), ("--engine", "textworld")):
+        status, _, err = run(*command, *changed, "--resume")
+        assert (status, "was started with" in err) == (2, True)
+    run(*evaluate("novice", "--tasks", "1", "--out", "plain"))
+    assert not {"turns", "engine", "agent_preset"} & set(json.loads(Path("plain/config.json").read_text()))
+
+
+@pytest.mark.long
+def test_alfworlds_own_engine_is_asked_and_answers_the_same(run, monkeypatch):
+    pytest.importorskip("textworld")
+    asked: list[str] = []
+    make = env.make_engine
+    monkeypatch.setattr(env, "make_engine", lambda name: (asked.append(name), make(name))[1])
+    for engine in ("fast", "textworld"):
+        command = evaluate("novice", "--tasks", "1", "--turns", "5", "--engine", engine, "--interface", "probe")
+        assert run(*command, "--out", engine)[0] == 0
+    assert set(asked) == {"fast", "textworld"}
+    fast, own = (Path(engine, "trajectories/full.jsonl").read_text() for engine in ("fast", "textworld"))
+    assert fast == own
+
+
 BAD = {
+    "no turns": (evaluate("novice", "--turns", "0"), "Invalid value for '--turns'"),
+    "an engine that ALFWorld lacks": (
+        evaluate("novice", "--engine", "slow"),
+        "alfworld has no engine 'slow'; it has fast, textworld",
+    ),
+    "ALFWorld's engine in another environment": (
+        ["evaluate", "--env", "webshop", "--engine", "fast"],
+        "webshop has no engine 'fast'; it has text",
+    ),
+    "an engine where there is one": (
+        ["evaluate", "--env", "scienceworld", "--engine", "fast"],
+        "scienceworld has no engine 'fast'; it has only one: leave engine out",
+    ),
+    "an unknown preset": (
+        evaluate("vanilla", "--model", "novice", "--agent-preset", "align"),
+        "unknown agent preset 'align'; did you mean align-paper? known: align-paper",
+    ),
+    "a preset without a model": (
+        evaluate("novice", "--agent-preset", "align-paper"),
+        "the agent novice asks no model: leave --agent-preset out",
+    ),
+    "an unknown preset of an interface's agent": (
+        ["generate-interface", "--env", "alfworld", "--agent", "react", "--model", "novice", "--agent-preset", "x"],
+        "unknown agent preset 'x'",
+    ),
+    "an unknown preset of a grid": (
+        ["grid", *evaluate("react", "--model", "novice", "--interface", "probe", "--agent-preset", "x")[1:]],
+        "unknown agent preset 'x'",
+    ),
     "an endpoint without one": (
         evaluate("react", "--model", "vllm:some/model", "--base-url", "http://localhost:1/v1"),
         "runs in this process and is asked at no endpoint: leave --base-url out",
