@@ -194,7 +194,7 @@ def test_what_was_loaded_is_not_loaded_again(monkeypatch):
 @pytest.fixture
 def broken(tmp_path) -> Path:
     """An interface for ALFWorld that asks its logger for what it does not have."""
-    file = tmp_path / "mine.py"
+    file: Path = tmp_path / "mine.py"
     file.write_text(step("logger.shout('x')"))
     return file
 

@@ -181,6 +181,14 @@ def test_another_action_between_begins_the_count_anew():
     assert (len(played.steps), played.ended_by_repeats) == (16, True)
 
 
+def test_replies_without_an_action_are_no_repeats_of_one():
+    rules = EpisodeRules("mine", repeat_limit=1)
+    assert rules.are_too_many(["look", "look"])
+    assert not rules.are_too_many([None, None])
+    assert not rules.are_too_many(["look", None, "look"])
+    assert not EpisodeRules().are_too_many(["look"] * 99)
+
+
 def test_repeats_that_end_with_the_environments_own_end_are_not_blamed():
     played = run_episode(RoomEnv(step_limit=8), made("vanilla", Recorder("look")), BOOK, split="train")
     assert (len(played.steps), played.ended_by_repeats, played.steps[-1].truncated) == (8, False, True)

@@ -17,6 +17,8 @@ from align_echo.jsonl import JsonlFile
 from align_echo.models import CallLog
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld import env
+from align_echo.wrappers.alfworld.engine import GameEngine
+from align_echo.wrappers.alfworld.engines import make_engine
 
 NOT_A_MODEL = "novice (scripted, not a language model)"
 
@@ -133,8 +135,12 @@ def test_turns_and_engine_act_and_are_kept(run):
 def test_alfworlds_own_engine_is_asked_and_answers_the_same(run, monkeypatch):
     pytest.importorskip("textworld")
     asked: list[str] = []
-    make = env.make_engine
-    monkeypatch.setattr(env, "make_engine", lambda name: (asked.append(name), make(name))[1])
+
+    def make(name: str) -> GameEngine:
+        asked.append(name)
+        return make_engine(name)
+
+    monkeypatch.setattr(env, "make_engine", make)
     for engine in ("fast", "textworld"):
         command = evaluate("novice", "--tasks", "1", "--turns", "5", "--engine", engine, "--interface", "probe")
         assert run(*command, "--out", engine)[0] == 0

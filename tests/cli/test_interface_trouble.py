@@ -176,3 +176,40 @@ def test_no_retract_shows_hints_that_failed_and_is_on_record(run, write):
     assert (status, err.count("\n"), "-all-hints" in err) == (2, 1, True)
     status, _, err = run(*EVALUATE, "--no-retract")
     assert (status, err.count("\n"), "--no-retract" in err) == (2, 1, True)
+
+
+# ---------------------------------------------------------------- what does not load
+
+ASKS = source("logger.shout('x')\n" + FORWARD)
+LOADS_NOT = "does not load: line 6: AttributeError: logger has no attribute 'shout' in the sandbox"
+TAKES = {
+    "evaluate": (*EVALUATE, "--interface", "mine.py"),
+    "grid": ("grid", *EVALUATE[1:], "--interface", "mine.py"),
+    "check": ("interface", "check", "mine.py", "--env", "alfworld"),
+    "audit": ("interface", "audit", "mine.py", "--env", "alfworld", "--agents", "adversary", "--games", "1"),
+    "ablate": ("interface", "ablate", "mine.py", "--env", "alfworld", "--agent", "novice", "--out", "run"),
+    "import": ("interface", "import", "mine.json", "--out", "run"),
+}
+
+
+@pytest.mark.parametrize("verb", TAKES)
+def test_every_verb_that_takes_an_interface_says_why_it_does_not_load(verb, run, write):
+    write(ASKS)
+    if verb == "import":
+        assert run("interface", "export", "mine.py", "--env", "alfworld", "--out", "mine.json")[0] == 0
+    status, out, err = run(*TAKES[verb])
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert LOADS_NOT in err
+    assert not Path("run").exists()
+
+
+def test_one_that_loads_is_said_to(run, write):
+    status, out, _ = run("interface", "check", write(source()), "--env", "alfworld")
+    assert (status, out.count("\n")) == (0, 1)
+    assert re.fullmatch(r"mine@[0-9a-f]{16} loads", out.strip())
+
+
+@pytest.mark.parametrize("verb", ["show", "diff"])
+def test_one_that_does_not_load_can_still_be_looked_at(verb, run, write):
+    names = [write(ASKS)] * (2 if verb == "diff" else 1)
+    assert run("interface", verb, *names, "--env", "alfworld")[0] == 0

@@ -198,7 +198,7 @@ def test_python_runs(block: Block, folder: Path, capsys: pytest.CaptureFixture[s
     with contextlib.ExitStack() as stack:
         exec(compile(block.text, block.name, "exec"), variables)
         stack.callback(close, variables)
-    if block.page == "docs/agents.md":
+    if block.page == "docs/agents.md" and "print(" in block.text:
         assert capsys.readouterr().out.split()[1:2] == ["won;"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from align_echo.agents.players import details_of
 from align_echo.align.generation import plan_generation
 from align_echo.errors import UsageError
 from align_echo.evaluate.cast import build_player
@@ -18,8 +19,7 @@ PRESET = "align-paper"
 
 
 def agent_details(plan: Plan) -> dict[str, str]:
-    agent = build_player(plan, lambda role, name: ScriptedModel([]))
-    return agent.describe()  # type: ignore[attr-defined]
+    return details_of(build_player(plan, lambda role, name: ScriptedModel([])))
 
 
 def step_limit(plan: Plan) -> int:
