@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from align_echo.agents.players import details_of
@@ -9,6 +11,7 @@ from align_echo.align.generation import plan_generation
 from align_echo.errors import UsageError
 from align_echo.evaluate.cast import build_player
 from align_echo.evaluate.grid_run import _plan, read_axes
+from align_echo.evaluate.in_play import evaluate_command
 from align_echo.evaluate.plan import Plan, plan_evaluation
 from align_echo.evaluate.study import plan_study
 from align_echo.evaluate.study_file import StudyFile
@@ -81,4 +84,5 @@ def test_an_interface_is_learned_with_the_presets_turns_and_agent():
     env.close()
     assert base_env(env).step_limit == 100
     assert plan.preset is not None
-    assert plan.measuring_command.endswith("--model novice --agent-preset align-paper --compare")
+    command = evaluate_command(plan, Path("mine.py"))
+    assert "--model novice --agent-preset align-paper" in command
