@@ -73,11 +73,16 @@ def test_an_answer_cannot_be_kept_from_the_end_nor_called_right():
     env.close()
 
 
-def test_a_property_is_refused_with_its_line_and_what_to_write_instead():
-    source = (
-        "class Notes:\n    @property\n    def size(self):\n        return 0\n"
-        + STEP
-        + "    return env.step(agent_action)\n"
-    )
-    with pytest.raises(InterfaceError, match="property"):
-        wrapped(source)
+def test_a_property_is_read_as_one():
+    notes = "class Notes:\n    @property\n    def size(self):\n        return 7\n"
+    body = "    obs, reward, done = env.step(agent_action)\n    return f'{Notes().size}', reward, done\n"
+    env = wrapped(notes + STEP + body)
+    env.reset(options={"task": "message_decoder/test-0"})
+    assert env.step("Answer: 1")[0] == "7"
+    env.close()
+
+
+def test_a_setter_is_refused_with_its_line_and_what_to_write_instead():
+    notes = "class Notes:\n    @size.setter\n    def size(self, value):\n        pass\n"
+    with pytest.raises(InterfaceError, match=r"line 2: the sandbox cannot run `@size.setter` on a method; "):
+        wrapped(notes + STEP + "    return env.step(agent_action)\n")
