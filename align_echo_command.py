@@ -34,6 +34,7 @@ SAME_WITHIN = 0.2
 
 def run() -> None:
     """Run the command line and leave with its exit status."""
+    _leave_the_current_folder_out()
     heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # a shell may ignore one
     for number in heeded:
         signal.signal(number, _leave)
@@ -53,6 +54,20 @@ def run() -> None:
         signal.signal(number, _leave)
     gc.freeze()
     sys.exit(status)
+
+
+def _leave_the_current_folder_out() -> None:
+    """Take the current folder off the path of modules, where `python -m` and `python -c` put it.
+
+    A checkout that is the current folder stays: its modules are this program.
+    """
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # somebody removed it
+        here = ""
+    code = os.path.dirname(os.path.abspath(__file__))
+    if not sys.flags.safe_path and sys.path[:1] in ([here], [""]) and here != code:
+        del sys.path[0]
 
 
 def _listen() -> None:

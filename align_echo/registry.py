@@ -5,7 +5,8 @@ the same three ways, ours too:
 
 - an entry point of an installed package, in the registry's group (`align_echo.environments`, `align_echo.agents`, ...);
 - `Registry.register(name, thing)` in a running program;
-- "module:Name", which imports the module and takes the name from it. A module in the current folder is found.
+- "module:Name", which imports the module and takes the name from it. A module in the current folder is found
+  (`named_modules.py`), if a user says the name: one that a file says imports no module (`Registry.recorded`).
 
 Listing imports nothing; only the thing that is asked for is imported. Left out: what a kind is and what it needs.
 """
@@ -13,15 +14,15 @@ Listing imports nothing; only the thing that is asked for is imported. Left out:
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from types import ModuleType
 from typing import Generic, TypeVar
 
 from align_echo.errors import AlignEchoError, UsageError, did_you_mean, first_line
+from align_echo.named_modules import import_named
 
 OURS = "align-echo"
 """The distribution whose entry points are our own."""
@@ -106,6 +107,11 @@ class Registry(Generic[Thing]):
         self._known[name] = checked
         return checked
 
+    def keep(self, name: str, thing: Thing) -> Thing:
+        """Let a name that a user said stand for the thing that it was found to be."""
+        self._known[name] = thing
+        return thing
+
     def entries(self) -> dict[str, Entry]:
         """Every name that is known, ours first. Imports nothing."""
         return {**_entry_points().get(self.group, {}), **self._registered}
@@ -123,8 +129,26 @@ class Registry(Generic[Thing]):
         if ":" not in target:
             raise UsageError(self.unknown(name))
         named = next((listed.name for listed in self.entries().values() if listed.target == target), name)
-        self._known[named] = self._known[name] = self._read(named, self._load(target))
+        thing = self._load(target, import_named if entry is None else importlib.import_module)
+        self._known[named] = self._known[name] = self._read(named, thing)
         return self._known[name]
+
+    def recorded(self, name: str, source: str, remedy: str) -> Thing:
+        """Return the thing of a name that `source`, a file, says. It imports no module but those of installed packages.
+
+        Raises `UsageError` as `get` does, and for a "module:Name" that nobody said to this program: `remedy` tells how
+        a user says it.
+        """
+        if self.knows(name):
+            return self.get(name)
+        raise UsageError(
+            f"{source} names the {self.kind} {name!r}, and a file's word alone imports no module: "
+            f"if you trust this one, {remedy}"
+        )
+
+    def knows(self, name: object) -> bool:
+        """Return whether a name is a plain one, or a "module:Name" that was imported before."""
+        return not isinstance(name, str) or ":" not in name or name in self._known or name in self.entries()
 
     def unknown(self, name: str) -> str:
         """What is said of a name that nothing has."""
@@ -134,12 +158,10 @@ class Registry(Generic[Thing]):
         hint = did_you_mean(name, names)
         return f"unknown {self.kind} {name!r}; {hint}known: {', '.join(names)}; one of your own is module:Name"
 
-    def _load(self, target: str) -> object:
+    def _load(self, target: str, import_module: Callable[[str], ModuleType]) -> object:
         module_name, _, attribute = target.partition(":")
-        if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # `python -m` does so too; a console script does not
         try:
-            thing: object = importlib.import_module(module_name)
+            thing: object = import_module(module_name)
         except AlignEchoError:
             raise
         except Exception as error:

@@ -289,7 +289,7 @@ def test_a_module_of_the_current_folder_goes_along(tmp_path, monkeypatch):
 
 
 def test_what_a_worker_lacks_is_said():
-    packed = pickle.dumps(Work).replace(b"Work", b"Wrok")
+    packed = pickle.dumps({}) + pickle.dumps(Work).replace(b"Work", b"Wrok")
     with pytest.raises(UsageError, match=r"a worker lacks what this run needs \(.*Wrok"):
         unpack(packed, lambda facts: Knowing())
 

@@ -12,6 +12,7 @@ import gymnasium as gym
 
 from align_echo.errors import UsageError
 from align_echo.interface import Interface
+from align_echo.named_modules import name_beside
 from align_echo.registry import OURS, Registry
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.plain import TextEnvironment
@@ -53,10 +54,18 @@ def environment(name: str | EnvironmentSpec) -> EnvironmentSpec:
     try:
         return ENVIRONMENTS.get(ours or name)
     except UsageError:
-        gym_id = name.partition(":")[2]  # the module was imported, which may have registered the id
+        module, _, gym_id = name.partition(":")  # the module was imported, which may have registered the id
         if gym_id not in gym.registry:
             raise
-        return _registered(gym_id, name)
+        entry_point = gym.spec(gym_id).entry_point
+        if isinstance(entry_point, str):  # gymnasium imports it later
+            name_beside(entry_point.partition(":")[0], module)
+        return ENVIRONMENTS.keep(name, _registered(gym_id, name))
+
+
+def recorded_environment(name: str, source: str, remedy: str) -> EnvironmentSpec:
+    """Return the environment that `source`, a file, names. Raises `UsageError` as `Registry.recorded` does."""
+    return environment(name) if ENVIRONMENTS.knows(name) else ENVIRONMENTS.recorded(name, source, remedy)
 
 
 def _registered(gym_id: str, name: str) -> EnvironmentSpec:
@@ -186,6 +195,7 @@ __all__ = [
     "make",
     "make_registered",
     "make_vec",
+    "recorded_environment",
     "register",
     "register_with_gymnasium",
     "tasks",

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,6 +54,7 @@ class JavaProcess:
         java, home = find_java(name), (files.submodule_search_locations or [""])[0]
         try:
             port, token, self._process = launch_gateway(
+                jarpath=_gateway_jar(),
                 classpath=os.path.join(home, jar),
                 javaopts=[*SMALL, *REPEATABLE],
                 cwd=folder or home,
@@ -143,6 +145,13 @@ def java_pool(start: type[Program]) -> Pool[Program]:
         if start not in _pools:
             _pools[start] = pool_of_process(start, _pools.clear)
         return _pools[start]
+
+
+def _gateway_jar() -> str:
+    """Return the path of py4j's Java part; "" where its installation does not list it. By itself py4j takes a file of
+    that name from the current folder first."""
+    jars = (file for file in metadata.files("py4j") or () if file.suffix == ".jar")
+    return next((os.path.realpath(jar.locate()) for jar in jars), "")
 
 
 def as_java(text: str) -> str:

@@ -229,6 +229,8 @@ def evaluate(
     judge: Annotated[str, typer.Option("--judge", help="The critic: a model's name or folder.")],
     examples: Examples,
     rule: LabelRule = None,
+    env: Annotated[str | None, typer.Option("--env", help="Of collections in one of your own: module:Name.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="Of collections by one of your own.")] = None,
     reasoning: options.Reasoning = False,
     votes: Annotated[
         int | None, typer.Option("--votes", min=1, help="Of --reasoning: verdicts on each action; default 1, greedy.")
@@ -244,8 +246,8 @@ def evaluate(
     path = run_folder(out, resume, "trial", "critic")
     with resumable(path), Display() as display:
         result = trial(
-            judge, examples, path, rule=rule, base_url=base_url, seed=seed, votes=(votes or 1) if reasoning else None,
-            resume=resume, progress=display,
+            judge, examples, path, rule=rule, env=env, agent=agent, base_url=base_url, seed=seed,
+            votes=(votes or 1) if reasoning else None, resume=resume, progress=display,
         )  # fmt: skip
     show_trial(result)
     print(f"written: {path / 'summary.json'}")

@@ -48,9 +48,11 @@ def train(
         return
     changes: dict[str, Any] = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
     changes["report_to"] = None if report_to is None else [name for name in report_to if name != "none"]
+    from align_echo.train.config import stored_config
+
     settings = {name: value for name, value in changes.items() if value is not None}
     resumed = out if resume and not method and not config else None
-    chosen = _stored(resumed, settings) if resumed else _config(method, config, settings)
+    chosen = stored_config(resumed, settings) if resumed else _config(method, config, settings)
     folder = run_folder(out, resume, "train", chosen.env)
     from align_echo.train import telling
     from align_echo.train.run import Run
@@ -78,14 +80,6 @@ def _config(method: str | None, file: Path | None, changes: dict[str, Any]) -> T
         raise UsageError("--method and --config exclude each other: write `base: METHOD` into the config")
     values = read_file(file) if file else values_of(method or DEFAULT_METHOD)
     return checked_config(merged(values, changes), str(file or f"--method {method or DEFAULT_METHOD}"))
-
-
-def _stored(folder: Path, changes: dict[str, Any]) -> TrainConfig:
-    """The config of the run in a folder, which must be what is asked for."""
-    from align_echo.train.config import checked_config, merged
-    from align_echo.train.run_folder import on_record
-
-    return checked_config(merged(on_record(folder)["config"], changes), str(folder / "config.json"))
 
 
 def _list_methods() -> None:

@@ -12,7 +12,7 @@ label where the oracle cannot tell.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import gymnasium as gym
@@ -43,15 +43,6 @@ def rules_of(spec: EnvironmentSpec) -> tuple[Rule, ...]:
 def default_rule(spec: EnvironmentSpec) -> Rule:
     """`nearer` where the environment measures distance, else `continues`."""
     return "nearer" if spec.measures_distance else "continues"
-
-
-def rule_for(environments: Collection[EnvironmentSpec]) -> Rule:
-    """The default rule of the environments. Raises `UsageError` where it is not one and the same."""
-    rules = {spec.name: default_rule(spec) for spec in sorted(environments, key=lambda spec: spec.name)}
-    if len(set(rules.values())) > 1:
-        named = ", ".join(f"{name}: {rule}" for name, rule in rules.items())
-        raise UsageError(f"the collections are of environments with other default rules ({named}): choose with --rule")
-    return next(iter(rules.values()))
 
 
 def labels_of(

@@ -22,7 +22,7 @@ from align_echo.evaluate.refusals import refusal_test
 from align_echo.intervals import Estimate, by_task, ratio, scored
 from align_echo.invalid import steps_in_runs
 from align_echo.types import Step, Trajectory
-from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.catalogue import recorded_environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
 
@@ -111,15 +111,15 @@ def consecutive_invalid_share(trajectories: Sequence[Trajectory], *, data_root: 
 
     The actions are replayed in the plain environment that the trajectories name, without their interface (see the
     module's docstring). `data_root` is the data folder they were made with, if not the default. Trajectories with a
-    fault are left out. Raises `UsageError` for an unknown environment, split or task, and for an environment in which
-    no text tells a refusal.
+    fault are left out. Raises `UsageError` for an unknown environment, split or task, for a `module:Name` that nobody
+    said to this program, and for an environment in which no text tells a refusal.
     """
     groups: dict[str, list[Trajectory]] = {}
     for trajectory in scored(trajectories):
         groups.setdefault(trajectory.environment, []).append(trajectory)
     flags: list[list[bool]] = []
     for name, played in groups.items():
-        spec = environment(name)
+        spec = recorded_environment(name, "a trajectory", "name it first: align_echo.make(NAME)")
         test = refusal_test(spec, data_root)
         if test is None:
             raise UsageError(f"the metric is not defined in {name}: nothing that it answers tells a refused action")

@@ -11,7 +11,7 @@ Left out: playing (`collect.py`), and learning (`fit`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -23,7 +23,7 @@ from align_echo.critic.labels import Rule
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.faults import fault_text, faults_by_source
 from align_echo.files import write_atomically
-from align_echo.gaia.examples import FILE, deduplicated, write_examples
+from align_echo.gaia.examples import FILE, deduplicated, rule_for, write_examples
 from align_echo.gaia.labelling import (
     Conversation,
     LabelledEpisode,
@@ -171,6 +171,16 @@ def drawn_of(folder: Path) -> Drawn | None:
         return Drawn(temperature=float(details["temperature"]), top_k=top_k, top_p=top_p)  # type: ignore[index]
     except (TypeError, KeyError, ValueError):
         return None
+
+
+def rule_of(episodes: Iterable[tuple[Trajectory, LabelledEpisode]]) -> Rule:
+    """Return the default rule of labelled episodes. Raises as `rule_for`."""
+    return rule_for(
+        (trajectory.environment, action)
+        for trajectory, labelled in episodes
+        for turn in labelled.turns
+        for action in turn
+    )
 
 
 def read_collection(folder: Path) -> tuple[list[Trajectory], list[LabelledEpisode]]:

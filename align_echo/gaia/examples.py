@@ -92,6 +92,20 @@ class Example(LabelledAction):
         return [self.environment, [[message.role, message.content] for message in self.messages]]
 
 
+def rule_for(actions: Iterable[tuple[str, LabelledAction]]) -> Rule:
+    """Return the default rule of labelled actions, each beside its environment's name: `nearer` where the distance to
+    the goal was measured, else `continues`. Raises `UsageError` where environments differ in that.
+    """
+    measures: dict[str, bool] = {}
+    for environment, action in actions:
+        measures[environment] = measures.get(environment, False) or action.nearer is not None
+    rules: dict[str, Rule] = {name: "nearer" if measures[name] else "continues" for name in sorted(measures)}
+    if len(set(rules.values())) > 1:
+        named = ", ".join(f"{name}: {rule}" for name, rule in rules.items())
+        raise UsageError(f"the collections are of environments with other default rules ({named}): choose with --rule")
+    return next(iter(rules.values()), "continues")
+
+
 def deduplicated(examples: Iterable[Example]) -> list[Example]:
     """The first of those that are the same action in the same conversation; it was drawn as often as all together."""
     by_key: dict[str, Example] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo.critic.drawn import Drawn
-from align_echo.critic.labels import Rule, rule_for
+from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
 from align_echo.gaia.collection import drawn_of
 from align_echo.gaia.examples import (
@@ -22,9 +22,9 @@ from align_echo.gaia.examples import (
     examples_file,
     held_out,
     read_examples,
+    rule_for,
 )
 from align_echo.regular_files import read_bytes
-from align_echo.wrappers.catalogue import environment
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def lessons_of(
     named = contents(collections)
     read = [example for folder in named.values() for example in read_examples(folder)]
     examples = deduplicated(read)
-    chosen = rule or rule_for([environment(name) for name in {example.environment for example in examples}])
+    chosen = rule or rule_for((example.environment, example) for example in examples)
     learned, tested = divided(examples, share, chosen, seed=seed, balance=balance)
     drawn = [drawn_of(folder) for folder in named.values()]
     labelled, kept = (

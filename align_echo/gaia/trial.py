@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from align_echo import __version__
-from align_echo.agents.catalogue import agent_spec
+from align_echo.agents.catalogue import AGENTS, agent_spec
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.spec import AgentSetting
-from align_echo.critic.labels import Rule, rule_for
+from align_echo.critic.labels import Rule
 from align_echo.critic.opinion import Opinion
 from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.scoring import Critic, Scorer, read_calibration
@@ -25,7 +25,7 @@ from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config, check_folder, open_folder
 from align_echo.evaluate.plan import refuse_script
 from align_echo.files import write_atomically
-from align_echo.gaia.collection import read_collection
+from align_echo.gaia.collection import read_collection, rule_of
 from align_echo.gaia.figures import Trial, measured, states_of
 from align_echo.gaia.labelling import Conversation, proposed
 from align_echo.gaia.opinions import RatedEpisode, distinct, opinions
@@ -35,8 +35,9 @@ from align_echo.models.recording import weights_of
 from align_echo.progress import SILENT, Progress
 from align_echo.reading import parse_json
 from align_echo.regular_files import read_text
+from align_echo.runs import CONFIG
 from align_echo.train.needs import require_reports
-from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.catalogue import environment, recorded_environment
 
 COMMAND = "critic evaluate"
 TOLD = 10
@@ -49,6 +50,8 @@ def trial(
     path: Path,
     *,
     rule: Rule | None = None,
+    env: str | None = None,
+    agent: str | None = None,
     base_url: str | None = None,
     seed: int = 0,
     votes: int | None = None,
@@ -58,16 +61,21 @@ def trial(
     """Put the critic on trial over all collections together, each episode once; writes `summary.json`, a `Trial`.
 
     `judge` is a model's name or folder; `votes` is how often a reasoning critic is asked about an action; None for a
-    critic of one word. Raises `UsageError`, also where the rule labels nothing or the critic never gives a
-    verdict, and `ModelError` for one that cannot be asked.
+    critic of one word. `env` and `agent` are those of one's own (`module:Name`) that the collections may name. Raises
+    `UsageError`, also where the rule labels nothing or the critic never gives a verdict, and `ModelError` for one that
+    cannot be asked.
     """
     require_reports()
+    if env is not None:
+        environment(env)
+    if agent is not None:
+        agent_spec(agent)
     judge = read_name(judge)
     refuse_script("--judge", judge)
     everything = [episode for collection in collections for episode in episodes_of(collection)]
     episodes = distinct(everything)
     played, labelled = [episode.trajectory for episode in episodes], [episode.labels for episode in episodes]
-    chosen = rule or rule_for([environment(name) for name in {trajectory.environment for trajectory in played}])
+    chosen = rule or rule_of(zip(played, labelled, strict=True))
     unasked: list[dict[str, Opinion]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
     if not any(state.labels for state in states_of(played, labelled, unasked, chosen)):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
@@ -127,12 +135,14 @@ def chat_of(collection: Path) -> tuple[Conversation, str]:
     `UsageError` if the agent is not known here.
     """
     try:
-        config = parse_json(read_text(collection / "config.json"))
+        config = parse_json(read_text(collection / CONFIG))
         agent, env, split = config["agent"], config["environment"], config["split"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{collection / 'config.json'} does not say which agent played: collect anew") from error
-    spec = environment(env)
-    player = agent_spec(agent).build(AgentSetting(spec, split, model=ScriptedModel(())))
+    source = str(collection / CONFIG)
+    spec = recorded_environment(env, source, f"add --env {env}")
+    recorded_agent = AGENTS.recorded(agent, source, f"add --agent {agent}")
+    player = recorded_agent.build(AgentSetting(spec, split, model=ScriptedModel(())))
     if not isinstance(player, ChatAgent):
         raise UsageError(f"the agent {agent} of {collection} asks no model: collect anew")
     return player.conversation, spec.action_format

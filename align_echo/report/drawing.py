@@ -7,8 +7,10 @@ Nothing of a user's own style is read into what matters here. Texts come from ru
 from __future__ import annotations
 
 import io
+import os
 import warnings
 from collections.abc import Sequence
+from contextlib import chdir, nullcontext
 from typing import TYPE_CHECKING
 
 from align_echo.errors import MissingExtraError
@@ -31,11 +33,15 @@ LONGEST = 34
 LAST_DRAWN = 0x530
 """Letters up to this one, which are Latin, Greek and Cyrillic, are in the font that comes with matplotlib."""
 
+SETTINGS = "matplotlibrc"
+"""A file of the current folder from which matplotlib takes settings, and programs to run, when it is imported."""
+
 
 def require_drawing() -> None:
     """Raises `MissingExtraError` where matplotlib is not installed."""
     try:
-        import matplotlib  # noqa: F401
+        with chdir(os.sep) if os.path.lexists(SETTINGS) else nullcontext():
+            import matplotlib  # noqa: F401
     except ImportError as error:
         if (error.name or "").split(".")[0] != "matplotlib":
             raise
@@ -43,22 +49,25 @@ def require_drawing() -> None:
 
 
 def picture(panel: Panel, palette: Palette) -> bytes:
-    """A panel as PNG."""
+    """A panel as PNG. Settings of the user's own do not change it."""
+    import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, panel.height), dpi=DOTS, facecolor=palette.back, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.grid(visible=True, color=palette.line, linewidth=0.6)
-    axes.set_axisbelow(True)
-    panel.draw(axes, palette)
-    _tint(axes, palette)
-    figure.suptitle(plain(panel.title, 60), x=0.015, ha="left", color=palette.ink, fontsize=TEXT + 0.5)
-    out = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a layout that is too small for its texts, and signs that a font lacks
-        figure.savefig(out, format="png", facecolor=palette.back, metadata={"Software": None})
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        figure = Figure(figsize=(WIDTH, panel.height), dpi=DOTS, facecolor=palette.back, layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.subplots()
+        axes.grid(visible=True, color=palette.line, linewidth=0.6)
+        axes.set_axisbelow(True)
+        panel.draw(axes, palette)
+        _tint(axes, palette)
+        figure.suptitle(plain(panel.title, 60), x=0.015, ha="left", color=palette.ink, fontsize=TEXT + 0.5)
+        out = io.BytesIO()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a layout that is too small for its texts, and signs that a font lacks
+            figure.savefig(out, format="png", facecolor=palette.back, metadata={"Software": None})
     return out.getvalue()
 
 

@@ -6,7 +6,7 @@ The files of `configs/` are the methods by name, each with all that makes it tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -14,16 +14,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from align_echo.critic.language import ECHO, FORMS
 from align_echo.errors import UsageError, did_you_mean, first_line
 from align_echo.reading import first_wrong, yaml_mapping
 from align_echo.regular_files import read_text
+from align_echo.runs import CONFIG
 from align_echo.train.method import METHODS, Collecting
 from align_echo.train.rollouts import Rollouts
 from align_echo.train.rows import Role
+from align_echo.train.run_folder import on_record
 from align_echo.train.trackers import why_unusable
 from align_echo.train.trainer import StepSettings
 from align_echo.types import Frozen
-from align_echo.wrappers.catalogue import environment, environments
+from align_echo.wrappers.catalogue import ENVIRONMENTS, environment, environments
 from align_echo.wrappers.environment import never
 
 Weights = Literal["shared", "adapters", "models"]
@@ -176,6 +179,26 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
         old = settings.get(name)
         settings[name] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return settings
+
+
+def stored_config(folder: Path, changes: Mapping[str, Any]) -> TrainConfig:
+    """Return the config of the run in a folder, which must be what is asked for. Raises `UsageError`."""
+    source, stored = str(folder / CONFIG), on_record(folder)["config"]
+    _check_stored_names(stored, source, named=changes)
+    return checked_config(merged(stored, changes), source)
+
+
+def _check_stored_names(stored: Mapping[str, Any], source: str, named: Collection[str]) -> None:
+    """Refuse the values of a run's folder where they name a module that this program was not told of: a folder may be
+    somebody else's. `named` are the settings that the user says anew. Raises `UsageError`.
+    """
+    collecting = stored.get("collecting")
+    again = "repeat its command with --config or --method, and --resume"
+    if "env" not in named and not ENVIRONMENTS.knows(stored.get("env")):
+        ENVIRONMENTS.recorded(stored["env"], source, f"add --env {stored['env']}")
+    if isinstance(collecting, Mapping):
+        METHODS.recorded(collecting.get("recipe", ""), source, again)
+        FORMS.recorded(collecting.get("form", ECHO.name), source, again)
 
 
 def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:

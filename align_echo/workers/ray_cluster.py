@@ -36,6 +36,8 @@ takes the machine's own otherwise, even if it is told 127.0.0.1."""
 
 ENDING = 5.0
 """Seconds in which a Ray that was started here ends its processes."""
+CLIENT = "ray://"
+"""What the address of a Ray begins with that is asked as a client."""
 
 STORE = 100 * 2**20
 """Bytes of shared memory for results under way; they are small and few."""
@@ -221,7 +223,10 @@ def _connected(address: str, count: int | None) -> Any:
     if ray.is_initialized():
         return ray
     stopping.take_time(ENDING)
-    quiet = {"logging_level": "ERROR", "log_to_driver": False}
+    quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    if not there.startswith(CLIENT):
+        # With the mark of a client Ray leaves the current folder off its workers' path, where it would come first.
+        quiet["job_config"] = ray.job_config.JobConfig(_client_job=True)
     told_to_end = signal.getsignal(signal.SIGTERM)
     try:
         if there:

@@ -2,8 +2,8 @@
 
 Models stay where the run was started, and are asked from afar (`remote.py`): keys, the reply cache, the log of calls
 and a local model's weights never leave it. All else is pickled; interfaces go as their source. Modules in the current
-folder go with it by value, since other machines lack them. Left out: data folders and installed packages, which every
-machine must have.
+folder go with it by value, since other machines lack them. A machine that has their folder finds there what they import
+later. Left out: data folders and installed packages, which every machine must have.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import gymnasium as gym
 from align_echo.errors import UsageError, first_line
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import identity_of, weights_of
+from align_echo.named_modules import serve_modules, served_modules
 from align_echo.types import Agent, ChatModel
 
 NOT_OWN = {"align_echo", "__main__", *sys.stdlib_module_names}
@@ -73,8 +74,10 @@ def pack(work: Work) -> tuple[bytes, list[ChatModel]]:
 
 def unpack(packed: bytes, model: Callable[[ModelFacts], ChatModel]) -> Work:
     """The work, with what `model` gives in place of each model. Raises `UsageError` for what this machine lacks."""
+    stream = io.BytesIO(packed)
     try:
-        work = _Unpickler(io.BytesIO(packed), model).load()
+        serve_modules(pickle.load(stream))
+        work = _Unpickler(stream, model).load()
     except (ImportError, AttributeError) as error:
         raise UsageError(f"a worker lacks what this run needs ({first_line(error)}): install it there too") from error
     assert isinstance(work, Work)
@@ -83,6 +86,7 @@ def unpack(packed: bytes, model: Callable[[ModelFacts], ChatModel]) -> Work:
 
 def _packed(work: Work, by_value: Sequence[ModuleType]) -> tuple[bytes, list[ChatModel]]:
     buffer = io.BytesIO()
+    pickle.dump(served_modules(), buffer)
     pickler = _Pickler(buffer)
     for module in by_value:
         cloudpickle.register_pickle_by_value(module)

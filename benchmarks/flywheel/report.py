@@ -14,14 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
-from align_echo.critic.labels import rule_for
 from align_echo.critic.scoring import read_calibration
-from align_echo.gaia.collection import read_collection
+from align_echo.gaia.collection import read_collection, rule_of
 from align_echo.gaia.figures import CEILING, JudgedState, right_of, states_of
 from align_echo.gaia.flywheel import critic_of
 from align_echo.gaia.opinions import read_opinions
 from align_echo.intervals import RESAMPLES
-from align_echo.wrappers.catalogue import environment
 from benchmarks.flywheel.runs import CANDIDATES
 
 Table = npt.NDArray[np.float64]
@@ -55,7 +53,7 @@ class JudgedStates:
 def judged_states(wheel: Path, rounds: int) -> JudgedStates:
     """Of a finished flywheel."""
     played, labelled = read_collection(wheel / "held-out")
-    rule = rule_for([environment(name) for name in {episode.environment for episode in played}])
+    rule = rule_of(zip(played, labelled, strict=True))
     found = [
         states_of(played, labelled, read_opinions(played, wheel / f"round-{number}" / "trial"), rule)
         for number in range(1, rounds + 1)

@@ -189,7 +189,7 @@ class ProcessEngine:
     def _start(self) -> subprocess.Popen[bytes]:
         self._starts += 1
         process = subprocess.Popen(
-            [sys.executable, "-c", f"from {SERVING} import serve; serve()"],
+            [sys.executable, "-P", "-c", f"from {SERVING} import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
