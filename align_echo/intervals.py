@@ -6,6 +6,7 @@ every function leaves them out, the callers count them. Left out: what agents di
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
@@ -20,14 +21,17 @@ from align_echo.types import Frozen, Trajectory
 RESAMPLES = 4000
 Z95 = NormalDist().inv_cdf(0.975)
 Floats = npt.NDArray[np.float64]
+NOTHING = "there is no finished episode to measure"
 
 
 class Estimate(Frozen):
-    """A figure over `n` tasks with the two ends of its 95% interval, as every summary writes it."""
+    """A figure over `n` tasks with the two ends of its 95% interval, as every summary writes it. `ci95` is None where
+    the data give no interval: one task does not, and neither do tasks that are all alike.
+    """
 
     value: float
     n: int
-    ci95: tuple[float, float]
+    ci95: tuple[float, float] | None
 
     @model_validator(mode="before")
     @classmethod
@@ -40,13 +44,25 @@ class Estimate(Frozen):
 
     @property
     def low(self) -> float:
-        """The lower end of the interval."""
-        return self.ci95[0]
+        """The lower end of the interval, minus infinity without one."""
+        return -math.inf if self.ci95 is None else self.ci95[0]
 
     @property
     def high(self) -> float:
-        """The upper end of the interval."""
-        return self.ci95[1]
+        """The upper end of the interval, infinity without one."""
+        return math.inf if self.ci95 is None else self.ci95[1]
+
+    def interval(self, digits: int = 1, *, signed: bool = False) -> str:
+        """Return the interval as text, "[39.1, 86.2]"; "-" without one."""
+        if self.ci95 is None:
+            return "-"
+        low, high = (f"{end:{'+' if signed else ''}.{digits}f}" for end in self.ci95)
+        return f"[{low}, {high}]"
+
+    def scaled(self, factor: float) -> Estimate:
+        """Return the same figure in another unit."""
+        ends = None if self.ci95 is None else (factor * self.ci95[0], factor * self.ci95[1])
+        return Estimate(value=factor * self.value, n=self.n, ci95=ends)
 
 
 def scored(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
@@ -115,7 +131,10 @@ def mean_score(trajectories: Sequence[Trajectory], *, seed: int = 0) -> Estimate
     """Mean final score in [0, 1], with a percentile bootstrap interval over tasks. Raises `UsageError` for none."""
     groups = by_task(scored(trajectories))
     totals = [sum(trajectory.score for trajectory in group) for group in groups.values()]
-    return ratio(totals, [len(group) for group in groups.values()], seed=seed)
+    mean = share(totals, [len(group) for group in groups.values()], seed=seed)
+    if mean is None:
+        raise UsageError(NOTHING)
+    return mean
 
 
 def by_task(trajectories: Sequence[Trajectory]) -> dict[tuple[str, str, str], list[Trajectory]]:
@@ -128,9 +147,20 @@ def by_task(trajectories: Sequence[Trajectory]) -> dict[tuple[str, str, str], li
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float], *, seed: int = 0) -> Estimate:
-    """Sum over sum (a pooled ratio; a mean where every denominator is 1), with a bootstrap interval over tasks."""
+    """Sum over sum (a pooled ratio; a mean where every denominator is 1), with a bootstrap interval over tasks. Raises
+    `UsageError` where there is nothing to divide by.
+    """
+    if not sum(denominators):
+        raise UsageError(NOTHING)
     parts = {"n": np.asarray(numerators, dtype=float), "d": np.asarray(denominators, dtype=float)}
     return bootstrap(parts, lambda sums: safe_ratio(sums["n"], sums["d"]), seed=seed)
+
+
+def share(numerators: Sequence[float], denominators: Sequence[float], *, seed: int = 0) -> Estimate | None:
+    """As `ratio`, of what lies in [0, 1] in every task; None where there is nothing to divide by."""
+    if not sum(denominators):
+        return None
+    return _bounded(ratio(numerators, denominators, seed=seed), (0, 1), sum(map(bool, denominators)))
 
 
 def bootstrap(
@@ -139,17 +169,20 @@ def bootstrap(
     *,
     seed: int = 0,
     resamples: int = RESAMPLES,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> Estimate:
     """A statistic of sums over tasks, with a seeded 95% percentile interval from resampling whole tasks.
 
     `per_task[name]` has shape (tasks,); `statistic` maps sums of shape (k,) to values of shape (k,). Quantities of one
-    task stay together, so a statistic on two variants is paired. Raises `UsageError` for no task.
+    task stay together, so a statistic on two variants is paired. Tasks that are all alike give no interval; where all
+    of several are at one of the `bounds` that no task can pass, it is Wilson's, with a task as one draw. Raises
+    `UsageError` for no task.
     """
     columns = np.stack(list(per_task.values()), axis=1)
     draws = _draws(len(columns), seed, resamples)
     values = statistic(dict(zip(per_task, (draws @ columns).T, strict=True)))
     exact = statistic({name: np.asarray([column.sum()]) for name, column in per_task.items()})[0]
-    return _percentiles(exact, values, len(columns))
+    return _bounded(_percentiles(exact, values, len(columns)), bounds, len(columns))
 
 
 def bootstrap_times(
@@ -167,16 +200,26 @@ def bootstrap_times(
 def _draws(n: int, seed: int, resamples: int) -> npt.NDArray[np.int64]:
     """How many times each of n tasks was drawn, in n draws with replacement [resamples, n]."""
     if n == 0:
-        raise UsageError("there is no finished episode to measure")
+        raise UsageError(NOTHING)
     return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
 
 
 def _percentiles(exact: float, values: Floats, n: int) -> Estimate:
     finite = values[np.isfinite(values)]
-    low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) else (exact, exact)
-    return Estimate(value=float(exact), n=n, ci95=(float(low), float(high)))
+    low, high = map(float, np.percentile(finite, [2.5, 97.5])) if len(finite) else (exact, exact)
+    return Estimate(value=float(exact), n=n, ci95=(low, high) if low < high else None)
+
+
+def _bounded(estimate: Estimate, bounds: tuple[float, float], draws: int) -> Estimate:
+    """The estimate, with an interval where it has none and lies at one of its bounds; `draws` tasks say so."""
+    if estimate.ci95 is not None or estimate.n == 1 or estimate.value not in bounds:
+        return estimate
+    low, high = bounds
+    ends = _wilson_ends(float(estimate.value == high), draws)
+    first, last = (low + (high - low) * end / 100 for end in ends)
+    return Estimate(value=estimate.value, n=estimate.n, ci95=(first, last))
 
 
 def safe_ratio(numerators: Floats, denominators: Floats) -> Floats:
-    """Elementwise quotient, 0 where the denominator is 0."""
-    return np.divide(numerators, denominators, out=np.zeros_like(numerators), where=denominators != 0)
+    """Elementwise quotient, NaN where the denominator is 0."""
+    return np.divide(numerators, denominators, out=np.full_like(numerators, np.nan), where=denominators != 0)

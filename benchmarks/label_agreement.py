@@ -222,7 +222,7 @@ def print_tables(name: str, compared: list[EnvironmentAgreement], seconds: dict[
 
 def print_row(name: str, part: Agreement) -> None:
     """One line of a table."""
-    share = "-" if part.agree is None else "{:.1f}% [{:.1f}, {:.1f}]".format(part.agree.value, *part.agree.ci95)
+    share = "-" if part.agree is None else f"{part.agree.value:.1f}% {part.agree.interval()}"
     by_chance = "-" if part.by_chance is None else f"{part.by_chance:.1f}%"
     both = [part.counts[pair] for pair in ("correct/correct", "correct/wrong", "wrong/correct", "wrong/wrong")]
     cells = [name, part.n, share, by_chance, *both, sum(part.counts.values()) - part.n]

@@ -255,6 +255,11 @@ def measure(name: str, count: int, rounds: int) -> dict[str, Any]:
     }
 
 
+def rounded(ends: tuple[float, float] | None) -> list[float] | None:
+    """Round the ends of an interval; None without one, as of one round."""
+    return None if ends is None else [round(end, 4) for end in ends]
+
+
 def figures(before: list[Cost], now: list[Cost]) -> dict[str, Any]:
     """Medians and CPU of both arms, a cost for each round."""
     medians = [[1e3 * statistics.median(cost.seconds) for cost in arm] for arm in (now, before)]
@@ -266,11 +271,11 @@ def figures(before: list[Cost], now: list[Cost]) -> dict[str, Any]:
         "before_ms": round(statistics.median(medians[1]), 4),
         "before_ms_fastest_round": round(min(medians[1]), 4),
         "ratio": round(clock.value, 4),
-        "interval": [round(clock.low, 4), round(clock.high, 4)],
+        "interval": rounded(clock.ci95),
         "cpu_ms": round(statistics.mean(cpu[0]), 4),
         "before_cpu_ms": round(statistics.mean(cpu[1]), 4),
         "cpu_ratio": round(spent.value, 4),
-        "cpu_interval": [round(spent.low, 4), round(spent.high, 4)],
+        "cpu_interval": rounded(spent.ci95),
         "cpu_seconds": [round(sum(cost.cpu for cost in arm), 3) for arm in (now, before)],
         "n": sum(len(cost.seconds) for cost in now),
         "rounds": len(now),

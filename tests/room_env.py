@@ -147,6 +147,16 @@ class MuteEnv(RoomEnv):
         return dataclasses.replace(answer, observation=shown)
 
 
+class UnlistedEnv(MuteEnv):
+    """The same, where nothing is listed as possible either."""
+
+    def _load(self, task_id: str) -> EngineState:
+        return dataclasses.replace(super()._load(task_id), admissible_actions=None)
+
+    def _act(self, action: str) -> EngineState:
+        return dataclasses.replace(super()._act(action), admissible_actions=None)
+
+
 def instead_of(spec: EnvironmentSpec, kind: type[RoomEnv] = RoomEnv) -> EnvironmentSpec:
     """An environment's spec whose environments and tasks are those of the two rooms."""
 

@@ -119,12 +119,12 @@ def test_a_strangers_environment_goes_through_every_verb(example: Place):
             assert done.returncode == 0, (line, done.stderr[-2000:])
             outputs[line] = done.stdout
     first, probed, _, grid, written, measured, *_ = outputs.values()
-    assert "refused: inferred from what the environment answers nonsense" in first
+    assert "refused: what the environment does not list as possible" in first
     assert "Before `water the X` you need to `walk to the P`" in probed
     assert "over placebo" in grid
     assert "only the listed forms work" in written
     success = json.loads(next(example.folder.glob("runs/evaluate-*")).joinpath("summary.json").read_text())
-    assert success["refusals"] == "inferred"
+    assert success["refusals"] == "listed"
     (row,) = [line.split() for line in measured.splitlines() if line.startswith("both ")][:1]
     assert row[2] == "100.0", "an interface that says what the door needs wins every task"
     for method in ("grpo", "echo"):

@@ -15,7 +15,7 @@ LAYERS = (
     *("halting", "stopping", "tokens", "intervals", "invalid", "hints", "interface", "jsonl"),
     *("sandbox", "wrappers", "trouble"),
     *("prompts", "models", "runs"),
-    *("faults", "progress", "display", "agents", "session", "rollout", "workers"),
+    *("faults", "progress", "display", "agents", "session", "rollout", "answers", "refusals", "workers"),
     *("align", "critic", "train", "evaluate", "gaia", "gui"),
     *("loops", "view", "report", "installation", "cli"),
 )

@@ -100,7 +100,8 @@ def trajectory(task: str, *actions: str) -> align_echo.Trajectory:
 def test_the_invalid_action_metric_replays_a_list_of_trajectories(task):
     played = [trajectory(task, "fly", "fly", "look", "fly"), trajectory(task, "look", "inventory", "look", "look")]
     assert align_echo.consecutive_invalid_share(played) == 25.0
-    assert align_echo.consecutive_invalid_share([]) == 0.0
+    with pytest.raises(UsageError, match="no turn was played"):
+        align_echo.consecutive_invalid_share([])
 
 
 def test_the_metric_names_a_task_it_does_not_know():

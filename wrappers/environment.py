@@ -78,12 +78,13 @@ class EnvironmentSpec:
     """An environment as everything else knows it.
 
     `is_invalid` tells from a raw observation that the engine refused the action, for the metric only (the ALIGN paper,
-    section 4.3): no learner may look at it. It is None where no raw observation tells that; the metric is then not
-    defined. `measures_distance` is False where the oracle follows one known way and beside it can only try how far the
-    goal is (`TryingOracle`). Neither `task_type(task_id)` needs an engine nor `has_expert(task_id)`, which is False
+    section 4.3): no learner may look at it. It is None where no raw observation tells that: then what is listed as
+    possible tells, or what the answers have in common, or nothing does (`align_echo/refusals.py`). `measures_distance`
+    is False where the oracle follows one known way and beside it can only try how far the goal is (`TryingOracle`).
+    Neither `task_type(task_id)` needs an engine nor `has_expert(task_id)`, which is False
     where the oracle knows no action, and raises `MissingExtraError` where the expert is not installed. `engines` names
     those that a user may choose from, the default first. `lists_actions` is False where an action is free text, so that
-    there is nothing to draw from at random.
+    there is nothing to draw from at random; `lists_all` where it accepts more than it lists as possible.
     `partitions` lists groups of splits that share no task (default: all of them); `install` is the line that installs
     what it needs beyond the base; `gym_id` is its name for gymnasium, "" for none. `declared` is what a run puts on
     record of an environment that a user declares: a run that goes on must play by the same.
@@ -108,6 +109,7 @@ class EnvironmentSpec:
     measures_distance: bool = True
     has_expert: Callable[[str], bool] = always
     lists_actions: bool = True
+    lists_all: bool = True
     partitions: tuple[tuple[str, ...], ...] = ()
     install: str = ""
     declared: Mapping[str, JsonValue] = field(default_factory=dict)

@@ -51,9 +51,9 @@ class TextEnvironment:
 
     `splits` maps a split to its tasks: seeds of `reset`, or with `option` the values of that option of `reset`. Tasks
     are drawn for learning from `train_split` and measured on `test_split`. `info[admissible]` is where the environment
-    lists what it would accept. `is_invalid` tells from an observation that an action was refused; without it that is
-    inferred from what it answers nonsense (`evaluate/refusals.py`). `read_only_actions` change nothing (`{}` stands for
-    an object). `expert(env)` gives the next action of an expert in the present state, None for none;
+    lists what it would accept. `is_invalid` tells from an observation that an action was refused; without it that list
+    tells, or else the answers do, where they can (`align_echo/refusals.py`). `read_only_actions` change nothing (`{}`
+    stands for an object). `expert(env)` gives the next action of an expert in the present state, None for none;
     `distance(env)` the least number of actions to the goal.
     """
 

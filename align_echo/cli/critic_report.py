@@ -16,6 +16,7 @@ from align_echo.gaia.flywheel import Flywheel
 from align_echo.gui.recording import Recording
 from align_echo.gui.screens import ScreenTrial, Taken
 from align_echo.intervals import Estimate
+from align_echo.report.plots import figure
 
 
 def show_part(part: Collected | Fitted | Trial) -> None:
@@ -36,9 +37,8 @@ def show_fitted(fitted: Fitted) -> None:
 
 def show_collected(collected: Collected) -> None:
     """How the episodes went, and the labels by rule."""
-    rate = collected.success_rate
     played = f"{collected.episodes} episodes of {collected.tasks} tasks ({collected.faults} more broke)"
-    print(f"{played}, {rate.value:.1f}% [{rate.ci95[0]:.0f}, {rate.ci95[1]:.0f}] won")
+    print(f"{played}, {percent(collected.success_rate)} won")
     print(f"{collected.turns:,} turns, {collected.candidates:,} candidates, {collected.examples:,} distinct examples")
     if collected.unlabelled:
         print(f"{collected.unlabelled:,} turns have no labels: they did not come out again as they had, or broke twice")
@@ -54,10 +54,9 @@ def show_collected(collected: Collected) -> None:
 def show_baselines(baselines: Mapping[str, Compared]) -> None:
     """What judges without reading does on the same actions, and whether the critic is shown to do better."""
     for name, compared in baselines.items():
-        low, high = compared.lead.ci95
-        lead = f"the critic is {compared.lead.value:+.1f} points [{low:+.1f}, {high:+.1f}] from it"
-        print(f"{name}: {percent(compared.accuracy)}; {lead}")
-    beaten = [name for name, compared in baselines.items() if compared.lead.ci95[0] > 0]
+        lead = f"{compared.lead.value:+.1f} points {compared.lead.interval(signed=True)}"
+        print(f"{name}: {percent(compared.accuracy)}; the critic is {lead} from it")
+    beaten = [name for name, compared in baselines.items() if compared.lead.low > 0]
     if len(beaten) < len(baselines):
         unbeaten = " and ".join(name for name in baselines if name not in beaten)
         note(f"warning: this critic is not shown to beat {unbeaten}: collect more, or train longer, before it is used")
@@ -78,8 +77,9 @@ def show_report(report: CriticReport, about: str) -> None:
     print(f"{report.n:,} actions of {report.accuracy.n} {about}; {report.unreadable} verdicts could not be read")
     print(f"accuracy {percent(report.accuracy)}, of the better constant answer {report.constant_accuracy:.1f}%")
     if report.auroc is not None:
-        low, high = report.auroc.ci95
-        print(f"area under the ROC curve {report.auroc.value:.3f} [{low:.3f}, {high:.3f}]")
+        print(f"area under the ROC curve {figure(report.auroc, 3)}")
+    elif report.with_logit:
+        print("area under the ROC curve: not defined, the actions with probabilities are all correct or all wrong")
     if report.before is not None and report.after is not None:
         shown = f"expected calibration error {report.before.ece:.3f}, at temperature {report.temperature:.2f} "
         print(f"{shown}{report.after.ece:.3f}")
@@ -109,7 +109,7 @@ def show_trial(trial: Trial) -> None:
 
 def percent(rate: Estimate) -> str:
     """With the interval."""
-    return f"{rate.value:.1f}% [{rate.ci95[0]:.1f}, {rate.ci95[1]:.1f}]"
+    return f"{rate.value:.1f}% {rate.interval()}"
 
 
 def show_flywheel(summary: Flywheel) -> None:
@@ -128,7 +128,7 @@ def show_flywheel(summary: Flywheel) -> None:
             "-" if report.auroc is None else f"{report.auroc.value:.3f}",
             "-" if report.after is None else f"{report.after.ece:.3f}",
             percent(turned.best.success),
-            f"{turned.best.gain.value:+.1f} [{turned.best.gain.ci95[0]:+.1f}, {turned.best.gain.ci95[1]:+.1f}]",
+            figure(turned.best.gain, signed=True),
         )
     stdout().print(table)
 

@@ -14,7 +14,7 @@ import typer
 from align_echo.agents.catalogue import AGENTS
 from align_echo.cli import options
 from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder
-from align_echo.evaluate.grid import Grid, faults_line, table_of
+from align_echo.evaluate.grid import Grid, faults_line, refusals_lines, table_of
 from align_echo.evaluate.grid_run import play_grid, read_axes
 from align_echo.trouble import Conduct, overstepped, tell, verdict
 
@@ -56,7 +56,7 @@ def _show(summary: Grid, played_by: Sequence[str], path: Path) -> dict[str, Cond
     """Print the table and what was in the way; how the interface behaved in each side of each cell."""
     print_whole(table_of(summary))
     print()
-    print(*played_by, sep="\n")
+    print(*refusals_lines(summary.cells), *played_by, sep="\n")
     for cell in summary.cells:
         if line := faults_line(cell):
             print(line)

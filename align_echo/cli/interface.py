@@ -22,11 +22,11 @@ from align_echo.evaluate.ablation_tables import ablation_lines, ablation_table, 
 from align_echo.evaluate.hint_record import keep_record, record_of_run
 from align_echo.evaluate.interface_diff import diff_interfaces, diff_lines
 from align_echo.evaluate.plan import plan_evaluation
-from align_echo.evaluate.refusals import refusal_test
 from align_echo.evaluate.tables import audit_lines, audit_table, hints_table, provenance_lines, rules_table
 from align_echo.files import write_atomically
 from align_echo.hints import silenced_by
 from align_echo.interface import Interface, load_interface
+from align_echo.refusals import RefusalJudge
 from align_echo.sandbox.loading import check_loads
 from align_echo.sandbox.session import printable
 from align_echo.trouble import overstepped, tell, verdict
@@ -94,10 +94,10 @@ def audit(
     spec, audited = environment(env), _named(name, env)
     check_loads(audited, name)
     speakers = [speaker.strip() for speaker in agents.split(",")] if agents else default_speakers(spec)
-    refusals = refusal_test(spec, data_root)
+    played = spec.tasks(split or spec.test_split, data_root)
     with Display() as display:
         result = audit_interface(
-            spec, audited, speakers, refused=refusals.is_invalid if refusals else None, split=split, games=games,
+            spec, audited, speakers, refused=RefusalJudge(spec, played, data_root).text_test, split=split, games=games,
             turns=turns, per_state=per_state, seed=seed, data_root=data_root, progress=display,
         )  # fmt: skip
     if out is not None:

@@ -336,7 +336,7 @@ def _worth(
         faults=len(played) - len(done),
         success_rate=success_rate(done),
         worth=paired(done, whole, points, seed),
-        score_worth=paired(done, whole, lambda episode: episode.score, seed),
+        score_worth=paired(done, whole, lambda episode: episode.score, seed, most=1),
         over_placebo=paired(scored(episodes[PLACEBO]), done, points, seed),
         conduct=conduct_of(done),
     )
@@ -354,13 +354,18 @@ def points(episode: Trajectory) -> float:
 
 
 def paired(
-    before: Sequence[Trajectory], after: Sequence[Trajectory], figure: Callable[[Trajectory], float], seed: int
+    before: Sequence[Trajectory],
+    after: Sequence[Trajectory],
+    figure: Callable[[Trajectory], float],
+    seed: int,
+    most: float = 100,
 ) -> Estimate:
-    """A figure of `after` minus that of `before`: the mean over tasks that both have, with a bootstrap interval over
-    them. Raises `UsageError` for no such task."""
+    """A figure of `after` minus that of `before`, each 0 to `most`: the mean over tasks that both have, with an
+    interval over them. Raises `UsageError` for no such task."""
     old, new = by_task(before), by_task(after)
     differences = [
         fmean(map(figure, new[task])) - fmean(map(figure, old[task])) for task in old if task in new
     ]
     n = len(differences)
-    return bootstrap({"difference": np.asarray(differences)}, lambda sums: sums["difference"] / n, seed=seed)
+    sums = {"difference": np.asarray(differences)}
+    return bootstrap(sums, lambda sums: sums["difference"] / n, seed=seed, bounds=(-most, most))

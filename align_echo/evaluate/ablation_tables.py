@@ -49,7 +49,7 @@ def verdict_on(rule: RuleWorth) -> str:
         return "helps"
     if worth.n > 1 and worth.high < 0:
         return "harms"
-    return "cannot be told" if worth.value or worth.low or worth.high else "changed no outcome"
+    return "cannot be told" if worth.value or any(worth.ci95 or ()) else "changed no outcome"
 
 
 def ablation_lines(ablation: Ablation) -> Iterator[str]:

@@ -15,13 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from align_echo.errors import UsageError
-from align_echo.evaluate.metrics import (
-    mean_length,
-    replay_all,
-    share_estimate,
-    share_of_replies,
-)
-from align_echo.evaluate.refusals import Known, RefusalTest, refusal_test
+from align_echo.evaluate.metrics import mean_length, share_estimate, share_of_replies
 from align_echo.faults import fault_text, faults_by_source
 from align_echo.hints import HintCount, count_hints
 from align_echo.interface import Interface
@@ -35,8 +29,9 @@ from align_echo.intervals import (
     scored,
     success_rate,
 )
-from align_echo.invalid import shown_invalid, steps_in_runs
+from align_echo.invalid import steps_in_runs
 from align_echo.progress import SILENT, Progress
+from align_echo.refusals import ActionOutcomes, AnswerShares, Flags, Known, RefusalJudge
 from align_echo.session import Episode
 from align_echo.trouble import Conduct, conduct_of
 from align_echo.types import Agent, ChoiceCounts, Frozen, Trajectory, Usage
@@ -49,24 +44,24 @@ VARIANTS = (BASELINE, PLACEBO, "rules", "feedback", "full")
 """Names of the variants: no interface, both halves with neutral words in place of theirs, InferRules only, WrapStep
 only, both. What an interface is worth is what it adds to its placebo."""
 
-Flags = Sequence[Sequence[bool]]
-
 
 class VariantResult(Frozen):
     """What one variant measured. Rates and shares in percent, scores in [0, 1]; faults are in none of the figures:
     `faults_by_source` counts those of the environment, the model and the agent's own code, `first_fault` tells one.
 
     `consecutive_invalid` replays the agent's own actions in the plain environment (the ALIGN paper's metric);
-    `consecutive_invalid_shown` judges what the agent was shown; both are None where no text of the environment tells a
-    refusal (`refusals.py`), and where no turn was played. `interface_fallbacks` counts turns on which the
-    interface failed and the raw observation was shown; `violations` counts engine calls that were refused to it;
-    `forged` turns on which it claimed what the environment did not give. `conduct` tells them by kind: where it says
+    `consecutive_invalid_shown` judges what the agent was shown; each is None where nothing tells which actions were
+    refused (`align_echo.refusals`), and where no turn was played. `refusals` tells how that is known, "" where nothing
+    does, and `answers` what can be said of them where it is not known of all that count; else it is None.
+    `interface_fallbacks` counts turns on which the interface failed and the raw observation was shown; `violations`
+    engine calls that were refused to it; `forged` turns on which it claimed what the environment did not give.
+    `conduct` tells them by kind: where it says
     that the interface does not work, the figures are those of the raw environment. `hints` tells by rule how often what
     it said to do was shown, followed and came true; a placebo's were not shown, and followed by chance alone.
-    `unparsed` and `cut_off` are percent of the agent's replies: those that held no action, and those that the model's
-    limit of tokens ended. `context_overflows` counts episodes that ended because the model's context was full,
-    `unplayed` those of them in which it was so before the first turn; `ended_by_repeats` those that ended because one
-    action was sent too often in a row.
+    `unparsed` and `cut_off` are percent of the agent's replies, None without any: those that held no action, and those
+    that the model's limit of tokens ended. `context_overflows` counts episodes that ended because the model's context
+    was full, `unplayed` those of them in which it was so before the first turn; `ended_by_repeats` those that ended
+    because one action was sent too often in a row.
     `choices` counts candidates and verdicts of best-of-N, over all turns; None where there were none.
     """
 
@@ -79,8 +74,10 @@ class VariantResult(Frozen):
     mean_score: Estimate
     consecutive_invalid: Estimate | None
     consecutive_invalid_shown: Estimate | None
-    unparsed: Estimate
-    cut_off: Estimate
+    refusals: Known | Literal[""] = ""
+    answers: AnswerShares | None = None
+    unparsed: Estimate | None
+    cut_off: Estimate | None
     context_overflows: int
     unplayed: int = 0
     ended_by_repeats: int = 0
@@ -114,7 +111,7 @@ class Difference(Frozen):
 class Comparison(Frozen):
     """Every variant on the same tasks. `differences` holds each variant but the baseline against the baseline,
     `over_placebo` each half and the whole of the interface against its placebo, where that was played. `refusals` tells
-    how it is known what a refused action is; "" where nothing tells.
+    how it is known what a refused action is; "" where nothing tells, and where it is known in different ways.
     """
 
     environment: str
@@ -190,25 +187,26 @@ def compare(
         if not scored(played):
             raise UsageError(f"no episode of variant {name!r} finished without a fault; {_first_fault(played)}")
     done = {name: scored(played) for name, played in trajectories.items()}
-    refusals = refusal_test(spec, data_root)
-    flags = {name: _flags(spec, refusals, played, data_root) for name, played in done.items()}
-    results = {name: _measure(refusals, played, done[name], flags[name], seed) for name, played in trajectories.items()}
+    judge = RefusalJudge(spec, [each.task_id for played in done.values() for each in played], data_root)
+    judged = {name: judge.judge(played) for name, played in done.items()}
+    results = {name: _measure(played, done[name], judged[name], seed) for name, played in trajectories.items()}
 
     def against(other: str, names: Sequence[str]) -> dict[str, Difference]:
         return {
-            name: _difference(refusals, done[other], flags[other], done[name], flags[name], seed)
+            name: _difference(done[other], judged[other].refused, done[name], judged[name].refused, seed)
             for name in names
             if other in done and _common(done[other], done[name])
         }
 
     first = next(iter(done.values()))[0]
+    known = {each.known for each in judged.values() if each.is_asked}
     return Comparison(
         environment=spec.name,
         split=first.split,
         agent=first.agent,
         seed=first.seed,
         games=spec.games(data_root),
-        refusals="" if refusals is None else refusals.known,
+        refusals=known.pop() if len(known) == 1 else "",
         tasks=tuple(dict.fromkeys(trajectory.task_id for played in trajectories.values() for trajectory in played)),
         variants=results,
         differences=against(BASELINE, [name for name in done if name != BASELINE]),
@@ -216,24 +214,10 @@ def compare(
     )
 
 
-def _flags(
-    spec: EnvironmentSpec, refusals: RefusalTest | None, played: Sequence[Trajectory], data_root: str | Path | None
-) -> Flags:
-    """Per step, whether it was invalid; never where that is not defined."""
-    if refusals is not None:
-        return replay_all(spec, refusals.is_invalid, played, data_root=data_root)
-    return [[False] * len(trajectory.steps) for trajectory in played]
-
-
 def _measure(
-    refusals: RefusalTest | None,
-    played: Sequence[Trajectory],
-    done: Sequence[Trajectory],
-    flags: Flags,
-    seed: int,
+    played: Sequence[Trajectory], done: Sequence[Trajectory], judged: ActionOutcomes, seed: int
 ) -> VariantResult:
     steps = [step for trajectory in done for step in trajectory.steps]
-    shown = [] if refusals is None else [shown_invalid(trajectory, refusals.is_invalid) for trajectory in done]
     types = sorted({trajectory.task_type for trajectory in done})
     choices = [step.choice.counts for step in steps if step.choice is not None]
     return VariantResult(
@@ -244,8 +228,10 @@ def _measure(
         first_fault=next((fault_text(trajectory.fault) for trajectory in played if trajectory.fault is not None), ""),
         success_rate=success_rate(done),
         mean_score=mean_score(done, seed=seed),
-        consecutive_invalid=share_estimate(done, flags, seed=seed) if refusals and steps else None,
-        consecutive_invalid_shown=share_estimate(done, shown, seed=seed) if refusals and steps else None,
+        consecutive_invalid=share_estimate(done, judged.refused, seed=seed),
+        consecutive_invalid_shown=share_estimate(done, judged.shown_refused, seed=seed),
+        refusals=judged.known,
+        answers=judged.shares,
         unparsed=share_of_replies(done, lambda step: step.action is None, seed=seed),
         cut_off=share_of_replies(done, lambda step: step.cut_off, seed=seed),
         context_overflows=sum(trajectory.context_overflow for trajectory in done),
@@ -268,16 +254,16 @@ def _measure(
 
 
 def _difference(
-    refusals: RefusalTest | None,
     before: Sequence[Trajectory],
-    before_flags: Flags,
+    before_refused: Flags | None,
     after: Sequence[Trajectory],
-    after_flags: Flags,
+    after_refused: Flags | None,
     seed: int,
 ) -> Difference:
     tasks = _common(before, after)
-    sums = _columns("old", tasks, before, before_flags) | _columns("new", tasks, after, after_flags)
-    n, both_played = len(tasks), bool(sums["old_steps"].any() and sums["new_steps"].any())
+    sums = _columns("old", tasks, before, before_refused) | _columns("new", tasks, after, after_refused)
+    known = before_refused is not None and after_refused is not None
+    n, both_known = len(tasks), known and bool(sums["old_steps"].any() and sums["new_steps"].any())
 
     def points(s: Mapping[str, Floats]) -> Floats:
         return share(s, "new") - share(s, "old")
@@ -291,10 +277,12 @@ def _difference(
 
     return Difference(
         tasks=n,
-        success_points=bootstrap(sums, lambda s: 100 * (s["new_won"] - s["old_won"]) / n, seed=seed),
-        score=bootstrap(sums, lambda s: (s["new_score"] - s["old_score"]) / n, seed=seed),
-        invalid_points=bootstrap(sums, points, seed=seed) if refusals and both_played else None,
-        invalid_reduction=bootstrap(sums, reduction, seed=seed) if both_played and sums["old_bad"].any() else None,
+        success_points=bootstrap(
+            sums, lambda s: 100 * (s["new_won"] - s["old_won"]) / n, seed=seed, bounds=(-100, 100)
+        ),
+        score=bootstrap(sums, lambda s: (s["new_score"] - s["old_score"]) / n, seed=seed, bounds=(-1, 1)),
+        invalid_points=bootstrap(sums, points, seed=seed, bounds=(-100, 100)) if both_known else None,
+        invalid_reduction=bootstrap(sums, reduction, seed=seed) if both_known and sums["old_bad"].any() else None,
     )
 
 
@@ -303,8 +291,9 @@ def _common(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> list[t
 
 
 def _columns(
-    side: str, tasks: Sequence[tuple[str, str, str]], trajectories: Sequence[Trajectory], flags: Flags
+    side: str, tasks: Sequence[tuple[str, str, str]], trajectories: Sequence[Trajectory], refused: Flags | None
 ) -> dict[str, Floats]:
+    flags = [[False] * len(trajectory.steps) for trajectory in trajectories] if refused is None else refused
     flags_of = {id(trajectory): steps for trajectory, steps in zip(trajectories, flags, strict=True)}
     groups = by_task(trajectories)
     rows = [groups[task] for task in tasks]

@@ -6,14 +6,16 @@ A cell is a `Comparison` of these and the interface's placebo on the same tasks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
 
 from pydantic import Field
 from rich.table import Table
 
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, Difference, VariantResult, compare
-from align_echo.evaluate.tables import WORTH, cell, failed_on, plain_table
+from align_echo.evaluate.tables import NOT_DEFINED, WORTH, cell, failed_on, plain_table, refusals_line
 from align_echo.intervals import Estimate, scored
+from align_echo.refusals import AnswerShares, Known
 from align_echo.trouble import Conduct
 from align_echo.types import Frozen, Trajectory, Usage
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -33,7 +35,9 @@ class Side(Frozen):
     """A cell without the interface, with it, or with its placebo. None: no episode finished, or not defined.
 
     `score` lies in [0, 1]; `success`, `consecutive_invalid` (by replay) and `consecutive_invalid_shown` are percent.
-    `conduct` tells what went wrong with the interface; where it does not work, the figures are the raw environment's.
+    `refusals` tells how it is known which actions were refused, "" where nothing does, and `answers` what can be said
+    where it is not known of all that count. `conduct` tells what went wrong with the interface; where it does not work,
+    the figures are the raw environment's.
     """
 
     interface: str
@@ -45,6 +49,8 @@ class Side(Frozen):
     success: Estimate | None = None
     consecutive_invalid: Estimate | None = None
     consecutive_invalid_shown: Estimate | None = None
+    refusals: Known | Literal[""] = ""
+    answers: AnswerShares | None = None
 
 
 class Change(Frozen):
@@ -120,7 +126,8 @@ def cell_of(
     `labels` names the interface of each variant: one of them may have no figure.
     """
     results = comparison.variants if comparison else {}
-    sides = {name: _side(results.get(name), label, tasks) for name, label in labels.items()}
+    known = comparison.refusals if comparison else ""
+    sides = {name: _side(results.get(name), label, tasks, known) for name, label in labels.items()}
     return Cell(
         environment=spec.name,
         split=spec.test_split,
@@ -150,7 +157,7 @@ def grid_of(cells: Sequence[Cell], *, model: str | None, interface: str, seed: i
     )
 
 
-def _side(result: VariantResult | None, label: str, tasks: int) -> Side:
+def _side(result: VariantResult | None, label: str, tasks: int, known: Known | Literal[""]) -> Side:
     if result is None:
         return Side(interface=label, episodes=0, faults=tasks)
     return Side(
@@ -161,8 +168,10 @@ def _side(result: VariantResult | None, label: str, tasks: int) -> Side:
         conduct=result.conduct,
         score=result.mean_score,
         success=result.success_rate,
-        consecutive_invalid=_known(result.consecutive_invalid),
-        consecutive_invalid_shown=_known(result.consecutive_invalid_shown),
+        consecutive_invalid=result.consecutive_invalid,
+        consecutive_invalid_shown=result.consecutive_invalid_shown,
+        refusals=result.refusals or known,
+        answers=result.answers,
     )
 
 
@@ -173,12 +182,8 @@ def _change(difference: Difference | None) -> Change | None:
         tasks=difference.tasks,
         score=difference.score,
         success=difference.success_points,
-        consecutive_invalid=_known(difference.invalid_points),
+        consecutive_invalid=difference.invalid_points,
     )
-
-
-def _known(estimate: Estimate | None) -> Estimate | None:
-    return None if estimate is None else estimate
 
 
 # ---------------------------------------------------------------- the table
@@ -221,11 +226,27 @@ def faults_line(shown: Cell, names: Collection[str] = ("without", PLACEBO, "with
     return f"faults: {shown.environment} {shown.agent}: {broken}; in no figure above"
 
 
+def refusals_lines(cells: Iterable[Cell]) -> list[str]:
+    """Say of each environment how it is known which actions were refused, and of each side what can be said where it is
+    not known of all that count.
+    """
+    lines: dict[str, None] = {}
+    for shown in cells:
+        for name, side in shown.sides.items():
+            if side.refusals or (side.episodes and side.consecutive_invalid is None):
+                lines[refusals_line(side.refusals, shown.environment)] = None
+            if side.answers is not None:
+                where = f"{shown.environment} {shown.agent} {name}"
+                lines[f"consec. invalid of {where} is not defined: {side.answers.in_words}"] = None
+    return list(lines)
+
+
 def _figures(side: Side) -> tuple[str, ...]:
     """A side's n, score, success and shares."""
     if not side.conduct.works:
         return (str(side.episodes), "-", failed_on(side.conduct), "-", "-")
-    shares = cell(side.consecutive_invalid), cell(side.consecutive_invalid_shown)
+    missing = NOT_DEFINED if side.episodes else "-"
+    shares = (cell(share, missing=missing) for share in (side.consecutive_invalid, side.consecutive_invalid_shown))
     return (str(side.episodes), cell(side.score, digits=3), cell(side.success), *shares)
 
 
@@ -233,5 +254,6 @@ def _changes(change: Change | None, *sides: Side) -> tuple[str, ...]:
     """What changed in n, score, success and shares; nothing where an interface on either side did not work."""
     if change is None or not all(side.conduct.works for side in sides):
         return (str(change.tasks if change else 0), "-", "-", "-", "")
-    figures = cell(change.success, signed=True), cell(change.consecutive_invalid, signed=True)
+    invalid = cell(change.consecutive_invalid, signed=True, missing=NOT_DEFINED)
+    figures = cell(change.success, signed=True), invalid
     return (str(change.tasks), cell(change.score, digits=3, signed=True), *figures, "")

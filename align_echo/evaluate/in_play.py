@@ -98,7 +98,8 @@ def measure_play(
     scores = {name: np.asarray([group[task][0].score for task in tasks]) for name, group in groups.items()}
 
     def gain(over: str) -> Estimate:
-        return bootstrap({"gain": scores[WHOLE] - scores[over]}, lambda sums: sums["gain"] / len(tasks), seed=seed)
+        gains = {"gain": scores[WHOLE] - scores[over]}
+        return bootstrap(gains, lambda sums: sums["gain"] / len(tasks), seed=seed, bounds=(-1, 1))
 
     results = {name: comparison.variants[name] for name in ARMS}
     return InPlay(
@@ -160,7 +161,7 @@ def play_line(summary: RunSummary) -> str:
     name, of, digits, scale = ("score", played.score, 3, 1) if graded else ("won, %", played.won, 1, 100)
     arms = zip(("without it", "with its placebo", "with it"), ARMS, strict=True)
     figures = ", ".join(f"{cell(of[arm], digits=digits)} {how}" for how, arm in arms)
-    over = cell(_scaled(played.over_placebo, scale), signed=True, digits=digits)
+    over = cell(played.over_placebo.scaled(scale), signed=True, digits=digits)
     return f"in play ({where}{broke}): {name}: {figures}; over its placebo {over}: {verdict_on_play(played)}"
 
 
@@ -171,11 +172,6 @@ def verdict_on_play(played: InPlay) -> str:
         return f"written, and no episode improved{worse}"
     shown = "" if played.over_placebo.low > 0 else "; not shown to be more than its placebo does"
     return f"{played.better} of {played.tasks} episodes improved{worse}{shown}"
-
-
-def _scaled(estimate: Estimate, factor: float) -> Estimate:
-    low, high = estimate.ci95
-    return Estimate(value=factor * estimate.value, n=estimate.n, ci95=(factor * low, factor * high))
 
 
 def nothing_written(plan: Generation, summary: RunSummary, path: Path) -> str:

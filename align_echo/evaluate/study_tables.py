@@ -8,7 +8,16 @@ from __future__ import annotations
 from rich.table import Table
 
 from align_echo.evaluate.comparison import PLACEBO
-from align_echo.evaluate.grid import CAPTION, HEADINGS, OVER_PLACEBO, Cell, faults_line, lines_of, table_of
+from align_echo.evaluate.grid import (
+    CAPTION,
+    HEADINGS,
+    OVER_PLACEBO,
+    Cell,
+    faults_line,
+    lines_of,
+    refusals_lines,
+    table_of,
+)
 from align_echo.evaluate.study import HALVES, MAIN, Study
 from align_echo.evaluate.tables import WORTH
 from align_echo.trouble import Conduct
@@ -35,10 +44,12 @@ def markdown_of(study: Study) -> str:
 
 
 def notes_of(study: Study) -> list[str]:
-    """Lines below the tables: who played, where nothing was learned, and what broke in each cell of each part."""
+    """Lines below the tables: how refusals are known, who played, where nothing was learned, and what broke in each
+    cell of each part."""
     why = "nothing was learned: it changes nothing"
     unchanged = [f"{folder}: {study.learned[folder]} ({why})" for folder in study.unchanged]
-    return [*study.played_by, *unchanged, *(_faults(study) or ["faults: none"])]
+    cells = [shown for grid in study.parts.values() for shown in grid.cells]
+    return [*refusals_lines(cells), *study.played_by, *unchanged, *(_faults(study) or ["faults: none"])]
 
 
 def _faults(study: Study) -> list[str]:

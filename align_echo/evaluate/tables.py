@@ -7,6 +7,7 @@ own. Leaves out every figure's making.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -16,14 +17,15 @@ from align_echo.evaluate.comparison import PLACEBO, Comparison, Difference, Vari
 from align_echo.hints import HintCount
 from align_echo.interface import Interface, RuleRecord
 from align_echo.intervals import Estimate
+from align_echo.refusals import SOURCES, Known
 from align_echo.sandbox.session import printable
 from align_echo.trouble import Conduct
 from align_echo.types import ChoiceCounts
 
 NAMES = {"none": "none", "placebo": "placebo", "rules": "rules", "feedback": "feedback", "full": "both"}
-TROUBLES: dict[str, Callable[[VariantResult], float]] = {
-    "no action, %": lambda result: result.unparsed.value,
-    "cut off, %": lambda result: result.cut_off.value,
+TROUBLES: dict[str, Callable[[VariantResult], float | None]] = {
+    "no action, %": lambda result: None if result.unparsed is None else result.unparsed.value,
+    "cut off, %": lambda result: None if result.cut_off is None else result.cut_off.value,
     "overflows": lambda result: result.context_overflows,
     "faults": lambda result: result.faults,
     "fallbacks": lambda result: result.interface_fallbacks,
@@ -35,7 +37,7 @@ turns on which the interface failed or forged, of engine calls that it was refus
 
 CAPTION = "consec. invalid: % of actions in runs of >= 2 refused, by replay;\nas shown: judged on what the agent saw"
 
-INFERRED = "refused: inferred from what the environment answers nonsense, it declares no test"
+NOT_DEFINED = "not defined"
 
 WORTH = "placebo: the same interface with neutral words for its own;\nit is worth what it adds to its placebo"
 
@@ -186,14 +188,27 @@ def repeated(comparison: Comparison) -> list[str]:
     ]
 
 
-def cell(figure: Estimate | None, *, signed: bool = False, digits: int = 1) -> str:
-    """A figure with its interval to one digit less, "66.7 [39, 86]"; "66.7 -" for one task, "-" for no figure."""
+def cell(figure: Estimate | None, *, signed: bool = False, digits: int = 1, missing: str = "-") -> str:
+    """A figure with its interval to one digit less, "66.7 [39, 86]"; "66.7 -" without an interval, as of one task;
+    `missing` for no figure."""
     if figure is None:
-        return "-"
-    sign, ends = "+" if signed else "", max(digits - 1, 0)
-    low, high = figure.ci95
-    interval = f"[{low:{sign}.{ends}f}, {high:{sign}.{ends}f}]" if figure.n > 1 else "-"
-    return f"{figure.value:{sign}.{digits}f} {interval}"
+        return missing
+    interval = figure.interval(max(digits - 1, 0), signed=signed) if figure.n > 1 else "-"
+    return f"{figure.value:{'+' if signed else ''}.{digits}f} {interval}"
+
+
+def refusals_line(known: Known | Literal[""], where: str = "") -> str:
+    """Say how it is known which actions were refused, in an environment where there are several."""
+    return f"refused{f' in {where}' if where else ''}: {SOURCES[known]}"
+
+
+def undefined(comparison: Comparison) -> list[str]:
+    """Return a line for each variant in which nothing tells of all that count whether they were refused."""
+    return [
+        f"consec. invalid of {NAMES[name]} is not defined: {result.answers.in_words}"
+        for name, result in comparison.variants.items()
+        if result.answers is not None
+    ]
 
 
 def _variants(comparison: Comparison) -> Table:
@@ -203,8 +218,7 @@ def _variants(comparison: Comparison) -> Table:
     table.add_column("interface", no_wrap=True)
     for heading in ("n", "success", *(("score",) if graded else ()), "consec. invalid", "as shown", "turns"):
         table.add_column(heading, justify="right", no_wrap=True)
-    inferred = f"\n{INFERRED}" if comparison.refusals == "inferred" else ""
-    table.caption, table.caption_justify = CAPTION + inferred, "left"
+    table.caption, table.caption_justify = f"{CAPTION}\n{refusals_line(comparison.refusals)}", "left"
     troubles = {
         heading: count for heading, count in TROUBLES.items() if any(count(result) for result in results.values())
     }
@@ -215,13 +229,13 @@ def _variants(comparison: Comparison) -> Table:
         figures: tuple[str, ...] = (
             cell(result.success_rate),
             *score,
-            cell(result.consecutive_invalid),
-            cell(result.consecutive_invalid_shown),
+            cell(result.consecutive_invalid, missing=NOT_DEFINED),
+            cell(result.consecutive_invalid_shown, missing=NOT_DEFINED),
             f"{result.mean_turns:.1f}",
         )
         if not result.conduct.works:
             figures = (failed_on(result.conduct), *("-" for _ in figures[1:]))
-        counts = [f"{count(result):.4g}" for count in troubles.values()]
+        counts = ["-" if (told := count(result)) is None else f"{told:.4g}" for count in troubles.values()]
         table.add_row(NAMES[name], str(result.episodes), *figures, *counts)
     return table
 
@@ -247,7 +261,8 @@ def _differences(comparison: Comparison, title: str, differences: Mapping[str, D
         conduct = comparison.variants[name].conduct
         if conduct.works:
             score = (cell(difference.score, signed=True, digits=3),) if graded else ()
-            figures = cell(difference.success_points, signed=True), *score, cell(difference.invalid_points, signed=True)
+            invalid = cell(difference.invalid_points, signed=True, missing=NOT_DEFINED)
+            figures = cell(difference.success_points, signed=True), *score, invalid
             table.add_row(NAMES[name], *figures, cell(difference.invalid_reduction))
         else:
             table.add_row(NAMES[name], failed_on(conduct), *(("-",) if graded else ()), "-", "-")

@@ -103,6 +103,8 @@ def _compared(right: Sequence[bool], guessed: Sequence[bool], tasks: Sequence[st
         return np.bincount(task_M, weights=np.asarray(values, dtype=np.float64), minlength=len(places)).astype(float)
 
     sums = {"critic": by_task(right), "baseline": by_task(guessed), "actions": by_task([True] * len(tasks))}
-    lead = bootstrap(sums, lambda of: 100 * (of["critic"] - of["baseline"]) / of["actions"], seed=seed)
+    lead = bootstrap(
+        sums, lambda of: 100 * (of["critic"] - of["baseline"]) / of["actions"], seed=seed, bounds=(-100, 100)
+    )
     accuracy = clustered_rate(sums["baseline"].astype(int).tolist(), sums["actions"].astype(int).tolist())
     return Compared(accuracy=accuracy, lead=lead)

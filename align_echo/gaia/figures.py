@@ -176,6 +176,8 @@ def _success(rule: str, n: int, states: Sequence[JudgedState], right_S: Flags, s
 
     every_S = np.ones(len(states), dtype=np.bool_)
     sums = {"right": by_task(right_S), "single": by_task(single_S), "states": by_task(every_S)}
-    success = bootstrap(sums, lambda of: 100 * of["right"] / of["states"], seed=seed)
-    gain = bootstrap(sums, lambda of: 100 * (of["right"] - of["single"]) / of["states"], seed=seed)
+    success = bootstrap(sums, lambda of: 100 * of["right"] / of["states"], seed=seed, bounds=(0, 100))
+    gain = bootstrap(
+        sums, lambda of: 100 * (of["right"] - of["single"]) / of["states"], seed=seed, bounds=(-100, 100)
+    )
     return Success(rule=rule, candidates=n, success=success, gain=gain)

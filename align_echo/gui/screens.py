@@ -260,4 +260,6 @@ def _gain(
         right = [_succeeds(action, proposal.step) for proposal, action in zip(proposed, actions, strict=True)]
         true, sizes = _by_episode(right, episodes)
         sums[name], sums["steps"] = np.asarray(true, dtype=float), np.asarray(sizes, dtype=float)
-    return bootstrap(sums, lambda of: 100 * (of["taken"] - of["first"]) / of["steps"], seed=seed)
+    return bootstrap(
+        sums, lambda of: 100 * (of["taken"] - of["first"]) / of["steps"], seed=seed, bounds=(-100, 100)
+    )

@@ -17,7 +17,7 @@ from align_echo.intervals import Estimate, wilson
 from align_echo.report.drawing import plain
 from align_echo.report.material import PHASES, Material
 from align_echo.report.palette import Palette
-from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, figure
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, figure
 from align_echo.report.trained import MADE_BY, TrainedGroup, groups_of, settings_of
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _readable(
         shares = [wilson(count - unread, count) for count, unread, _ in by_phase.values()]
         axes.plot(at, [share.value for share in shares], "-o", color=palette.of(number), label=plain(group.label))
         for x, share in zip(at, shares, strict=True):
-            axes.vlines(x, *share.ci95, color=palette.of(number), linewidth=1.6)
+            axes.vlines(x, *ends(share), color=palette.of(number), linewidth=1.6)
     axes.set_ylim(-3, 103)
     axes.set_ylabel("%")
     _label_phases(axes)

@@ -19,7 +19,7 @@ from align_echo.report.drawing import number_steps, plain
 from align_echo.report.finding import RecordedRun
 from align_echo.report.material import Material
 from align_echo.report.palette import Palette
-from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, figure, first_panels
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, figure, first_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,8 +80,8 @@ def _curve(trial: Trial, axes: Axes, palette: Palette) -> None:
         colour = palette.quiet if rule in QUIET else palette.ink if rule == CEILING else palette.of(rules.index(rule))
         style = {"placebo": "--", "random": ":"}.get(rule, "-")
         if rule in ("critic", "placebo"):
-            axes.fill_between(at, [point.success.low for point in points], [point.success.high for point in points],
-                              color=colour, alpha=0.15, linewidth=0)  # fmt: skip
+            lows, highs = zip(*(ends(point.success) for point in points), strict=True)
+            axes.fill_between(at, lows, highs, color=colour, alpha=0.15, linewidth=0)
         label = "pass@N" if rule == CEILING else plain(rule)
         axes.plot(at, [point.success.value for point in points], style, color=colour, marker=".", label=label)
     number_steps(axes, "candidates, N")
@@ -115,7 +115,7 @@ def _rounds(rounds: Sequence[tuple[int, Trial]], axes: Axes, palette: Palette) -
         axes.plot([number for number, _ in known], [point.success.value for _, point in known], style, marker="o",
                   color=colour, markersize=4, label=label)  # fmt: skip
         for number, point in known if rule == "critic" else ():
-            axes.vlines(number, *point.success.ci95, color=colour, linewidth=1.6)
+            axes.vlines(number, *ends(point.success), color=colour, linewidth=1.6)
     number_steps(axes, "round")
     axes.margins(x=0.12)
     axes.set_ylabel("states with the right action, %")
@@ -203,7 +203,7 @@ def _diagram(calibrations: Sequence[tuple[str, Calibration]], axes: Axes, palett
     for number, (name, of) in enumerate(calibrations):
         colour = palette.of(1 - number)
         for inside in of.bins:
-            low, high = wilson(inside.correct, inside.actions).ci95
+            low, high = ends(wilson(inside.correct, inside.actions))
             axes.vlines(inside.p_correct, low / 100, high / 100, color=colour, linewidth=1.3, alpha=0.8)
             axes.plot(inside.p_correct, inside.correct / inside.actions, "os"[number], color=colour,
                       markersize=_size(inside, of.bins))  # fmt: skip

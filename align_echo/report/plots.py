@@ -6,6 +6,7 @@ is in each of them (`variants.py`, `trained.py`, `refined.py`, `critiques.py`, `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -85,9 +86,13 @@ def first_panels(panels: Sequence[Panel]) -> tuple[tuple[Panel, ...], tuple[str,
 
 
 def figure(estimate: Estimate | None, digits: int = 1, *, signed: bool = False) -> str:
-    """A figure with its 95% interval, as "66.7 [39.1, 86.2]"; "-" for none."""
+    """A figure with its 95% interval, as "66.7 [39.1, 86.2]"; "66.7 -" without one, "-" for none."""
     if estimate is None:
         return "-"
     sign = "+" if signed else ""
-    low, high = estimate.ci95
-    return f"{estimate.value:{sign}.{digits}f} [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
+    return f"{estimate.value:{sign}.{digits}f} {estimate.interval(digits, signed=signed)}"
+
+
+def ends(estimate: Estimate) -> tuple[float, float]:
+    """The ends of an interval as they are drawn: nothing is, where they are NaN for want of one."""
+    return (math.nan, math.nan) if estimate.ci95 is None else estimate.ci95

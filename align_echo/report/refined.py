@@ -20,7 +20,7 @@ from align_echo.report.drawing import number_steps, plain
 from align_echo.report.finding import RecordedRun
 from align_echo.report.material import PHASES, Material
 from align_echo.report.palette import Palette
-from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, figure, first_panels
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, figure, first_panels
 from align_echo.report.trained import MADE_BY, TrainedGroup, by_setting, groups_of, settings_of
 from align_echo.runs import flat
 from align_echo.train.rewards import ETA, saturation_gain
@@ -205,7 +205,7 @@ def _gain_bars(
         axes.plot(at, values, "D" if is_control(group) else "o", color=colour, label=plain(group.label))
         for x, (change, _) in zip(at, by_phase.values(), strict=True):
             if change.n > 1:
-                axes.vlines(x, *change.ci95, color=colour, linewidth=1.8)
+                axes.vlines(x, *ends(change), color=colour, linewidth=1.8)
     _phases(axes, palette)
     axes.set_ylabel("mean change of the score")
     axes.legend(loc="best")
@@ -230,7 +230,7 @@ def _round_curves(rounds: Mapping[RecordedRun, Refinement], axes: Axes, palette:
         label = plain(f"{run.name}: critic {summary.critic or 'none'}")
         axes.plot(at, [rate.value for rate in rates], "-o", color=colour, markersize=4, label=label)
         for x, rate in zip(at, rates, strict=True):
-            axes.vlines(x, *rate.ci95, color=colour, linewidth=1.4)
+            axes.vlines(x, *ends(rate), color=colour, linewidth=1.4)
     number_steps(axes, "round (0: first attempt)")
     axes.set_ylabel("won, %")
     axes.set_ylim(-3, 103)

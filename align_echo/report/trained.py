@@ -17,7 +17,7 @@ from align_echo.report.drawing import name_rows, number_steps, plain
 from align_echo.report.finding import RecordedRun, method_of
 from align_echo.report.material import HeldOutFigures, Material
 from align_echo.report.palette import Palette
-from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, first_panels
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, first_panels
 from align_echo.runs import flat
 from align_echo.types import source_in
 
@@ -177,7 +177,7 @@ def _held_out(material: Material, group: TrainedGroup) -> dict[int, tuple[float,
             lines_at[line.step].append(line)
     whole = {step: lines for step, lines in sorted(lines_at.items()) if len(lines) == len(group.runs)}
     if len(group.runs) == 1:
-        return {step: (lines[0].score.value, *lines[0].score.ci95) for step, lines in whole.items()}
+        return {step: (lines[0].score.value, *ends(lines[0].score)) for step, lines in whole.items()}
     return {step: _band([line.score.value for line in lines]) for step, lines in whole.items()}
 
 

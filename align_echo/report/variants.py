@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, VARIANTS, Comparison
 from align_echo.evaluate.grid import WITH, Cell, Grid, Side
 from align_echo.evaluate.study import Study
-from align_echo.evaluate.tables import NAMES, failed_on
+from align_echo.evaluate.tables import NAMES, NOT_DEFINED, failed_on, refusals_line
 from align_echo.hints import HintCount, count_hints, merged
 from align_echo.intervals import Estimate, wilson
+from align_echo.refusals import AnswerShares, Known
 from align_echo.report.drawing import name_rows, whisker
 from align_echo.report.finding import GENERATE, RecordedRun
 from align_echo.report.material import Material
 from align_echo.report.palette import Palette
-from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, figure, first_panels
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, figure, first_panels
 from align_echo.types import Trajectory
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class ShownVariant:
     invalid_shown: Estimate | None
     trouble: str = ""
     hints: tuple[HintCount, ...] = ()
+    refusals: Known | Literal[""] = ""
+    answers: AnswerShares | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ def _of_comparison(run: RecordedRun, comparison: Comparison) -> Evaluated:
             result.consecutive_invalid_shown,
             "" if result.conduct.works else failed_on(result.conduct),
             result.hints,
+            result.refusals or comparison.refusals,
+            result.answers,
         )
         for name, result in sorted(comparison.variants.items(), key=lambda variant: _order(variant[0]))
     }
@@ -121,7 +126,10 @@ def _of_cell(run: RecordedRun, part: str, cell: Cell) -> Evaluated:
 
 def _of_side(side: Side) -> ShownVariant:
     trouble = "" if side.conduct.works else failed_on(side.conduct)
-    return ShownVariant(side.episodes, side.success, side.consecutive_invalid, side.consecutive_invalid_shown, trouble)
+    return ShownVariant(
+        side.episodes, side.success, side.consecutive_invalid, side.consecutive_invalid_shown, trouble,
+        refusals=side.refusals, answers=side.answers,
+    )  # fmt: skip
 
 
 def _order(name: str) -> int:
@@ -152,21 +160,37 @@ def invalid(material: Material) -> DrawnPlot | str:
     defined = [each for each in done if any(arm.invalid is not None for arm in each.arms.values())]
     if not defined:
         silent = ", ".join(each.label for each in done)
-        return f"the texts of these environments tell no refusal: {silent}" if done else (
+        return f"nothing tells which actions these environments refused: {silent}" if done else (
             "no finished evaluation, grid or study is among these runs"
         )
     rows = [
-        (each.label, NAMES.get(name, name), str(arm.episodes), arm.trouble or figure(arm.invalid),
-         "-" if arm.trouble else figure(arm.invalid_shown), figure(each.worth_invalid.get(name), signed=True))
+        (each.label, NAMES.get(name, name), str(arm.episodes), arm.trouble or _share(arm.invalid),
+         "-" if arm.trouble else _share(arm.invalid_shown), figure(each.worth_invalid.get(name), signed=True))
         for each in defined
         for name, arm in each.arms.items()
     ]  # fmt: skip
     headings = ("evaluation", "interface", "episodes", "by replay, %", "as shown, %", "over the placebo, points")
-    left = [each.label for each in done if each not in defined]
-    notes = (f"Not defined, as the environment's texts tell no refusal: {', '.join(left)}.",) if left else ()
+    notes = tuple(dict.fromkeys(note for each in done for note in _known_by(each)))
     table = PlotTable(headings, tuple(rows))
     drawn = _drawn(defined, "actions in invalid runs, %", lambda arm: (arm.invalid, arm.invalid_shown), table, notes)
     return drawn
+
+
+def _share(share: Estimate | None) -> str:
+    return NOT_DEFINED if share is None else figure(share)
+
+
+def _known_by(each: Evaluated) -> list[str]:
+    """Say how it is known which actions were refused, and what can be said where it is not."""
+    told = [arm for arm in each.arms.values() if arm.refusals or arm.invalid is None]
+    return [
+        *(f"{each.label}: {refusals_line(arm.refusals)}." for arm in told),
+        *(
+            f"{each.label}, {NAMES.get(name, name)}: not defined: {arm.answers.in_words}."
+            for name, arm in each.arms.items()
+            if arm.answers is not None
+        ),
+    ]
 
 
 def _drawn(
@@ -201,14 +225,14 @@ def _arms_panel(
         name_rows(axes, [NAMES.get(name, name) for name in shown])
         for row, (name, (arm, main, second)) in enumerate(shown.items()):
             if arm.trouble or main is None:
-                axes.text(50, row, "did not work" if arm.trouble else "not defined", color=palette.quiet, fontsize=7.5,
+                axes.text(50, row, "did not work" if arm.trouble else NOT_DEFINED, color=palette.quiet, fontsize=7.5,
                           ha="center", va="center")  # fmt: skip
                 continue
             colour = palette.quiet if name in (BASELINE, PLACEBO) else palette.of(0)
             if second is not None:
                 axes.plot(second.value, row, "o", color=palette.back, markeredgecolor=colour, markersize=7)
             if main.n > 1:
-                whisker(axes, row, main.ci95, colour)
+                whisker(axes, row, ends(main), colour)
             axes.plot(main.value, row, "D" if name == PLACEBO else "o", color=colour, markersize=5)
             axes.annotate(f"{main.value:.1f}", (main.value, row), (0, 6), textcoords="offset points", ha="center",
                           fontsize=7.5, color=palette.ink)  # fmt: skip
@@ -302,7 +326,7 @@ def _followed(
         for of, beside, colour, mark in both:
             share = _share_followed(of) if of else None
             if share is not None:
-                whisker(axes, row + beside, share.ci95, colour)
+                whisker(axes, row + beside, ends(share), colour)
                 axes.plot(share.value, row + beside, mark, color=colour, markersize=5)
     axes.set_xlim(-4, 104)
     axes.set_xlabel("followed, % (95% intervals over hints)")
@@ -323,7 +347,7 @@ def _counts(count: HintCount) -> tuple[str, ...]:
 
 
 def _by_chance(count: HintCount | None) -> str:
-    return f"{count.followed} of {count.fired}" if count else "-"
+    return f"{count.followed} of {count.fired}" if count and count.fired else "-"
 
 
 PLOTS = (

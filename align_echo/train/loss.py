@@ -58,15 +58,16 @@ class Objective(Frozen):
 class BatchLoss:
     """`loss` is the batch's share of the step's loss, a scalar with gradient. The rest is without gradient, [B, T-1]:
     `ratio` before clipping, tokens `outside` of its bounds, those of them that are `clipped` (left without gradient),
-    `kl` estimates, `weights` w_t (1 where there are none), `log_weights` log w_t before its bound (0 where there are
-    none), `mismatch` |log pi - log pi at sampling|, and which tokens the bound of that ratio has `cut`.
+    `kl` estimates (None without a reference), `weights` w_t (1 where there are none), `log_weights` log w_t before its
+    bound (0 where there are none), `mismatch` |log pi - log pi at sampling|, and which tokens the bound of that ratio
+    has `cut`.
     """
 
     loss: torch.Tensor
     ratio: torch.Tensor
     outside: torch.Tensor
     clipped: torch.Tensor
-    kl: torch.Tensor
+    kl: torch.Tensor | None
     weights: torch.Tensor
     log_weights: torch.Tensor
     mismatch: torch.Tensor
@@ -102,7 +103,7 @@ def batch_loss(
     if bool(batch.expert.any()):
         liked = logprobs if objective.expert == "likelihood" else shaped(logprobs.exp(), objective.gamma)
         terms = torch.where(batch.expert, -liked * batch.advantages, terms)
-    kl = torch.zeros_like(mask)
+    kl: torch.Tensor | None = None
     if objective.beta:
         if reference is None:
             raise ValueError("a beta above 0 needs the reference's log-probabilities")
@@ -116,7 +117,7 @@ def batch_loss(
         ratio=ratio.detach(),
         outside=is_outside(ratio.detach(), low, high) & compared,
         clipped=is_clipped(ratio.detach(), batch.advantages, low, high) & compared,
-        kl=kl.detach(),
+        kl=None if kl is None else kl.detach(),
         weights=weights,
         log_weights=torch.where(compared & batch.moved, old - batch.sampled, 0.0).detach(),
         mismatch=torch.where(as_sampled, (old - batch.sampled).abs(), 0.0),

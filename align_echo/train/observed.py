@@ -14,6 +14,7 @@ from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.faults import stop_if_hopeless
+from align_echo.refusals import PlayJudge
 from align_echo.rollout import HOPELESS
 from align_echo.session import Episode
 from align_echo.train.signals import Signals, of_play
@@ -34,9 +35,9 @@ class ObservedStage:
         self._sampled = 0
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
-    def signals(self, is_invalid: Callable[[str], bool] | None) -> Signals:
-        """What came of it so far; `is_invalid` tells a refusal in the engine's words, None where nothing does."""
-        measured = of_play(self.played, is_invalid) | {f"seconds/{name}": took for name, took in self._seconds.items()}
+    def signals(self, judge: PlayJudge | None) -> Signals:
+        """What came of it so far; `judge` tells refused turns, None where nobody does."""
+        measured = of_play(self.played, judge) | {f"seconds/{name}": took for name, took in self._seconds.items()}
         drawing = self._seconds.get("play", 0.0) + self._seconds.get("critic", 0.0)
         return measured | ({"tokens_per_second": self._sampled / drawing} if drawing else {})
 

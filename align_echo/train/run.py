@@ -43,6 +43,7 @@ from align_echo.files import write_atomically
 from align_echo.locking import FolderLock
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
+from align_echo.refusals import PlayJudge, play_judge
 from align_echo.runs import CHECKPOINTS, begin_run, drop_unfinished, step_of
 from align_echo.train import launched, processes
 from align_echo.train.arguments import run_settings
@@ -106,14 +107,14 @@ def queries_at(harvest: int, pool: Sequence[str], count: int, seed: int) -> list
 
 
 def harvest_with(
-    collecting: Collecting, queries: Sequence[str], stage: Stage, is_invalid: Callable[[str], bool] | None = None
+    collecting: Collecting, queries: Sequence[str], stage: Stage, judge: PlayJudge | None = None
 ) -> Harvest:
-    """Play a config's recipe, observed. `is_invalid` tells a refusal in the engine's words; None where nothing does."""
+    """Play a config's recipe, observed. `judge` tells refused turns; None where nobody does."""
     observed = ObservedStage(SharedStage(stage))
     harvest = METHODS.get(collecting.recipe).harvest(queries, observed, collecting)
     episodes = (*observed.played, *observed.shown)
     return replace(
-        harvest, signals=observed.signals(is_invalid), episodes=episodes, reviewed=tuple(observed.reviewed)
+        harvest, signals=observed.signals(judge), episodes=episodes, reviewed=tuple(observed.reviewed)
     )
 
 
@@ -260,7 +261,8 @@ class Run:
                 trainer.remove_callback(HeldOut)
                 after = self._figures(trainer)
             crew.save(self.folder)
-            figures = {"before": before, "after": after, "seconds": round(time.monotonic() - begun, 1)}
+            took = None if self._resume else round(time.monotonic() - begun, 1)  # of what went on before nobody knows
+            figures = {"before": before, "after": after, "seconds": took}
             return processes.of_first(lambda: self._end(trainer, figures))
         finally:
             crew.close()
@@ -321,11 +323,11 @@ class Run:
         config = self.config
         plain = self._stage(crew, self._split, config.collecting.temperature)
         stage = replace(plain, best_of=config.collecting.best_of)
-        is_invalid = self._spec.is_invalid
+        judge = play_judge(self._spec)
 
         def recipe(harvest: int) -> Harvest:
             queries = queries_at(harvest, self.tasks, config.collecting.queries, config.seed)
-            return harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
+            return harvest_with(config.collecting, queries, stage.at_step(harvest), judge)
 
         def keep(harvest: int, harvested: Harvest) -> None:
             step = harvest * config.step.updates + 1

@@ -60,9 +60,9 @@ def steps_in(file: Path) -> list[dict[str, Any]]:
 
 
 def append(file: Path, record: dict[str, Any]) -> None:
-    """One more line of JSON."""
+    """One more line of JSON. Raises `ValueError` for a number that is none."""
     with file.open("a", encoding="utf-8") as out:
-        out.write(json.dumps(record) + "\n")
+        out.write(json.dumps(record, allow_nan=False) + "\n")
 
 
 def made_nothing(folder: Path) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from align_echo.faults import faults_by_source
-from align_echo.invalid import met_refusal, steps_in_runs
+from align_echo.refusals import PlayJudge, Refused
 from align_echo.train.advantages import Advantages
 from align_echo.train.batching import Batch
 from align_echo.train.loss import BatchLoss
@@ -36,34 +36,39 @@ LOSSES = ("policy/loss", "critic/loss")
 """The roles' losses, which add up to the step's."""
 
 Signals = dict[str, float]
+"""Figures of a step by name. What was not determined is not there."""
 
 
 def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
-    """Rewards by role, groups that taught nothing, gain by score band, what could not be used."""
+    """Rewards by role, groups that taught nothing, gain by score band, what could not be used; no share of groups where
+    there are none, and no spread of one reward.
+    """
     signals: Signals = {
         "groups": advantages.groups,
-        "zero_variance_share": advantages.zero_variance / advantages.groups if advantages.groups else 0.0,
         "singleton_groups": advantages.singletons,
         "rows": len(harvest.rows),
         "environment_steps": harvest.steps,
     }
+    if advantages.groups:
+        signals["zero_variance_share"] = advantages.zero_variance / advantages.groups
     for role in sorted({row.role for row in harvest.rows}):
         of_role = [row for row in harvest.rows if row.role == role]
         rewards = [row.reward for row in of_role]
         signals[f"{role}/reward"] = sum(rewards) / len(rewards)
-        signals[f"{role}/reward_std"] = statistics.pstdev(rewards)
+        if len(rewards) > 1:
+            signals[f"{role}/reward_std"] = statistics.pstdev(rewards)
         signals[f"{role}/tokens"] = sum(sum(row.tokens.mask) for row in of_role)
     for name, count in sorted(harvest.counts.items()):
         signals[f"count/{name.replace(' ', '_')}"] = count
     return signals | gains(harvest.refinements) | harvest.signals
 
 
-def of_play(played: Sequence[Trajectory], is_invalid: Callable[[str], bool] | None) -> Signals:
+def of_play(played: Sequence[Trajectory], judge: PlayJudge | None) -> Signals:
     """How many episodes were played, and shares, in [0, 1], of the policy's turns and of its episodes that did not
-    break; no shares where there were none. And how many episodes broke, by what broke them, and on how many turns and
-    resets an interface failed, where any did.
+    break; no shares where there were none, nor of refused turns where it is not known which they are. And how many
+    episodes broke, by what broke them, and on how many turns and resets an interface failed, where any did.
 
-    `is_invalid` tells a refusal in the engine's words; None where nothing does.
+    `judge` tells refused turns; None where nobody does.
     """
     sound = [trajectory for trajectory in played if trajectory.fault is None]
     signals: Signals = {"episodes": len(played)} if played else {}
@@ -78,10 +83,11 @@ def of_play(played: Sequence[Trajectory], is_invalid: Callable[[str], bool] | No
     signals["policy/no_action_share"] = sum(step.action is None for step in steps) / len(steps)
     signals["policy/cut_share"] = sum(step.cut_off for step in steps) / len(steps)
     signals["policy/turn_limit_share"] = sum(trajectory.steps[-1].truncated for trajectory in whole) / len(whole)
-    if is_invalid is not None:
-        refused = [met_refusal(trajectory, is_invalid) for trajectory in whole]
-        signals["policy/invalid_share"] = sum(map(sum, refused)) / len(steps)
-        signals["policy/invalid_run_share"] = sum(map(steps_in_runs, refused)) / len(steps)
+    refused = judge(whole) if judge is not None else Refused()
+    if refused.turns is not None:
+        signals["policy/invalid_share"] = refused.turns / len(steps)
+    if refused.in_runs is not None:
+        signals["policy/invalid_run_share"] = refused.in_runs / len(steps)
     conduct = conduct_of(whole)
     failures = conduct.failed_turns + conduct.failed_resets
     return signals | ({"count/interface_failures": failures} if failures else {})
@@ -102,6 +108,16 @@ def band(score: float) -> str:
     """The band of a score, as "0.25-0.5"; "full" for 1."""
     edges = next(((low, high) for low, high in BANDS if low <= score < high), None)
     return f"{edges[0]:g}-{edges[1]:g}" if edges else "full"
+
+
+def numbers(signals: Signals) -> Signals:
+    """Return the signals without those that are no finite number, which no file and no tracker is given."""
+    return {name: value for name, value in signals.items() if math.isfinite(value)}
+
+
+def without_loss(logs: Signals) -> Signals:
+    """Return what a trainer tells of a step from which nothing was learned: its 0 is no loss, nor a gradient's norm."""
+    return {name: value for name, value in logs.items() if name not in ("loss", "grad_norm")}
 
 
 class Losses:
@@ -130,12 +146,14 @@ class Losses:
     def add(self, batch: Batch, loss: BatchLoss, entropies: torch.Tensor) -> None:
         """Take in one batch; `entropies` [B, T-1] in nats."""
         counted = batch.mask.bool()
+        compared = counted & ~batch.expert
         self._sums[f"{batch.role}/loss"] += float(loss.loss.detach())
         self._counts[f"{batch.role}/loss"] = 1
-        self._mean(f"{batch.role}/outside_share", loss.outside[counted].float())
-        self._mean(f"{batch.role}/clip_share", loss.clipped[counted].float())
-        self._most(f"{batch.role}/most_log_ratio", loss.ratio[counted & ~batch.expert].clamp_min(1e-30).log().abs())
-        self._mean(f"{batch.role}/kl", loss.kl[counted])
+        self._mean(f"{batch.role}/outside_share", loss.outside[compared].float())
+        self._mean(f"{batch.role}/clip_share", loss.clipped[compared].float())
+        self._most(f"{batch.role}/most_log_ratio", loss.ratio[compared].clamp_min(1e-30).log().abs())
+        if loss.kl is not None:
+            self._mean(f"{batch.role}/kl", loss.kl[counted])
         self._mean(f"{batch.role}/entropy", entropies[counted])
         revised = loss.log_weights[counted & batch.moved & batch.won & ~batch.expert]
         self._mean("log_w_t", revised)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from align_echo.intervals import Estimate
 from align_echo.train import processes
 from align_echo.train.config import TrainConfig
 from align_echo.train.estimate import Cost, estimate
@@ -72,9 +73,8 @@ def step_line(step: int, steps: int, signals: Signals) -> str:
 
 def held_out_line(step: int, figures: dict[str, Any]) -> str:
     """How held-out tasks went after so many steps."""
-    (low, high), score = figures["score"]["ci95"], figures["score"]["value"]
-    won = figures["success"]["value"]
-    return f"held-out tasks after {step} steps: score {score:.3f} [{low:.2f}, {high:.2f}], won {won:.1f}%"
+    score, won = Estimate.model_validate(figures["score"]), figures["success"]["value"]
+    return f"held-out tasks after {step} steps: score {score.value:.3f} {score.interval(2)}, won {won:.1f}%"
 
 
 def _learners(config: TrainConfig) -> str:

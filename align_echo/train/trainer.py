@@ -37,7 +37,7 @@ from align_echo.train.kept_harvest import HARVEST, KeptHarvest
 from align_echo.train.loss import Objective, batch_loss
 from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.rows import Harvest, Role, Row
-from align_echo.train.signals import LOSSES, Losses, Signals, of_harvest
+from align_echo.train.signals import LOSSES, Losses, Signals, numbers, of_harvest, without_loss
 from align_echo.types import Frozen
 
 Recipe = Callable[[int], Harvest]
@@ -155,9 +155,9 @@ class RoleTrainer(RoleCheckpoints):
         tokens = sum(batch.computed for batch in kept.batches)
         times = {"seconds/harvest": harvested - begun, "seconds/learn": ended - harvested}
         self._norms = self._gradient_norms()
-        norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()}
+        norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()} if kept.batches else {}
         stale = {"staleness": step - 1 - kept.steps} if self._settings.ahead else {}
-        self._signals = {**kept.signals, **losses, **norms, **times, **stale, "trained_tokens": tokens}
+        self._signals = numbers({**kept.signals, **losses, **norms, **times, **stale, "trained_tokens": tokens})
         self._watch(step, self._signals)
         kept.signals = {name: value for name, value in kept.signals.items() if not name.startswith("seconds/")}
         whole = sum(loss for name, loss in losses.items() if name in LOSSES)
@@ -293,8 +293,11 @@ class RoleTrainer(RoleCheckpoints):
         return whole
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """To trackers; with what `Trainer` says of a step go its signals."""
-        super().log({**logs, **self._signals} if "learning_rate" in logs else logs, start_time)
+        """To trackers; with what `Trainer` says of a step go its signals. A step without a batch has no loss."""
+        if "learning_rate" in logs:
+            learned = bool(self._kept and self._kept.batches)
+            logs = {**(logs if learned else without_loss(logs)), **self._signals}
+        super().log(logs, start_time)
 
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
         """Play the held-out tasks with the weights as they are."""

@@ -37,7 +37,7 @@ from align_echo.train.kept_harvest import HARVEST
 from align_echo.train.objective import calibration_weights, near
 from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.rows import Harvest, Role
-from align_echo.train.signals import Signals, of_harvest
+from align_echo.train.signals import Signals, numbers, of_harvest, without_loss
 from align_echo.train.trainer import Recipe, StepSettings, advantages_of, useful
 from align_echo.train.trl_plan import MicroBatches, columns, divided
 
@@ -266,8 +266,9 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             name: [value for value in values if math.isfinite(value)] for name, values in self._metrics["train"].items()
         }
         own = {f"trl/{name}": sum(values) / len(values) for name, values in known.items() if values}
-        signals = {**self._signals, "loss": loss, "grad_norm": norm, **own}
-        super().log({**logs, **self._signals}, start_time)
+        learned = {"loss": loss, "grad_norm": norm, **own} if self._parts else {}
+        signals = numbers({**self._signals, **learned})
+        super().log({**(logs if self._parts else without_loss(logs)), **numbers(self._signals)}, start_time)
         self._watch(int(self.state.global_step), signals)
 
 

@@ -243,8 +243,8 @@ def _results(episodes: Sequence[Trajectory]) -> EvalResults:
 def _metrics(name: str, estimate: Estimate, scale: float) -> dict[str, EvalMetric]:
     from inspect_ai.log import EvalMetric
 
-    low, high = estimate.ci95
-    values = {name: estimate.value, "ci95_low": low, "ci95_high": high}
+    interval = {} if estimate.ci95 is None else dict(zip(("ci95_low", "ci95_high"), estimate.ci95, strict=True))
+    values = {name: estimate.value, **interval}
     return {each: EvalMetric(name=each, value=scale * value) for each, value in values.items()}
 
 

@@ -83,7 +83,10 @@ def _told(run: Path, err: str, status: int) -> str:
         message = err.strip().splitlines()[-1].partition("; what is finished")[0]
         return message.removeprefix("align-echo: ").removeprefix("the first 4 episodes were all broken: ")
     summary = Comparison.model_validate_json((run / "summary.json").read_bytes()).variants["none"]
-    counts = f"{summary.faults} faults, {summary.unparsed.value:.0f}% unparsed, {summary.cut_off.value:.0f}% cut off"
+    unparsed, cut_off = (
+        "-" if share is None else f"{share.value:.0f}%" for share in (summary.unparsed, summary.cut_off)
+    )
+    counts = f"{summary.faults} faults, {unparsed} unparsed, {cut_off} cut off"
     return f"plays {summary.episodes} episodes: {counts}, {summary.context_overflows} overflows"
 
 

@@ -56,7 +56,7 @@ class Gain(BaseModel):
     half: str
     before: str
     gain: float
-    ci95: tuple[float, float]
+    ci95: tuple[float, float] | None
     n: int
 
 
@@ -169,7 +169,7 @@ def show(drawn: Mapping[str, Any]) -> None:
         print(f"| {point.arm} | {point.step} | {point.environment_steps:,.0f} | {point.score:.3f} | {ends} |")
     print("\n| method | half | score before | n | change of the score |\n" + "|---" * 5 + "|")
     for point in drawn["gains"]:
-        change = f"{point.gain:+.3f} [{point.ci95[0]:+.3f}, {point.ci95[1]:+.3f}]"
+        change = f"{point.gain:+.3f} " + ("-" if point.ci95 is None else "[{:+.3f}, {:+.3f}]".format(*point.ci95))
         print(f"| {point.arm} | {point.half} | {point.before} | {point.n} | {change} |")
     print("\n| method | half | score before | score after: % of all pairs |\n" + "|---" * 4 + "|")
     for point in drawn["spreads"]:

@@ -145,7 +145,7 @@ def _gain(arms: Mapping[str, Sequence[Played]], *, at_once: bool) -> Estimate:
 
 def learnable(one: Seen) -> bool:
     """Whether critics are above the best trivial answer, with the whole interval."""
-    return one.gain.ci95[0] > 0
+    return one.gain.low > 0
 
 
 def table(
@@ -175,5 +175,4 @@ def table(
 
 
 def _rate(rate: Estimate) -> str:
-    low, high = rate.ci95
-    return f"{rate.value:5.1f} [{low:5.1f}, {high:5.1f}]"
+    return f"{rate.value:5.1f} {rate.interval()}"

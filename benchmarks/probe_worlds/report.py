@@ -57,7 +57,7 @@ def table(worlds: Sequence[Measured]) -> str:
 
 def _row(feature: str, value: str, group: Sequence[Measured]) -> tuple[str, ...]:
     share = recall(group)
-    share_in_words = f"{share.value:.0f} [{share.low:.0f}, {share.high:.0f}]" if share else "nothing there"
+    share_in_words = f"{share.value:.0f} {share.interval(0)}" if share else "nothing there"
     success = (" / ".join(f"{rate:.0f}" for rate in _success(group, arm).values()) for arm in ARMS)
     return (
         *(feature, value, str(len(group))),
@@ -90,7 +90,7 @@ def gains(worlds: Sequence[Measured]) -> str:
         group = [measured for measured in worlds if measured.world.features.misaligned is err]
         for agent in group[0].won if group else ():
             gain = over_placebo(group, agent)
-            interval = f"{gain.value:+.1f} points [{gain.low:.1f}, {gain.high:.1f}]"
+            interval = f"{gain.value:+.1f} points {gain.interval()}"
             lines.append(f"{agent} agent over placebo where agents {name}: {interval}, {gain.n} worlds")
     return "\n".join(lines)
 
@@ -151,7 +151,7 @@ def last_line(worlds: Sequence[Measured]) -> dict[str, Any]:
     return {
         "name": "recall of the probe on made-up worlds that list their actions",
         "value": None if share is None else round(share.value, 1),
-        "ci95": None if share is None else [round(end, 1) for end in share.ci95],
+        "ci95": None if share is None or share.ci95 is None else [round(end, 1) for end in share.ci95],
         "unit": "percent of true rules",
         "baseline": 0.0,
         "ratio": None,

@@ -53,6 +53,7 @@ def test_a_folder_of_a_model_plays_and_the_run_says_which_weights_it_had(run, fo
     summary = Comparison.model_validate_json(Path("run/summary.json").read_text()).variants["none"]
     assert (summary.episodes, summary.faults, summary.success_rate.n) == (4, 0, 2)
     assert summary.context_overflows == sum(trajectory.context_overflow for trajectory in played) > 0
+    assert summary.unparsed is not None
     assert summary.unparsed.value > 0
     assert "overflows" in out
     assert {path.name for path in Path("run").iterdir()} == {"config.json", "summary.json", "trajectories"}

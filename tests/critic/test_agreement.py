@@ -72,7 +72,7 @@ def test_the_interval_is_over_tasks_not_over_states():
     alike = [row("cc" if task % 2 else "cw", task=str(task)) for task in range(4) for _ in range(5)]
     [found] = agreement(alike, RULES)
     assert (found.all.n, share(found.all).n) == (20, 4)
-    assert share(found.all).ci95[0] < share(alone.all).ci95[0]
+    assert share(found.all).low < share(alone.all).low
 
 
 def test_chance_agrees_most_where_nearly_all_is_wrong():
@@ -110,7 +110,7 @@ def test_every_row_is_counted_once_in_each_division(given_rows):
             assert part.n == same + part.counts["correct/wrong"] + part.counts["wrong/correct"]
             if part.agree is not None:
                 assert part.agree.value == pytest.approx(100 * same / part.n)
-                assert part.agree.ci95[0] - 1e-9 <= part.agree.value <= part.agree.ci95[1] + 1e-9
+                assert part.agree.low - 1e-9 <= part.agree.value <= part.agree.high + 1e-9
 
 
 @given(rows)

@@ -315,9 +315,9 @@ def test_the_interval_of_the_area_takes_tasks_as_clusters():
     again = area(four_logits_M, four_labels_M, tasks[:40] * 4, resamples=200)
     assert again.ci95 == pytest.approx(alone.ci95)
     assert again.value == pytest.approx(alone.value)
-    assert alone.ci95[0] < alone.value < alone.ci95[1]
+    assert alone.low < alone.value < alone.high
     apart = area(four_logits_M, four_labels_M, tasks, resamples=200)
-    assert apart.ci95[1] - apart.ci95[0] < 0.7 * (alone.ci95[1] - alone.ci95[0])
+    assert apart.high - apart.low < 0.7 * (alone.high - alone.low)
 
 
 def test_the_interval_of_the_area_is_that_of_actions_repeated_as_often_as_their_task_was_drawn():
@@ -337,7 +337,7 @@ def test_the_interval_of_the_area_is_that_of_actions_repeated_as_often_as_their_
 def test_resamples_of_one_class_are_left_out_in_silence():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert area([2.0, 1.0, 3.0], [1, 0, 1], ["a", "b", "c"]).ci95 == (1.0, 1.0)
+        assert area([2.0, 1.0, 3.0], [1, 0, 1], ["a", "b", "c"]).ci95 is None
 
 
 @settings(max_examples=50)

@@ -14,19 +14,19 @@ from align_echo.errors import UsageError
 from align_echo.evaluate import comparison as comparing
 from align_echo.evaluate.comparison import Comparison, compare, variants_of
 from align_echo.evaluate.folder import Config, EvaluationFolder, Setting
-from align_echo.evaluate.tables import cell, tables, unplayed
+from align_echo.evaluate.tables import cell, tables, undefined, unplayed
 from align_echo.interface import identity
 from align_echo.intervals import Estimate
 from align_echo.models import ScriptedModel
 from align_echo.session import Episode
 from align_echo.types import Fault, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
-from tests.room_env import CONTRACT, MuteEnv, instead_of
+from tests.room_env import CONTRACT, UnlistedEnv, instead_of
 
 SPEC = instead_of(environment("alfworld"))
 """The replay's environment is the two-room world: the figures are about counting, not about ALFWorld."""
 
-MUTE = dataclasses.replace(instead_of(SPEC, MuteEnv), is_invalid=None)
+MUTE = dataclasses.replace(instead_of(SPEC, UnlistedEnv), is_invalid=None)
 
 
 def episode(task: str, actions: list[str], *, won: bool, kind: str = "a", fault: bool = False) -> Trajectory:
@@ -137,7 +137,8 @@ def test_where_no_text_tells_a_refusal_there_is_no_share_and_the_tables_say_so()
     for table in tables(result):
         console.print(table)
     row = next(line for line in console.export_text().splitlines() if line.startswith("both"))
-    assert row.split()[-3:-1] == ["-", "-"]
+    assert row.split()[-5:-1] == ["not", "defined"] * 2
+    assert undefined(result)[0].startswith("consec. invalid of none is not defined: of 8 answers 100.0% have")
 
 
 def test_variants_switch_off_halves_of_the_same_interface():
@@ -226,6 +227,8 @@ def test_replies_without_an_action_cut_off_replies_and_full_contexts_are_told_as
     trajectories = [changed(BEFORE[0], steps=(cut, mute, *steps[2:])), changed(BEFORE[1], context_overflow=True)]
     result = compare(SPEC, {"none": trajectories})
     figures = result.variants["none"]
+    assert figures.unparsed is not None
+    assert figures.cut_off is not None
     assert (figures.unparsed.value, figures.cut_off.value, figures.context_overflows, figures.faults) == (
         25.0,
         12.5,

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo import intervals
+from align_echo.answers import replay_answers
 from align_echo.errors import UsageError
 from align_echo.evaluate import metrics
 from align_echo.invalid import met_refusal, shown_invalid, steps_in_runs
@@ -43,8 +44,8 @@ def played(
         ([[False] * 4, [True] * 4], 50.0),
         ([[True], [True]], 0.0),  # runs do not cross tasks
         ([[True] * 3, [False]], 75.0),  # pooled over tasks, not a mean of per-task values (which is 50)
-        ([], 0.0),
-        ([[]], 0.0),
+        ([], None),
+        ([[]], None),
     ],
 )
 def test_share_of_consecutive_invalid_steps(flags, share):
@@ -62,7 +63,8 @@ def test_replay_judges_the_agents_own_actions_in_the_plain_environment():
     trajectory = played(
         "fly", "take mug 1\nand then go", "take mug 1", None, "drop mug 9", "go to study", "drop mug 1", "look", "fly"
     )
-    flags = metrics.replay_invalid(RoomEnv(step_limit=50), room_is_invalid, trajectory)
+    answers = replay_answers(RoomEnv(step_limit=50), trajectory)
+    flags = [answer.action is None or answer.text == "Nothing happens." for answer in answers]
     # First line only: the second is a valid take, so the third fails; no action is invalid; the seventh wins, and what
     # comes after the end is not refused by anybody.
     assert flags == [True, False, True, True, True, False, False, False, False]
@@ -116,7 +118,9 @@ def test_a_rate_over_repeats_is_between_that_of_as_many_tasks_and_of_as_many_epi
 def test_the_share_of_replies_is_pooled_over_tasks_and_leaves_faults_out():
     trajectories = [played("a", None, task="t0"), played("a", "b", task="t1"), played(None, task="t2", fault=True)]
     estimate = metrics.share_of_replies(trajectories, lambda step: step.action is None)
+    assert estimate is not None
     assert (estimate.value, estimate.n) == (25.0, 2)
+    assert metrics.share_of_replies([played(task="t0")], lambda step: True) is None, "of no reply nothing holds"
 
 
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -157,5 +161,6 @@ def test_pooled_share_has_an_interval_around_it():
     trajectories = [played("a", "b", task=f"t{i}") for i in range(20)]
     flags = [[i % 2 == 0] * 2 for i in range(20)]
     estimate = metrics.share_estimate(trajectories, flags)
+    assert estimate is not None
     assert estimate.value == 50.0
     assert 20 < estimate.low < 50 < estimate.high < 80

@@ -84,7 +84,7 @@ def test_the_gain_is_over_the_first_candidate_and_intervals_take_tasks_as_one():
     found = by_rule(mixed, 2)["critic"]
     assert (found.success.value, found.gain.value) == (100.0, 75.0)
     assert found.gain.n == 2
-    assert found.gain.ci95[0] <= 75.0 <= found.gain.ci95[1]
+    assert found.gain.low <= 75.0 <= found.gain.high
 
 
 def test_the_majority_is_counted_among_the_first_candidates_alone():

@@ -93,7 +93,8 @@ def test_hints_stand_beside_those_of_the_placebo_that_nobody_was_shown(tmp_path)
 def test_environments_whose_texts_tell_no_refusal_are_named(tmp_path):
     silent = variant(50.0, consecutive_invalid=None, consecutive_invalid_shown=None)
     run = evaluated(tmp_path / "first", variants={"none": silent}, over_placebo={})
-    assert variants.invalid(material(run)) == "the texts of these environments tell no refusal: first: station, novice"
+    why = "nothing tells which actions these environments refused: first: station, novice"
+    assert variants.invalid(material(run)) == why
 
 
 # ---------------------------------------------------------------- training

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.errors import ModelError
+from align_echo.refusals import Refused, play_judge
 from align_echo.session import Episode
 from align_echo.train.config import checked_config, method
 from align_echo.train.methods.echo import echo
@@ -17,13 +19,16 @@ from align_echo.train.observed import ObservedStage
 from align_echo.train.run import harvest_with
 from align_echo.train.signals import of_play
 from align_echo.types import Fault, Step, Trajectory
+from align_echo.wrappers.catalogue import environment
 from tests.train.scripted_stage import BROKEN, ScriptedStage
 
 REFUSAL = "Nothing happens."
 
 
-def refused(observation: str) -> bool:
-    return observation == REFUSAL
+def counted(played: Sequence[Trajectory]) -> Refused:
+    """Refused turns, in an environment that says so itself."""
+    spec = dataclasses.replace(environment("alfworld"), is_invalid=lambda observation: observation == REFUSAL)
+    return play_judge(spec)(played)
 
 
 def episode(*said: str | None, cut: bool = False) -> Trajectory:
@@ -50,7 +55,7 @@ def test_shares_of_turns_and_episodes_by_hand():
         episode(None, "", "Fine.", cut=True),
         episode(REFUSAL, REFUSAL).model_copy(update={"fault": BROKEN}),
     ]
-    assert of_play(played, refused) == {
+    assert of_play(played, counted) == {
         "episodes": 3,
         "count/environment_faults": 1,
         "policy/context_limit_share": 0,
@@ -63,18 +68,18 @@ def test_shares_of_turns_and_episodes_by_hand():
 
 
 def test_a_chat_that_outgrew_the_context_was_not_cut_at_the_turn_limit():
-    signals = of_play([episode("Fine.").model_copy(update={"context_overflow": True})], refused)
+    signals = of_play([episode("Fine.").model_copy(update={"context_overflow": True})], counted)
     assert (signals["policy/turn_limit_share"], signals["policy/context_limit_share"]) == (0, 1)
     at_once = episode().model_copy(update={"context_overflow": True})
-    assert of_play([at_once, episode("Fine.")], refused)["policy/context_limit_share"] == 1 / 2
-    assert of_play([at_once], refused) == {"episodes": 1, "policy/context_limit_share": 1}
+    assert of_play([at_once, episode("Fine.")], counted)["policy/context_limit_share"] == 1 / 2
+    assert of_play([at_once], counted) == {"episodes": 1, "policy/context_limit_share": 1}
     broken = episode("x").model_copy(update={"fault": BROKEN})
-    assert of_play([at_once, broken], refused)["policy/context_limit_share"] == 1
+    assert of_play([at_once, broken], counted)["policy/context_limit_share"] == 1
 
 
 def test_where_nothing_tells_a_refusal_there_is_no_share_of_them():
     assert not [name for name in of_play([episode(REFUSAL)], None) if "invalid" in name]
-    assert of_play([episode("x").model_copy(update={"fault": BROKEN})], refused) == {
+    assert of_play([episode("x").model_copy(update={"fault": BROKEN})], counted) == {
         "episodes": 1,
         "count/environment_faults": 1,
     }
@@ -84,13 +89,13 @@ def test_an_interface_that_failed_is_counted_and_one_that_did_not_is_not_mention
     whole = episode("Fine.", "Fine.")
     failing = [step.model_copy(update={"interface_error": "line 1: no"}) for step in whole.steps]
     played = [whole.model_copy(update={"steps": tuple(failing), "reset_error": "line 1: no"}), whole]
-    assert of_play(played, refused)["count/interface_failures"] == 3
-    assert "count/interface_failures" not in of_play([whole], refused)
+    assert of_play(played, counted)["count/interface_failures"] == 3
+    assert "count/interface_failures" not in of_play([whole], counted)
 
 
 @given(st.lists(st.lists(st.sampled_from(["", "Fine.", REFUSAL, None]), min_size=1), max_size=4))
 def test_shares_lie_within_each_other(answers):
-    signals = of_play([episode(*answer) for answer in answers], refused)
+    signals = of_play([episode(*answer) for answer in answers], counted)
     if signals:
         assert 0 <= signals["policy/invalid_run_share"] <= signals["policy/invalid_share"] <= 1
         assert signals["policy/no_action_share"] <= signals["policy/invalid_share"]

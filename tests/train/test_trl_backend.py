@@ -276,7 +276,7 @@ def test_what_trl_measures_of_a_step_is_of_rows_that_are_there(model, tmp_path):
     ended = course("trl", [with_silence, told()], tmp_path, model, weights="shared")
     assert all(math.isfinite(value) for signals in ended.signals for value in signals.values())
     assert ended.signals[0]["trl/entropy"] > 1
-    assert ended.signals[1]["loss"] == ended.signals[1]["grad_norm"] == 0
+    assert not {"loss", "grad_norm"} & {*ended.signals[1]}, "nothing was learned, so there is neither"
     assert "trl/entropy" not in ended.signals[1]
 
 

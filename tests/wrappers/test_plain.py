@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -10,11 +11,11 @@ import numpy as np
 import pytest
 
 import align_echo
+from align_echo.answers import ask_nonsense
 from align_echo.errors import EngineError, UsageError
-from align_echo.evaluate.refusals import refusal_test
 from align_echo.interface import identity, identity_source
+from align_echo.refusals import RefusalJudge
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.plain import GOAL, PlainEnv, TextEnvironment
 from tests.doors import REFUSED, Doors
 
@@ -204,27 +205,25 @@ def test_a_gymnasium_id_is_a_name():
 
 
 def test_refusals_are_inferred_from_what_nonsense_is_answered():
-    test = refusal_test(DOORS.spec("doors"))
-    assert test is not None
-    assert test.known == "inferred"
-    assert test.is_invalid(REFUSED)
-    assert not test.is_invalid("A broom cupboard.")
+    is_refusal = RefusalJudge(DOORS.spec("doors")).text_test
+    assert is_refusal is not None
+    assert is_refusal(REFUSED)
+    assert not is_refusal("A broom cupboard.")
 
 
 @pytest.mark.parametrize("name", ["alfworld"])
 def test_what_is_inferred_of_our_own_is_what_they_declare(name):
     spec = environment(name)
-    declared = refusal_test(spec)
-    inferred = refusal_test(EnvironmentSpec(**{**spec.__dict__, "is_invalid": None}))
+    declared = RefusalJudge(spec).text_test
+    inferred = ask_nonsense(dataclasses.replace(spec, is_invalid=None), ()).is_refusal
     assert declared is not None
     assert inferred is not None
-    assert (declared.known, inferred.known) == ("declared", "inferred")
     for text in ("Nothing happens.", "You are in the middle of a room.", ""):
-        assert inferred.is_invalid(text) == declared.is_invalid(text)
+        assert inferred(text) == declared(text)
 
 
 def test_where_nonsense_changes_nothing_no_refusal_is_inferred():
-    assert refusal_test(environment("webshop")) is None
+    assert RefusalJudge(environment("webshop")).text_test is None
 
 
 def test_an_interface_goes_around_it(tmp_path):

@@ -75,6 +75,7 @@ SPEC = EnvironmentSpec(
     action_format=ACTION_FORMAT,
     contract=CONTRACT,
     is_invalid=None,
+    lists_all=False,
     task_type=task_type,
     make_env=make_env,
     task_ids=task_ids,
