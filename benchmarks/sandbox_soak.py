@@ -32,7 +32,7 @@ from align_echo.halting import pause
 from align_echo.sandbox.session import Sandbox
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from benchmarks.soak.holding import Held, below, held_now
-from tests.play import FORWARD, TASK, WINNING, interface, outcome, play, source
+from tests.play import FORWARD, TASK, WINNING, Outcome, interface, outcome, play, source
 from tests.room_env import RoomEnv
 from tests.test_hostile_interfaces import BREAKAGE, CROSSING, ESCAPES, EXHAUSTION, HARMLESS, Case
 
@@ -91,7 +91,7 @@ class Players:
         env = AlignWrapper(RoomEnv(6), interface(source(case.body, top=case.top)), sandbox=sandbox)
         with contextlib.closing(env):
             env.reset(options={"task": TASK})
-            outcomes = []
+            outcomes: list[Outcome] = []
             while not outcomes or not (outcomes[-1].terminated or outcomes[-1].truncated):
                 turn = len(outcomes)
                 if harm is not None and turn == harmed:

@@ -67,8 +67,8 @@ class BeforeSession(SandboxSession):
 
         return super()._guarded(searching)
 
-    def _serve(self, arguments: tuple[Any, ...], spent: Spending) -> pydantic_monty.ExternalResult:
-        answer = super()._serve(arguments, spent)
+    def _serve(self, arguments: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
+        answer = super()._serve(arguments)
         telemetry.thread.inside = False
         return answer
 
@@ -77,14 +77,14 @@ class BeforeSession(SandboxSession):
         self._snippet(session, self._source.text)
 
     def _take_turn(self, action: str | None) -> Any:
+        self._spent = Spending(self._limits, self._log.characters)
         rules, step = (line.partition(" = ")[2] for line in self._loop.splitlines() if "_align_value = " in line)
         if action is None:
             return self._guarded(lambda session: self._snippet(session, rules))
         return self._guarded(lambda session: self._snippet(session, step, _align_agent_action=action))
 
     def _snippet(self, session: pydantic_monty.MontySession, code: str, **inputs: str | None) -> Any:
-        spent = Spending(self._limits, self._log.characters)
-        ended = self._answered(self._feed(session, code, **inputs), spent, "")
+        ended = self._answered(self._feed(session, code, **inputs), "")
         assert isinstance(ended, pydantic_monty.MontyComplete)
         return ended.output
 
@@ -100,9 +100,11 @@ class Before(Sandbox):
         task: str,
         engine: Engine,
         further: Mapping[str, str | int] | None = None,
+        *,
+        within_turn: bool = False,
     ) -> SandboxSession:
         """A `BeforeSession`."""
-        return BeforeSession(self, source, contract, init_obs, task, engine, further or {})
+        return BeforeSession(self, source, contract, init_obs, task, engine, further or {}, within_turn)
 
 
 # ---------------------------------------------------------------- clocks
