@@ -80,7 +80,8 @@ def test_a_batch_that_it_breaks_from_the_start_is_stopped_with_one_line(run, for
     forgetful(always=True)
     status, _, err = run(*EVALUATE, "--tasks", "30")
     assert status == 2
-    assert f"align-echo: the first 4 episodes were all broken: {SAID}; what is finished is kept" in err
+    assert f"align-echo: the first 4 episodes were all broken: {SAID}" in err
+    assert err.rstrip().endswith("; to go on, repeat the command with: --resume --out run")
     assert "Traceback" not in err
     assert len(JsonlFile(Path("run/trajectories/none.jsonl")).read(Trajectory)) == 4
 

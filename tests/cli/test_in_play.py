@@ -45,7 +45,7 @@ def test_an_agent_that_gains_is_counted_beside_the_placebo(run, few_fresh_tasks)
     last = out.splitlines()[-1]
     assert "0.0 [0, 56] without it, 0.0 [0, 56] with its placebo, 100.0 [44, 100] with it" in last
     assert "; over its placebo +100.0" in last
-    assert last.endswith(": 3 of 3 episodes improved")
+    assert ": 3 of 3 episodes improved" in last
     comparison = Comparison.model_validate_json(Path("run/in-play/summary.json").read_text())
     assert set(comparison.variants) == {"none", "placebo", "full"}
     assert comparison.split == "train"

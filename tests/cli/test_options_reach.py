@@ -22,7 +22,7 @@ from align_echo.models.local.engine import Request
 from align_echo.models.names import ModelName
 from align_echo.types import Trajectory
 from align_echo.wrappers.plain import TextEnvironment
-from tests.cli import test_cli
+from tests.cli import test_agents, test_cli
 from tests.doors import REFUSED, Doors
 from tests.models.local.scripted_engine import ScriptedEngine
 from tests.models.local.tiny import tiny_encoder
@@ -288,6 +288,9 @@ def evaluate(monkeypatch, tmp_path):
 
 def test_every_option_of_evaluate_is_seen_where_it_acts():
     apart = {
+        "agent_preset": test_agents.test_an_agent_plays_under_the_preset_of_the_paper,
+        "turns": test_agents.test_turns_and_engine_act_and_are_kept,
+        "engine": test_agents.test_turns_and_engine_act_and_are_kept,
         "seed": test_another_seed_plays_other_tasks_with_other_draws,
         "resume": test_cli.test_a_stopped_evaluation_says_how_to_go_on_and_does,
         "data_root": test_cli.test_bad_input_is_one_line_status_2_and_nothing_written,
