@@ -98,6 +98,7 @@ def resumable(out: Path) -> Iterator[None]:
     except (AgentError, EngineError, ModelError) as error:
         if not (out / CONFIG).exists():
             raise
-        raise type(error)(f"{error}; {how_to_go_on(out, getattr(error, '__notes__', ()))}") from error
+        words = [note for note in getattr(error, "__notes__", ()) if "\n" not in note.strip()]  # no traceback
+        raise type(error)(f"{error}; {how_to_go_on(out, words)}") from error
 
 
