@@ -225,7 +225,9 @@ def names_in_sandbox(expression: str, names: list[str]) -> list[str]:
 
 
 def public(value: object) -> list[str]:
-    return [name for name in dir(value) if not name.startswith("_")]
+    """Its public names, without methods that other packages gave it: transformers adds some to every logger."""
+    names = [name for name in dir(value) if not name.startswith("_")]
+    return [name for name in names if getattr(getattr(value, name), "__module__", None) in (None, "logging")]
 
 
 @pytest.mark.parametrize("expression", ["logger", "logging.getLogger('a.b')", "logging.root", "logger.getChild('x')"])

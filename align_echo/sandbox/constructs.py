@@ -7,6 +7,7 @@ A construct is refused with its line, its name, and what to write instead. Left 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from align_echo.errors import InterfaceError
 
@@ -76,10 +77,10 @@ def refusal(node: ast.AST, what: str, instead: str) -> InterfaceError:
 # ---------------------------------------------------------------- what only defines
 
 
-def only_defines(tree: ast.Module) -> bool:
+def only_defines(tree: ast.Module, nodes: Sequence[ast.AST]) -> bool:
     """Return whether all that stands outside of functions gives things names, so that to load it runs nothing else."""
-    taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    taken |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    taken = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    taken |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     return "re" not in taken and all(_defines(statement) for statement in tree.body)
 
 

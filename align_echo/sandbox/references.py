@@ -35,14 +35,19 @@ class Reference(NamedTuple):
     code: str
 
 
-def references(tree: ast.Module, contract: InterfaceContract) -> list[Reference]:
-    """Return what the functions of a source need, in the order of its lines."""
-    reader = _ReferenceReader(tree, contract)
+def references(tree: ast.Module, nodes: Sequence[ast.AST], contract: InterfaceContract) -> list[Reference]:
+    """Return what the functions of a source need, in the order of its lines: each thing once, where it comes first.
+    `nodes` are all those of the tree.
+    """
+    reader = _ReferenceReader(tree, nodes, contract)
     for statement in tree.body:
         reader.visit(statement)
     functions = {node.name: node.lineno for node in tree.body if isinstance(node, ast.FunctionDef)}
     wanted = [Reference(functions[name], f"{EXPECT_FUNCTION}({name}, {name!r})") for name in ("InferRules", "WrapStep")]
-    return sorted(dict.fromkeys([*wanted, *reader.found]), key=lambda reference: reference.line)
+    first: dict[str, Reference] = {}
+    for reference in sorted([*wanted, *reader.found], key=lambda each: each.line):
+        first.setdefault(reference.code, reference)
+    return list(first.values())
 
 
 @dataclass
@@ -58,13 +63,13 @@ class _Scope:
 class _ReferenceReader(ast.NodeVisitor):
     """Collects references. Of two things with one name it assumes nothing."""
 
-    def __init__(self, tree: ast.Module, contract: InterfaceContract) -> None:
+    def __init__(self, tree: ast.Module, nodes: Sequence[ast.AST], contract: InterfaceContract) -> None:
         self.found: list[Reference] = []
         self._contract = contract
         self._scopes: list[_Scope] = []
         self._caught: list[frozenset[str]] = []
-        self._set_later = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
-        self._set_attributes = set(_attributes_set(tree))
+        self._set_later = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+        self._set_attributes = set(_attributes_set(nodes))
         self._parameters = _parameters_given(tree, contract)
 
     # ------------------------------------------------------------ scopes
@@ -263,9 +268,9 @@ def _modules(body: Sequence[ast.AST]) -> dict[str, str]:
     return {name: code for name, code in modules.items() if name not in others}
 
 
-def _attributes_set(tree: ast.Module) -> Iterator[str]:
+def _attributes_set(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Yield the attributes that a source sets, asks for first, or gives its own classes."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
                 yield name

@@ -14,7 +14,7 @@ import builtins
 import copy
 import sys
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -71,10 +71,11 @@ def _prepared(source: str, contract: InterfaceContract) -> PreparedSource:
     check_source(source, contract)
     try:
         tree = parse_source(source)
-        for node in ast.walk(tree):
+        nodes = list(ast.walk(tree))
+        for node in nodes:
             refuse_unsupported(node)
-        needs = references(tree, contract)
-        return replace(_Rewriter(source, tree, contract).result(), needs=tuple(needs))
+        needs = references(tree, nodes, contract)
+        return replace(_Rewriter(source, tree, nodes, contract).result(), needs=tuple(needs))
     except RecursionError as error:
         raise InterfaceError("interface code is too deeply nested: split it into functions") from error
 
@@ -88,23 +89,27 @@ class _Rewriter:
     Offsets are in bytes, as `ast` counts columns.
     """
 
-    def __init__(self, source: str, tree: ast.Module, contract: InterfaceContract) -> None:
+    def __init__(
+        self, source: str, tree: ast.Module, nodes: Sequence[ast.AST], contract: InterfaceContract
+    ) -> None:
+        """`nodes` are all those of the tree."""
         self._data = source.encode()
         self._tree = tree
-        self._looks = None if _replaces_step(tree) else contract.layout.view
+        self._nodes = nodes
+        self._looks = None if _replaces_step(nodes) else contract.layout.view
         self._starts = [0]
         for line in self._data.split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
         self._edits: list[tuple[int, int, str]] = []
         self._stood_in: set[str] = set()
-        self._properties = _properties(tree)
+        self._properties = _properties(nodes)
 
     def result(self) -> PreparedSource:
-        attributed = _functions_with_attributes(self._tree)
+        attributed = _functions_with_attributes(self._nodes)
         methods = {
-            id(member) for node in ast.walk(self._tree) if isinstance(node, ast.ClassDef) for member in node.body
+            id(member) for node in self._nodes if isinstance(node, ast.ClassDef) for member in node.body
         }
-        for node in ast.walk(self._tree):
+        for node in self._nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._rewrite_import(node)
             elif isinstance(node, ast.Delete):
@@ -204,7 +209,7 @@ class _Rewriter:
 
     def _rewrite_generators(self) -> None:
         """Generator expressions are lists in the interpreter; make those that may be advanced into iterators."""
-        for parent in ast.walk(self._tree):
+        for parent in self._nodes:
             consumed = isinstance(parent, ast.Call) and _called_name(parent) in _CONSUMERS
             if consumed or isinstance(parent, ast.For | ast.comprehension):
                 continue
@@ -260,16 +265,16 @@ class _Rewriter:
             position = end
         rest = self._data[position:].decode()
         lines.extend(range(line + 1, line + rest.count("\n") + 1))
-        defines = b"_align" not in self._data and only_defines(self._tree)
+        defines = b"_align" not in self._data and only_defines(self._tree, self._nodes)
         stood_in = frozenset(self._stood_in)
         return PreparedSource("".join([*pieces, rest]), tuple(lines), defines, stood_in)
 
 
-def _functions_with_attributes(tree: ast.Module) -> set[str]:
+def _functions_with_attributes(nodes: Sequence[ast.AST]) -> set[str]:
     """Names of functions that are used as holders of attributes, as `f.count = 0` or `hasattr(f, "count")`."""
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     holders: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             holders.add(node.value.id)
         elif isinstance(node, ast.Call) and _called_name(node) in ("hasattr", "getattr", "setattr") and node.args:
@@ -279,9 +284,9 @@ def _functions_with_attributes(tree: ast.Module) -> set[str]:
     return functions & holders
 
 
-def _properties(tree: ast.Module) -> set[str]:
+def _properties(nodes: Sequence[ast.AST]) -> set[str]:
     """Return the names of the methods that are properties."""
-    members = [member for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for member in node.body]
+    members = [member for node in nodes if isinstance(node, ast.ClassDef) for member in node.body]
     functions = [member for member in members if isinstance(member, ast.FunctionDef)]
     return {each.name for each in functions if any(is_name(deco, "property") for deco in each.decorator_list)}
 
@@ -321,12 +326,12 @@ class _Reads(ast.NodeTransformer):
         return ast.Call(ast.Name(READ, ast.Load()), [node.value, ast.Constant(node.attr)], [])
 
 
-def _replaces_step(tree: ast.Module) -> bool:
+def _replaces_step(nodes: Sequence[ast.AST]) -> bool:
     """Whether source may give `env` another `step`."""
     return any(
         (isinstance(node, ast.Attribute) and node.attr == "step" and not isinstance(node.ctx, ast.Load))
         or (isinstance(node, ast.Call) and _called_name(node) == "setattr")
-        for node in ast.walk(tree)
+        for node in nodes
     )
 
 
