@@ -96,6 +96,9 @@ def test_an_agent_plays_under_the_preset_of_the_paper(agent, run):
     assert all(len({*episode.actions[-8:]}) == 1 for episode in played if episode.ended_by_repeats)
     assert (f"one action, sent over and over, ended {sum(repeats)} of 2 episodes" in out) == any(repeats)
     assert max(len(episode.steps) for episode in played) > 50
+    for episode in played:
+        shown = run("show", "run", episode.task_id)[1]
+        assert ("one action was repeated too often" in shown) == episode.ended_by_repeats
     assert run(*command, "--resume")[0] == 0
 
 
