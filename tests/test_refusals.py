@@ -17,6 +17,7 @@ from align_echo.evaluate.tables import tables, undefined
 from align_echo.refusals import ActionOutcomes, RefusalJudge, play_judge
 from align_echo.session import Session
 from align_echo.types import Trajectory
+from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 from tests.shelf_env import (
     REFUSED,
@@ -196,6 +197,7 @@ def shown(comparison: Comparison) -> str:
 def test_python_tables_summary_grid_and_training_say_the_same(kind, known, value):
     spec = spec_of(kind)
     episodes = [play(spec, str(task), *actions) for task, actions in zip(TEST, (STUCK, TRIES), strict=False)]
+    environment(spec.name)  # who says its name may have it looked up
     comparison = compare(spec, {"none": episodes, "full": episodes})
     result = comparison.variants["none"]
     stored = json.loads(comparison.model_dump_json())["variants"]["none"]
