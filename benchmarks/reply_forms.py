@@ -45,9 +45,8 @@ def main() -> None:
         for kind in ("another action", "no action"):
             share = ratio([float(counts[kind, True] + counts[kind, False]) for counts in episodes], turns)
             refused = sum(counts[kind, True] for counts in episodes)
-            low, high = share.ci95
             shares.append(
-                f"{kind} {100 * share.value:.1f}% [{100 * low:.0f}, {100 * high:.0f}], "
+                f"{kind} {100 * share.value:.1f}% {share.scaled(100).interval(0)}, "
                 f"{refused} of {sum(counts[kind, True] + counts[kind, False] for counts in episodes)} answered in vain"
             )
         print(f"{model}: {len(episodes)} episodes, {sum(turns):.0f} replies; {'; '.join(shares)}")
