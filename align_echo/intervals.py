@@ -22,6 +22,8 @@ RESAMPLES = 4000
 Z95 = NormalDist().inv_cdf(0.975)
 Floats = npt.NDArray[np.float64]
 NOTHING = "there is no finished episode to measure"
+ALIKE = 6
+"""Tasks that must all have changed alike before chance is ruled out: 2 * 0.5**6 = 0.03."""
 
 
 class Estimate(Frozen):
@@ -51,6 +53,17 @@ class Estimate(Frozen):
     def high(self) -> float:
         """The upper end of the interval, infinity without one."""
         return math.inf if self.ci95 is None else self.ci95[1]
+
+    @property
+    def sign(self) -> int:
+        """Return 1 or -1 where the figure is shown to be above or below zero, else 0.
+
+        Its interval shows it. Tasks that are all alike give no interval: there the sign test does, two-sided at 5%,
+        from `ALIKE` tasks on.
+        """
+        if self.ci95 is None and self.n >= ALIKE:
+            return (self.value > 0) - (self.value < 0)
+        return (self.low > 0) - (self.high < 0)
 
     def interval(self, digits: int = 1, *, signed: bool = False) -> str:
         """Return the interval as text, "[39.1, 86.2]"; "-" without one."""

@@ -56,7 +56,7 @@ def show_baselines(baselines: Mapping[str, Compared]) -> None:
     for name, compared in baselines.items():
         lead = f"{compared.lead.value:+.1f} points {compared.lead.interval(signed=True)}"
         print(f"{name}: {percent(compared.accuracy)}; the critic is {lead} from it")
-    beaten = [name for name, compared in baselines.items() if compared.lead.low > 0]
+    beaten = [name for name, compared in baselines.items() if compared.lead.sign > 0]
     if len(beaten) < len(baselines):
         unbeaten = " and ".join(name for name in baselines if name not in beaten)
         note(f"warning: this critic is not shown to beat {unbeaten}: collect more, or train longer, before it is used")

@@ -44,10 +44,10 @@ CAPTION = (
 
 def verdict_on(rule: RuleWorth) -> str:
     """What may be said of a rule's worth, in words."""
-    worth = rule.worth if rule.worth.low > 0 or rule.worth.high < 0 or rule.worth.value else rule.score_worth
-    if worth.n > 1 and worth.low > 0:
+    worth = rule.worth if rule.worth.sign or rule.worth.value else rule.score_worth
+    if worth.n > 1 and worth.sign > 0:
         return "helps"
-    if worth.n > 1 and worth.high < 0:
+    if worth.n > 1 and worth.sign < 0:
         return "harms"
     return "cannot be told" if worth.value or any(worth.ci95 or ()) else "changed no outcome"
 
@@ -63,7 +63,7 @@ def ablation_lines(ablation: Ablation) -> Iterator[str]:
     yield (
         f"won: {cell(ablation.success_rate)}% whole, {cell(ablation.placebo)}% as its placebo; the whole is worth "
         f"{cell(whole, signed=True)} points over its placebo"
-        + ("" if whole.low > 0 else ", which cannot be told from nothing: little can be said of its rules here")
+        + ("" if whole.sign > 0 else ", which cannot be told from nothing: little can be said of its rules here")
     )
     silent = [rule for rule in ablation.rules if rule.never_spoke]
     if silent:

@@ -170,7 +170,7 @@ def verdict_on_play(played: InPlay) -> str:
     worse = f", {played.worse} got worse" if played.worse else ""
     if not played.better:
         return f"written, and no episode improved{worse}"
-    shown = "" if played.over_placebo.low > 0 else "; not shown to be more than its placebo does"
+    shown = "" if played.over_placebo.sign > 0 else "; not shown to be more than its placebo does"
     return f"{played.better} of {played.tasks} episodes improved{worse}{shown}"
 
 

@@ -145,7 +145,7 @@ def _gain(arms: Mapping[str, Sequence[Played]], *, at_once: bool) -> Estimate:
 
 def learnable(one: Seen) -> bool:
     """Whether critics are above the best trivial answer, with the whole interval."""
-    return one.gain.low > 0
+    return one.gain.sign > 0
 
 
 def table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +92,21 @@ def test_success_rate_is_in_percent_with_wilsons_interval_and_skips_faults():
     # Wilson (1927) for 1 of 10, worked by hand: 1.79% to 40.42%
     assert estimate.low == pytest.approx(1.787, abs=0.01)
     assert estimate.high == pytest.approx(40.416, abs=0.01)
+
+
+@pytest.mark.parametrize("gain", [30.0, -30.0])
+def test_tasks_that_all_change_alike_show_a_change_from_six_of_them_on(gain):
+    signs = [intervals.bootstrap({"gain": np.full(n, gain)}, lambda of: of["gain"], seed=0).sign for n in (1, 2, 5)]
+    assert signs == [0, 0, 0]
+    alike = intervals.ratio([gain] * 6, [1.0] * 6)
+    assert (alike.ci95, alike.sign) == (None, 1 if gain > 0 else -1)
+
+
+def test_a_change_within_its_interval_is_not_shown_however_many_tasks_there_are():
+    assert intervals.ratio([1.0, -1.0] * 50 + [1.0], [1.0] * 101).sign == 0
+    assert intervals.ratio([0.0] * 50, [1.0] * 50).sign == 0
+    assert intervals.ratio([1.0] * 9 + [-1.0], [1.0] * 10).sign == 1
+    assert intervals.ratio([-1.0] * 9 + [1.0], [1.0] * 10).sign == -1
 
 
 def test_episodes_of_one_task_that_all_end_alike_say_no_more_than_one_of_them():
