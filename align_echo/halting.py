@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -152,11 +153,32 @@ _loops: dict[int, asyncio.AbstractEventLoop] = {}
 """The loop of each process by its id: a forked process has none of its parent's threads."""
 
 
+class _AskingLoop(asyncio.SelectorEventLoop):
+    """A loop that looks up names of hosts on threads that nobody waits for: one look-up may take a minute, and a
+    process waits for the threads of `concurrent.futures` before it ends.
+    """
+
+    async def getaddrinfo(
+        self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+    ) -> Any:
+        """As asyncio's."""
+        addresses: Future[Any] = Future()
+
+        def look_up() -> None:
+            try:
+                addresses.set_result(socket.getaddrinfo(host, port, family, type, proto, flags))
+            except BaseException as error:
+                addresses.set_exception(error)
+
+        threading.Thread(target=look_up, name="looking up a host", daemon=True).start()
+        return await asyncio.shield(asyncio.wrap_future(addresses))
+
+
 def _asking_loop() -> asyncio.AbstractEventLoop:
     with _starting:
         loop = _loops.get(os.getpid())
         if loop is None:
-            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            loop = _loops[os.getpid()] = _AskingLoop()
             threading.Thread(target=loop.run_forever, name="asking endpoints", daemon=True).start()
         return loop
 

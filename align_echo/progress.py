@@ -1,10 +1,18 @@
 """How a verb tells what it is doing while it works: to a terminal, a log, or nobody.
 
-`display.py` shows it. Left out: results, which a verb returns, and what is kept on disk.
+`display.py` shows it. Lines of the layers below about waits (`network.LOGGER`) are printed from here too. Left out:
+results, which a verb returns, and what is kept on disk.
 """
 
 from __future__ import annotations
 
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from align_echo.network import LOGGER
+from align_echo.sandbox.session import printable
 from align_echo.types import Fault
 
 
@@ -28,3 +36,23 @@ class Progress:
 
 
 SILENT = Progress()
+
+
+class _Notices(logging.Handler):
+    """Prints each message as one line of standard error, without anything that steers a terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"align-echo: {' '.join(printable(record.getMessage()).split())}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def printed_notices() -> Iterator[None]:
+    """Print what the library says of its work while the block runs, however logging is set up."""
+    handler, passed_on = _Notices(), LOGGER.propagate
+    LOGGER.addHandler(handler)
+    LOGGER.propagate = False
+    try:
+        yield
+    finally:
+        LOGGER.propagate = passed_on
+        LOGGER.removeHandler(handler)

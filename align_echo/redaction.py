@@ -13,11 +13,12 @@ is only ever taken out where it stands behind the name of a header. Left out: se
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
-from urllib.parse import quote, unquote
+from functools import lru_cache
+from html.entities import html5
+from urllib.parse import unquote
 
 KEY_VARIABLES = ("ALIGN_ECHO_API_KEY", "OPENAI_API_KEY")
 """Where keys come from; the first that is set is sent."""
@@ -26,6 +27,10 @@ REDACTED = "[redacted]"
 
 SHORTEST = 8
 SHORTEST_WORD = 12
+
+PARTS = (6, 4, 2)
+FEWEST_PARTS, MOST_PARTS = 3, 6
+"""Pieces of so many letters, and how many of them, are looked for before a secret is: most texts hold none."""
 
 _VALUE = r"""[^\s"'\\,;{}\[\]]{4,}"""
 _IN_TEXT = re.compile(
@@ -42,6 +47,9 @@ _MARKS = ("://", "authorization", "api-key", "key=", "token=")
 _known: set[str] = set()
 _lock = threading.Lock()
 
+_BROKEN_LINE = r"(?:(?:\\+r)?(?:\\+n)[ \t]{0,99}|\r?\n[ \t]{0,99})?"
+"""May stand between any two letters of a secret: what wraps lines, also as JSON writes it."""
+
 
 def conceal(secret: str) -> None:
     """From now on this key or password is taken out of every text, for as long as the process lives."""
@@ -51,8 +59,12 @@ def conceal(secret: str) -> None:
 
 def without_secrets(text: str) -> str:
     """The text without the secrets that are known, and as it is but for them: for JSON, code and what models say."""
+    small = ""
     for secret in _in_use():
-        text = text.replace(secret, REDACTED)
+        if not small:
+            small = text.lower()
+        if any(part in small for part in _parts(secret)):
+            text = _pattern(secret).sub(REDACTED, text)
     return text
 
 
@@ -68,21 +80,63 @@ def _kept(match: re.Match[str]) -> str:
 
 
 def _in_use() -> list[str]:
-    """Every form of every secret, the longest first: one may be a part of another."""
+    """Every secret in each of its forms, the longest first: one may be a part of another."""
     with _lock:
         known = set(_known)
     known.update(form for name in KEY_VARIABLES for form in _forms(os.environ.get(name, "")))
     return sorted(known, key=len, reverse=True)
 
 
-def _forms(secret: str) -> set[str]:
+@lru_cache(maxsize=256)
+def _forms(secret: str) -> frozenset[str]:
+    """A secret, and what it is without percent signs, so far as each tells itself."""
     bare = secret.strip()
-    plain = {bare, unquote(bare)}
-    written = {*plain, *(quote(form, safe="") for form in plain), *(json.dumps(form)[1:-1] for form in plain)}
-    return {form for form in written if _tells_itself(form)}
+    return frozenset(form for form in (bare, unquote(bare)) if _tells_itself(form))
 
 
 def _tells_itself(secret: str) -> bool:
     """Whether it is unlike any word, so that no honest text holds it."""
     is_word = re.fullmatch("[a-z-]+", secret) is not None
     return len(secret) >= (SHORTEST_WORD if is_word else SHORTEST) and not secret.isdigit()
+
+
+# ---------------------------------------------------------------- spellings of a secret
+
+
+@lru_cache(maxsize=256)
+def _parts(secret: str) -> tuple[str, ...]:
+    """Pieces of a secret, in small letters, of which every spelling of it holds one: a line breaks few of them.
+
+    Of a secret with hardly any plain letters it is "", which every text holds.
+    """
+    runs = re.findall(r"[a-z0-9]+", secret.lower())
+    for length in PARTS:
+        parts = [run[at : at + length] for run in runs for at in range(0, len(run) - length + 1, length)]
+        if len(parts) >= FEWEST_PARTS:
+            return tuple(parts[:: -(-len(parts) // MOST_PARTS)])
+    return ("",)
+
+
+@lru_cache(maxsize=256)
+def _pattern(secret: str) -> re.Pattern[str]:
+    """Matches a secret in letters of any case, as URLs, JSON, HTML and Python write it, and over several lines.
+
+    One of which the small letters are like a word is only found as it is.
+    """
+    letters = _BROKEN_LINE.join(_spellings(letter) for letter in secret)
+    return re.compile(letters, re.IGNORECASE if _tells_itself(secret.lower()) else 0)
+
+
+def _spellings(letter: str) -> str:
+    """A pattern for one letter of a secret. Letters and digits are written as they are everywhere."""
+    if letter.isascii() and letter.isalnum():
+        return letter
+    percent = "".join(f"%(?:25)*{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))
+    units = letter.encode("utf-16-be", "surrogatepass")
+    escaped = "".join(rf"\\+u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    code = ord(letter)
+    names = [name[:-1] for name, text in html5.items() if text == letter and name.endswith(";")]
+    entities = [f"#0*{code}", f"#x0*{code:x}", *names]
+    ways = [rf"\\*{re.escape(letter)}", percent, escaped, f"&(?:amp;)*(?:{'|'.join(entities)});"]
+    ways += [rf"\\+x{code:02x}"] * (code < 256) + [r"\+"] * (letter == " ")
+    return f"(?i:{'|'.join(ways)})"

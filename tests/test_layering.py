@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     *("types", "redaction", "files", "errors", "regular_files", "dice", "named_modules", "registry", "plain_yaml"),
     *("reading", "locking", "commands"),
-    *("halting", "stopping", "tokens", "intervals", "invalid", "hints", "interface", "jsonl"),
+    *("halting", "network", "stopping", "tokens", "intervals", "invalid", "hints", "interface", "jsonl"),
     *("sandbox", "wrappers", "trouble"),
     *("prompts", "models", "runs"),
     *("faults", "progress", "display", "agents", "session", "rollout", "answers", "refusals", "workers"),

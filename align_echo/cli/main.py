@@ -16,6 +16,7 @@ from align_echo import __version__, stopping
 from align_echo.cli.output import redacted_output
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
+from align_echo.progress import printed_notices
 from align_echo.registry import MadeWhenAsked
 
 RENAMED = {
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. `arguments` are the process's own if not given."""
     if sys.stdout is None:
         return _fail("standard output is closed: send it to a file or to /dev/null")
-    with redacted_output():
+    with redacted_output(), printed_notices():
         return _status(arguments)
 
 

@@ -17,6 +17,7 @@ whoever reaches the port, so it listens on this machine alone unless it is told 
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import partial
@@ -238,6 +239,8 @@ class EpisodeClient(EnvClient[TextAction, TextObservation, TextState]):  # type:
 
 # ---------------------------------------------------------------- server
 
+MODE_VARIABLE, MODES = "OPENENV_MODE", ("simulation", "production")
+
 Scope = MutableMapping[str, Any]
 Exchange = Callable[..., Awaitable[Any]]
 
@@ -247,8 +250,12 @@ def make_app(
 ) -> FastAPI:
     """OpenEnv's application over these tasks: at most `sessions` connections at once.
 
-    `hosts`: the names that it answers to, where a stranger's page could send a browser to it; () for all.
+    `hosts`: the names that it answers to, where a stranger's page could send a browser to it; () for all. Raises
+    `UsageError` for a `$OPENENV_MODE` that OpenEnv does not know.
     """
+    mode = os.environ.get(MODE_VARIABLE, MODES[0])
+    if mode.lower() not in MODES:
+        raise UsageError(f"${MODE_VARIABLE} must be {' or '.join(MODES)}, not {mode!r}")
     app = create_app(
         partial(EpisodeEnvironment, panel, record),
         TextAction,

@@ -53,7 +53,9 @@ def serve(
         under = f" under {panel.interface.label}" if panel.interface else ""
         url = f"http://{address}:{listener.getsockname()[1]}"
         say(f"{len(panel.tasks):,} {panel.split} tasks of {env}{under}: {url}; Ctrl-C ends it")
-        config = uvicorn.Config(app, log_level="warning", ws_max_size=MOST_BYTES, timeout_graceful_shutdown=2)
+        config = uvicorn.Config(
+            app, log_level="warning", workers=1, ws_max_size=MOST_BYTES, timeout_graceful_shutdown=2
+        )
         uvicorn.Server(config).run(sockets=[listener])
 
 

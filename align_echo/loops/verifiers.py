@@ -27,11 +27,13 @@ from typing import Any
 
 from align_echo.errors import EngineError, MissingExtraError, ModelError, UsageError
 from align_echo.loops.driving import TaskPanel, end_of
+from align_echo.models.endpoint import check_header_variables
+from align_echo.network import find_route
 from align_echo.session import Episode, Session
 
 try:
     import verifiers.v1 as vf
-    from openai import APIStatusError, AsyncOpenAI
+    from openai import APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient
     from verifiers.v1.dialects.chat import message_to_wire
     from verifiers.v1.harnesses.utils.compaction import is_context_overflow
 except ModuleNotFoundError as error:
@@ -114,7 +116,10 @@ class EpisodesHarness(vf.Harness[EpisodesHarnessConfig]):
         system, prompt = self.resolve_prompt(data)
         messages: list[Any] = [{"role": "system", "content": system}] if system else []
         messages += [{"role": "user", "content": prompt}] if isinstance(prompt, str) else map(message_to_wire, prompt)
-        async with AsyncOpenAI(base_url=endpoint, api_key=secret) as client:
+        check_header_variables()
+        route = find_route(endpoint)
+        http = DefaultAsyncHttpxClient(trust_env=False, proxy=route.proxy, verify=route.certificates())
+        async with AsyncOpenAI(base_url=endpoint, api_key=secret, http_client=http) as client:
             try:
                 await client.chat.completions.create(model=ctx.model, messages=messages)
             except APIStatusError as error:

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import openai
 
-from align_echo.errors import ModelError
+from align_echo.errors import ModelError, UsageError, first_line
 from align_echo.halting import answer_of
-from align_echo.models.endpoint import NO_KEY
-from align_echo.models.retry import PassingFault
+from align_echo.models.endpoint import NO_KEY, check_header_variables
+from align_echo.models.retry import PassingFault, UnreachableFault
+from align_echo.network import QUIET, WaitNotices, attended, find_failure, find_route
 from align_echo.redaction import redacted, without_secrets
 
 MOST_BYTES = 16 * 2**20
@@ -28,18 +30,39 @@ PACKED = ("gzip", "x-gzip", "deflate")
 
 
 class Client:
-    """Asks with this `Authorization` (None: as without a key); `timeout` is the deadline in seconds of each request."""
+    """Asks the server at `base_url` with this `Authorization` (None: as without a key).
 
-    def __init__(self, *, authorization: str | None, timeout: float) -> None:
+    `timeout` is the deadline in seconds of each request; after `quiet` seconds without an answer `notices` says so.
+    Raises `UsageError` for an address that cannot be asked, and for a variable of the environment that is in the way.
+    """
+
+    def __init__(self, base_url: str, *, authorization: str | None, timeout: float, quiet: float = QUIET) -> None:
+        check_header_variables()
         headers = {"Authorization": authorization or f"Bearer {NO_KEY}", "Accept-Encoding": "identity"}
+        self._base_url = base_url
         self._timeout = timeout
+        self._quiet = quiet
+        self._route = find_route(base_url)
+        self._reached = False
+        self.notices = WaitNotices(base_url)
+        http = _WholeAnswers(
+            timeout=timeout,
+            follow_redirects=False,
+            trust_env=False,
+            proxy=self._route.proxy,
+            verify=self._route.certificates(),
+        )
+        try:
+            http.build_request("GET", base_url)
+        except Exception as error:  # httpx's own is of no other kind
+            raise UsageError(f"the base URL {base_url!r} cannot be asked: {first_line(error)}") from None
         self._openai = openai.AsyncOpenAI(
             api_key=NO_KEY,
             base_url="http://localhost",  # whoever asks gives the whole address
             default_headers=headers,
             max_retries=0,
             timeout=timeout,
-            http_client=_WholeAnswers(timeout=timeout, follow_redirects=False),
+            http_client=http,
         )
 
     @property
@@ -53,7 +76,8 @@ class Client:
 
     def post(self, url: str, body: Mapping[str, Any]) -> str:
         """The body of the answer. Raises `PassingFault` when there is none in time, `ModelError` for one that is too
-        long or packed in a way that was not asked for, `openai.APIError` for every other failure.
+        long or packed in a way that was not asked for, `UsageError` for a server that can never be reached so, and
+        `openai.APIStatusError` for a status that says no.
         """
         return self._answer(self._openai.post(url, cast_to=str, body=dict(body)))
 
@@ -64,9 +88,36 @@ class Client:
     def _answer(self, asking: Coroutine[Any, Any, str], within: float | None = None) -> str:
         seconds = min(self._timeout, within or self._timeout)
         try:
-            return answer_of(asking, seconds)
+            answer = answer_of(attended(asking, self._quiet, partial(self._say_unanswered, seconds)), seconds)
         except TimeoutError:
             raise PassingFault(f"no whole answer within {seconds:g} s") from None
+        except openai.APIStatusError:
+            self._reached = True
+            raise
+        except openai.APIError as error:
+            raise self._fault(error) from None
+        self._reached = True
+        return answer
+
+    def _say_unanswered(self, deadline: float) -> None:
+        self.notices.unanswered(self._quiet, deadline)
+
+    def _fault(self, error: openai.APIError) -> Exception:
+        """What to raise for a request without a status. A server that once answered may come back."""
+        cause = error.__cause__
+        if isinstance(cause, ModelError):  # raised while the answer was read; older clients wrap it
+            return cause
+        failure = find_failure(error)
+        if failure is None:
+            detail = str(cause) or type(cause).__name__ if cause else "no connection"
+            connection = isinstance(error, openai.APIConnectionError)
+            return PassingFault(f"{error.message} ({detail})" if connection else error.message)
+        reason = f"{failure.reason}{self._route.through}"
+        if self._reached:
+            return PassingFault(reason)
+        if failure.hopeless:
+            return UsageError(f"{self._base_url} cannot be reached{self._route.through}: {failure.reason}")
+        return UnreachableFault(reason)
 
 
 class _WholeAnswers(openai.DefaultAsyncHttpxClient):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from align_echo.errors import UsageError
@@ -18,6 +19,10 @@ DEFAULT_BASE_URL = "https://api.openai.com/v1"
 URL_VARIABLE = "OPENAI_BASE_URL"
 NO_KEY = "no-key-needed"
 """What is sent to an endpoint when there is no key: only some ask for one."""
+
+CUSTOM_HEADERS = "OPENAI_CUSTOM_HEADERS"
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
 
 TIMEOUT_VARIABLE = "ALIGN_ECHO_TIMEOUT"
 TIMEOUT = 600.0
@@ -80,6 +85,26 @@ def resolve_timeout(given: float | None) -> float:
     return seconds
 
 
+def check_header_variables() -> None:
+    """Raise `UsageError` for a variable that the `openai` package sends as a header and that cannot be one.
+
+    What looks like a key in one is concealed.
+    """
+    for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        if not _is_header(os.environ.get(name, "")):
+            raise UsageError(f"${name} holds a line break or a letter that no header has: set it again, or unset it")
+    for line in os.environ.get(CUSTOM_HEADERS, "").splitlines():
+        header, _, value = line.partition(":")
+        if _SECRET_HEADER.search(header):
+            conceal(value)
+        if line.strip() and not (_HEADER_NAME.fullmatch(header.strip()) and ":" in line and _is_header(value.strip())):
+            raise UsageError(f"${CUSTOM_HEADERS} holds a line that is no header: write NAME: VALUE, or unset it")
+
+
+def _is_header(value: str) -> bool:
+    return value.isascii() and value.isprintable() and value == value.strip()
+
+
 def base_url_of(model: ChatModel) -> str:
     """Where a model is asked, as its `base_url` says; "" for one that is not behind an endpoint."""
     base_url: str = getattr(model, "base_url", "")
@@ -88,7 +113,8 @@ def base_url_of(model: ChatModel) -> str:
 
 def _parts_of(given: str | None) -> SplitResult:
     address = (given or os.environ.get(URL_VARIABLE) or DEFAULT_BASE_URL).strip().rstrip("/")
-    shown = "the base URL" if "@" in address else f"the base URL {address!r}"
+    named = "the base URL" if given or not os.environ.get(URL_VARIABLE) else f"the base URL in ${URL_VARIABLE}"
+    shown = named if "@" in address else f"{named} {address!r}"
     if not address.startswith(("http://", "https://")):
         raise UsageError(f"{shown} must start with http:// or https://, such as http://localhost:8000/v1")
     try:

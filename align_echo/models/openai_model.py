@@ -95,7 +95,7 @@ class OpenAICompatibleModel:
         self._refused: frozenset[str] = frozenset()  # those of `OPTIONAL` that the model does not take
         self._takes_n = True
         self._lists_tokens = True
-        self._client = Client(authorization=authorization, timeout=resolve_timeout(timeout))
+        self._client = Client(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
 
     @property
     def name(self) -> str:
@@ -193,7 +193,8 @@ class OpenAICompatibleModel:
             with self._slots, timed():
                 return read_body(self._send(messages, temperature, max_tokens, more or {}))
 
-        return ask(attempt, self._retry, self._wait, self._where, PATIENCE * self._client.timeout)
+        patience, notices = PATIENCE * self._client.timeout, self._client.notices
+        return ask(attempt, self._retry, self._wait, self._where, patience, notices)
 
     @property
     def _where(self) -> str:
@@ -215,12 +216,12 @@ class OpenAICompatibleModel:
                 parameters["temperature"] = temperature
             try:
                 text = self._client.post(f"{self._base_url}/chat/completions", {**question, **parameters})
-            except openai.APIError as error:
+            except openai.APIStatusError as error:
                 field = next((name for name in _refused_fields(error) if name in parameters), "")
                 if field not in OPTIONAL:
                     # Not "from error": what it holds of the answer is in the message as far as it may be told.
                     problem = judged(error, self._where)
-                    hint = self._nearest() if getattr(error, "status_code", None) == 404 else ""
+                    hint = self._nearest() if error.status_code == 404 else ""
                     raise UsageError(f"{problem}; {hint}".rstrip()) if hint else problem from None
                 refused |= {field}
             else:
@@ -233,7 +234,7 @@ class OpenAICompatibleModel:
         try:
             listed = json.loads(self._client.get(f"{self._base_url}/models", within=NAMES_WITHIN))["data"]
             names = [str(model["id"]) for model in listed[:NAMES_READ]]
-        except (openai.APIError, ModelError, PassingFault, ValueError, TypeError, LookupError):
+        except (openai.APIStatusError, ModelError, PassingFault, ValueError, TypeError, LookupError):
             names = []
         readable = [name for name in names if name.isprintable() and len(name) <= LONGEST_NAME]
         return did_you_mean(self._model, [name for name in (*readable, *WITHOUT_ENDPOINT) if name != self._model])
@@ -266,12 +267,12 @@ def _refuses_fields(error: ModelError) -> bool:
     return isinstance(error, RequestRejectedError) and not isinstance(error, ContextOverflowError)
 
 
-def _refused_fields(error: openai.APIError) -> list[str]:
+def _refused_fields(error: openai.APIStatusError) -> list[str]:
     """The fields that a refusal says are none of the model's: the one that it names as such, else those in its words.
 
     A limit that is too high is none of them, though a refusal names `max_tokens` there too.
     """
-    if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 422) or is_overflow(error):
+    if error.status_code not in (400, 422) or is_overflow(error):
         return []
     message = said_by(error)
     if not (_REFUSED.search(message) or _REFUSED.search(str(error.code))):

@@ -17,8 +17,12 @@ import openai
 
 from align_echo.errors import ContextOverflowError, ModelError, RequestRejectedError, UsageError
 from align_echo.halting import on_threads
+from align_echo.network import WaitNotices
 from align_echo.redaction import KEY_VARIABLES
 from align_echo.types import Frozen
+
+BRIEF = 3
+"""Most attempts at a connection to a server that has never answered."""
 
 Answer = TypeVar("Answer")
 
@@ -54,6 +58,10 @@ class PassingFault(Exception):
         self.waited = 0.0
 
 
+class UnreachableFault(PassingFault):
+    """No connection to a server that has never answered: worth `BRIEF` attempts, since it may be starting."""
+
+
 @contextmanager
 def timed() -> Iterator[None]:
     """The block is one request: a passing fault in it knows how long that took."""
@@ -71,23 +79,36 @@ def ask(
     wait: Callable[[float], None],
     where: str,
     patience: float = float("inf"),
+    notices: WaitNotices | None = None,
 ) -> Answer:
-    """What the first attempt without a `PassingFault` gives.
+    """What the first attempt without a `PassingFault` gives. `notices` are told of each pause.
 
     No further attempt begins once the server was waited for so many seconds in all (`patience`; pauses between attempts
     do not count): a request that was not answered may be paid for all the same. Raises `ModelError` when the attempts
-    or the patience are spent.
+    or the patience are spent, `UsageError` for a server that was never reached.
     """
-    last, number = PassingFault("never asked"), 0
-    while number < policy.attempts and patience > 0:
+    last, number, most = PassingFault("never asked"), 0, policy.attempts
+    while number < most and patience > 0:
         if number:
-            wait(policy.pause(number, last.after))
+            seconds = policy.pause(number, last.after)
+            if notices is not None:
+                notices.pausing(seconds, _reason(last, seconds), f"then attempt {number + 1} of {most}")
+            wait(seconds)
         number += 1
         try:
             return attempt()
         except PassingFault as fault:
             last, patience = fault, patience - fault.waited
+            if isinstance(fault, UnreachableFault):
+                most = min(most, BRIEF)
+    if isinstance(last, UnreachableFault):
+        raise UsageError(f"{where} cannot be reached in {number} attempts: {last}; start it, or correct its address")
     raise ModelError(f"{where} gave no reply in {number} attempts; the last: {last}")
+
+
+def _reason(fault: PassingFault, pause: float) -> str:
+    longer = fault.after is not None and fault.after > pause
+    return f"{fault}, to be asked again in {fault.after:,.0f} s" if longer else str(fault)
 
 
 def ask_all(calls: Sequence[Callable[[], Answer]], most: int) -> list[Answer | ModelError]:
@@ -105,19 +126,8 @@ def _answer(call: Callable[[], Answer]) -> Answer | ModelError:
         return error
 
 
-def judged(error: openai.APIError, where: str) -> Exception:
-    """What to raise for a failed request: ask again, refuse this request, or tell the user."""
-    if isinstance(error, openai.APIStatusError):
-        return _judged_status(error, where)
-    if isinstance(error.__cause__, ModelError):  # raised while the answer was read; older clients wrap it
-        return error.__cause__
-    if isinstance(error, openai.APIConnectionError):
-        cause = error.__cause__
-        return PassingFault(f"{error.message} ({str(cause) or type(cause).__name__ if cause else 'no connection'})")
-    return PassingFault(error.message)
-
-
-def _judged_status(error: openai.APIStatusError, where: str) -> Exception:
+def judged(error: openai.APIStatusError, where: str) -> Exception:
+    """What to raise for a status that says no: ask again, refuse this request, or tell the user."""
     status = error.status_code
     message = said_by(error)
     if status == 429 and error.code == "insufficient_quota":
@@ -126,6 +136,8 @@ def _judged_status(error: openai.APIStatusError, where: str) -> Exception:
         return PassingFault(message, _retry_after(error.response.headers))
     if status in (401, 403):
         return UsageError(f"{where} refuses the key ({status}): check {' or '.join(KEY_VARIABLES)}")
+    if status == 407:
+        return UsageError(f"a proxy on the way to {where} asks for a user and a password (407): see $HTTP_PROXY")
     if 300 <= status < 400:
         moved = error.response.headers.get("location", "elsewhere")[:200]
         return UsageError(f"{where} sends on to {moved} ({status}): give the address that answers as the base URL")

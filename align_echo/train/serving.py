@@ -37,7 +37,7 @@ def served_by(addresses: Sequence[str], source: str, backbone: Backbone) -> Engi
     """The vLLM servers at these base URLs as one engine. Each must serve one model: for adapters that of `source`, on
     which the backbone stands, as its log-probabilities of a short reply must show.
 
-    Raises `ModelError` for a server that cannot be reached, `UsageError` for one that serves another model.
+    Raises `UsageError` for a server that is not there or serves another model, `ModelError` for one that is silent.
     """
     retry = RetryPolicy(attempts=ATTEMPTS) if len(addresses) > 1 else None
 

@@ -8,7 +8,6 @@ out: asking again, which a rollout does with the whole episode.
 from __future__ import annotations
 
 import functools
-import ipaddress
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 from align_echo.errors import EngineError, UsageError, first_line
 from align_echo.halting import answer_of
+from align_echo.network import AUTHORITIES, QUIET, Route, WaitNotices, attended, find_failure, find_route
 from align_echo.redaction import conceal
 from align_echo.wrappers.searchqa.protocol import PATH, read_reply, request
 from align_echo.wrappers.searchqa.subjects import Document
@@ -42,7 +42,8 @@ MOST_BYTES = 4 * 2**20
 def checked_url(given: str) -> str:
     """The address that requests go to, from that of a server (`http://host:port`), with `/retrieve` or without.
 
-    Raises `UsageError` for what is no address, in words that do not repeat a password.
+    Raises `UsageError` for what is no address, in words that do not repeat a password, and for a variable of the
+    environment that is in the way.
     """
     address = given.strip().rstrip("/")
     try:
@@ -55,22 +56,30 @@ def checked_url(given: str) -> str:
         raise UsageError("the address of a retrieval server holds no user and no password")
     if not valid or parts.query or parts.fragment or not address.isprintable() or " " in address:
         raise UsageError(f"{given!r} is no address of a retrieval server, such as http://127.0.0.1:8000")
+    find_route(address).certificates()
     return address if parts.path.endswith(PATH) else address + PATH
 
 
-def search_at(url: str, query: str, topk: int, *, deadline: float = DEADLINE) -> list[Document]:
-    """The best documents for a query by the server at `url` (of `checked_url`). Raises `EngineError`."""
+def search_at(
+    url: str, query: str, topk: int, *, deadline: float = DEADLINE, quiet: float = QUIET
+) -> list[Document]:
+    """The best documents for a query by the server at `url` (of `checked_url`).
+
+    After `quiet` seconds a line says what is waited for, once. Raises `EngineError`, and `UsageError` for a server that
+    never answered and cannot be reached by this address, or a variable of the environment that is in the way.
+    """
     import httpx
 
+    route = find_route(url)
+    client = _client(os.getpid(), threading.get_native_id() % POOLS, route, *map(os.environ.get, AUTHORITIES))
+    say = functools.partial(_notices(url).unanswered, quiet, deadline)
     try:
-        client = _client(os.getpid(), threading.get_native_id() % POOLS, _is_here(url))
-        status, body = answer_of(_post(client, url, request(query, topk)), deadline)
+        status, body = answer_of(attended(_post(client, url, request(query, topk)), quiet, say), deadline)
     except TimeoutError:
         raise EngineError(f"the retrieval server at {url} gave no whole reply within {deadline:g} s") from None
     except httpx.HTTPError as error:
-        raise EngineError(
-            f"the retrieval server at {url} cannot be asked: {type(error).__name__}: {first_line(error)}"
-        ) from error
+        raise _fault(error, url, route) from error
+    _answered.add(url)
     text = body.decode("utf-8", "replace")
     if status != 200:
         message = " ".join(text.split())[:200]
@@ -95,27 +104,36 @@ async def _post(client: httpx.AsyncClient, url: str, body: bytes) -> tuple[int, 
         return response.status_code, bytes(read)
 
 
+def _fault(error: httpx.HTTPError, url: str, route: Route) -> Exception:
+    """What to raise for a search without a reply."""
+    failure, subject = find_failure(error), f"the retrieval server at {url} cannot be"
+    if failure is None:
+        return EngineError(f"{subject} asked: {type(error).__name__}: {first_line(error)}")
+    hopeless = failure.hopeless and url not in _answered
+    return (UsageError if hopeless else EngineError)(f"{subject} reached{route.through}: {failure.reason}")
+
+
+_answered: set[str] = set()
+"""Servers that answered this process: what is wrong with them later may pass."""
+
+
 @functools.cache
-def _client(process: int, pool: int, here: bool) -> httpx.AsyncClient:
-    """A pool of connections of a process. Those to this machine (`here`) go past any proxy that `$HTTP_PROXY` names."""
+def _notices(url: str) -> WaitNotices:
+    return WaitNotices(f"the retrieval server at {url}")
+
+
+@functools.cache
+def _client(process: int, pool: int, route: Route, *authorities: str | None) -> httpx.AsyncClient:
+    """A pool of connections of a process, for one way and the `authorities` that the environment names."""
     import httpx
 
-    return httpx.AsyncClient(timeout=None, follow_redirects=False, verify=_certificates(process), trust_env=not here)
-
-
-@functools.lru_cache(maxsize=64)
-def _is_here(url: str) -> bool:
-    """Whether an address is one of this machine alone."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    verify = _certificates(process, route, *authorities)
+    return httpx.AsyncClient(timeout=None, follow_redirects=False, trust_env=False, proxy=route.proxy, verify=verify)
 
 
 @functools.cache
-def _certificates(process: int) -> ssl.SSLContext:
+def _certificates(process: int, route: Route, *authorities: str | None) -> ssl.SSLContext:
     """Read once: that takes longer than many searches."""
     import httpx
 
-    return httpx.create_ssl_context()
+    return httpx.create_ssl_context(route.certificates(), trust_env=False)

@@ -19,7 +19,7 @@ def load_local(name: ModelName, *, base_url: str | None = None, seed: int = 0, p
     `base_url` is that of a vLLM server, `seed` that of the draws. With `processes`, a model that transformers runs is
     computed in so many processes of its own; one of vLLM's has its own ways. Raises `MissingExtraError` without torch
     and transformers (or vLLM), `MissingDataError` without the pocket model's files, `UsageError` for files that cannot
-    be used, `ModelError` when a server cannot be reached.
+    be used, `ModelError` when a server does not answer.
     """
     if not name.source:
         raise UsageError(f"--model {name} names no model: say which after the colon")

@@ -42,6 +42,7 @@ _NAMED_BY_ID = re.compile(rf"{_TOKEN}[0-9]+")
 
 DEVELOPMENT_MODE = "start it with VLLM_SERVER_DEV_MODE=1"
 
+Answer = TypeVar("Answer")
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -86,9 +87,8 @@ class VllmServer:
     that it serves.
 
     At most `max_concurrency` requests are under way at once. `wait` replaces the pauses between attempts in tests.
-    Raises `UsageError` when the server does not know the model or cannot give what token-exact rollouts need,
-    `ModelError` when it cannot be reached (after a few seconds, whatever `retry` says: a wrong address should not take
-    a minute to tell).
+    Raises `UsageError` when the server does not know the model, cannot give what token-exact rollouts need or is not
+    there, and `ModelError` when it gives no answer (after three attempts, whatever `retry` says).
     """
 
     def __init__(
@@ -108,9 +108,8 @@ class VllmServer:
         self._where = f"{model or 'the model'} at {self._base_url}"
         self._retry = retry or RetryPolicy()
         self._wait = wait
-        self._client = Client(
-            authorization=resolve_authorization(base_url, api_key), timeout=resolve_timeout(timeout)
-        )
+        authorization = resolve_authorization(base_url, api_key)
+        self._client = Client(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
         served = self._models(RetryPolicy(attempts=3))
         whole = [listed for listed in served if listed.max_model_len]
         card = next((listed for listed in whole if listed.id == (model or whole[0].id)), None)
@@ -195,7 +194,7 @@ class VllmServer:
     def _reply(self, request: Request, served: str) -> Reply:
         longest = room(request, self._context)
         fields = {**_fields(request.ids, request.sampling, longest), "model": served}
-        return ask(lambda: self._ask_once(request, longest, fields), self._retry, self._wait, self._where)
+        return self._asked(lambda: self._ask_once(request, longest, fields), self._retry)
 
     def _ask_once(self, request: Request, longest: int, fields: Mapping[str, Any]) -> Reply:
         choice = self._choice(self._post(f"{self._base_url}/completions", fields), fields["prompt"])
@@ -298,15 +297,18 @@ class VllmServer:
         def attempt() -> list[_Model]:
             try:
                 return _read(self._client.get(f"{self._base_url}/models"), _Models).data
-            except openai.APIError as error:
+            except openai.APIStatusError as error:
                 raise judged(error, self._where) from None
 
-        return ask(attempt, retry, self._wait, self._where)
+        return self._asked(attempt, retry)
+
+    def _asked(self, attempt: Callable[[], Answer], retry: RetryPolicy) -> Answer:
+        return ask(attempt, retry, self._wait, self._where, notices=self._client.notices)
 
     def _post(self, url: str, body: Mapping[str, Any]) -> str:
         try:
             return self._client.post(url, body)
-        except openai.APIError as error:
+        except openai.APIStatusError as error:
             raise judged(error, self._where) from None
 
     def _control(self, url: str, body: Mapping[str, Any], remedy: str) -> str:
@@ -332,7 +334,7 @@ class VllmServer:
         """The value of the one token that may be drawn, then those of the likeliest."""
         fields = {**_fields((1,), Sampling(temperature=temperature), 1), "model": self._model}
         fields |= {"allowed_token_ids": [only], "logprobs": 5}
-        text = ask(lambda: self._post(f"{self._base_url}/completions", fields), self._retry, self._wait, self._where)
+        text = self._asked(lambda: self._post(f"{self._base_url}/completions", fields), self._retry)
         try:
             logprobs = self._choice(text, fields["prompt"]).logprobs
         except PassingFault as fault:
