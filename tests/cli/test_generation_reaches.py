@@ -6,78 +6,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from align_echo.cli.main import main
-from align_echo.models.names import ModelName
-from align_echo.types import Completion, Message
 from align_echo.workers.choice import play_tasks
 from tests.align.hybrid import test_hybrid
-from tests.align.room_world import BOOK, CHECKS, EXPERIMENTS, GOOD_CODE, MUG, SPEC, code, findings, naive_agent
+from tests.align.room_world import BOOK, MUG
 from tests.cli import test_agents, test_cli, test_generate
+from tests.cli.room_models import Heard, listen
 from tests.reach import Case, Row, Scene, check, options, unseen
 
-
-def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
-    """The mug is left out where the seed is odd."""
-    return [BOOK, MUG] if seed % 2 == 0 else [BOOK]
-
-
-ROOM = replace(SPEC, training_tasks=training_tasks)
-ANNEX = replace(ROOM, name="annex")
-HERE = "tests.cli.test_generation_reaches"
-
-
-def role_of(messages: Sequence[Message]) -> str:
-    """Who is asked: a role of ALIGN's, or the agent."""
-    roles = {
-        "You find out why an agent fails.": "analyzer",
-        "You find out why an agent fails in": "hypotheses",
-        "You check by experiments": "checker",
-        "You write the interface": "optimizer",
-    }
-    return next((role for words, role in roles.items() if messages[0].content.startswith(words)), "agent")
-
-
-def answer(messages: Sequence[Message]) -> str:
-    """What a model of each role says to a conversation."""
-    role, turn = role_of(messages), sum(message.role == "assistant" for message in messages)
-    if role == "agent":
-        return naive_agent({"messages": [message.model_dump() for message in messages]})
-    analysis = [findings(), *EXPERIMENTS, findings(support="2, 3, 5, 7")]
-    replies = {"analyzer": analysis, "checker": CHECKS, "optimizer": [code(GOOD_CODE)], "hypotheses": ["none"]}
-    return replies[role][min(turn, len(replies[role]) - 1)]
+WORLDS = "tests.cli.room_models"
 
 
 @dataclass
-class Asked:
-    """A question to a model of a name."""
-
-    model: str
-    role: str
-    words: str
-    temperature: float
-    max_tokens: int
-
-
-@dataclass
-class Generated:
+class Generated(Heard):
     """What a run did."""
 
-    folder: Path
-    status: int = 0
-    asked: list[Asked] = field(default_factory=list)
-    loaded: set[tuple[str | None, int]] = field(default_factory=set)
+    folder: Path = Path()
     workers: list[int] = field(default_factory=list)
-
-    def models(self, *roles: str) -> str:
-        """The names of the models that roles were asked of."""
-        return " ".join(sorted({asked.model for asked in self.asked if asked.role in roles}))
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -97,31 +49,8 @@ class Generated:
         return [json.loads(line)["task_id"] for line in file.read_text().splitlines()]
 
 
-@dataclass
-class Listening:
-    """A model that keeps what it is asked."""
-
-    name: str
-    record: Generated
-
-    def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-        words = " ".join(message.content for message in messages)
-        self.record.asked.append(Asked(self.name, role_of(messages), words, temperature, max_tokens))
-        return Completion(text=answer(messages))
-
-
 def row(option: str, see: Callable[[Generated], Any], *cases: Case) -> Row[Generated]:
     return Row(option, see, cases)
-
-
-def roles(made: Generated) -> str:
-    """The roles of ALIGN's that were asked."""
-    return " ".join(sorted({asked.role for asked in made.asked} - {"agent"}))
-
-
-def limits(made: Generated) -> list[int]:
-    """The bounds of replies."""
-    return sorted({asked.max_tokens for asked in made.asked})
 
 
 def is_react(made: Generated) -> bool:
@@ -129,22 +58,22 @@ def is_react(made: Generated) -> bool:
 
 
 MODELS = {"analyzer_model": "analyst", "optimizer_model": "author"}
-LLM = {"env": f"{HERE}:ROOM", "model": "player", "backend": "llm", "iterations": 1, "play_tasks": 0}
+LLM = {"env": f"{WORLDS}:ROOM", "model": "player", "backend": "llm", "iterations": 1, "play_tasks": 0}
 
 SCENES: dict[str, Scene[Generated]] = {
     "models": Scene(
         LLM,
         [
-            row("env", lambda made: made.summary["environment"], (f"{HERE}:ROOM", "room"), (f"{HERE}:ANNEX", "annex")),
+            row(
+                "env",
+                lambda made: made.summary["environment"],
+                *((f"{WORLDS}:ROOM", "room"), (f"{WORLDS}:ANNEX", "annex")),
+            ),
             row("model", lambda made: made.models("agent"), ("player", "player"), ("other", "other")),
             row("analyzer_model", lambda made: made.models("analyzer"), ("analyst", "analyst"), (None, "other")),
             row("optimizer_model", lambda made: made.models("optimizer"), (None, "player"), ("writer", "writer")),
-            row(
-                "base_url",
-                lambda made: " ".join({str(url) for url, _ in made.loaded}),
-                *((None, "None"), ("http://a/v1", "http://a/v1")),
-            ),
-            row("max_tokens", limits, (300, [300]), (400, [400])),
+            row("base_url", lambda made: made.base_urls, (None, "None"), ("http://a/v1", "http://a/v1")),
+            row("max_tokens", lambda made: made.limits, (300, [300]), (400, [400])),
             row("agent", is_react, ("vanilla", False), ("react", True)),
             row("tasks_per_iteration", lambda made: len(made.tasks), (2, 2), (1, 1)),
             row("workers", lambda made: made.workers[0], (2, 2), (3, 3)),
@@ -153,12 +82,14 @@ SCENES: dict[str, Scene[Generated]] = {
     "iterations": Scene(LLM, [row("iterations", lambda made: len(made.summary["iterations"]), (1, 1), (2, 2))]),
     "play": Scene(LLM, [row("play_tasks", lambda made: len(made.played), (0, 0), (1, 3))]),
     "backends": Scene(
-        {**LLM, **MODELS}, [row("backend", roles, ("llm", "analyzer checker optimizer"), ("hybrid", "hypotheses"))]
+        {**LLM, **MODELS},
+        [row("backend", lambda made: made.roles, ("llm", "analyzer checker optimizer"), ("hybrid", "hypotheses"))],
     ),
     "by itself": Scene(
-        {**LLM, **MODELS}, [row("backend", roles, ("llm", "analyzer checker optimizer"), ("auto", "hypotheses"))]
+        {**LLM, **MODELS},
+        [row("backend", lambda made: made.roles, ("llm", "analyzer checker optimizer"), ("auto", "hypotheses"))],
     ),
-    "no model": Scene(LLM, [row("backend", roles, ("hybrid", "hypotheses"), ("probe", ""))]),
+    "no model": Scene(LLM, [row("backend", lambda made: made.roles, ("hybrid", "hypotheses"), ("probe", ""))]),
 }
 
 
@@ -175,20 +106,16 @@ def generate(monkeypatch, tmp_path):
     """Generate with options, and say what was done."""
     records: list[Generated] = []
 
-    def load(name: ModelName, base_url: str | None = None, *, seed: int = 0, processes: int = 0) -> Listening:
-        records[-1].loaded.add((base_url, seed))
-        return Listening(name.text, records[-1])
-
     def played(workers: Any, *given: Any, **options: Any) -> Any:
         records[-1].workers.append(workers.count)
         return play_tasks(workers, *given, **options)
 
-    monkeypatch.setattr("align_echo.models.load_model", load)
+    listen(monkeypatch, records)
     monkeypatch.setattr("align_echo.align.loop.play_tasks", played)
 
     def call(values: dict[str, Any], number: int) -> Generated:
-        records.append(Generated(tmp_path / str(number)))
-        records[-1].status = main(["generate-interface", *arguments({**values, "out": records[-1].folder})])
+        records.append(Generated(folder=tmp_path / str(number)))
+        assert main(["generate-interface", *arguments({**values, "out": records[-1].folder})]) == 0
         return records[-1]
 
     return call
