@@ -17,85 +17,32 @@ pytest.importorskip("tokenizers")
 from align_echo.cli.main import main
 from align_echo.evaluate import comparison
 from align_echo.jsonl import JsonlFile
-from align_echo.models.local.chat import LocalModel
-from align_echo.models.local.engine import Request
-from align_echo.models.names import ModelName
 from align_echo.types import Trajectory
-from align_echo.wrappers.plain import TextEnvironment
 from tests.cli import test_agents, test_cli
-from tests.doors import REFUSED, Doors
-from tests.models.local.scripted_engine import ScriptedEngine
-from tests.models.local.tiny import tiny_encoder
+from tests.cli.door_models import (
+    FEEDBACK,
+    HINT,
+    RULE,
+    SPLITS,
+    Drawn,
+    arguments,
+    sampling,
+    script_models,
+    told,
+    write_interfaces,
+)
+from tests.doors import REFUSED
 from tests.reach import Case, Row, Scene, check, options, unseen
 
-ENCODER = tiny_encoder()
-RULE, FEEDBACK = "Knock before you open.", "You did not knock."
-INTERFACE = f"""
-def InferRules(init_obs, task):
-    return {RULE!r}
-
-def WrapStep(env, init_obs, task, agent_action, logger):
-    observation, reward, done, info = env.step(agent_action)
-    return observation + " " + {FEEDBACK!r}, info["won"], done
-"""
-
-
-HINT = "You have to `sing` first."
-MISLEADING = f"""
-def InferRules(init_obs, task):
-    return ""
-
-def WrapStep(env, init_obs, task, agent_action, logger):
-    observation, reward, done, info = env.step(agent_action)
-    return observation + " " + {HINT!r} * agent_action.startswith("open"), info["won"], done
-"""
-
-
-class Locked(Doors):
-    """The same, without a way out."""
-
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        return REFUSED, 0.0, False, False, {}
-
-
-SPLITS = {"train": range(4), "test": range(4, 8), "spare": range(8, 12)}
-DOORS = TextEnvironment(Doors, splits=SPLITS, step_limit=2, return_range=(-4.0, 2.0))
-LOCKED = TextEnvironment(Locked, splits=SPLITS, step_limit=12)
-HERE = "tests.cli.test_options_reach"
-
-
-def said(text: str, seed: int) -> str:
-    """An action of an agent by chance, or what it is told to do; a critique in its form; or a verdict with a reason."""
-    if "You are the critic" in text:
-        return "<reason>It was late.</reason>\n<suggestions>\nopen green\n</suggestions>"
-    if "You made this attempt" in text:
-        return "Mistake: It was late.\nNext time: open green"
-    if "First say why" in text:
-        return f"Reason: It is so.\nVerdict: {'correct' if liked(text) > 0.5 else 'wrong'}"
-    action = "sing" if HINT in text.rpartition("user")[2] else "open red" if seed % 2 else "open green"
-    return f"Thought: so\nAction: {action}" if "Thought: what" in text else action
-
-
-def liked(text: str) -> float:
-    """How right an action is that is proposed at the end: the green door is."""
-    return 0.9 if "open green</action>" in text[-200:] else 0.2
+WORLDS = "tests.cli.door_models"
 
 
 @dataclass
-class Evaluated:
-    """What an evaluation did: requests by engine, the models that were loaded, and what is in its folder."""
+class Evaluated(Drawn):
+    """What an evaluation did: what its models were asked, and what is in its folder."""
 
-    folder: Path
-    error: str = ""
-    engines: dict[str, ScriptedEngine] = field(default_factory=dict)
-    base_urls: set[str | None] = field(default_factory=set)
+    folder: Path = Path()
     workers: list[int] = field(default_factory=list)
-
-    @property
-    def drawn(self) -> list[Request]:
-        """Requests for replies, and not for verdicts in one word."""
-        asked = [request for engine in self.engines.values() for request in engine.asked]
-        return [request for request in asked if not request.sampling.choices]
 
     @property
     def episodes(self) -> list[Trajectory]:
@@ -106,13 +53,8 @@ class Evaluated:
     def parts(self) -> str:
         return " ".join(sorted(file.stem for file in (self.folder / "trajectories").glob("*.jsonl")))
 
-    def asked_of(self, *words: str) -> str:
-        """The engines whose contexts hold all the words."""
-        return " ".join(
-            name
-            for name, engine in self.engines.items()
-            if any(all(word in ENCODER.text(request.ids) for word in words) for request in engine.asked)
-        )
+
+SWITCHES = ("rules", "feedback", "placebo", "retract")
 
 
 def row(option: str, see: Callable[[Evaluated], Any], *cases: Case) -> Row[Evaluated]:
@@ -120,16 +62,6 @@ def row(option: str, see: Callable[[Evaluated], Any], *cases: Case) -> Row[Evalu
 
 
 # ---------------------------------------------------------------- what is looked at
-
-
-def sampling(part: str) -> Callable[[Evaluated], Any]:
-    """The values of a part of the sampling of replies."""
-    return lambda played: sorted({getattr(request.sampling, part) for request in played.drawn})
-
-
-def told(text: str) -> Callable[[Evaluated], bool]:
-    """Whether a model is told a text."""
-    return lambda played: bool(played.asked_of(text))
 
 
 def tasks(played: Evaluated) -> int:
@@ -161,14 +93,14 @@ def hints(played: Evaluated) -> int:
 
 # ---------------------------------------------------------------- the table
 
-PLAYED = {"env": f"{HERE}:DOORS", "model": "transformers:first", "tasks": 2, "temperature": 0.7}
+PLAYED = {"env": f"{WORLDS}:DOORS", "model": "transformers:first", "tasks": 2, "temperature": 0.7}
 CHOSEN = {**PLAYED, "tasks": 4}
 
 SCENES: dict[str, Scene[Evaluated]] = {
     "who plays what": Scene(
         PLAYED,
         [
-            row("env", told(REFUSED), (f"{HERE}:DOORS", False), (f"{HERE}:LOCKED", True)),
+            row("env", told(REFUSED), (f"{WORLDS}:DOORS", False), (f"{WORLDS}:LOCKED", True)),
             row("agent", told("Thought: what"), ("vanilla", False), ("react", True)),
             row(
                 "model",
@@ -188,7 +120,7 @@ SCENES: dict[str, Scene[Evaluated]] = {
         ],
     ),
     "halves of an interface": Scene(
-        {**PLAYED, "env": f"{HERE}:LOCKED", "interface": "./knock.py"},
+        {**PLAYED, "env": f"{WORLDS}:LOCKED", "interface": "./knock.py"},
         [
             row("rules", told(RULE), (True, True), (False, False), (True, True)),
             row("feedback", told(FEEDBACK), (True, True), (True, True), (False, False)),
@@ -217,11 +149,11 @@ SCENES: dict[str, Scene[Evaluated]] = {
     "choice": Scene({**CHOSEN, "best_of": 3}, [row("pick", taken, ("critic", True), ("first", False))]),
     "doubt": Scene({**CHOSEN, "best_of": 3}, [row("abstain_below", taken, (0.0, True), (0.95, False))]),
     "hints": Scene(
-        {**PLAYED, "env": f"{HERE}:LOCKED", "tasks": 1, "interface": "./misleading.py"},
+        {**PLAYED, "env": f"{WORLDS}:LOCKED", "tasks": 1, "interface": "./misleading.py"},
         [row("retract", lambda played: hints(played) > len(("red", "green")), (True, False), (False, True))],
     ),
     "rounds": Scene(
-        {**PLAYED, "env": f"{HERE}:LOCKED"},
+        {**PLAYED, "env": f"{WORLDS}:LOCKED"},
         [
             row("refine_rounds", lambda played: played.parts, (1, "round-0 round-1"), (2, "round-0 round-1 round-2")),
             row(
@@ -245,42 +177,24 @@ SCENES: dict[str, Scene[Evaluated]] = {
 }
 
 
-def arguments(values: dict[str, Any]) -> list[str]:
-    """Options as they are written; switches are True or False."""
-    written = []
-    for name, value in values.items():
-        option = "--" + {"compare_all": "compare"}.get(name, name).replace("_", "-")
-        if value is False:
-            written += [option.replace("--", "--no-")] if name in ("rules", "feedback", "placebo", "retract") else []
-        elif value is not None:
-            written += [option] if value is True else [option, str(value)]
-    return written
-
-
 @pytest.fixture
 def evaluate(monkeypatch, tmp_path):
     """Evaluate with options, and say what was done. Local models are scripts."""
-    Path("knock.py").write_text(INTERFACE)
-    Path("misleading.py").write_text(MISLEADING)
+    write_interfaces(Path())
     records: list[Evaluated] = []
     run_variant = comparison.run_variant
-
-    def run(name: ModelName, base_url: str | None, processes: int) -> LocalModel:
-        engine = records[-1].engines.setdefault(name.source, ScriptedEngine(name.source, ENCODER, said, liked))
-        records[-1].base_urls.add(base_url)
-        return LocalModel(engine, ENCODER, weights=name.source)
 
     def played(*given: Any, **options: Any) -> list[Trajectory]:
         records[-1].workers.append(options["workers"].count)
         return run_variant(*given, **options)
 
-    monkeypatch.setattr("align_echo.models.local._running", run)
+    script_models(monkeypatch, records)
     monkeypatch.setattr("align_echo.evaluate.playing.run_variant", played)
 
     def call(values: dict[str, Any], number: int) -> Evaluated:
-        records.append(Evaluated(tmp_path / str(number) / values.get("out", "out")))
+        records.append(Evaluated(folder=tmp_path / str(number) / values.get("out", "out")))
         given = {**values, "out": records[-1].folder}
-        assert main(["evaluate", *arguments(given)]) == 0
+        assert main(["evaluate", *arguments(given, switches=SWITCHES)]) == 0
         return records[-1]
 
     return call
