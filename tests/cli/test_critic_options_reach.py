@@ -203,7 +203,7 @@ def command(monkeypatch, tmp_path):
     def fitted(collections: Sequence[Path], folder: Path, **given_by_name: Any) -> Fitted:
         records[-1].fits.append({**given_by_name, "collections": collections})
         tiny_config().save_pretrained(folder / "critic")
-        rule = given_by_name["rule"] or "nearer"
+        rule: Any = given_by_name["rule"] or "nearer"
         return Fitted(rule=rule, learned_from=1, tasks=1, too_long=0, temperature=1.0, held_out=None)
 
     def tried(*given: Any, **given_by_name: Any) -> Any:

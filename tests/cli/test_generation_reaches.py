@@ -17,7 +17,7 @@ from align_echo.cli.main import main
 from align_echo.workers.choice import play_tasks
 from tests.align.hybrid import test_hybrid
 from tests.align.room_world import BOOK, MUG
-from tests.cli import test_agents, test_cli, test_generate
+from tests.cli import test_cli, test_generate
 from tests.cli.room_models import Heard, listen
 from tests.reach import Case, Row, Scene, check, options, unseen
 
@@ -128,7 +128,6 @@ def test_options_of_generation_act(name, generate):
 
 def test_every_option_of_generation_is_seen_where_it_acts():
     apart = {
-        "agent_preset": test_agents.test_bad_input_is_one_line_and_nothing_written,
         "seed": test_another_seed_plays_other_tasks_and_draws_otherwise,
         "allow_untested": test_hybrid.test_without_the_option_an_untested_hypothesis_is_left_out,
         "out": test_generate.test_a_chat_model_plays_and_every_exchange_is_kept,

@@ -1,6 +1,6 @@
-"""Every option of `evaluate`, seen where it acts: at the model that is asked, in the world that is played, in files.
+"""Every option of `evaluate` and of `grid`, seen where it acts: at models, in the worlds that are played, in files.
 
-`SCENES` is the table (`tests/reach.py`): a new option needs a row in it.
+`SCENES` and `GRIDS` are the tables (`tests/reach.py`): a new option needs a row in them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from align_echo.cli.main import main
 from align_echo.evaluate import comparison
 from align_echo.jsonl import JsonlFile
 from align_echo.types import Trajectory
-from tests.cli import test_agents, test_cli
+from tests.cli import test_cli, test_grid
 from tests.cli.door_models import (
     FEEDBACK,
     HINT,
@@ -46,12 +46,12 @@ class Evaluated(Drawn):
 
     @property
     def episodes(self) -> list[Trajectory]:
-        files = sorted((self.folder / "trajectories").glob("*.jsonl"))
+        files = sorted(self.folder.glob("**/trajectories/*.jsonl"))
         return [trajectory for file in files for trajectory in JsonlFile(file).read(Trajectory)]
 
     @property
     def parts(self) -> str:
-        return " ".join(sorted(file.stem for file in (self.folder / "trajectories").glob("*.jsonl")))
+        return " ".join(sorted(file.stem for file in self.folder.glob("**/trajectories/*.jsonl")))
 
 
 SWITCHES = ("rules", "feedback", "placebo", "retract")
@@ -177,9 +177,39 @@ SCENES: dict[str, Scene[Evaluated]] = {
 }
 
 
+GRIDS: dict[str, Scene[Evaluated]] = {
+    "options": Scene(
+        {**PLAYED, "agent": "vanilla", "interface": "./knock.py"},
+        [
+            row("env", told(REFUSED), (f"{WORLDS}:DOORS", False), (f"{WORLDS}:LOCKED", True)),
+            row("agent", told("Thought: what"), ("vanilla", False), ("react", True)),
+            row(
+                "model",
+                lambda played: played.players,
+                *(("transformers:first", "first"), ("transformers:other", "other")),
+            ),
+            row("interface", told(RULE), ("./knock.py", True), ("./misleading.py", False)),
+            row("tasks", tasks, (2, 2), (3, 3)),
+            row("temperature", sampling("temperature"), (0.7, [0.7]), (1.3, [1.3])),
+            row("max_tokens", sampling("max_tokens"), (300, [300]), (400, [400])),
+            row("placebo", lambda played: "placebo" in played.parts, (True, True), (False, False)),
+            row("workers", lambda played: played.workers[0], (2, 2), (3, 3)),
+            row("out", lambda played: played.folder.name, ("here", "here"), ("there", "there")),
+        ],
+    ),
+    "hints": Scene(
+        {**SCENES["hints"].base, "agent": "vanilla"},
+        [row("retract", lambda played: hints(played) > len(("red", "green")), (True, False), (False, True))],
+    ),
+    "server": Scene(
+        {**SCENES["server"].base, "agent": "vanilla", "interface": "./knock.py"}, list(SCENES["server"].rows)
+    ),
+}
+
+
 @pytest.fixture
-def evaluate(monkeypatch, tmp_path):
-    """Evaluate with options, and say what was done. Local models are scripts."""
+def play(monkeypatch, tmp_path):
+    """Give a verb options, and say what was done. Local models are scripts."""
     write_interfaces(Path())
     records: list[Evaluated] = []
     run_variant = comparison.run_variant
@@ -191,34 +221,46 @@ def evaluate(monkeypatch, tmp_path):
     script_models(monkeypatch, records)
     monkeypatch.setattr("align_echo.evaluate.playing.run_variant", played)
 
-    def call(values: dict[str, Any], number: int) -> Evaluated:
-        records.append(Evaluated(folder=tmp_path / str(number) / values.get("out", "out")))
-        given = {**values, "out": records[-1].folder}
-        assert main(["evaluate", *arguments(given, switches=SWITCHES)]) == 0
-        return records[-1]
+    def begin(verb: str) -> Callable[[dict[str, Any], int], Evaluated]:
+        def call(values: dict[str, Any], number: int) -> Evaluated:
+            records.append(Evaluated(folder=tmp_path / str(number) / values.get("out", "out")))
+            given = {**values, "out": records[-1].folder}
+            assert main([verb, *arguments(given, switches=SWITCHES)]) == 0
+            return records[-1]
 
-    return call
+        return call
+
+    return begin
 
 
-def test_every_option_of_evaluate_is_seen_where_it_acts():
+def test_every_option_is_seen_where_it_acts():
+    seed = {"seed": test_another_seed_plays_other_tasks_with_other_draws}
     apart = {
-        "agent_preset": test_agents.test_an_agent_plays_under_the_preset_of_the_paper,
-        "turns": test_agents.test_turns_and_engine_act_and_are_kept,
-        "engine": test_agents.test_turns_and_engine_act_and_are_kept,
-        "seed": test_another_seed_plays_other_tasks_with_other_draws,
         "resume": test_cli.test_a_stopped_evaluation_says_how_to_go_on_and_does,
         "data_root": test_cli.test_bad_input_is_one_line_status_2_and_nothing_written,
     }
-    assert unseen(options("evaluate"), SCENES.values(), apart) == []
+    resumed = {"resume": test_grid.test_a_stopped_grid_goes_on_where_it_stopped}
+    assert unseen(options("evaluate"), SCENES.values(), {**seed, **apart}) == []
+    assert unseen(options("grid"), GRIDS.values(), {**seed, **resumed}) == []
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_options_of_evaluate_act(name, evaluate):
-    check(SCENES[name], evaluate)
+def test_options_of_evaluate_act(name, play):
+    check(SCENES[name], play("evaluate"))
 
 
-def test_another_seed_plays_other_tasks_with_other_draws(evaluate):
-    first, other, again = (evaluate({**PLAYED, "seed": seed}, run) for run, seed in enumerate((0, 5, 0)))
+@pytest.mark.parametrize("name", GRIDS)
+def test_options_of_grid_act(name, play):
+    check(GRIDS[name], play("grid"))
+
+
+GRID = {"agent": "vanilla", "interface": "./knock.py"}
+
+
+@pytest.mark.parametrize(("verb", "more"), [("evaluate", {}), ("grid", GRID)])
+def test_another_seed_plays_other_tasks_with_other_draws(verb, more, play):
+    values = {**PLAYED, **more}
+    first, other, again = (play(verb)({**values, "seed": seed}, run) for run, seed in enumerate((0, 5, 0)))
 
     def drawn(played: Evaluated) -> list[object]:
         return [{each.task_id for each in played.episodes}, {request.sampling.seed for request in played.drawn}]
