@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import Request
 from align_echo.models.names import ModelName
 from align_echo.wrappers.plain import TextEnvironment
+from align_echo.wrappers.text_env import TextEnv
 from tests.doors import REFUSED, Doors
 from tests.models.local.scripted_engine import ScriptedEngine
 from tests.models.local.tiny import tiny_encoder
@@ -80,7 +81,19 @@ DOORS, BACK_DOORS, HIDDEN = (
 UNMEASURED = TextEnvironment(
     Doors, splits=SPLITS, step_limit=2, return_range=(-4.0, 2.0), expert=lambda env: f"open {env.right}"
 )
+HIDDEN_LONG = replace(HIDDEN, step_limit=12)
 LOCKED = TextEnvironment(Locked, splits=SPLITS, step_limit=12)
+
+
+def _make_forked(
+    *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
+) -> TextEnv:
+    doors = BACK_DOORS if engine == "back" else DOORS
+    return doors.spec("forked").make_env(split=split, data_root=data_root, step_limit=step_limit)
+
+
+FORKED = replace(DOORS.spec("forked"), engines=("front", "back"), make_env=_make_forked)
+"""Which doors they are is for the engine to say."""
 
 
 def write_interfaces(folder: Path) -> None:

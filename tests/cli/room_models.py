@@ -79,6 +79,10 @@ class Heard:
         """The bounds of replies."""
         return sorted({asked.max_tokens for asked in self.asked})
 
+    def limits_of(self, role: str) -> list[int]:
+        """The bounds of a role's replies."""
+        return sorted({asked.max_tokens for asked in self.asked if asked.role == role})
+
 
 @dataclass
 class Listening:

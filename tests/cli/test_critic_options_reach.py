@@ -23,7 +23,7 @@ from align_echo.gaia.fit.intuitive import Fitted
 from align_echo.gaia.trial import trial
 from align_echo.types import Trajectory
 from tests.cli import test_cli, test_critic
-from tests.cli.door_models import RULE, SPLITS, Drawn, arguments, sampling, script_models, told, write_interfaces
+from tests.cli.door_models import HINT, RULE, SPLITS, Drawn, arguments, sampling, script_models, told, write_interfaces
 from tests.models.local.tiny import tiny_config
 from tests.reach import Case, Row, Scene, check, options, unseen
 
@@ -90,6 +90,11 @@ def leads(part: str = "") -> Callable[[Made], str]:
     return found
 
 
+def hints(made: Made) -> int:
+    """Turns of an episode on which the agent is told to sing."""
+    return max(sum(HINT in step.observation for step in each.steps) for each in made.collection())
+
+
 def begun(number: int) -> Callable[[Made], str]:
     """What a critic began as."""
     return lambda made: Path(made.fits[number]["model"].text).name
@@ -134,6 +139,10 @@ COLLECTING: dict[str, Scene[Made]] = {
     "states": Scene(
         {**PLAYED, "env": f"{WORLDS}:HIDDEN", "episodes_per_task": 4},
         [row("states", leads(), ("agent", "agent"), ("expert", "expert"), ("mixed", "mixed"))],
+    ),
+    "hints": Scene(
+        {**PLAYED, "env": f"{WORLDS}:HIDDEN_LONG", "candidates": 1, "tasks": 1, "interface": "./misleading.py"},
+        [row("retract", lambda made: hints(made) > len(("red", "green")), (True, False), (False, True))],
     ),
     "server": Scene(
         {**PLAYED, "model": "vllm-server:first"},
@@ -219,7 +228,7 @@ def command(monkeypatch, tmp_path):
         def call(values: dict[str, Any], number: int) -> Made:
             records.append(Made(folder=tmp_path / str(number) / values.get("out", "out")))
             given = {**values, "out": records[-1].folder}
-            assert main(["critic", verb, *arguments(given)]) == 0
+            assert main(["critic", verb, *arguments(given, switches=["retract"])]) == 0
             return records[-1]
 
         return call

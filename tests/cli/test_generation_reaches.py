@@ -79,6 +79,9 @@ SCENES: dict[str, Scene[Generated]] = {
             row("workers", lambda made: made.workers[0], (2, 2), (3, 3)),
         ],
     ),
+    "preset": Scene(
+        LLM, [row("agent_preset", lambda made: made.limits_of("agent"), (None, [512]), ("align-paper", [1024]))]
+    ),
     "iterations": Scene(LLM, [row("iterations", lambda made: len(made.summary["iterations"]), (1, 1), (2, 2))]),
     "play": Scene(LLM, [row("play_tasks", lambda made: len(made.played), (0, 0), (1, 3))]),
     "backends": Scene(

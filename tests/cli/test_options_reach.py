@@ -96,6 +96,11 @@ def hints(played: Evaluated) -> int:
 PLAYED = {"env": f"{WORLDS}:DOORS", "model": "transformers:first", "tasks": 2, "temperature": 0.7}
 CHOSEN = {**PLAYED, "tasks": 4}
 
+PRESET: Scene[Evaluated] = Scene(
+    {**PLAYED, "temperature": None},
+    [row("agent_preset", sampling("max_tokens"), (None, [512]), ("align-paper", [1024]))],
+)
+
 SCENES: dict[str, Scene[Evaluated]] = {
     "who plays what": Scene(
         PLAYED,
@@ -152,6 +157,14 @@ SCENES: dict[str, Scene[Evaluated]] = {
         {**PLAYED, "env": f"{WORLDS}:LOCKED", "tasks": 1, "interface": "./misleading.py"},
         [row("retract", lambda played: hints(played) > len(("red", "green")), (True, False), (False, True))],
     ),
+    "preset": PRESET,
+    "engine": Scene(
+        {**PLAYED, "env": f"{WORLDS}:FORKED"}, [row("engine", told("At the back."), ("front", False), ("back", True))]
+    ),
+    "turns": Scene(
+        {**PLAYED, "env": f"{WORLDS}:LOCKED"},
+        [row("turns", lambda played: max(len(each.steps) for each in played.episodes), (2, 2), (3, 3))],
+    ),
     "rounds": Scene(
         {**PLAYED, "env": f"{WORLDS}:LOCKED"},
         [
@@ -197,6 +210,7 @@ GRIDS: dict[str, Scene[Evaluated]] = {
             row("out", lambda played: played.folder.name, ("here", "here"), ("there", "there")),
         ],
     ),
+    "preset": Scene({**PRESET.base, "agent": "vanilla", "interface": "./knock.py"}, PRESET.rows),
     "hints": Scene(
         {**SCENES["hints"].base, "agent": "vanilla"},
         [row("retract", lambda played: hints(played) > len(("red", "green")), (True, False), (False, True))],

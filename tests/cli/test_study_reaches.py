@@ -93,6 +93,9 @@ SCENES: dict[str, Scene[Studied]] = {
             row("workers", lambda study: study.workers[0], (2, 2), (3, 3)),
         ],
     ),
+    "preset": Scene(
+        SHIPPED, [row("agent_preset", lambda study: study.limits, (None, [512]), ("align-paper", [1024]))]
+    ),
     "seeds": Scene(
         SHIPPED, [row("seeds", lambda study: len(study.paths("evaluations/seed-*")), ([3], 0), ([3, 4], 2))]
     ),

@@ -116,6 +116,8 @@ TRIALS: dict[str, Scene[Given]] = {
             row("judge", lambda given: given.path, ("pocket", "pocket"), ("./start", "./start")),
             row("examples", paths("examples"), ("./here", "here"), ("./there", "there")),
             same("rule", "expert", "nearer", "continues"),
+            same("env", None, "mine:World"),
+            same("agent", None, "mine:Agent"),
             same("base_url", None, "http://a/v1"),
             same("seed", 1, 2),
             row("reasoning", lambda given: given.votes is not None, (False, False), (True, True)),
