@@ -12,7 +12,9 @@ these (`align/run_folder.py`, `evaluate/folder.py`, `train/run.py`), and lines o
 from __future__ import annotations
 
 import json
+import os
 import platform
+import shutil
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import metadata
@@ -36,6 +38,9 @@ VERSIONED = ("align-echo", "pydantic-monty", "gymnasium", "openai", "alfworld", 
 
 FINISHED = "trainer_state.json"
 """What `transformers` writes last of a checkpoint; after it only older ones are deleted."""
+
+LEAST_ROOM = 10**7
+"""Bytes that any run may need, at the least."""
 
 LONGEST_VALUE = 120
 """Characters of a setting in a message."""
@@ -65,8 +70,7 @@ def check_run(
     made nothing yet. Settings are compared by their dotted names, those of which `compared(name)` is True. Raises
     `UsageError` in one line.
     """
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file; --out names a folder")
+    check_room(path)
     if not path.exists() or not entries(path):
         if resume:
             raise UsageError(f"there is nothing to resume in {path}")
@@ -81,6 +85,24 @@ def check_run(
         raise UsageError(f"{path} is not the folder of a run: it has no readable {CONFIG}")
     if config is not None:
         _check_same(path, *_by_content(flat(stored), flat(config)), compared)
+
+
+def check_room(path: Path, needed: int = LEAST_ROOM) -> None:
+    """Refuse a folder that cannot be written, or whose disk has less room than `needed` bytes, without touching it.
+
+    Raises `UsageError` in one line.
+    """
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file; --out names a folder")
+    place = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    if not place.is_dir():
+        raise UsageError(f"{place} is a file, and {path} would lie in it: name another --out")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UsageError(f"{place} cannot be written to: name another --out")
+    free = shutil.disk_usage(place).free
+    if free < needed:
+        room = f"there are {free / 1e6:,.0f} MB free where {path} is, and {needed / 1e6:,.0f} MB are needed"
+        raise UsageError(f"{room}: make room, or name another --out")
 
 
 def begin_run(

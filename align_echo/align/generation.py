@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,7 @@ from align_echo.agents.players import (
     choose_turns,
     details_of,
     refuse_idle_model,
+    require_expert,
 )
 from align_echo.agents.presets import AgentPreset
 from align_echo.agents.spec import NO_STEP_LIMIT, AgentSetting
@@ -145,6 +147,9 @@ def plan_generation(
     if allow_untested and chosen != "hybrid":
         raise UsageError("only the hybrid backend has untested hypotheses: leave --allow-untested out")
     world = World(spec, data_root)
+    if player.agent.needs_expert:
+        rounds = [world.tasks(number, seed, tasks_per_iteration) for number in range(1, iterations + 1)]
+        require_expert(spec, world.split, list(dict.fromkeys(chain(*rounds))), data_root)
     return Generation(
         world=world,
         player=player,

@@ -18,7 +18,7 @@ from rich.table import Table
 from align_echo import stopping
 from align_echo.display import Display, note
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
-from align_echo.runs import CONFIG, episodes_kept, how_to_go_on, stop_line
+from align_echo.runs import CONFIG, check_room, episodes_kept, how_to_go_on, stop_line
 from align_echo.types import Usage
 
 MIN_WIDTH = 132
@@ -61,10 +61,15 @@ def cost(usage: Usage) -> None:
 
 
 def run_folder(out: Path | None, resume: bool, verb: str, environment: str) -> Path:
-    """The folder that a run goes to. Raises `UsageError` for a run to go on with that is not named."""
+    """Return the folder that a run goes to.
+
+    Raises `UsageError` for a run to go on with that is not named, and for a folder that nothing can be written to.
+    """
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
-    return out or new_folder(verb, environment)
+    path = out or new_folder(verb, environment)
+    check_room(path)
+    return path
 
 
 def new_folder(verb: str, environment: str) -> Path:

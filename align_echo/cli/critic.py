@@ -44,7 +44,7 @@ from align_echo.gui.fit import TINY, fit_screens
 from align_echo.gui.record import record_episodes
 from align_echo.gui.trial import trial_on_screens
 from align_echo.models.names import POCKET, ModelName, read_name
-from align_echo.train.needs import require_training
+from align_echo.train.needs import require_pictures, require_training
 from align_echo.trouble import overstepped, tell, verdict
 from align_echo.workers.choice import read_workers
 from align_echo.wrappers.catalogue import environment
@@ -161,6 +161,8 @@ def train(
     if reasoning and epochs is not None:
         raise UsageError("--epochs is not for --reasoning, which counts steps: set `steps` in --config")
     require_training()
+    if recording:
+        require_pictures()
     begun = read_name(model or (TINY if recording else POCKET))
     path = run_folder(out, resume, "critic", Path(begun.text).name)
     changes = {"weights": weights, "lr": lr, "seed": seed, **({} if reasoning else {"epochs": epochs})}

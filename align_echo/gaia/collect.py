@@ -106,7 +106,8 @@ def plan_collection(
     """
     require_parquet()
     spec.check_split(split)
-    if not spec.measures_distance and not any(map(spec.has_expert, task_ids)):
+    with_expert = any(map(spec.has_expert, task_ids))  # also where it is not installed, whose actions are labels
+    if not spec.measures_distance and not with_expert:
         raise UsageError(
             f"{spec.name} has no oracle to label actions by: declare its expert, or a distance to the goal, in an "
             "align_echo.TextEnvironment"

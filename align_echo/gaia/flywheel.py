@@ -22,24 +22,26 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import ValidationError
 
 from align_echo import __version__
-from align_echo.agents.players import Player, require_expert
+from align_echo.agents.players import Player
 from align_echo.critic.labels import Rule, rules_of
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import check_folder, open_folder
+from align_echo.evaluate.plan import Plan
 from align_echo.evaluate.selection import tasks_of_round
 from align_echo.files import write_atomically
-from align_echo.gaia.collect import OWN, Drawing, collect, plan_collection
+from align_echo.gaia.collect import Drawing, collect, plan_collection
 from align_echo.gaia.collection import Collected
 from align_echo.gaia.examples import check_share
 from align_echo.gaia.figures import CEILING, Success, Trial
 from align_echo.gaia.fit.folder import CRITIC
-from align_echo.gaia.fit.intuitive import Fitted, fit
+from align_echo.gaia.fit.intuitive import Fitted, check_learner, fit
 from align_echo.gaia.trial import trial
 from align_echo.intervals import Estimate
 from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.reading import json_object
 from align_echo.regular_files import read_bytes
+from align_echo.train.needs import require_reports
 from align_echo.types import Frozen
 from align_echo.workers.choice import Workers
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -163,14 +165,16 @@ def turn(
 
     Raises as the parts do, and `UsageError` for a folder of something else.
     """
+    require_reports()
     wheel.check()
     tests = wheel.tasks_of(wheel.test_split, wheel.test_tasks, 1)
     played = [wheel.tasks_of(wheel.split, wheel.tasks, number) for number in range(1, wheel.rounds + 1)]
-    if wheel.drawing.states in OWN:
-        for split, chosen in ((wheel.test_split, tests), (wheel.split, played[0])):
-            require_expert(wheel.spec, split, chosen, None)
+    _plan(_tested(wheel), wheel.test_split, tests, wheel.seed)
+    _plan(wheel, wheel.split, played[0], wheel.seed)
     config = _as_stored(path, json.loads(json.dumps(wheel.on_record())))
     check_folder(path, config, resume=resume)
+    if not critic_of(path, 1).is_dir():
+        check_learner(wheel.critic)
     lock = open_folder(path, config, resume=resume)
     watch(_collect(path / "held-out", _tested(wheel), wheel.test_split, tests, wheel.seed, progress))
     rounds: list[Turned] = []
@@ -251,10 +255,15 @@ def _collect(
 ) -> Collected:
     if (folder / "summary.json").is_file():
         return _summary(Collected, folder)
-    plan = plan_collection(
+    plan = _plan(wheel, split, tasks, seed)
+    return collect(plan, wheel.drawing, folder, resume=_begun(folder), number=number, progress=progress)
+
+
+def _plan(wheel: Wheel, split: str, tasks: list[str], seed: int) -> Plan:
+    """Return what is played to collect. Raises as `plan_collection`."""
+    return plan_collection(
         wheel.spec, wheel.player, wheel.drawing, split=split, task_ids=tasks, seed=seed, workers=wheel.workers
     )
-    return collect(plan, wheel.drawing, folder, resume=_begun(folder), number=number, progress=progress)
 
 
 def _fit(folder: Path, wheel: Wheel, start: ModelName, collections: list[Path], progress: Progress) -> Fitted:

@@ -24,7 +24,7 @@ from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
 from align_echo.regular_files import read_bytes
-from align_echo.train.needs import require_training
+from align_echo.train.needs import require_pictures, require_reports, require_training
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import action_type, parse
 from align_echo.wrappers.gui.steps import content_of, read_steps
@@ -70,6 +70,8 @@ def fit_screens(
     then leaves `path` as it was.
     """
     require_training()
+    require_reports()
+    require_pictures()
     from align_echo.gui.learning import VisionSettings
 
     name, settings = read_name(model), settings or VisionSettings()

@@ -21,6 +21,9 @@ from align_echo.train.method import METHODS
 from align_echo.train.rows import Role
 from align_echo.wrappers.catalogue import environment
 
+CHECKPOINTS_AT_ONCE = 3
+"""Two are kept, and a third is being written."""
+
 BYTES = 4
 """How many bytes a weight takes: trainers and engines hold float32 here."""
 
@@ -31,6 +34,7 @@ class Cost:
 
     `episodes` are the policy's and `lessons` the expert's; `most_turns` is that of both. `replies` are the policy's:
     with best-of-N the candidates, and `verdicts` what is asked about them. `critiques` are all that the critic writes.
+    `disk` is what two checkpoints take, another that is being written, and the models at the end, in bytes.
     `parameters` are those of all models. `evaluations` of `held_out` episodes each are those of the whole run.
     """
 
@@ -46,6 +50,7 @@ class Cost:
     held_out: int
     parameters: int
     memory: dict[str, int]
+    disk: int
 
 
 def estimate(config: TrainConfig) -> Cost:
@@ -70,6 +75,7 @@ def estimate(config: TrainConfig) -> Cost:
         held_out=config.evaluating.tasks if config.evaluating.every else 0,
         parameters=sum(sizes.values()),
         memory=_memory(config, sizes),
+        disk=_disk(config, sizes),
     )
 
 
@@ -104,3 +110,11 @@ def _memory(config: TrainConfig, sizes: Mapping[Role, int]) -> dict[str, int]:
         "engines": 0 if config.collecting.servers else parameters * BYTES,
         **ahead,
     }
+
+
+def _disk(config: TrainConfig, sizes: Mapping[Role, int]) -> int:
+    """Weights and the two moments of AdamW, of each model that learns; adapters are left out as small."""
+    learn = [size for role, size in sizes.items() if role in config.trained or config.weights == "shared"]
+    trained = 0 if config.weights == "adapters" else sum(learn)
+    models = 2 if config.evaluating.every else 1
+    return (CHECKPOINTS_AT_ONCE * 3 + models) * trained * BYTES

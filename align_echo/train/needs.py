@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from align_echo.errors import MissingExtraError
+from align_echo.errors import MissingExtraError, require
 
 EXTRA_PACKAGES = ("torch", "transformers", "peft", "accelerate", "yaml")
 
@@ -25,3 +25,8 @@ def require_reports() -> None:
     """Raises `MissingExtraError` where the package that rates a critic's verdicts is not installed."""
     if find_spec("sklearn") is None:
         raise MissingExtraError("a critic's report", "train")
+
+
+def require_pictures() -> None:
+    """Raises `MissingExtraError` where the package that reads screenshots is not installed."""
+    require("a critic on screens", "gui", ("PIL",))

@@ -34,6 +34,7 @@ from transformers import EarlyStoppingCallback, TrainingArguments
 
 from align_echo import __version__
 from align_echo.agents.conversation import SHARED_PROMPTS
+from align_echo.agents.players import require_expert
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.labels import default_rule
 from align_echo.critic.language import FORMS
@@ -44,12 +45,14 @@ from align_echo.locking import FolderLock
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
 from align_echo.refusals import PlayJudge, play_judge
-from align_echo.runs import CHECKPOINTS, begin_run, drop_unfinished, step_of
+from align_echo.runs import CHECKPOINTS, begin_run, check_room, drop_unfinished, step_of
+from align_echo.session import try_reset
 from align_echo.train import launched, processes
 from align_echo.train.arguments import run_settings
 from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew, gather, sources_of
+from align_echo.train.estimate import estimate
 from align_echo.train.held_out import HeldOut
 from align_echo.train.method import METHODS, Collecting
 from align_echo.train.needs import require_trl
@@ -166,8 +169,12 @@ class Run:
         self.on_record = self._record()
         self.tasks = of_types(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
         queries_at(0, self.tasks, config.collecting.queries, config.seed)
+        if METHODS.get(config.collecting.recipe).needs == "expert":
+            require_expert(self._spec, self._split, self.tasks, None)
         self._resuming = resume
         self._resume = processes.of_first(lambda: check_run_folder(self.folder, self.on_record, resume=resume))
+        if not resume:
+            processes.of_first(lambda: check_room(self.folder, estimate(config).disk))
         self._rollouts = RolloutFiles(self.folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
         self._say: Callable[[str], None] = _unsaid
@@ -244,6 +251,7 @@ class Run:
         self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None]
     ) -> Path:
         begun = time.monotonic()
+        processes.gathered(self._try_worlds)
         crew = gather(self.config, self._sources, self.folder)
         locks: list[FolderLock] = []
         try:
@@ -268,6 +276,12 @@ class Run:
             crew.close()
             for lock in locks:
                 lock.close()
+
+    def _try_worlds(self) -> None:
+        """Start a task of each split that is played: what the environment lacks is said before a model is loaded."""
+        held_out = {self._held_out: self._spec.tasks(self._held_out)} if self.config.evaluating.every else {}
+        for split, tasks in {**held_out, self._split: self.tasks}.items():
+            try_reset(self._spec, tasks[0], split=split, data_root=None)
 
     def _end(self, trainer: RoleCheckpoints, figures: dict[str, Any]) -> Path:
         """Write what came of it."""

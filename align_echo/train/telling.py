@@ -58,7 +58,8 @@ def memory_of(config: TrainConfig) -> list[str]:
     """How much memory the run takes, by what takes it."""
     cost = estimate(config)
     head = f"memory for {cost.parameters:,} parameters, without activations and caches:"
-    return [head, *(f"  {size / 2**20:10,.0f} MiB  {what}" for what, size in cost.memory.items())]
+    disk = f"disk for checkpoints and models: {cost.disk / 2**20:,.0f} MiB at most"
+    return [head, *(f"  {size / 2**20:10,.0f} MiB  {what}" for what, size in cost.memory.items()), disk]
 
 
 def step_line(step: int, steps: int, signals: Signals) -> str:

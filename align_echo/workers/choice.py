@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import gymnasium as gym
 
 from align_echo.agents.players import WORKERS_WITH_LOCAL_MODEL, Player, workers_for
-from align_echo.errors import MissingExtraError, UsageError
+from align_echo.errors import UsageError, require
 from align_echo.rollout import run_tasks
 from align_echo.session import Episode
 from align_echo.types import Agent, Trajectory
@@ -91,8 +90,7 @@ def read_workers(given: int | str | None) -> Workers | None:
     here, there = _HERE.fullmatch(text), _THERE.fullmatch(text)
     if not (here or there):
         raise UsageError(f"--workers is {FORMS}, not {text!r}")
-    if find_spec("ray") is None:
-        raise MissingExtraError(f"--workers {text}", "ray")
+    require(f"--workers {text}", "ray", ("ray", "cloudpickle"))
     address, count = ("", here[1]) if here else (there[1], there[2]) if there else ("", None)
     return RayActors(address, int(count) if count else None)
 

@@ -16,12 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from align_echo.errors import EngineError, MissingExtraError
+from align_echo.errors import EngineError, require
 from align_echo.wrappers.pool import Pool, pool_of_process
+
+NEEDS = ("math_verify", "sympy", "antlr4", "latex2sympy2_extended")
 
 ANSWER_WITHIN = 30.0
 """Seconds for one question. Nearly all take a hundredth of one."""
@@ -105,9 +106,8 @@ class Verifier:
 
 
 def require_extra() -> None:
-    """Raises `MissingExtraError` where math-verify is not installed."""
-    if find_spec("math_verify") is None:
-        raise MissingExtraError("The math environment", "math")
+    """Raises `MissingExtraError` where math-verify, or what it reads expressions with, is not installed."""
+    require("The math environment", "math", NEEDS)
 
 
 def is_right(gold: str, answer: str) -> bool:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from align_echo.agents.players import build_agent, chat_model, choose_player
+from align_echo.agents.players import build_agent, chat_model, choose_player, require_expert
 from align_echo.agents.spec import AgentSetting
 from align_echo.align.audit.audit import MAX_EXAMPLES, AuditFindings, Auditor, Refused
 from align_echo.align.audit.speakers import Speaker, adversary_speaks, agent_speaks, chance_speaks, expert_slips
@@ -143,6 +143,7 @@ def audit_interface(
     tasks = spec.tasks(split, data_root)
     if games is not None:
         tasks = random.Random(seed).sample(tasks, min(games, len(tasks)))
+    any(map(spec.has_expert, tasks))  # who leads the walk; where it is not installed, that is said now
     voices = {name: _speaker(name, spec, split, tasks, data_root, seed) for name in dict.fromkeys(speakers)}
     done: dict[str, list[AuditFindings]] = {name: [] for name in voices}
     stopped = False
@@ -188,6 +189,8 @@ def _speaker(
             raise UsageError(f"{spec.name} has no expert for some tasks of {split}: leave {EXPERT_SLIPS} out")
         return expert_slips
     player = choose_player(None if name == POCKET else name, POCKET if name == POCKET else None)
+    if player.agent.needs_expert:
+        require_expert(spec, split, tasks, data_root)
     model = None if player.model is None else chat_model(player.model, spec=spec, base_url=None, seed=seed)
     temperature = 1.0 if name == POCKET else None
     setting = AgentSetting(spec, split, data_root=data_root, seed=seed, model=model, temperature=temperature)

@@ -21,7 +21,16 @@ from align_echo.gaia.lessons import Lessons
 from align_echo.locking import FolderLock
 from align_echo.models.names import ModelName
 from align_echo.prompts import prompt_hash
-from align_echo.runs import CHECKPOINTS, CONFIG, begin_run, check_run, drop_unfinished, of_verb, whole_checkpoints
+from align_echo.runs import (
+    CHECKPOINTS,
+    CONFIG,
+    begin_run,
+    check_room,
+    check_run,
+    drop_unfinished,
+    of_verb,
+    whole_checkpoints,
+)
 from align_echo.types import Frozen
 
 COMMAND = "critic train"
@@ -79,6 +88,16 @@ def check_folder(path: Path, config: Mapping[str, Any], *, resume: bool) -> None
     matter. Raises `UsageError`.
     """
     check_run(path, config, resume=resume, unmade=_made_nothing, compared=_compared(config))
+
+
+def check_disk(path: Path, source: str, weights: str) -> None:
+    """Refuse a folder without room for what a training leaves: the critic, and of all weights two checkpoints with the
+    optimizer's moments; adapters are left out as small. Raises `UsageError`.
+    """
+    from align_echo.train.estimate import BYTES, parameters_of
+
+    models = 1 + (2 * 3 if weights == "full" else 0)
+    check_room(path, models * BYTES * parameters_of(source))
 
 
 def open_folder(path: Path, config: Mapping[str, Any], *, resume: bool) -> FolderLock:

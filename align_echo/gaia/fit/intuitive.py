@@ -22,12 +22,12 @@ from align_echo.files import write_atomically
 from align_echo.gaia.baselines import Compared, compared
 from align_echo.gaia.examples import LEAST_ACTIONS, Example, check_both, check_enough, told_left_out
 from align_echo.gaia.fit.calibrated import fit_calibrated
-from align_echo.gaia.fit.folder import asked_of, check_folder, open_folder, read_settings
+from align_echo.gaia.fit.folder import asked_of, check_disk, check_folder, open_folder, read_settings
 from align_echo.gaia.lessons import Lessons, lessons_of
 from align_echo.gaia.presets import preset_file, preset_for, presets
 from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
-from align_echo.train.needs import require_training
+from align_echo.train.needs import require_reports, require_training
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ def fit(
     folder as it was.
     """
     require_training()
+    require_reports()
     from align_echo.train.crew import source_of
 
     name = read_name(model)
@@ -154,6 +155,8 @@ def fit(
     lessons = lessons_of(collections, share, rule, seed=chosen.seed, balance=chosen.balance)
     record = asked_of(lessons, name, source, share, ["critic/verdict"], chosen)
     check_folder(path, record, resume=resume)
+    if not resume:
+        check_disk(path, source, chosen.weights)
     material = _prepare(source, chosen, lessons)
     check_enough(len(material.questions), least, material.left_out)
     lock = open_folder(path, record, resume=resume)
@@ -223,6 +226,25 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
         too_long=labelled - len(short) + len(tested) - len(fitting),
         one_sided=len(short) - len(counting),
     )
+
+
+def check_learner(name: ModelName) -> None:
+    """Load a model, and refuse one that no critic can begin as: whose tokenizer does not tell the verdicts apart, or
+    which cannot read conversations as a tree. Raises `UsageError` or `MissingDataError`.
+    """
+    from transformers import AutoModelForCausalLM
+
+    from align_echo.gaia.fit.learning import check_trees, verdict_tokens
+    from align_echo.models.local.loading import encoder_of, files_of
+    from align_echo.models.local.weights import read_model, without_bars
+    from align_echo.train.crew import source_of
+    from align_echo.train.forward import CHECKED_IDS
+
+    source = source_of(name)
+    without_bars()
+    verdict_tokens(encoder_of(source))
+    model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, "auto"))
+    check_trees(model, CHECKED_IDS, model.device)
 
 
 def save_critic(learner: Any, source: str, folder: Path) -> None:

@@ -22,6 +22,7 @@ from align_echo.gaia.fit.folder import (
     WARM,
     asked_of,
     beside,
+    check_disk,
     check_finite,
     check_folder,
     open_folder,
@@ -31,7 +32,7 @@ from align_echo.gaia.fit.intuitive import Fitted, save_critic
 from align_echo.gaia.lessons import Lessons, lessons_of
 from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
-from align_echo.train.needs import require_training
+from align_echo.train.needs import require_reports, require_training
 
 if TYPE_CHECKING:
     from align_echo.gaia.fit.reasoning_steps import ReasoningSettings
@@ -58,6 +59,7 @@ def fit_reasoning(
     and then leaves the folder as it was.
     """
     require_training()
+    require_reports()
     from align_echo.gaia.fit.reasoning_steps import (
         ReasoningSettings,
         crew_config,
@@ -74,6 +76,8 @@ def fit_reasoning(
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
     record = asked_of(lessons, name, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
     check_folder(path, record, resume=resume)
+    if not resume:
+        check_disk(path, source, settings.weights)
     crew = gather(crew_config(name.text, settings), dict.fromkeys(ROLES, source))
     try:
         critic = crew.models["critic"]

@@ -10,7 +10,7 @@ import pytest
 import align_echo
 from align_echo.cli.main import main
 from align_echo.errors import EngineError, MissingExtraError, UsageError
-from align_echo.wrappers.mathematics import generator, verifier
+from align_echo.wrappers.mathematics import generator
 from align_echo.wrappers.mathematics.spec import is_invalid
 from tests.align.endpoint import serve
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
@@ -58,7 +58,7 @@ def test_nothing_of_the_answer_is_told_before_it_is_given():
 
 
 def test_where_math_verify_is_missing_the_line_that_installs_it_is_told(monkeypatch):
-    monkeypatch.setattr(verifier, "find_spec", lambda name: None)
+    monkeypatch.setattr("align_echo.errors.find_spec", lambda name: None)
     env = align_echo.make("math", split="test")
     with pytest.raises(MissingExtraError, match=r"The math environment needs an extra: pip install '\.\[math\]'"):
         env.reset()
