@@ -10,12 +10,12 @@ from collections import Counter
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
 from align_echo.faults import BROKE, fault_text
 from align_echo.progress import Progress
+from align_echo.terminal import PlainConsole
 from align_echo.types import Fault
 
 LINES_PER_STAGE = 4
@@ -33,9 +33,10 @@ class Display(Progress):
 
     def __init__(self, opening: str = "") -> None:
         self._opening = opening
-        self._console = Console(stderr=True, highlight=False)
-        columns = (TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn())
-        self._live = Bars(*columns, TextColumn("{task.fields[status]}"), console=self._console, transient=True)
+        self._console = PlainConsole(stderr=True)
+        title, status = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[status]}"))
+        columns = (title, BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), status)
+        self._live = Bars(*columns, console=self._console, transient=True)
         self._bar: TaskID | None = None
         self._title = ""
         self._kind = ""
@@ -104,7 +105,7 @@ class Display(Progress):
         """A line that stays."""
         self._open()
         if self._console.is_terminal:
-            self._live.console.print(text, markup=False)
+            self._live.console.print(text)
         else:
             note(text)
 

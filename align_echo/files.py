@@ -19,11 +19,12 @@ _BESIDE = re.compile(r"\..+\.[0-9a-f]{16}")
 
 
 def write_atomically(path: Path, text: str) -> Path:
-    """Write a file so that a reader sees the old content or the new, never a part. Keys and passwords are left out."""
+    """Write a file so that a reader sees the old content or the new, never a part. Keys and passwords are left out, and
+    what is no Unicode (of a name that is not UTF-8) becomes question marks."""
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     try:
         # Not `tempfile`: its files can be read by their owner alone.
-        with temporary.open("x", encoding="utf-8", newline="") as stream:
+        with temporary.open("x", encoding="utf-8", errors="replace", newline="") as stream:
             stream.write(without_secrets(text))
         os.replace(temporary, path)
     except BaseException:

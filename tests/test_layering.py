@@ -15,7 +15,7 @@ LAYERS = (
     *("halting", "network", "stopping", "tokens", "intervals", "invalid", "hints", "interface", "jsonl"),
     *("sandbox", "wrappers", "trouble"),
     *("prompts", "models", "runs"),
-    *("faults", "progress", "display", "agents", "session", "rollout", "answers", "refusals", "workers"),
+    *("faults", "progress", "terminal", "display", "agents", "session", "rollout", "answers", "refusals", "workers"),
     *("align", "critic", "train", "evaluate", "gaia", "gui"),
     *("loops", "view", "report", "installation", "cli"),
 )

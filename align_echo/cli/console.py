@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from align_echo import stopping
 from align_echo.display import Display, note
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
 from align_echo.runs import CONFIG, check_room, episodes_kept, how_to_go_on, stop_line
+from align_echo.terminal import PlainConsole
 from align_echo.types import Usage
 
 MIN_WIDTH = 132
@@ -28,10 +28,10 @@ WIDEST = 1000
 """Characters that a line of a table may have."""
 
 
-def stdout() -> Console:
+def stdout() -> PlainConsole:
     """Where results go."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=max(console.width, MIN_WIDTH))
+    console = PlainConsole()
+    return console if console.is_terminal else PlainConsole(width=max(console.width, MIN_WIDTH))
 
 
 def print_whole(table: Table) -> None:

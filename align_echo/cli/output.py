@@ -1,4 +1,5 @@
-"""What the command line prints holds no key and no password: both of its streams take them out, tracebacks too."""
+"""What the command line prints holds no key, no password and nothing that steers a terminal: both of its streams take
+these out, tracebacks too."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import Any, TextIO, cast
 
 from align_echo.redaction import redacted
+from align_echo.sandbox.wording import printable
 
 
 class _Redacting:
@@ -30,11 +32,27 @@ class _Redacting:
         return getattr(self._stream, name)
 
 
+class _Cleaning(_Redacting):
+    """A stream of text that also takes out what steers a terminal, but for the line of a bar that is drawn anew.
+
+    `styled` is the same stream for what is clean in itself (`terminal.py`).
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.styled = _Redacting(stream)
+
+    def write(self, text: str) -> int:
+        redrawn = "\r" if text.startswith("\r") and self._stream.isatty() else ""
+        super().write(redrawn + printable(text[len(redrawn) :]))
+        return len(text)
+
+
 @contextmanager
 def redacted_output() -> Iterator[None]:
-    """Standard output and standard error take secrets out while the block runs."""
+    """Standard output and standard error take out secrets and what steers a terminal, while the block runs."""
     streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (stream and cast(TextIO, _Redacting(stream)) for stream in streams)
+    sys.stdout, sys.stderr = (stream and cast(TextIO, _Cleaning(stream)) for stream in streams)
     try:
         yield
     finally:
@@ -42,10 +60,10 @@ def redacted_output() -> Iterator[None]:
 
 
 def redact_tracebacks() -> None:
-    """From now on an error that ends the process is printed without secrets."""
+    """From now on an error that ends the process is printed without secrets, and steers no terminal."""
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if sys.stderr is not None:
-            sys.stderr.write(redacted("".join(traceback.format_exception(kind, error, trace))))
+            sys.stderr.write(redacted(printable("".join(traceback.format_exception(kind, error, trace)))))
 
     sys.excepthook = show
