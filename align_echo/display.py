@@ -15,7 +15,7 @@ from rich.progress import Progress as Bars
 
 from align_echo.faults import BROKE, fault_text
 from align_echo.progress import Progress
-from align_echo.terminal import PlainConsole
+from align_echo.terminal import PlainConsole, in_one_line
 from align_echo.types import Fault
 
 LINES_PER_STAGE = 4
@@ -23,7 +23,7 @@ LINES_PER_STAGE = 4
 
 def note(line: str) -> None:
     """One line of comment on what goes on."""
-    print(line, file=sys.stderr, flush=True)
+    print(in_one_line(line), file=sys.stderr, flush=True)
 
 
 class Display(Progress):
@@ -105,7 +105,7 @@ class Display(Progress):
         """A line that stays."""
         self._open()
         if self._console.is_terminal:
-            self._live.console.print(text)
+            self._live.console.print(in_one_line(text))
         else:
             note(text)
 

@@ -15,6 +15,11 @@ from rich.segment import Segment
 from align_echo.sandbox.wording import printable
 
 
+def in_one_line(text: str) -> str:
+    """Return text without line breaks, which the name of a file may have."""
+    return " ".join(text.splitlines())
+
+
 class PlainConsole(Console):
     """A console that shows texts as they are: without control characters, and brackets as brackets."""
 

@@ -18,7 +18,7 @@ from align_echo import stopping
 from align_echo.display import Display, note
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
 from align_echo.runs import CONFIG, check_room, episodes_kept, how_to_go_on, stop_line
-from align_echo.terminal import PlainConsole
+from align_echo.terminal import PlainConsole, in_one_line
 from align_echo.types import Usage
 
 MIN_WIDTH = 132
@@ -32,6 +32,11 @@ def stdout() -> PlainConsole:
     """Where results go."""
     console = PlainConsole()
     return console if console.is_terminal else PlainConsole(width=max(console.width, MIN_WIDTH))
+
+
+def say(line: str) -> None:
+    """Print one line of results that names a file."""
+    print(in_one_line(line))
 
 
 def print_whole(table: Table) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from align_echo.agents.players import choose_player
 from align_echo.cli import options
-from align_echo.cli.console import leave, resumable, run_display, run_folder
+from align_echo.cli.console import leave, resumable, run_display, run_folder, say
 from align_echo.cli.critic_report import (
     show_collected,
     show_fitted,
@@ -117,7 +117,7 @@ def collect(
     conducts = {interface: collected.conduct}
     for line in tell(conducts):
         print(line)
-    print(f"written: {path / 'examples.parquet'}, and the episodes and labels beside it")
+    say(f"written: {path / 'examples.parquet'}, and the episodes and labels beside it")
     leave(
         agent_broke="agent" in collected.faults_by_source, trouble=verdict(conducts), warning=overstepped(conducts)
     )
@@ -188,7 +188,7 @@ def _train(
             resume=resume, progress=display,
         )  # fmt: skip
     show_fitted(fitted)
-    print(f"written: {path / CRITIC}, to be named as --judge")
+    say(f"written: {path / CRITIC}, to be named as --judge")
 
 
 def _train_to_reason(
@@ -207,7 +207,7 @@ def _train_to_reason(
         print("no task was held out: the critic is not tested")
     else:
         show_report(fitted.held_out, "held-out tasks, as many correct as wrong ones")
-    print(f"written: {path / CRITIC}, to be named as --judge with --reasoning")
+    say(f"written: {path / CRITIC}, to be named as --judge with --reasoning")
 
 
 def _train_on_screens(
@@ -223,7 +223,7 @@ def _train_on_screens(
             resume=resume, progress=display,
         )  # fmt: skip
     show_held_out(fitted.held_out, fitted.temperature, "episode")
-    print(f"written: {path / CRITIC}, to be named as --judge of align-echo critic gui-steps")
+    say(f"written: {path / CRITIC}, to be named as --judge of align-echo critic gui-steps")
 
 
 @critic.command("evaluate")
@@ -252,7 +252,7 @@ def evaluate(
             votes=(votes or 1) if reasoning else None, resume=resume, progress=display,
         )  # fmt: skip
     show_trial(result)
-    print(f"written: {path / 'summary.json'}")
+    say(f"written: {path / 'summary.json'}")
 
 
 @critic.command("gui-record")
@@ -269,7 +269,7 @@ def gui_record(
     with Display() as display:
         recording = record_episodes(episodes, out, progress=display)
     show_recording(recording)
-    print(f"written: {out}, for align-echo critic gui-steps and critic train --recording")
+    say(f"written: {out}, for align-echo critic gui-steps and critic train --recording")
 
 
 @critic.command("gui-steps")
@@ -294,7 +294,7 @@ def gui_steps(
             progress=display,
         )  # fmt: skip
     show_screens(result)
-    print(f"written: {path / 'summary.json'}")
+    say(f"written: {path / 'summary.json'}")
 
 
 @critic.command("flywheel")
@@ -357,5 +357,5 @@ def flywheel(
     with run_display(path, resume=resume) as display:
         turned = wheels.turn(wheel, path, resume=resume, progress=display, watch=show_part)
     show_flywheel(turned)
-    print(f"written: {path / 'summary.json'}; the last critic is {critic_of(path, rounds)}")
+    say(f"written: {path / 'summary.json'}; the last critic is {critic_of(path, rounds)}")
     leave(agent_broke=any("agent" in turn.collected.faults_by_source for turn in turned.rounds))

@@ -12,7 +12,7 @@ import typer
 
 from align_echo.agents.players import about
 from align_echo.cli import options
-from align_echo.cli.console import cost, leave, run_display, run_folder, stdout
+from align_echo.cli.console import cost, leave, run_display, run_folder, say, stdout
 from align_echo.evaluate.comparison import Comparison
 from align_echo.evaluate.parting import parting_of_run
 from align_echo.evaluate.plan import Plan, plan_evaluation
@@ -80,7 +80,7 @@ def evaluate(
         else:
             rounds = refine(plan, plan.refining, path, resume=resume, progress=display)
     conducts = _show(plan, path, result) if plan.refining is None else _show_rounds(plan, path, rounds)
-    print(f"written: {path / 'summary.json'} and the trajectories beside it; to read them: align-echo view {path}")
+    say(f"written: {path / 'summary.json'} and the trajectories beside it; to read them: align-echo view {path}")
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 
 
@@ -92,11 +92,11 @@ def _show(plan: Plan, path: Path, result: Comparison) -> dict[str, Conduct]:
         console.print(table)
         console.print()
     for line in (*undefined(result), *unplayed(result), *repeated(result), *tell(conducts)):
-        print(line)
+        say(line)
     interfaces = [interface_line(plan.interface, each) for each in plan.variants.values() if each is not None][:1]
     games = [f"games: {result.games}"] if result.games else []
     for line in (*interfaces, about(plan.player, agent_details(path)), *games, *verdicts_given(result)):
-        print(line)
+        say(line)
     cost(sum((variant.usage for variant in result.variants.values()), Usage()))
     print("".join(f"{line}\n" for line in parting_of_run(path)), end="")
     return conducts

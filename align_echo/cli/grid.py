@@ -13,7 +13,7 @@ import typer
 
 from align_echo.agents.catalogue import AGENTS
 from align_echo.cli import options
-from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder
+from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder, say
 from align_echo.evaluate.grid import Grid, faults_line, refusals_lines, table_of
 from align_echo.evaluate.grid_run import play_grid, read_axes
 from align_echo.trouble import Conduct, overstepped, tell, verdict
@@ -70,5 +70,5 @@ def _show(summary: Grid, played_by: Sequence[str], path: Path) -> dict[str, Cond
     for line in tell(conducts):
         print(line)
     cost(summary.usage)
-    print(f"written: {path / 'summary.json'} and a folder for each cell beside it")
+    say(f"written: {path / 'summary.json'} and a folder for each cell beside it")
     return conducts

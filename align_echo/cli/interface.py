@@ -14,7 +14,7 @@ import typer
 from align_echo.align.audit.report import audit_interface, default_speakers
 from align_echo.align.sharing import bind_interface, command_for, export_interface, import_interface, read_shared
 from align_echo.cli import options
-from align_echo.cli.console import cost, leave, new_folder, run_display, run_folder, stdout
+from align_echo.cli.console import cost, leave, new_folder, run_display, run_folder, say, stdout
 from align_echo.display import Display, note
 from align_echo.errors import UsageError
 from align_echo.evaluate.ablation import ablate
@@ -150,7 +150,7 @@ def ablate_rules(
     stdout().print(ablation_table(result))
     print(*ablation_lines(result), *tell(conducts), sep="\n")
     cost(result.usage)
-    print(f"written: {path / 'summary.json'} and the trajectories beside it")
+    say(f"written: {path / 'summary.json'} and the trajectories beside it")
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 
 
@@ -165,7 +165,7 @@ def export(
     exported = _named(name, env)
     if export_interface(exported, out, games=environment(env).games(data_root)):
         note("the source held a key or a password: it is taken out, and the hash is another one")
-    print(f"written: {out}, with {exported.name}@{read_shared(out).content_hash}; align-echo interface import reads it")
+    say(f"written: {out}, with {exported.name}@{read_shared(out).content_hash}; align-echo interface import reads it")
 
 
 @interface.command("import")
@@ -178,7 +178,7 @@ def import_file(
     written = import_interface(imported, out or new_folder("import", imported.contract.environment))
     print(printable("\n".join(provenance_lines(imported))))
     print("the hash is right: the file is whole; who made it, and whether it is true, it does not tell")
-    print(f"written: {written}; next: {printable(command_for(imported.contract.environment, written))}")
+    say(f"written: {written}; next: {printable(command_for(imported.contract.environment, written))}")
 
 
 @interface.command("bind")
@@ -187,7 +187,7 @@ def bind(name: Name, env: options.Env, out: options.Out = None) -> None:
     spec = environment(env)
     copied = load_interface(name if "/" in name or name.endswith(".py") else f"{spec.name}/{name}")
     written = bind_interface(copied, spec.contract, spec.action_format, out or new_folder("bind", spec.name))
-    print(f"written: {written}; next: {printable(command_for(spec.name, written))}")
+    say(f"written: {written}; next: {printable(command_for(spec.name, written))}")
 
 
 def _named(name: str, env: str) -> Interface:

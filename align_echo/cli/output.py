@@ -33,7 +33,7 @@ class _Redacting:
 
 
 class _Cleaning(_Redacting):
-    """A stream of text that also takes out what steers a terminal, but for the line of a bar that is drawn anew.
+    """A stream of text that also takes out what steers a terminal, but for a bar that draws its own line anew.
 
     `styled` is the same stream for what is clean in itself (`terminal.py`).
     """
@@ -41,10 +41,13 @@ class _Cleaning(_Redacting):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self.styled = _Redacting(stream)
+        self._holds_text = False
 
     def write(self, text: str) -> int:
-        redrawn = "\r" if text.startswith("\r") and self._stream.isatty() else ""
+        redrawn = "\r" if text.startswith("\r") and self._stream.isatty() and not self._holds_text else ""
         super().write(redrawn + printable(text[len(redrawn) :]))
+        if text and not redrawn:
+            self._holds_text = not text.endswith("\n")
         return len(text)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from align_echo.cli.console import say
 from align_echo.display import note
 from align_echo.report.writing import OUT, write_report
 
@@ -19,4 +20,5 @@ def report(
     written = write_report(runs, out)
     for line in written.damaged:
         note(line)
-    print("\n".join([*written.lines, f"{written.file}: open it in a browser; pictures in {written.figures}"]))
+    for line in (*written.lines, f"{written.file}: open it in a browser; pictures in {written.figures}"):
+        say(line)

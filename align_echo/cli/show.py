@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from align_echo.cli.console import say
 from align_echo.display import note
 from align_echo.view.finding import find_episodes, of_part
 from align_echo.view.listing import episode_lines, find_episode, overview
@@ -28,6 +29,6 @@ def show(
     else:
         lines = episode_lines(*find_episode(parts, task, damaged, part=part, sample=sample), parts, damaged)
     for line in lines:
-        print(line)
+        say(line)
     for line in told(damaged):
         note(line)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from align_echo.cli import options
-from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder
+from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder, say
 from align_echo.evaluate.study import plan_study
 from align_echo.evaluate.study_file import studies
 from align_echo.evaluate.study_run import TABLES, play_study
@@ -36,5 +36,5 @@ def study(
     conducts = conducts_of(played)
     print(*notes_of(played), *tell(conducts), sep="\n")
     cost(played.usage)
-    print(f"written: {path / 'summary.json'} and {TABLES}, and the folders of all that was learned and played")
+    say(f"written: {path / 'summary.json'} and {TABLES}, and the folders of all that was learned and played")
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))

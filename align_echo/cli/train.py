@@ -9,7 +9,7 @@ import typer
 
 from align_echo.agents.players import MODEL_VARIABLE
 from align_echo.cli import options
-from align_echo.cli.console import resumable, run_folder
+from align_echo.cli.console import resumable, run_folder, say
 from align_echo.display import note
 from align_echo.errors import UsageError
 from align_echo.train.launched import first_alone_prints
@@ -69,7 +69,7 @@ def train(
             lambda step, figures: note(telling.held_out_line(step, figures)),
             note,
         )
-    print(f"written: {summary} and the trained models beside it")
+    say(f"written: {summary} and the trained models beside it")
 
 
 def _config(method: str | None, file: Path | None, changes: dict[str, Any]) -> TrainConfig:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from align_echo.cli.console import say
 from align_echo.display import note
 from align_echo.view.inspect_logs import write_logs
 from align_echo.view.packing import write_page
@@ -27,12 +28,12 @@ def view(
         files, damaged = write_logs(paths, logs)
         for line in told(damaged) if out is None else ():
             note(line)
-        print(f"{logs}: {len(files):,} .eval; look at them with `inspect view --log-dir {logs}`")
+        say(f"{logs}: {len(files):,} .eval; look at them with `inspect view --log-dir {logs}`")
     if out is not None or not (serve or logs):
         file, packed = write_page(paths, out)
         for line in told(packed.damaged):
             note(line)
-        print(f"{file}: {packed.episodes:,} episodes, {file.stat().st_size / 1e6:.1f} MB; open it in a browser")
+        say(f"{file}: {packed.episodes:,} episodes, {file.stat().st_size / 1e6:.1f} MB; open it in a browser")
     if serve:
         with make_viewer(paths, port) as server:
             print(f"http://{HOST}:{server.server_port}/", flush=True)

@@ -107,11 +107,22 @@ def test_on_a_terminal_tables_and_progress_have_their_own_colours_alone(monkeypa
     assert steers(OURS.sub("", shown)) == []
 
 
+def test_a_name_with_line_breaks_forges_no_line(run):
+    folder = Path("a\nforged: everything is fine\u2028forged\x85forged")
+    write(folder / "trajectories" / "none.jsonl", [episode()])
+    for command in (["view", folder], ["show", folder], ["show", folder, "no such task"], ["report", folder]):
+        _, out, err = run(*command)
+        assert out + err
+        assert not [line for line in (out + err).splitlines() if line.startswith("forged")]
+
+
 def test_a_bar_of_others_is_drawn_in_its_place_on_a_terminal_alone(monkeypatch):
     terminal = on_a_terminal(monkeypatch)
     with redacted_output():
         sys.stderr.write("\rloading 10%\r\x1b[31m")
-    assert terminal.getvalue() == "\rloading 10% [31m"
+        sys.stderr.write("\rloading 20%\n")
+        print("a name", "\rover it")
+    assert terminal.getvalue() == "\rloading 10% [31m\rloading 20%\na name  over it\n"
     file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", file)
     with redacted_output():
