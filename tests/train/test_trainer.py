@@ -216,6 +216,15 @@ def test_a_second_update_uses_the_log_probabilities_of_the_first(tmp_path):
     assert min(furthest[1], furthest[3]) > math.log(1.2)  # beyond the clip: what is told comes before it
 
 
+@pytest.mark.parametrize("tokens", [5, 10])
+def test_every_batch_is_measured_against_its_own_log_probabilities(tokens, tmp_path):
+    seen: list[tuple[int, Signals]] = []
+    settings = settings_of(updates=2, tokens_per_batch=tokens, share_prefixes=False)
+    trainer(tmp_path, shared(), settings=settings, lr=0.0, seen=seen).train()
+    furthest = [signals[f"{role}/most_log_ratio"] for _, signals in seen for role in ROLES]
+    assert furthest == [0.0] * 8  # nothing was learned, so nothing has moved
+
+
 def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_batch(tmp_path):
     backbone = shared()
     with torch.no_grad():
