@@ -315,11 +315,25 @@ def test_roles_that_share_weights_are_one_mean_and_others_one_each(tmp_path):
         assert norms[1] / norms[0] == pytest.approx(share, rel=1e-4)
 
 
+def beside_its_start() -> WholeModels:
+    model = tiny_model()
+    return WholeModels({"policy": model, "critic": model}, reference=True)
+
+
+@pytest.mark.parametrize("make", [beside_its_start, adapters])
+def test_the_reference_stays_where_the_model_began(make, tmp_path):
+    seen: list[tuple[int, Signals]] = []
+    trainer(tmp_path, make(), settings=settings_of(Objective(beta=0.1)), steps=2, lr=0.1, seen=seen).train()
+    for role in ROLES:
+        first, second = (signals[f"{role}/kl"] for _, signals in seen)
+        assert first == pytest.approx(0, abs=1e-6)
+        assert second > 1e-4
+
+
 @pytest.mark.long
 def test_a_kl_term_holds_the_model_near_its_start(tmp_path):
     def moved(beta: float) -> float:
-        model = tiny_model()
-        backbone = WholeModels({"policy": model, "critic": model}, reference=True)
+        backbone = beside_its_start()
         before = liking_of(backbone, "policy")
         trainer(tmp_path / str(beta), backbone, settings=settings_of(Objective(beta=beta)), steps=8).train()
         return liking_of(backbone, "policy") - before
