@@ -55,18 +55,39 @@ class Message(Frozen):
 
 
 class Usage(Frozen):
-    """Tokens and money spent. `cost_usd` is 0 where the model's price is not known."""
+    """Tokens and money spent: 0 where nothing was asked. None is not known: tokens that the server did not tell, the
+    cost of a model without a price. A sum with such a part is not known either. Older versions wrote 0 for those.
+    """
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost_usd: float = 0.0
+    prompt_tokens: int | None = 0
+    completion_tokens: int | None = 0
+    cost_usd: float | None = 0.0
 
     def __add__(self, other: Usage) -> Usage:
+        cost = None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd
         return Usage(
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-            cost_usd=self.cost_usd + other.cost_usd,
+            prompt_tokens=_added(self.prompt_tokens, other.prompt_tokens),
+            completion_tokens=_added(self.completion_tokens, other.completion_tokens),
+            cost_usd=cost,
         )
+
+    @property
+    def tokens(self) -> int | None:
+        """Read and written ones together."""
+        return _added(self.prompt_tokens, self.completion_tokens)
+
+    @property
+    def in_words(self) -> str:
+        """What was spent, "tokens: 1,234; cost: $0.0123"; "" for nothing."""
+        if self.tokens == 0:
+            return ""
+        tokens = "not told by every reply" if self.tokens is None else f"{self.tokens:,}"
+        cost = "not known" if self.cost_usd is None else f"${self.cost_usd:.4f}"
+        return f"tokens: {tokens}; cost: {cost}"
+
+
+def _added(count: int | None, other: int | None) -> int | None:
+    return None if count is None or other is None else count + other
 
 
 class Completion(Frozen):

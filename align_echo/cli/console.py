@@ -60,9 +60,7 @@ def leave(*, agent_broke: bool, trouble: str = "", warning: str = "") -> None:
 
 def cost(usage: Usage) -> None:
     """Say what was spent, if anything was."""
-    if usage.prompt_tokens:
-        tokens = usage.prompt_tokens + usage.completion_tokens
-        print(f"tokens: {tokens:,}; cost: ${usage.cost_usd:.4f} where the price is known")
+    print(f"{usage.in_words}\n" * bool(usage.in_words), end="")
 
 
 def run_folder(out: Path | None, resume: bool, verb: str, environment: str) -> Path:

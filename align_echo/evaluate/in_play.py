@@ -126,9 +126,7 @@ def result_lines(plan: Generation, summary: RunSummary, path: Path) -> Iterator[
     yield f"stopped after {len(summary.iterations)} iterations ({summary.stopped}): {ending(summary)}"
     for rule in load_interface(path / summary.interface_file).provenance.unresolved:
         yield f"no rule stood its experiments for: {printable(rule)}"
-    tokens = summary.usage.prompt_tokens + summary.usage.completion_tokens
-    if tokens:
-        yield f"tokens: {tokens:,}; cost: ${summary.usage.cost_usd:.4f} where the price is known"
+    yield from filter(None, [summary.usage.in_words])
     yield f"interface: {path / summary.interface_file}"
     yield f"to measure it further: {evaluate_command(plan, path / summary.interface_file)}"
     yield play_line(summary)

@@ -142,7 +142,7 @@ class VisionScorer:
             part = readable[first : first + self.at_once]
             verdicts = read_verdicts(self.model, self.encoder, [sights[index] for index in part], self.model.device)
             for index, (verdict, between) in zip(part, verdicts, strict=True):
-                usage = Usage(prompt_tokens=len(sights[index].ids), completion_tokens=1)
+                usage = Usage(prompt_tokens=len(sights[index].ids), completion_tokens=1, cost_usd=None)
                 opinion = Opinion(action=actions[index], verdict=verdict, logit=between, usage=usage)
                 opinions[index] = opinion.at(self.temperature)
         return opinions

@@ -34,13 +34,13 @@ def _joined(content: Any) -> str | None:
     return _whole_letters(content) if isinstance(content, str) else None
 
 
-def _count(tokens: Any) -> int:
-    """A number of tokens, also where it is written as text or with a fraction of 0; 0 for what is none."""
+def _count(tokens: Any) -> int | None:
+    """A number of tokens, also where it is written as text or with a fraction of 0; None for what is none."""
     try:
         count = float(tokens)
     except (TypeError, ValueError, OverflowError):
-        return 0
-    return int(count) if 0 <= count <= MOST_TOKENS and count == int(count) and not isinstance(tokens, bool) else 0
+        return None
+    return int(count) if 0 <= count <= MOST_TOKENS and count == int(count) and not isinstance(tokens, bool) else None
 
 
 def _whole_letters(text: str) -> str:
@@ -83,8 +83,8 @@ class Body(BaseModel):
     usage: Annotated[dict[str, Any], BeforeValidator(lambda usage: usage if isinstance(usage, dict) else {})] = {}
 
     @property
-    def spent(self) -> tuple[int, int]:
-        """Tokens of the prompt and of all replies together; 0 where the endpoint does not say."""
+    def spent(self) -> tuple[int | None, int | None]:
+        """Tokens of the prompt and of all replies together; None where the endpoint does not say."""
         return _count(self.usage.get("prompt_tokens")), _count(self.usage.get("completion_tokens"))
 
     def text(self, choice: int) -> str:

@@ -243,10 +243,11 @@ class OpenAICompatibleModel:
         """Up to so many replies of one answer, whose usage is split among them; an error for what was withheld."""
         count = min(len(body.choices), most)
         prompt, completion = body.spent
-        share, rest = divmod(completion, count)
+        share, rest = divmod(completion or 0, count)
         replies: list[Completion | ModelError] = []
         for index in range(count):
-            usage = self._usage(0 if index else prompt, share + (index < rest))
+            written = None if completion is None else share + (index < rest)
+            usage = self._usage(0 if index else prompt, written)
             text, longest = without_secrets(body.text(index)), max_tokens * CHARACTERS_PER_TOKEN
             reason = "length" if len(text) > longest else body.finish_reason(index)
             why = body.withheld(index)
@@ -257,8 +258,9 @@ class OpenAICompatibleModel:
     def _withheld(self, why: str) -> ReplyWithheldError:
         return ReplyWithheldError(f"{self._where}: {why}")
 
-    def _usage(self, prompt: int, completion: int) -> Usage:
-        cost = self._price.cost(prompt, completion) if self._price else 0.0
+    def _usage(self, prompt: int | None, completion: int | None) -> Usage:
+        is_known = self._price is not None and prompt is not None and completion is not None
+        cost = self._price.cost(prompt, completion) if is_known else None
         return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=cost)
 
 

@@ -1,6 +1,6 @@
 """What a token costs: the one table of list prices, and how a user overrides it.
 
-Prices change; these serve for an estimate. A model that is not listed costs 0 here, and runs say so.
+Prices change; these serve for an estimate. What a model costs that is not listed is not known, and runs say so.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from align_echo.rollout import HOPELESS
 from align_echo.session import Episode
 from align_echo.train.signals import Signals, of_play
 from align_echo.train.stage import Made, Proposal, ReviewRequest, Stage
-from align_echo.types import Trajectory
+from align_echo.types import Trajectory, Usage
 
 
 class ObservedStage:
@@ -32,21 +32,22 @@ class ObservedStage:
         self.played: list[Trajectory] = []
         self.shown: list[Trajectory] = []
         self.reviewed: list[tuple[Trajectory, Review]] = []
-        self._sampled = 0
+        self._spent = Usage()
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def signals(self, judge: PlayJudge | None) -> Signals:
         """What came of it so far; `judge` tells refused turns, None where nobody does."""
         measured = of_play(self.played, judge) | {f"seconds/{name}": took for name, took in self._seconds.items()}
         drawing = self._seconds.get("play", 0.0) + self._seconds.get("critic", 0.0)
-        return measured | ({"tokens_per_second": self._sampled / drawing} if drawing else {})
+        sampled = self._spent.completion_tokens
+        return measured | ({"tokens_per_second": sampled / drawing} if drawing and sampled else {})
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Counted as "play"."""
         with self._timed("play"):
             played = self._stage.play(episodes)
         self.played += played
-        self._sampled += sum(trajectory.usage.completion_tokens for trajectory in played)
+        self._spent = sum((trajectory.usage for trajectory in played), self._spent)
         return played
 
     def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
@@ -54,14 +55,14 @@ class ObservedStage:
         with self._timed("critic"):
             reviews = self._stage.review(requests)
         self.reviewed += [(request.attempt, review) for request, review in zip(requests, reviews, strict=True)]
-        self._sampled += sum(review.usage.completion_tokens for review in reviews)
+        self._spent = sum((review.usage for review in reviews), self._spent)
         return reviews
 
     def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
         """Counted as "critic"."""
         with self._timed("critic"):
             judgements = self._stage.judge(proposals)
-        self._sampled += sum(judgement.usage.completion_tokens for judgement in judgements)
+        self._spent = sum((judgement.usage for judgement in judgements), self._spent)
         return judgements
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
@@ -99,7 +100,7 @@ class ObservedStage:
             self.played += seen.played
             self.shown += seen.shown
             self.reviewed += seen.reviewed
-            self._sampled += seen._sampled
+            self._spent += seen._spent
             for kind, seconds in seen._seconds.items():
                 self._seconds[kind] += seconds * took / alone if alone else 0.0
         _check_hope(self.played)

@@ -110,7 +110,7 @@ def _log(
         samples.append(_without_secrets(_sample(played, name, heard, labels.of(part, played), spec.model)))
     spent = sum((played.usage for played in episodes), Usage())
     ended = _time(part.file)
-    stats = EvalStats(started_at=spec.created, completed_at=ended, model_usage={spec.model: _usage(spent)})
+    stats = EvalStats(started_at=spec.created, completed_at=ended, model_usage=_by_model(spec.model, spent))
     has_ended = (part.folder / SUMMARY).is_file() or not (part.folder / CONFIG).is_file()
     status = "success" if has_ended else "cancelled"
     return EvalLog(status=status, eval=spec, samples=samples, results=_results(episodes), stats=stats)
@@ -169,7 +169,7 @@ def _sample(
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import CORRECT, INCORRECT, Score
 
-    usage = {model: _usage(played.usage)}
+    usage = _by_model(model, played.usage)
     output = ModelOutput.from_content(model, played.steps[-1].reply) if played.steps else ModelOutput()
     error = scores = limit = None
     if played.fault is not None:
@@ -189,7 +189,7 @@ def _sample(
         input=played.goal,
         target="",
         messages=list(_messages(played, labels, model)),
-        output=output.model_copy(update={"usage": usage[model]}),
+        output=output.model_copy(update={"usage": usage.get(model)}),
         scores=scores,
         metadata={**about, **({"reviews": reviews} if reviews else {})},
         model_usage=usage,
@@ -248,10 +248,18 @@ def _metrics(name: str, estimate: Estimate, scale: float) -> dict[str, EvalMetri
     return {each: EvalMetric(name=each, value=scale * value) for each, value in values.items()}
 
 
-def _usage(spent: Usage) -> ModelUsage:
+def _by_model(model: str, spent: Usage) -> dict[str, ModelUsage]:
+    usage = _usage(spent)
+    return {} if usage is None else {model: usage}
+
+
+def _usage(spent: Usage) -> ModelUsage | None:
+    """What was spent; None where it is not known how many tokens were."""
     from inspect_ai.model import ModelUsage
 
     read, written = spent.prompt_tokens, spent.completion_tokens
+    if read is None or written is None:
+        return None
     cost = spent.cost_usd or None
     return ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written, total_cost=cost)
 

@@ -17,7 +17,7 @@ from align_echo.errors import UsageError, did_you_mean
 from align_echo.faults import fault_text
 from align_echo.interface import Provenance
 from align_echo.sandbox.session import printable
-from align_echo.types import Choice, HintEvent, Step, Trajectory
+from align_echo.types import Choice, HintEvent, Step, Trajectory, Usage
 from align_echo.view.critiques import Critiques, PlacedReview
 from align_echo.view.evidence import provenances, rules_behind
 from align_echo.view.finding import EpisodeFile, of_part
@@ -177,13 +177,15 @@ def _turns(steps: Sequence[Step], labels: Sequence[Labels], provenance: Provenan
 
 
 def _ending(played: Trajectory) -> str:
-    usage = played.usage
-    tokens = usage.prompt_tokens + usage.completion_tokens
-    spent = f", {tokens:,} tokens" if tokens else ""
+    spent = f", {_spent(played.usage)}" if played.usage.tokens != 0 else ""
     full = ", the model's context was full" if played.context_overflow else ""
     score = "no score" if played.fault else f"score {played.score:g}"
     full += ", one action was repeated too often" if played.ended_by_repeats else ""
     return f"{result_of(played)}, {score}, {len(played.steps)} turns{spent}{full}"
+
+
+def _spent(usage: Usage) -> str:
+    return "tokens not told" if usage.tokens is None else f"{usage.tokens:,} tokens"
 
 
 def _turn(number: int, step: Step, before: float, provenance: Provenance | None) -> Iterator[str]:
@@ -191,8 +193,7 @@ def _turn(number: int, step: Step, before: float, provenance: Provenance | None)
     figures += [f"score {step.score:g}"] if step.score != before else []
     figures += [f"{step.engine_calls} engine calls"] if step.engine_calls != 1 else []
     figures += [word for word, is_so in (("ended", step.terminated), ("step limit", step.truncated)) if is_so]
-    spent = step.usage.prompt_tokens + step.usage.completion_tokens
-    figures += [f"{spent:,} tokens"] if spent else []
+    figures += [_spent(step.usage)] if step.usage.tokens != 0 else []
     named = "(no action)" if step.action is None else step.action
     yield from _told(f"{number:4}  > ", named)
     yield from (f"        [{', '.join(figures)}]",) if figures else ()

@@ -145,7 +145,6 @@ def _row(
 ) -> list[Any]:
     """An episode in the list. `page/data.js` names the columns in this order."""
     hints = {event: _number(index.hints, event.rule) for step in played.steps for event in step.hints}
-    usage = played.usage
     errors = bool(played.reset_error) + sum(bool(step.interface_error) for step in played.steps)
     violations = len(played.reset_violations) + sum(len(step.violations) + len(step.forged) for step in played.steps)
     problems = sum(bool(step.problem) or step.cut_off for step in played.steps)
@@ -155,9 +154,9 @@ def _row(
         played.task_type,
         played.sample,
         "fault" if played.fault else "won" if played.won else "lost",
-        played.score,
+        None if played.fault else played.score,
         len(played.steps),
-        usage.prompt_tokens + usage.completion_tokens,
+        played.usage.tokens,
         sorted({number for event, number in hints.items() if event.fired}),
         errors,
         violations,

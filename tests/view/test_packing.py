@@ -78,7 +78,7 @@ def test_every_episode_is_in_the_page_with_what_the_list_needs(run):
         [0, "x/1", "stow", 0, "won", 1.0, 3, 1234],
         [0, "x/2", "stow", 0, "won", None, 3, 1234],
         [1, "x/1", "stow", 0, "lost", 0.0, 2, 1234],
-        [1, "x/2", "stow", 0, "fault", 0.0, 1, 0],
+        [1, "x/2", "stow", 0, "fault", None, 1, 0],
     ]
     assert first["steps"][0]["raw_observation"] == "Denied."
     assert first["steps"][1]["raw_observation"] is None

@@ -138,7 +138,7 @@ class LocalModel:
         return Completion(
             text=self.encoder.text(reply.ids),
             finish_reason=reply.finish_reason,
-            usage=Usage(prompt_tokens=len(before) + len(gained), completion_tokens=len(reply.ids)),
+            usage=_usage(len(before) + len(gained), len(reply.ids)),
             tokens=Tokens(start=len(before), context_ids=gained, sampled_ids=reply.ids, logprobs=reply.logprobs),
         )
 
@@ -146,7 +146,7 @@ class LocalModel:
         if len(reply.choices) != len(choices):
             raise UsageError(f"{self.engine.name} does not tell how probable given tokens are: use another engine")
         word = dict(zip(choices, words, strict=True)).get(reply.ids[0])
-        return WordChoice(said=word, logprobs=reply.choices, usage=Usage(prompt_tokens=context, completion_tokens=1))
+        return WordChoice(said=word, logprobs=reply.choices, usage=_usage(context, 1))
 
 
 def _ended(future: Future[Reply]) -> Reply | ModelError:
@@ -221,3 +221,8 @@ def _check_text(encoder: ChatEncoder, message: Message, call: Tokens, index: int
     text = encoder.text(call.sampled_ids).strip()
     if message.content.strip() not in ((text,) if text else ("", NO_REPLY)):
         raise TokenDriftError(f"message {index + 1} says {message.content[:80]!r}, its token ids say {text[:80]!r}")
+
+
+def _usage(prompt: int, completion: int) -> Usage:
+    """Count tokens of a model that has no price."""
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=None)

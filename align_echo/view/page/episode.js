@@ -12,18 +12,15 @@ function head(loaded) {
     ["sample", `${row.sample}${row.copy ? `, copy ${row.copy + 1}` : ""}`],
     ["seed", String(episode.seed || 0)],
   ].filter(([, value]) => value);
-  const usage = { prompt: 0, completion: 0, cost: 0 };
-  for (const step of episode.steps) {
-    usage.prompt += (step.usage || {}).prompt_tokens || 0;
-    usage.completion += (step.usage || {}).completion_tokens || 0;
-    usage.cost += (step.usage || {}).cost_usd || 0;
-  }
   const sums = [chip(`score ${scoreOf(row)}`), chip(count(row.turns, "turn"))];
   const reward = episode.steps.reduce((sum, step) => sum + (step.reward || 0), 0);
   sums.push(chip(`reward ${share(reward)}`));
-  if (row.tokens)
-    sums.push(chip(`tokens ${usage.prompt.toLocaleString("en")} + ${usage.completion.toLocaleString("en")}`));
-  if (usage.cost) sums.push(chip(`$${usage.cost.toFixed(4)}`));
+  const read = sumOf(episode, "prompt_tokens");
+  const written = sumOf(episode, "completion_tokens");
+  if (row.tokens === null) sums.push(chip("tokens not told"));
+  else if (row.tokens) sums.push(chip(`tokens ${read.toLocaleString("en")} + ${written.toLocaleString("en")}`));
+  const cost = sumOf(episode, "cost_usd");
+  if (cost) sums.push(chip(`$${cost.toFixed(4)}`));
   if (episode.context_overflow) sums.push(chip("the model's context was full", "bad"));
   if (episode.ended_by_repeats) sums.push(chip("one action was repeated too often", "bad"));
   return el(
@@ -67,6 +64,12 @@ function head(loaded) {
     el("h3", {}, "First observation"),
     passage(episode.initial_observation),
   );
+}
+
+// What the turns of an episode spent; null where one of them does not tell.
+function sumOf(episode, name) {
+  const parts = episode.steps.map((step) => (step.usage || {})[name]);
+  return parts.includes(null) ? null : parts.reduce((sum, part) => sum + (part || 0), 0);
 }
 
 function faultOf(fault) {

@@ -3,13 +3,15 @@
 const ROW = 56; // pixels, as in viewer.css
 const SORTS = {
   "as stored": null,
-  "score, low first": (a, b) => a.score - b.score,
-  "score, high first": (a, b) => b.score - a.score,
+  "score, low first": (a, b) => scoreless(a, b) || a.score - b.score,
+  "score, high first": (a, b) => scoreless(a, b) || b.score - a.score,
   "turns, few first": (a, b) => a.turns - b.turns,
   "turns, many first": (a, b) => b.turns - a.turns,
   "tokens, many first": (a, b) => b.tokens - a.tokens,
   task: (a, b) => (a.task < b.task ? -1 : a.task > b.task ? 1 : a.sample - b.sample),
 };
+// Episodes without a score come last.
+const scoreless = (a, b) => (a.score === null) - (b.score === null);
 const TROUBLES = {
   "any trouble": (row) => row.errors || row.violations || row.problems,
   "interface error": (row) => row.errors,

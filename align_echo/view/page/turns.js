@@ -42,8 +42,9 @@ function figures(step, before) {
   if (step.terminated) chips.push(chip("ended here"));
   if (step.truncated) chips.push(chip("cut off by the step limit"));
   const usage = step.usage || {};
-  const spent = [usage.prompt_tokens || 0, usage.completion_tokens || 0];
-  if (spent[0] || spent[1]) chips.push(tokens(...spent));
+  const spent = [usage.prompt_tokens, usage.completion_tokens].map((part) => (part === undefined ? 0 : part));
+  if (spent.includes(null)) chips.push(chip("tokens not told"));
+  else if (spent[0] || spent[1]) chips.push(tokens(...spent));
   else if (step.tokens) chips.push(tokens(...step.tokens));
   return chips;
 }
