@@ -313,6 +313,7 @@ def test_the_best_of_several_candidates_leaves_the_conversation_exact_to_the_tok
             assert exact[first - 1 : end - 1].tolist() == pytest.approx(list(sequence.logprobs[first:end]), abs=1e-4)
             assert step.choice is not None
             assert step.choice.counts == ChoiceCounts(candidates=3, no_verdict=3)
+            assert step.usage.completion_tokens is not None
             assert step.usage.completion_tokens > 3 * (end - first)
 
 

@@ -259,8 +259,9 @@ class OpenAICompatibleModel:
         return ReplyWithheldError(f"{self._where}: {why}")
 
     def _usage(self, prompt: int | None, completion: int | None) -> Usage:
-        is_known = self._price is not None and prompt is not None and completion is not None
-        cost = self._price.cost(prompt, completion) if is_known else None
+        cost = None
+        if self._price is not None and prompt is not None and completion is not None:
+            cost = self._price.cost(prompt, completion)
         return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=cost)
 
 

@@ -59,7 +59,7 @@ class Ours:
         assert not any(trajectory.fault or trajectory.context_overflow for trajectory in played), (
             "an episode did not end by itself"
         )
-        tokens = sum(trajectory.usage.completion_tokens for trajectory in played)
+        tokens = sum(trajectory.usage.completion_tokens or 0 for trajectory in played)
         return Played(*spent, tokens, len(played), sum(len(trajectory.steps) for trajectory in played))
 
 

@@ -50,7 +50,7 @@ class InProcesses:
         assert not any(trajectory.fault or trajectory.context_overflow for trajectory in played), (
             "an episode did not end by itself"
         )
-        tokens = sum(trajectory.usage.completion_tokens for trajectory in played)
+        tokens = sum(trajectory.usage.completion_tokens or 0 for trajectory in played)
         steps = sum(len(trajectory.steps) for trajectory in played)
         result = Played(seconds, here + sum(there), tokens, len(played), steps)
         return replace(result, busiest=max(here, *there))

@@ -70,7 +70,7 @@ class WatchedStage(LocalStage):
             "an episode did not end by itself"
         )
         turns = sum(len(trajectory.steps) for trajectory in played)
-        sampled = sum(trajectory.usage.completion_tokens for trajectory in played)
+        sampled = sum(trajectory.usage.completion_tokens or 0 for trajectory in played)
         with self.counting:
             self.counts.update(episodes=len(played), turns=turns, sampled=sampled)
         return played
@@ -79,7 +79,7 @@ class WatchedStage(LocalStage):
         with self.watch.phase(CRITIC):
             reviews = super().review(requests)
         assert not any(review.fault for review in reviews), "a critic's model broke"
-        sampled = sum(review.usage.completion_tokens for review in reviews)
+        sampled = sum(review.usage.completion_tokens or 0 for review in reviews)
         unread = 0 if self.fixed else sum(review.critique is None for review in reviews)
         with self.counting:
             self.counts.update(critiques=len(reviews), sampled=sampled, unread=unread)

@@ -119,7 +119,10 @@ def test_the_folder_holds_everything(tmp_path: Path) -> None:
     assert stored.provenance.models == {"agent": "agent", "analyzer": "analyzer", "optimizer": "optimizer"}
     assert "analyzer/propose" in stored.provenance.prompt_hashes
     assert "vanilla/system" in stored.provenance.prompt_hashes
-    assert 0 < stored.provenance.usage.prompt_tokens < made.summary.usage.prompt_tokens
+    asked, in_all = stored.provenance.usage.prompt_tokens, made.summary.usage.prompt_tokens
+    assert asked is not None
+    assert in_all is not None
+    assert 0 < asked < in_all
     names = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
     assert {
         *("config.json", "events.jsonl", "calls.jsonl", "summary.json", "interface.py", "interface.json"),

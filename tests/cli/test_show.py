@@ -127,6 +127,15 @@ def test_a_turn_that_is_repeated_is_shown_once(run, tmp_path):
     assert out.count("the same until turn 3 (2 times)") == out.count("the same until turn 5 (2 times)") == 1
 
 
+def test_tokens_that_the_server_did_not_tell_are_none(run, tmp_path):
+    silent = LAST.model_copy(update={"usage": Usage(prompt_tokens=None, completion_tokens=None, cost_usd=None)})
+    write(tmp_path / "a.jsonl", [episode("x/1", RICH, silent)])
+    out = run("show", tmp_path / "a.jsonl", "x/1")[1]
+    assert out.count("tokens not told]") == 1, "the turn"
+    assert "2 turns, tokens not told" in out, "the episode"
+    assert "1,234 tokens" in out, "a turn that is known"
+
+
 def test_a_part_of_an_id_will_do_and_a_sample_can_be_named(run, station):
     assert run("show", station, "ION/2")[1].startswith("station/2, sample 0, station: none\nlost, score 0, 2 turns")
     assert run("show", station, "10", "--sample", 1)[1].startswith("station/10, sample 1, station: full\n")

@@ -18,7 +18,7 @@ from align_echo.train.methods.rcm import rcm
 from align_echo.train.observed import ObservedStage
 from align_echo.train.run import harvest_with
 from align_echo.train.signals import of_play
-from align_echo.types import Fault, Step, Trajectory
+from align_echo.types import Fault, Step, Trajectory, Usage
 from align_echo.wrappers.catalogue import environment
 from tests.train.scripted_stage import BROKEN, ScriptedStage
 
@@ -122,6 +122,14 @@ def test_tokens_per_second_count_what_both_roles_drew(monkeypatch: pytest.Monkey
     signals = observed.signals(None)
     assert (signals["seconds/play"], signals["seconds/critic"], signals["seconds/oracle"]) == (1, 1, 1)
     assert signals["tokens_per_second"] == (2 * 7 + 6 * 7) / 2
+
+
+def test_tokens_per_second_are_not_there_where_a_server_tells_no_tokens(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tests.train.scripted_stage.Usage", lambda **_: Usage(completion_tokens=None))
+    observed = ObservedStage(ScriptedStage(lambda episode: 0.5, spent=7))
+    rcm(["a"], observed, samples=3)
+    assert observed.played
+    assert "tokens_per_second" not in observed.signals(None)
 
 
 def test_parts_that_overlap_are_told_as_one_and_their_time_is_the_clocks(monkeypatch: pytest.MonkeyPatch):

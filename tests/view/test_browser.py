@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from align_echo.interface import Provenance, RuleRecord
-from align_echo.types import Evidence
+from align_echo.types import Evidence, Usage
 from align_echo.view.packing import write_page
 from align_echo.wrappers.miniwob.chromium import Browser
 from tests.view.browsing import AT_START, DESKTOP, PHONE, Page, missing
@@ -57,6 +57,21 @@ def page(browser, tmp_path) -> Iterator[Page]:
     made = Provenance(environment="station", backend="probe", content_hash=LABEL[5:], rules=(rule,))
     (tmp_path / "run/interface.json").write_text(json.dumps({"provenance": made.model_dump(mode="json")}))
     yield Page(browser, write_page([tmp_path / "run"], tmp_path / "run.html")[0])
+    assert browser.run("return window.wrong") == []
+
+
+def test_what_is_not_known_is_no_nought(browser, tmp_path):
+    silent = LAST.model_copy(update={"usage": Usage(prompt_tokens=None, completion_tokens=None, cost_usd=None)})
+    none = [lost("x/1"), broken("x/2"), episode("x/3", RICH, silent)]
+    write(tmp_path / "run/trajectories/none.jsonl", none)
+    page = Page(browser, write_page([tmp_path / "run"], tmp_path / "run.html")[0])
+    page.choose("ask-sort", "score, low first")
+    assert page.listed == ["x/1", "x/3", "x/2"], "what has no score comes last"
+    page.choose("ask-sort", "score, high first")
+    assert page.listed == ["x/3", "x/1", "x/2"]
+    assert "0.500" in page.texts(".figure"), "the mean of two scores, not of three"
+    page.press("n")
+    page.shows(".chip", "tokens not told")
     assert browser.run("return window.wrong") == []
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import UsageError
+from align_echo.types import Usage
 from align_echo.view.inspect_logs import write_logs
 from tests.view.episodes import HALF, HARM, LAST, RICH, broken, episode, hostile, lost, write
 
@@ -49,6 +50,15 @@ def test_each_part_is_a_log_that_says_what_was_played(logs):
     assert log.stats.started_at <= log.stats.completed_at
     names = [info.name.rpartition("/")[2] for info in inspect_log.list_eval_logs(str(logs["none"].parent))]
     assert sorted(names) == sorted(file.name for file in logs.values())
+
+
+def test_tokens_that_the_server_did_not_tell_are_in_no_figure(tmp_path):
+    silent = LAST.model_copy(update={"usage": Usage(prompt_tokens=None, completion_tokens=None, cost_usd=None)})
+    write(tmp_path / "run/trajectories/none.jsonl", [episode("x/1", RICH, silent), episode("x/2", RICH)])
+    (file,), _ = write_logs([tmp_path / "run"], tmp_path / "logs")
+    log = read(file)
+    assert log.stats.model_usage == {}
+    assert {sample.id: bool(sample.model_usage) for sample in log.samples} == {"x/1": False, "x/2": True}
 
 
 def test_each_episode_is_a_sample_and_one_that_broke_has_an_error_and_no_score(logs):

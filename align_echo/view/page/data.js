@@ -64,7 +64,7 @@ async function readIndex() {
 }
 
 // An episode that broke has no score.
-const scoreOf = (row) => (row.result === "fault" ? "-" : share(row.score));
+const scoreOf = (row) => (row.score === null ? "-" : share(row.score));
 const keyOf = (row) => JSON.stringify([row.run, row.partName, row.task, row.sample]);
 const partLabel = (row) => (index.manyRuns ? `${row.run}: ${row.partName}` : row.partName);
 

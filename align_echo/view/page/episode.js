@@ -252,17 +252,17 @@ function shownEpisodes(loaded) {
 function overview() {
   const byPart = new Map();
   for (const row of index.rows) {
-    const sums = byPart.get(row.part) || { row, n: 0, won: 0, lost: 0, fault: 0, score: 0, turns: 0 };
+    const sums = byPart.get(row.part) || { row, n: 0, won: 0, lost: 0, fault: 0, scored: 0, score: 0, turns: 0 };
     sums.n += 1;
     sums[row.result] += 1;
-    sums.score += row.result === "fault" ? 0 : row.score;
+    sums.scored += row.score !== null;
+    sums.score += row.score || 0;
     sums.turns += row.turns;
     byPart.set(row.part, sums);
   }
   const cells = [...byPart.values()].map((sums) => {
-    const scored = sums.won + sums.lost;
     const figures = [sums.n, sums.won, sums.lost, sums.fault].map((number) => number.toLocaleString("en"));
-    figures.push(scored ? (sums.score / scored).toFixed(3) : "-", (sums.turns / sums.n).toFixed(1));
+    figures.push(sums.scored ? (sums.score / sums.scored).toFixed(3) : "-", (sums.turns / sums.n).toFixed(1));
     return el(
       "tr",
       {},

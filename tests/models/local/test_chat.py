@@ -188,7 +188,7 @@ def test_an_empty_reply_may_be_told_as_none_and_as_nothing_else(model):
 def test_a_conversation_that_fills_its_context_overflows(model):
     small = LocalModel(model.engine, ENCODER, context=len(ENCODER.opening(opening())) + 3)
     reply = small.complete(opening(), temperature=1.0, max_tokens=100)
-    assert reply.usage.completion_tokens <= 3
+    assert reply.usage.completion_tokens in (1, 2, 3)
     with pytest.raises(ContextOverflowError, match="no room"):
         small.complete([*opening(), said(reply), user("go on")], temperature=1.0)
 
