@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from align_echo.align.run_folder import RunFolder, RunSummary
-from align_echo.cli.console import Display
+from align_echo.display import Display
 from align_echo.evaluate.comparison import Comparison
 from align_echo.evaluate.in_play import play_line, verdict_on_play
 from align_echo.intervals import wilson
