@@ -13,7 +13,6 @@ from align_echo.view.inspect_logs import write_logs
 from align_echo.view.packing import write_page
 from align_echo.view.reading import told
 from align_echo.view.serving import make_viewer
-from align_echo.wrappers.serving import HOST
 
 
 def view(
@@ -36,6 +35,6 @@ def view(
         say(f"{file}: {packed.episodes:,} episodes, {file.stat().st_size / 1e6:.1f} MB; open it in a browser")
     if serve:
         with make_viewer(paths, port) as server:
-            print(f"http://{HOST}:{server.server_port}/", flush=True)
+            print(server.address, flush=True)
             note("Ctrl-C ends it")
             server.serve_forever()

@@ -1,14 +1,20 @@
 """The page of some runs on a port of this machine; when it is loaded again, it has what came since.
 
-Left out: the page (`packing.py`), and who may ask: nobody on another machine can.
+Other accounts of the machine can reach the port: the page is given to requests with the token of this server alone, which
+only its address says. There is no cookie: browsers send those to every port of a host.
+
+Left out: the page (`packing.py`).
 """
 
 from __future__ import annotations
 
+import hmac
+import secrets
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from urllib.parse import parse_qs
 
 from align_echo.errors import AlignEchoError
 from align_echo.view.finding import find_episodes
@@ -16,9 +22,9 @@ from align_echo.view.packing import pack
 from align_echo.wrappers.serving import HOST, QuietServer
 
 
-def make_viewer(paths: list[Path], port: int) -> QuietServer:
+def make_viewer(paths: list[Path], port: int) -> ViewerServer:
     """A server of the page of these paths; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
-    return _ViewerServer(port, _fresh_page(paths))
+    return ViewerServer(port, _fresh_page(paths))
 
 
 def _fresh_page(paths: list[Path]) -> Callable[[], bytes]:
@@ -40,24 +46,42 @@ def _fresh_page(paths: list[Path]) -> Callable[[], bytes]:
     return page
 
 
-class _ViewerServer(QuietServer):
+class ViewerServer(QuietServer):
+    """A server of one page, for who knows its address."""
+
     def __init__(self, port: int, page: Callable[[], bytes]) -> None:
         super().__init__(_ViewerHandler, port)
         self.page = page
+        self._token = secrets.token_urlsafe(32)
+
+    @property
+    def address(self) -> str:
+        """The only address that has the page; another one each time that a server is started."""
+        return f"http://{HOST}:{self.server_port}/?token={self._token}"
+
+    def admits(self, query: str) -> bool:
+        """Whether the query of a request has the token."""
+        return any(
+            hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode())
+            for token in parse_qs(query).get("token", [])[:1]
+        )
 
 
 class _ViewerHandler(BaseHTTPRequestHandler):
     """One request: the page at /, and nothing else. Another name for this machine is not answered: a stranger's page
-    could use one to read this one."""
+    could use one to read this one. Without the token nothing is told, not even what is there."""
 
-    server: _ViewerServer
+    server: ViewerServer
     timeout = 60
 
     def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
         host = (self.headers.get("Host") or "").rpartition(":")[0]
         if host not in (HOST, "localhost"):
             self.send_error(403, f"this page is at http://{HOST}:{self.server.server_port}/")
-        elif self.path != "/":
+        elif not self.server.admits(query):
+            self.send_error(403, "open the whole address that align-echo view printed, with its token")
+        elif path != "/":
             self.send_error(404, "there is only /")
         else:
             self._answer()
@@ -73,6 +97,7 @@ class _ViewerHandler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("X-Frame-Options", "DENY")
+        self.send_header("Referrer-Policy", "no-referrer")
         self.end_headers()
         self.wfile.write(content)
 

@@ -10,8 +10,7 @@ import httpx
 import pytest
 
 from align_echo.errors import UsageError
-from align_echo.view.serving import make_viewer
-from align_echo.wrappers.serving import QuietServer
+from align_echo.view.serving import ViewerServer, make_viewer
 from tests.view.episodes import episode, write
 
 
@@ -21,16 +20,23 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(file) -> Iterator[QuietServer]:
+def server(file) -> Iterator[ViewerServer]:
     with make_viewer([file], 0) as made:
         threading.Thread(target=made.serve_forever, daemon=True).start()
         yield made
         made.shutdown()
 
 
-def get(server: QuietServer, path: str = "/", host: str | None = None) -> httpx.Response:
-    headers = {"Host": host} if host else {}
-    return httpx.get(f"http://127.0.0.1:{server.server_port}{path}", headers=headers, trust_env=False, timeout=60)
+def ask(server: ViewerServer, path: str, method: str = "GET", **headers: str) -> httpx.Response:
+    """What is answered to a request with no more than that."""
+    address = f"http://127.0.0.1:{server.server_port}{path}"
+    return httpx.request(method, address, headers=headers, trust_env=False, timeout=60)
+
+
+def get(server: ViewerServer, path: str = "/", host: str | None = None) -> httpx.Response:
+    """What is answered to who knows the address."""
+    token = server.address.partition("?")[2]
+    return ask(server, f"{path}?{token}", **({"Host": host} if host else {}))
 
 
 def test_the_page_has_what_came_since(server, file):
@@ -54,6 +60,36 @@ def test_nothing_else_and_no_other_name_is_answered(server):
     assert get(server, host="evil.example:80").status_code == 403
     assert get(server, host=f"localhost:{server.server_port}").status_code == 200
     assert server.server_address[0] == "127.0.0.1"
+
+
+def test_without_the_token_nothing_is_answered(server):
+    token = server.address.partition("token=")[2]
+    assert httpx.get(server.address, trust_env=False, timeout=60).status_code == 200
+    assert len(token) > 40
+    wrong = ["", "?", "?token=", "?token=" + token[:-1], f"?token={token}x", f"?Token={token}", "?token=%ff%00"]
+    wrong += [f"?token=x&token={token}", "?token=\u017f", f"?{token}", f"#token={token}"]
+    for path in ("/", "/index.html", "/none.jsonl", "/../run", "/favicon.ico", "//[", "/data"):
+        for query in wrong:
+            answer = ask(server, path + query)
+            assert answer.status_code == 403, path + query
+            assert token not in answer.text + str(answer.headers)
+            assert "x/1" not in answer.text
+    for headers in ({"Cookie": f"token={token}"}, {"Authorization": f"token {token}"}, {"Referer": server.address}):
+        assert ask(server, "/", **headers).status_code == 403
+    for method in ("HEAD", "POST", "OPTIONS", "PUT"):
+        assert "x/1" not in ask(server, "/", method).text
+    assert get(server, host="evil.example:80").status_code == 403, "with the token, by another name"
+
+
+def test_each_server_has_a_token_of_its_own_and_leaves_no_trace_of_it(server, file):
+    with make_viewer([file], 0) as other:
+        mine, theirs = (made.address.partition("?")[2] for made in (server, other))
+    assert mine != theirs
+    assert ask(server, f"/?{theirs}").status_code == 403
+    answer = get(server)
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert "Set-Cookie" not in answer.headers
+    assert mine.partition("=")[2] not in answer.text
 
 
 def test_a_port_that_is_taken_is_said(server, file):
