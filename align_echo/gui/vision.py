@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGeneration
+from transformers import AutoConfig, PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from align_echo.critic.opinion import Opinion, logit
@@ -25,8 +25,8 @@ from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.gui.screen_verdict import Screen, marked, question
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.loading import files_of
-from align_echo.models.local.weights import read_model, without_bars
+from align_echo.models.local.loading import files_of, tokenizer_of
+from align_echo.models.local.weights import read_strange_model, without_bars
 from align_echo.types import Usage
 from align_echo.wrappers.gui.actions import GuiAction, parse
 
@@ -155,9 +155,9 @@ def read_vision(source: str, dtype: torch.dtype | str = torch.float32) -> tuple[
     if config.model_type != FAMILY:
         raise UsageError(f"{source} holds a {config.model_type}, which sees no screens: name a Qwen2.5-VL")
     pictures = files_of(source, lambda: Qwen2VLImageProcessorPil.from_pretrained(source))
-    tokenizer = files_of(source, lambda: AutoTokenizer.from_pretrained(source, trust_remote_code=False))
+    tokenizer = tokenizer_of(source)
     encoder = ScreenEncoder(tokenizer, pictures, config)
-    return files_of(source, lambda: read_model(Qwen2_5_VLForConditionalGeneration, source, dtype)), encoder
+    return files_of(source, lambda: read_strange_model(Qwen2_5_VLForConditionalGeneration, source, dtype)), encoder
 
 
 def load_scorer(folder: Path) -> VisionScorer:

@@ -21,7 +21,7 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import Engine
 from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
 from align_echo.models.local.transformers_engine import TransformersEngine
-from align_echo.models.local.weights import read_model, without_bars, without_plans
+from align_echo.models.local.weights import read_strange_model, without_bars, without_plans
 from align_echo.models.names import ADAPTER, POCKET, ModelName, read_name
 from align_echo.train import processes
 from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
@@ -105,7 +105,7 @@ def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path
     encoders = {role: encoder_of(source) for role, source in sources.items()}
 
     def load(role: Role, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-        model: Any = files_of(sources[role], lambda: read_model(AutoModelForCausalLM, sources[role], dtype))
+        model: Any = files_of(sources[role], lambda: read_strange_model(AutoModelForCausalLM, sources[role], dtype))
         on_device: PreTrainedModel = model.to(device)
         return on_device
 

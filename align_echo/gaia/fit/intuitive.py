@@ -199,11 +199,11 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
 
     from align_echo.gaia.fit.learning import question_ids, questions
     from align_echo.models.local.loading import encoder_of, files_of
-    from align_echo.models.local.weights import read_model, without_bars
+    from align_echo.models.local.weights import read_strange_model, without_bars
 
     without_bars()
     encoder = encoder_of(source)
-    model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, torch.float32))
+    model: Any = files_of(source, lambda: read_strange_model(AutoModelForCausalLM, source, torch.float32))
     context = int(getattr(model.config, "max_position_embeddings", 0) or settings.longest)
     longest = min(settings.longest, context)
     rule, tested = lessons.rule, lessons.tested

@@ -13,13 +13,12 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from jinja2 import TemplateError
-
 from align_echo.errors import UsageError
+from align_echo.models.local.templates import CHATML_TEMPLATE, MARK, UnboundedTemplateError, rendered
 from align_echo.tokens import TokenSequence
 from align_echo.types import Message
 
@@ -27,18 +26,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
-CHATML_TEMPLATE = (
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-"""The project's own chat template (ChatML): each message is written once and for all, whatever comes after it."""
-
 CHATML_TOKENS = ("<|im_start|>", "<|im_end|>")
-_MARK = "Xq{number}qX"
-"""Stands for a message's content while a template is rendered; templates treat it as any other word."""
-
 _WORDS = re.compile(r"[\w\s]*")
 
 _TEXTS_KEPT = 8192
@@ -231,38 +219,28 @@ def _plain_copy(state: str, special: Iterable[str]) -> Tokenizer:
     return copy
 
 
-def _rendered(tokenizer: PreTrainedTokenizerBase, template: str, roles: Sequence[str]) -> str:
-    """The template's text for marks in these roles, with the header of the next reply. Raises `UsageError`."""
-    chat = [{"role": role, "content": _MARK.format(number=number)} for number, role in enumerate(roles)]
-    try:
-        text = tokenizer.apply_chat_template(chat, chat_template=template, tokenize=False, add_generation_prompt=True)
-    except (TemplateError, TypeError, ValueError) as error:
-        raise UsageError(f"the chat template refuses messages of {', '.join(roles) or 'no role'}: {error}") from None
-    return str(text)
-
-
 def _split(text: str, numbers: Iterable[int]) -> list[str]:
     """The text between the marks. Raises `UsageError` unless each stands in it once and in order."""
     pieces = []
     for number in numbers:
-        before, mark, text = text.partition(_MARK.format(number=number))
+        before, mark, text = text.partition(MARK.format(number=number))
         if not mark or mark in text:
             raise UsageError("the chat template does not write every message once and in order")
         pieces.append(before)
     return [*pieces, text]
 
 
-def _texts(tokenizer: PreTrainedTokenizerBase, template: str, roles: Sequence[str]) -> list[str]:
-    return _split(_rendered(tokenizer, template, roles), range(len(roles)))
+def _texts(tokenizer: PreTrainedTokenizerBase, template: str, roles: tuple[str, ...]) -> list[str]:
+    return _split(rendered(tokenizer, template, roles), range(len(roles)))
 
 
 def _texts_after_reply(
-    tokenizer: PreTrainedTokenizerBase, template: str, roles: Sequence[str], past: Sequence[str] = ("system", "user")
+    tokenizer: PreTrainedTokenizerBase, template: str, roles: tuple[str, ...], past: Sequence[str] = ("system", "user")
 ) -> list[str]:
     """What the template writes around messages of these roles after a reply to `past`."""
-    before = _rendered(tokenizer, template, past)
-    whole = _rendered(tokenizer, template, (*past, "assistant", *roles))
-    reply = before + _MARK.format(number=len(past))
+    before = rendered(tokenizer, template, tuple(past))
+    whole = rendered(tokenizer, template, (*past, "assistant", *roles))
+    reply = before + MARK.format(number=len(past))
     if not whole.startswith(reply):
         raise UsageError("the chat template rewrites earlier turns")
     return _split(whole.removeprefix(reply), range(len(past) + 1, len(past) + 1 + len(roles)))
@@ -271,10 +249,14 @@ def _texts_after_reply(
 def _usable_template(tokenizer: PreTrainedTokenizerBase, name: str) -> str:
     """The tokenizer's template if it only appends, else `CHATML_TEMPLATE` if it can be used. Raises `UsageError`."""
     template = tokenizer.chat_template
+    if isinstance(template, Mapping):  # several by name, of which transformers takes this one
+        template = template.get("default")
     try:
         if not isinstance(template, str):
             raise UsageError("there is no chat template")
         _check_appends(tokenizer, template)
+    except UnboundedTemplateError as error:
+        raise UnboundedTemplateError(f"{name} cannot be used: {error}") from None
     except UsageError as error:
         vocabulary = tokenizer.get_vocab()
         if not all(token in vocabulary for token in CHATML_TOKENS):

@@ -13,24 +13,26 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from safetensors import SafetensorError
-
 from align_echo.errors import MissingDataError, UsageError, first_line
 from align_echo.models.endpoint import resolve_base_url
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine_process import EngineSettings, ProcessEngine
 from align_echo.models.local.fleet import Fleet
+from align_echo.models.local.model_files import check_model_files
+from align_echo.models.local.tokenizer_files import check_tokenizer
 from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
-from align_echo.models.local.weights import read_model, without_bars
+from align_echo.models.local.weights import read_strange_model, without_bars
 from align_echo.models.names import POCKET
 from align_echo.reading import parse_json
+from align_echo.regular_files import open_file
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 DTYPES = ("float32", "bfloat16", "float16")
 _HASHED = ("*.json", "*.jinja", "*.safetensors")
+_MOST_ENDS = 1_000
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 
 
@@ -67,7 +69,7 @@ def run_transformers(
 
     def start() -> LocalModel:
         without_bars()
-        model = files_of(source, lambda: read_model(AutoModelForCausalLM, source, kind))
+        model = files_of(source, lambda: read_strange_model(AutoModelForCausalLM, source, kind))
         encoder = encoder_of(source)
         engine = TransformersEngine(model.to(device), name=name, decode=encoder.text, slots=slots, context=context)
         commit = str(getattr(model.config, "_commit_hash", None) or "")
@@ -149,10 +151,19 @@ def encoder_of(source: str) -> ChatEncoder:
     if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZERS):
         advice = _model_within(source) or "save it there too (tokenizer.json)"
         raise MissingDataError(f"{source} holds no tokenizer: {advice}")
+    tokenizer = tokenizer_of(source)
+    return ChatEncoder(tokenizer, stop_ids=_end_tokens(source))
+
+
+def tokenizer_of(source: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder or hub name, after that of a folder was tried. Raises `UsageError`."""
     from transformers import AutoTokenizer
 
-    tokenizer = files_of(source, lambda: AutoTokenizer.from_pretrained(source, trust_remote_code=False))
-    return ChatEncoder(tokenizer, stop_ids=_end_tokens(source))
+    def read() -> PreTrainedTokenizerBase:
+        check_tokenizer(Path(source))
+        return cast("PreTrainedTokenizerBase", AutoTokenizer.from_pretrained(source, trust_remote_code=False))
+
+    return cast("PreTrainedTokenizerBase", files_of(source, read))
 
 
 def _end_tokens(source: str) -> Sequence[int]:
@@ -173,14 +184,18 @@ def _end_tokens(source: str) -> Sequence[int]:
             ends = None if Path(source).is_dir() else read()
         except OSError:
             ends = None
-    return [ends] if isinstance(ends, int) else ends or ()
+    ends = [ends] if isinstance(ends, int) else ends or []
+    are_ids = isinstance(ends, list) and all(type(end) is int and 0 <= end < 2**31 for end in ends)
+    if not are_ids or len(ends) > _MOST_ENDS:
+        raise UsageError(f"no model can be loaded from {source}: its generation_config.json names no end tokens by id")
+    return ends
 
 
 def content_hash(folder: Path) -> str:
     """SHA-256 in hex over the names and contents of a model's files: weights, configuration, tokenizer, template."""
     digest = hashlib.sha256()
     for file in sorted({file for pattern in _HASHED for file in folder.glob(pattern)}):
-        with file.open("rb") as content:
+        with open_file(file) as content:
             inner = hashlib.file_digest(content, "sha256").hexdigest()
         digest.update(f"{file.name} {inner}\n".encode())
     return digest.hexdigest()
@@ -207,16 +222,33 @@ def close_all() -> None:
 
 
 def files_of(source: str, read: Callable[[], Any]) -> Any:
-    """What `read` gives. Raises `UsageError` in one line for what `transformers` says of the files."""
+    """What `read` gives, after the files of a folder were checked. Raises `UsageError` in one line for whatever a
+    library says of the files: they may be a stranger's, so that no kind of error is out of the question."""
     is_folder = Path(source).is_dir()
     if not is_folder and (source.startswith((".", "~", os.sep)) or source.endswith(os.sep) or source.count(os.sep) > 1):
         raise MissingDataError(f"there is no folder {source}: name the folder that holds the model's config.json")
     try:
+        if is_folder:
+            check_model_files(Path(source))
         return read()
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, SafetensorError) as error:
+    except UsageError as error:
+        raise UsageError(f"no model can be loaded from {source}: {error}") from None
+    except MissingDataError:
+        raise
+    except BaseException as error:
+        if isinstance(error, ImportError) and error.name:  # of this installation, not of the files
+            raise
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of libraries in Rust
+            raise
         tried = "" if is_folder else "no such folder is here, and as a name on the hub: "
-        why = _model_within(source) or first_line(error)
+        why = _model_within(source) or _why(error)
         raise UsageError(f"no model can be loaded from {source}: {tried}{why}") from None
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "it needs more memory than there is"
+    return first_line(error)[:300]
 
 
 def _model_within(source: str) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 NAME = "align_echo_slots"
+NO_NUMBERS = "the model's logits are no numbers: its weights are broken, or overflow in this dtype"
 MERGED_GAP = 1
 """Single tokens of rows with at most so many idle rows between them are computed in one go."""
 
@@ -342,6 +343,8 @@ def _try_slots(model: PreTrainedModel) -> None:
     with torch.inference_mode():
         ids = torch.arange(12, device=model.device) % model.config.get_text_config().vocab_size
         wanted = model(input_ids=ids[None], use_cache=False).logits[0].float()  # [12, V]
+        if not bool(torch.isfinite(wanted).all()):
+            raise UsageError(NO_NUMBERS)
         AttentionInterface.register(NAME, slot_attention)
         model.set_attn_implementation(NAME)
         cache = SlotCache(slots=2, context=16)

@@ -29,7 +29,7 @@ class SlotCache:
         self.slots = slots
         self.context = context
         self.lengths = np.zeros(slots, dtype=np.int64)
-        self._held = np.full((slots, context), _FREE, dtype=np.int32)  # [S, context] token ids
+        self._held = np.full((slots, 0), _FREE, dtype=np.int32)  # [S, longest row so far] token ids
         self._adapters = [""] * slots
         self._used_at = np.zeros(slots, dtype=np.int64)
         self._common = np.zeros((slots, slots), dtype=np.int64)
@@ -75,6 +75,10 @@ class SlotCache:
 
     def wrote(self, slots: np.ndarray, columns: np.ndarray, ids: np.ndarray) -> None:
         """Record that these tokens [N] now stand in these slots [N] and columns [N], each slot's in order."""
+        missing = int(columns.max(initial=-1)) + 1 - self._held.shape[1]
+        if missing > 0:
+            wider = -(-missing // _GROWTH) * _GROWTH
+            self._held = np.pad(self._held, ((0, 0), (0, wider)), constant_values=_FREE)
         self._held[slots, columns] = ids
         np.maximum.at(self.lengths, slots, columns + 1)
 
@@ -98,10 +102,11 @@ class SlotCache:
 
     def _shared(self, wanted: np.ndarray, adapter: str) -> np.ndarray:
         """How many leading ids of `wanted` [T] each slot holds [S]; 0 where another adapter computed them."""
-        if not len(wanted):
+        most = min(len(wanted), self._held.shape[1])
+        if not most:
             return np.zeros(self.slots, dtype=np.int64)
-        differs = self._held[:, : len(wanted)] != wanted
-        shared: np.ndarray = np.where(differs.any(axis=1), differs.argmax(axis=1), len(wanted))
+        differs = self._held[:, :most] != wanted[:most]
+        shared: np.ndarray = np.where(differs.any(axis=1), differs.argmax(axis=1), most)
         shared[[other != adapter for other in self._adapters]] = 0
         return shared
 

@@ -38,7 +38,7 @@ from align_echo.models.local.rows import (
     parts_of,
     reads_for,
 )
-from align_echo.models.local.slot_attention import PackedStep, SlotPart, forward, use_slots
+from align_echo.models.local.slot_attention import NO_NUMBERS, PackedStep, SlotPart, forward, use_slots
 from align_echo.models.local.slots import WORTH_COPYING, SlotCache
 from align_echo.models.local.weights import ServedAdapters, load_state, read_model
 
@@ -51,7 +51,6 @@ STEP_TOKENS = {"cpu": 1024, "cuda": 8192}
 
 READ_EVERY = 8
 """Steps from one reading of contexts to the next, while others draw: one that reads takes as long as many replayed."""
-NO_NUMBERS = "the model's logits are no numbers: its weights are broken, or overflow in this dtype"
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors import SafetensorError
 
 from align_echo.errors import UsageError, first_line
+from align_echo.models.local.model_files import check_weights_read, claimed_numbers
 from align_echo.models.local.publishing import adapter_folder
 
 if TYPE_CHECKING:
@@ -48,6 +50,26 @@ def read_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedMo
     if missing:
         raise UsageError(f"the files of {source} lack {len(missing)} of the model's weights, such as {missing[0]}")
     return cast("PreTrainedModel", model)
+
+
+def read_strange_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedModel:
+    """The model that somebody handed over: as `read_model`, of a folder whose configuration claims no more than its
+    files hold, and whose weights are numbers. Raises as `read_model`."""
+    from transformers import AutoConfig
+    from transformers.utils import logging as transformers_logging
+
+    folder = Path(source)
+    before: int = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity(transformers_logging.CRITICAL)  # what is wrong is said in our own line
+    try:
+        if not folder.is_dir():
+            return read_model(kind, source, dtype)
+        claimed_numbers(kind, AutoConfig.from_pretrained(source, trust_remote_code=False), folder)
+        model = read_model(kind, source, dtype)
+    finally:
+        transformers_logging.set_verbosity(before)
+    check_weights_read(model, folder)
+    return model
 
 
 def load_state(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> None:

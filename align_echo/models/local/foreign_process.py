@@ -1,0 +1,231 @@
+"""A process that does what a stranger's files ask for, within bounds, and says what came of it (`foreign.py`).
+
+It renders chat templates, and tries tokenizers: a file of those can hold numbers that fill memory, replacements that
+grow, and patterns that are matched in exponential time, in native code that nothing can interrupt. Seconds of computing
+and memory are limits of the process itself, so that no single operation gets past them. This file is started by its
+path and imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+LONGEST_TEXT = 1_000_000
+"""Characters of a rendered chat whose messages are marks."""
+
+GROWTH = 100
+"""How many characters all replacements of a tokenizer together may make of one."""
+
+IDS_A_TOKEN = 4
+IDS_BEYOND = 100_000
+LONGEST_TOKEN = 10_000
+
+_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+"""A part of a pattern: an escaped character, a set of characters, or a character."""
+
+_ENDLESS = re.compile(r"[*+]|\{\d*,\}")
+
+Chat = Sequence[Mapping[str, str]]
+Answer = dict[str, Any]
+
+
+def main() -> None:
+    """Read limits from the arguments and a request from standard input; write a line of JSON for each answer."""
+    _limit(int(sys.argv[1]), int(sys.argv[2]))
+    request = json.load(sys.stdin)
+    tasks: dict[str, Callable[..., Iterator[Answer]]] = {"render": render, "encode": encode}
+    for answer in tasks[request.pop("task")](**request):
+        print(json.dumps(answer), flush=True)
+
+
+def _limit(seconds: int, memory: int) -> None:
+    """Set limits where the system has them. Beyond the first, the process is ended."""
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    except (OSError, ValueError):
+        return  # macOS knows the limit and takes none
+
+
+# ---------------------------------------------------------------- chat templates
+
+
+def render(template: str, variables: Mapping[str, Any], chats: Sequence[Chat]) -> Iterator[Answer]:
+    """The text of each chat with the header of the next reply, or what is wrong with it."""
+    compiled = None
+    for chat in chats:
+        try:
+            compiled = compiled or _environment().from_string(template)
+            text = compiled.render(messages=chat, tools=None, documents=None, add_generation_prompt=True, **variables)
+            if len(text) > LONGEST_TEXT:
+                yield {"spent": f"writes more than {LONGEST_TEXT:,} characters"}
+                return
+            yield {"text": text}
+        except MemoryError:
+            yield {"spent": "needs too much memory"}
+            return
+        except RecursionError:
+            yield {"spent": "nests too deeply"}
+            return
+        except Exception as error:  # whatever the template raises is said in words
+            yield {"error": " ".join(f"{error or type(error).__name__}".split())[:300]}
+
+
+def _environment() -> Any:
+    """The environment that `transformers` renders chat templates in."""
+    from jinja2 import nodes, pass_eval_context
+    from jinja2.exceptions import SecurityError, TemplateError
+    from jinja2.ext import Extension
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.utils import Namespace
+
+    class Generation(Extension):
+        """The block `generation`, which marks a reply and writes what stands in it."""
+
+        tags: ClassVar[set[str]] = {"generation"}
+
+        def parse(self, parser: Any) -> nodes.Node:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.CallBlock(self.call_method("_written"), [], [], body).set_lineno(line)
+
+        @pass_eval_context
+        def _written(self, context: Any, caller: Callable[[], str]) -> str:
+            return caller()
+
+    class PlainDict:
+        """`dict`, without the attributes of the class."""
+
+        def __call__(self, *values: Any, **items: Any) -> dict[Any, Any]:
+            return dict(*values, **items)
+
+        def fromkeys(self, *values: Any) -> dict[Any, Any]:
+            return dict.fromkeys(*values)
+
+    class PlainNamespace(Namespace):
+        """`namespace`, without names that begin with an underscore."""
+
+        def __init__(*arguments: Any, **items: Any) -> None:
+            own, *values = arguments
+            names = dict(*values, **items)
+            for name in names:
+                _check_name(name)
+            Namespace.__init__(own, names)
+
+        def __setitem__(self, name: str, value: Any) -> None:
+            _check_name(name)
+            super().__setitem__(name, value)
+
+    def _check_name(name: Any) -> None:
+        if isinstance(name, str) and name.startswith("_"):
+            raise SecurityError(f"a namespace takes no name like {name!r}")
+
+    def refuse(message: str) -> None:
+        raise TemplateError(message)
+
+    def as_json(
+        value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+    ) -> str:
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = as_json
+    environment.globals |= {
+        "raise_exception": refuse,
+        "strftime_now": lambda form: datetime.now().strftime(form),
+        "dict": PlainDict(),
+        "namespace": PlainNamespace,
+    }
+    return environment
+
+
+# ---------------------------------------------------------------- tokenizers
+
+
+def encode(file: str, texts: Sequence[str]) -> Iterator[Answer]:
+    """How many tokens a tokenizer makes of each text, and characters of those, or why it cannot be read."""
+    from tokenizers import Tokenizer
+
+    try:
+        with open(file, encoding="utf-8") as stream:
+            content = stream.read()
+        _check_tokenizer(json.loads(content))
+        tokenizer = Tokenizer.from_str(content)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+    except BaseException as error:  # a panic of the library is no `Exception`
+        yield {"error": " ".join(str(error).split())[:300]}
+        return
+    for text in texts:
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        yield {"tokens": len(ids), "characters": len(tokenizer.decode(ids, skip_special_tokens=False))}
+
+
+def _check_tokenizer(said: Any) -> None:
+    """Refuse what short texts need not show. Raises `ValueError`."""
+    parts = list(_objects(said))
+    growth = math.prod(
+        max(1, len(part["content"]))
+        for part in parts
+        if part.get("type") == "Replace" and isinstance(part.get("content"), str)
+    )
+    if growth > GROWTH:
+        raise ValueError(f"what it replaces may grow {growth:,} times")
+    for part in parts:
+        if isinstance(part.get("Regex"), str) and repeats_repetition(part["Regex"]):
+            raise ValueError(f"the pattern {part['Regex'][:60]!r} repeats a repetition, which may match for ever")
+    vocabulary = said["model"].get("vocab")
+    words = vocabulary if isinstance(vocabulary, dict) else {}
+    numbers = {**words, **{token["content"]: token["id"] for token in said.get("added_tokens", ())}}
+    if any(number > IDS_A_TOKEN * len(numbers) + IDS_BEYOND for number in numbers.values()):
+        raise ValueError(f"it numbers {len(numbers):,} tokens up to {max(numbers.values()):,}")
+    if any(len(token) > LONGEST_TOKEN for token in numbers):
+        raise ValueError(f"it has tokens of more than {LONGEST_TOKEN:,} characters")
+
+
+def _objects(said: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a tokenizer's file but those of its vocabulary."""
+    waiting = [said]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield part
+            waiting += [value for key, value in part.items() if key not in ("vocab", "merges", "added_tokens")]
+        elif isinstance(part, list):
+            waiting += part
+
+
+def repeats_repetition(pattern: str) -> bool:
+    """Whether something without an end is repeated without an end, as in `(a+)+`: then a text of forty characters can
+    take as long as the universe. No published tokenizer does so."""
+    open_groups = [False]  # whether something in the group is repeated without an end
+    for part in _PART.finditer(pattern):
+        said = part[0]
+        endless = _ENDLESS.match(pattern, part.end()) is not None
+        if said == "(":
+            open_groups.append(False)
+        elif said == ")" and len(open_groups) > 1:
+            inner = open_groups.pop()
+            if inner and endless:
+                return True
+            open_groups[-1] |= inner or endless
+        elif said not in "*+?":
+            open_groups[-1] |= endless
+    return False
+
+
+if __name__ == "__main__":
+    main()
