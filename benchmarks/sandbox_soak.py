@@ -6,9 +6,10 @@ or stopped between two turns. Every episode must end as it does without an inter
 Each minute what this process and its workers hold is counted: resident memory, handles, threads, processes, temporary
 files. Linux only.
 
-The last line is one JSON object. `value` is the resident memory of this process and its workers at the end, `baseline`
-that after the warm-up (every interface in every thread, then a fifth of the time), both medians of five samples, in
-MiB, and `ratio` the quotient; `allocated` is what glibc's allocator lent out, in which a leak shows. `n` counts
+The last line is one JSON object. `value` is the memory of this process and its workers in the last fifth of the time,
+`baseline` that in the second fifth, after the warm-up (every interface in every thread, then a fifth of the time): both
+medians, in MiB, and `ratio` the quotient. Of this process it is what is resident once glibc's allocator gave back what
+it keeps for later; `resident` is that before, and `allocated` what is lent out, in which a leak shows first. `n` counts
 episodes. Leaves with 1 if the ratio is beyond 1.1, or an episode did not end as it should.
 """
 
@@ -26,13 +27,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from align_echo.halting import pause
 from align_echo.sandbox.session import Sandbox
 from align_echo.wrappers.align_wrapper import AlignWrapper
-from benchmarks.soak.holding import Held, below, held_now
+from benchmarks.soak.holding import Held, below, give_back, held_now
 from tests.play import FORWARD, TASK, WINNING, Outcome, interface, outcome, play, source
 from tests.room_env import RoomEnv
 from tests.test_hostile_interfaces import BREAKAGE, CROSSING, ESCAPES, EXHAUSTION, HARMLESS, Case
@@ -121,7 +123,14 @@ def _harm(env: AlignWrapper, harm: signal.Signals) -> None:
             os.kill(worker, harm)
 
 
-def resident(processes: dict[int, str]) -> float:
+class Memory(NamedTuple):
+    """MiB of this process once free memory was given back, and of its workers."""
+
+    own: float
+    workers: float
+
+
+def resident(processes: Iterable[int]) -> float:
     """MiB of these processes together."""
     pages = 0
     for process in processes:
@@ -130,30 +139,31 @@ def resident(processes: dict[int, str]) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def sampled(minutes: float, players: Players) -> Iterator[tuple[Held, float]]:
-    """What is held, and MiB of the workers, once a minute."""
+def sampled(minutes: float, players: Players) -> Iterator[tuple[Held, Memory]]:
+    """What is held once a minute."""
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < 60 * minutes:
         pause(min(EVERY, 60 * minutes - passed))
-        held, workers = held_now(time.monotonic() - begun), resident(below(os.getpid()))
-        episodes = sum(players.done.values())
-        line = {**vars(held), "workers": round(workers, 1), "episodes": episodes, "unexpected": len(players.unexpected)}
-        print(json.dumps(line), file=sys.stderr, flush=True)
-        yield held, workers
+        held = held_now(time.monotonic() - begun)
+        give_back()
+        memory = Memory(resident([os.getpid()]), resident(below(os.getpid())))
+        counts = {"episodes": sum(players.done.values()), "unexpected": len(players.unexpected)}
+        print(json.dumps(vars(held) | memory._asdict() | counts), file=sys.stderr, flush=True)
+        yield held, memory
 
 
-def last_line(samples: list[tuple[Held, float]], players: Players, minutes: float) -> dict[str, object]:
-    """The JSON line. What is compared begins after a fifth of the time."""
-    span = min(5, max(1, len(samples) // 5))
-    after, last = samples[len(samples) // 5 :][:span], samples[-span:]
+def last_line(samples: list[tuple[Held, Memory]], players: Players, minutes: float) -> dict[str, object]:
+    """The JSON line."""
+    span = max(1, len(samples) // 5)
+    after, last = samples[span : 2 * span] or samples, samples[-span:]
 
-    def median(of: list[tuple[Held, float]], figure: str) -> float:
-        values = [workers if figure == "workers" else getattr(held, figure) for held, workers in of]
-        return round(statistics.median(values), 1)
+    def medians(figure: str) -> list[float]:
+        rows = [[(vars(held) | memory._asdict())[figure] for held, memory in part] for part in (after, last)]
+        return [round(statistics.median(row), 1) for row in rows]
 
-    figures = ("resident", "allocated", "workers", "handles", "threads", "processes", "temporary")
-    rows = {figure: [median(after, figure), median(last, figure)] for figure in figures}
-    baseline, value = (rows["resident"][place] + rows["workers"][place] for place in (0, 1))
+    figures = ("own", "workers", "resident", "allocated", "handles", "threads", "processes", "temporary")
+    rows = {figure: medians(figure) for figure in figures}
+    baseline, value = (own + workers for own, workers in zip(rows["own"], rows["workers"], strict=True))
     return {
         "name": "sandbox_soak",
         "value": round(value, 1),

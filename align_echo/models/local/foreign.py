@@ -27,14 +27,14 @@ _PATIENCE = 120.0
 _SCRIPT = Path(__file__).with_name("foreign_process.py")
 
 
-class Outcome(NamedTuple):
+class BoundedOutcome(NamedTuple):
     """The answers that a process gave, in order, and why it gave no more: "" if it gave all."""
 
     answers: list[dict[str, Any]]
     excess: str
 
 
-def run_bounded(request: Mapping[str, Any], *, seconds: int = SECONDS, memory: int = MEMORY) -> Outcome:
+def run_bounded(request: Mapping[str, Any], *, seconds: int = SECONDS, memory: int = MEMORY) -> BoundedOutcome:
     """Do what a request asks for in a process of its own. Raises `ModelError` if no process can be started."""
     command = [sys.executable, "-I", str(_SCRIPT), str(seconds), str(memory)]
     alone = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
@@ -44,13 +44,13 @@ def run_bounded(request: Mapping[str, Any], *, seconds: int = SECONDS, memory: i
             encoding="utf-8", env=os.environ | alone, timeout=_PATIENCE,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return Outcome([], f"gave no answer in {_PATIENCE:g} s")
+        return BoundedOutcome([], f"gave no answer in {_PATIENCE:g} s")
     except OSError as error:
         raise ModelError(f"no process can be started to try the model's files in: {error}") from error
     answers = [json.loads(line) for line in done.stdout.splitlines(keepends=True) if line.endswith("\n")]
     if done.returncode == 0:
-        return Outcome(answers, answers.pop()["spent"] if answers and "spent" in answers[-1] else "")
+        return BoundedOutcome(answers, answers.pop()["spent"] if answers and "spent" in answers[-1] else "")
     late = done.returncode == -getattr(signal, "SIGXCPU", 0)
-    return Outcome(
+    return BoundedOutcome(
         answers, f"needs more than {seconds} s of computing" if late else "needs too much memory, or crashes"
     )

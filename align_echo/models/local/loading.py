@@ -19,7 +19,7 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine_process import EngineSettings, ProcessEngine
 from align_echo.models.local.fleet import Fleet
-from align_echo.models.local.model_files import check_model_files
+from align_echo.models.local.model_files import check_file_sizes, check_model_files
 from align_echo.models.local.tokenizer_files import check_tokenizer
 from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
 from align_echo.models.local.weights import read_strange_model, without_bars
@@ -192,7 +192,11 @@ def _end_tokens(source: str) -> Sequence[int]:
 
 
 def content_hash(folder: Path) -> str:
-    """SHA-256 in hex over the names and contents of a model's files: weights, configuration, tokenizer, template."""
+    """SHA-256 in hex over the names and contents of a model's files: weights, configuration, tokenizer, template.
+
+    Raises `UsageError` for files without an end.
+    """
+    check_file_sizes(folder)
     digest = hashlib.sha256()
     for file in sorted({file for pattern in _HASHED for file in folder.glob(pattern)}):
         with open_file(file) as content:
@@ -246,8 +250,14 @@ def files_of(source: str, read: Callable[[], Any]) -> Any:
 
 
 def _why(error: BaseException) -> str:
+    """Say what is wrong in one line: a library's first, with the second where the first only announces it."""
     if isinstance(error, MemoryError):
         return "it needs more memory than there is"
+    if isinstance(error, KeyError):
+        return f"its files name {first_line(error)[:200]}, which is unknown"
+    lines = str(error).strip().splitlines()
+    if len(lines) > 1 and lines[0].rstrip().endswith(":"):
+        return " ".join(" ".join(lines[:2]).split())[:300]
     return first_line(error)[:300]
 
 

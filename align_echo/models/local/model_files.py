@@ -44,7 +44,7 @@ _MODULES_BEYOND = 10_000
 _FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 
 
-class Header(NamedTuple):
+class TensorHeader(NamedTuple):
     """What safetensors hold: shapes and dtypes by name, as their headers say, which is checked against their length."""
 
     shapes: dict[str, tuple[int, ...]]
@@ -59,18 +59,26 @@ class Header(NamedTuple):
 # ---------------------------------------------------------------- files
 
 
-def check_model_files(folder: Path) -> None:
-    """Refuse files that could not be read to an end, and a configuration that no model can have. Raises `UsageError`
-    in one line, and reads no weights."""
+def check_file_sizes(folder: Path) -> None:
+    """Refuse files that are no regular ones, or too large for their names. Raises `UsageError` in one line."""
     for file in chain.from_iterable(folder.glob(pattern) for pattern in _READ):
         if file.name.startswith(".") or file.is_dir():
             continue
-        with open_file(file) as stream:
-            size = stream.seek(0, 2)
+        try:
+            with open_file(file) as stream:
+                size = stream.seek(0, 2)
+        except OSError as error:
+            raise UsageError(f"{file} cannot be read: {error.strerror or error}") from None
         if file.suffix != ".safetensors":
             most = LARGEST_FILE if any(file.match(pattern) for pattern in _LONG) else _SMALL_FILE
             if size > most:
-                raise UsageError(f"{file.name} is larger than {most // 2**20} MiB: it is no such file")
+                raise UsageError(f"{file} is larger than {most // 2**20} MiB: it is no such file")
+
+
+def check_model_files(folder: Path) -> None:
+    """Refuse files that could not be read to an end, and a configuration that no model can have. Raises `UsageError`
+    in one line, and reads no weights."""
+    check_file_sizes(folder)
     for shard in _shards(folder):
         if Path(shard).name != shard:
             raise UsageError(f"{_INDEX} names weights outside of its folder: {shard[:100]!r}")
@@ -100,11 +108,11 @@ def _shards(folder: Path) -> list[str]:
     return sorted(set(shards.values()))
 
 
-def header(folder: Path) -> Header:
+def header(folder: Path) -> TensorHeader:
     """What all safetensors of a folder hold but adapters. Raises `UsageError` for damaged ones."""
     from safetensors import SafetensorError, safe_open
 
-    found = Header({}, {})
+    found = TensorHeader({}, {})
     for file in sorted(folder.glob("*.safetensors")):
         if file.name == "adapter_model.safetensors":
             continue
