@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from align_echo.errors import UsageError
 
@@ -21,7 +21,7 @@ LARGEST_FILE = 256 * 2**20
 """Bytes of a file that is read as a whole."""
 
 
-def open_file(path: Path, *, folder: Path | None = None) -> BinaryIO:
+def open_file(path: Path, *, folder: Path | None = None) -> BufferedReader:
     """Open a file for reading. With `folder`, a link that leads out of it is refused.
 
     Raises `UsageError` for what is not a regular file, and `OSError` as `open`.

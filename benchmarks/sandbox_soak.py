@@ -3,14 +3,15 @@
 Threads play episodes of a two-room world through interfaces: honest ones, and those of
 `tests/test_hostile_interfaces.py`, which loop, fill memory, flood and break. In one episode of ten the worker is killed
 or stopped between two turns. Every episode must end as it does without an interface: the same rewards, scores and end.
-Each minute what this process and its workers hold is counted: resident memory, handles, threads, processes, temporary
-files. Linux only.
+Four times a minute what this process and its workers hold is counted: resident memory, handles, threads, processes,
+temporary files. Linux only.
 
 The last line is one JSON object. `value` is the memory of this process and its workers in the last fifth of the time,
 `baseline` that in the second fifth, after the warm-up (every interface in every thread, then a fifth of the time): both
-medians, in MiB, and `ratio` the quotient. Of this process it is what is resident once glibc's allocator gave back what
-it keeps for later; `resident` is that before, and `allocated` what is lent out, in which a leak shows first. `n` counts
-episodes. Leaves with 1 if the ratio is beyond 1.1, or an episode did not end as it should.
+medians, in MiB, and `ratio` the quotient. glibc's allocator is told to keep little of what is free in this process
+(`--keep` leaves it alone: then each of its arenas keeps what it needed at most, which grows for an hour and is no
+leak). `allocated` is what it lent out. `n` counts episodes. Leaves with 1 if the ratio is beyond 1.1, or an episode did
+not end as it should.
 """
 
 from __future__ import annotations
@@ -27,19 +28,18 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from align_echo.halting import pause
 from align_echo.sandbox.session import Sandbox
 from align_echo.wrappers.align_wrapper import AlignWrapper
-from benchmarks.soak.holding import Held, below, give_back, held_now
+from benchmarks.soak.holding import Held, below, held_now, keep_little
 from tests.play import FORWARD, TASK, WINNING, Outcome, interface, outcome, play, source
 from tests.room_env import RoomEnv
 from tests.test_hostile_interfaces import BREAKAGE, CROSSING, ESCAPES, EXHAUSTION, HARMLESS, Case
 
-EVERY = 60.0
+EVERY = 15.0
 LIMIT = 1.1
 HOSTILE = (*ESCAPES, *EXHAUSTION, *BREAKAGE, *CROSSING, *HARMLESS)
 HONEST = (
@@ -123,14 +123,7 @@ def _harm(env: AlignWrapper, harm: signal.Signals) -> None:
             os.kill(worker, harm)
 
 
-class Memory(NamedTuple):
-    """MiB of this process once free memory was given back, and of its workers."""
-
-    own: float
-    workers: float
-
-
-def resident(processes: Iterable[int]) -> float:
+def resident(processes: dict[int, str]) -> float:
     """MiB of these processes together."""
     pages = 0
     for process in processes:
@@ -139,31 +132,30 @@ def resident(processes: Iterable[int]) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def sampled(minutes: float, players: Players) -> Iterator[tuple[Held, Memory]]:
-    """What is held once a minute."""
+def sampled(minutes: float, players: Players) -> Iterator[tuple[Held, float]]:
+    """What is held, and MiB of the workers, four times a minute."""
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < 60 * minutes:
         pause(min(EVERY, 60 * minutes - passed))
         held = held_now(time.monotonic() - begun)
-        give_back()
-        memory = Memory(resident([os.getpid()]), resident(below(os.getpid())))
+        workers = resident(below(os.getpid()))
         counts = {"episodes": sum(players.done.values()), "unexpected": len(players.unexpected)}
-        print(json.dumps(vars(held) | memory._asdict() | counts), file=sys.stderr, flush=True)
-        yield held, memory
+        print(json.dumps(vars(held) | {"workers": round(workers, 1)} | counts), file=sys.stderr, flush=True)
+        yield held, workers
 
 
-def last_line(samples: list[tuple[Held, Memory]], players: Players, minutes: float) -> dict[str, object]:
+def last_line(samples: list[tuple[Held, float]], players: Players, minutes: float) -> dict[str, object]:
     """The JSON line."""
     span = max(1, len(samples) // 5)
     after, last = samples[span : 2 * span] or samples, samples[-span:]
 
     def medians(figure: str) -> list[float]:
-        rows = [[(vars(held) | memory._asdict())[figure] for held, memory in part] for part in (after, last)]
-        return [round(statistics.median(row), 1) for row in rows]
+        rows = ([vars(held) | {"workers": workers} for held, workers in part] for part in (after, last))
+        return [round(statistics.median(row[figure] for row in part), 1) for part in rows]
 
-    figures = ("own", "workers", "resident", "allocated", "handles", "threads", "processes", "temporary")
+    figures = ("resident", "workers", "allocated", "handles", "threads", "processes", "temporary")
     rows = {figure: medians(figure) for figure in figures}
-    baseline, value = (own + workers for own, workers in zip(rows["own"], rows["workers"], strict=True))
+    baseline, value = (own + workers for own, workers in zip(rows["resident"], rows["workers"], strict=True))
     return {
         "name": "sandbox_soak",
         "value": round(value, 1),
@@ -184,7 +176,10 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=4, help="that play at once (default 4)")
     parser.add_argument("--rest", type=float, default=0.0, help="pause after an episode, in its lengths (default 0)")
     parser.add_argument("--seed", type=int, default=0, help="of what is played (default 0)")
+    parser.add_argument("--keep", action="store_true", help="leave glibc's allocator alone")
     given = parser.parse_args()
+    if not given.keep:
+        keep_little()
     players = Players(given.seed, given.rest)
     with tempfile.TemporaryDirectory() as own:
         tempfile.tempdir = own

@@ -90,15 +90,20 @@ def in_allocator() -> tuple[float, float]:
     return (now.uordblks + now.hblkhd) / 2**20, now.fordblks / 2**20
 
 
-def give_back() -> None:
-    """Make glibc's allocator return to the system what it keeps for later, in every arena; another keeps it.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_AT_MOST = 128 * 2**10
 
-    It keeps what each of its arenas needed at most, so a process with threads grows until each arena has seen the
-    largest text. That is no leak, and hides a small one.
+
+def keep_little() -> None:
+    """Make glibc's allocator give back what is free, as it does until the first large text; another is left as it is.
+
+    After that it keeps what each of its arenas needed at most. So a process with threads grows for hours, until each
+    arena has seen the largest text: that is no leak, and hides a small one.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+            mallopt(option, _KEPT_AT_MOST)
 
 
 def below(ancestor: int) -> dict[int, str]:

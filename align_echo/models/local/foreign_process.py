@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 LONGEST_TEXT = 1_000_000
 """Characters of a rendered chat whose messages are marks."""
@@ -93,7 +93,7 @@ def _environment() -> Any:
     class GenerationBlock(Extension):
         """The block `generation`, which marks a reply and writes what stands in it."""
 
-        tags: ClassVar[set[str]] = {"generation"}
+        tags = {"generation"}  # noqa: RUF012 (as the class above it)
 
         def parse(self, parser: Any) -> nodes.Node:
             line = next(parser.stream).lineno

@@ -184,7 +184,7 @@ def claimed_numbers(kind: Any, config: Any, folder: Path) -> int:
             model = kind._from_config(config)
     parts = 16 if getattr(config, "quantization_config", None) else 4  # packed numbers, and layers that are tied
     most = parts * held.numbers + _WEIGHTS_BEYOND
-    claimed = sum(parameter.numel() for parameter in model.parameters())
+    claimed: int = sum(parameter.numel() for parameter in model.parameters())
     beside = sum(buffer.numel() for buffer in model.buffers())
     if claimed > most or beside > most:
         raise UsageError(

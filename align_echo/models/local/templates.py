@@ -60,12 +60,12 @@ def rendered(tokenizer: PreTrainedTokenizerBase, template: str, roles: Roles) ->
     """
     if template == CHATML_TEMPLATE:
         try:
-            text = tokenizer.apply_chat_template(
+            own = tokenizer.apply_chat_template(
                 _chat(roles), chat_template=template, tokenize=False, add_generation_prompt=True
             )
         except (TemplateError, TypeError, ValueError) as error:
             raise UsageError(_refusal(roles, str(error))) from None
-        return str(text)
+        return str(own)
     if len(template) > LONGEST_TEMPLATE:
         raise UnboundedTemplateError(f"its chat template has more than {LONGEST_TEMPLATE:,} characters")
     texts = _texts_of(template, json.dumps(tokenizer.special_tokens_map, default=str))

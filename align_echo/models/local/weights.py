@@ -5,6 +5,7 @@ Left out: PEFT's other kinds of adapters, and merging.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -60,7 +61,7 @@ def read_strange_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreT
 
     folder = Path(source)
     before: int = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity(transformers_logging.CRITICAL)  # what is wrong is said in our own line
+    transformers_logging.set_verbosity(logging.CRITICAL)  # what is wrong is said in our own line
     try:
         if not folder.is_dir():
             return read_model(kind, source, dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from align_echo.errors import UsageError
 from align_echo.models.local import foreign_process, templates
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.foreign import run_bounded
+from align_echo.models.local.foreign import BoundedOutcome, run_bounded
 from align_echo.models.local.loading import encoder_of, run_transformers
 from align_echo.models.local.templates import CHATML_TEMPLATE, UnboundedTemplateError, rendered
 from align_echo.models.local.tokenizer_files import check_tokenizer
@@ -122,21 +123,28 @@ def test_a_template_within_bounds_writes_what_transformers_writes(form):
     tokenizer.add_special_tokens({"bos_token": "<|endoftext|>"})
     for roles in (("user",), ("system", "user"), ("system", "user", *("assistant", "user") * 3), ("tool",)):
         chat = [{"role": role, "content": templates.MARK.format(number=n)} for n, role in enumerate(roles)]
+        why = ""
         try:
-            wanted = tokenizer.apply_chat_template(
+            text = tokenizer.apply_chat_template(
                 chat, chat_template=template, tokenize=False, add_generation_prompt=True
             )
         except Exception as error:
-            with pytest.raises(UsageError) as said:
+            why = " ".join(str(error).split())
+        if why:
+            with pytest.raises(UsageError, match=re.escape(why)):
                 rendered(tokenizer, template, roles)
-            assert " ".join(str(error).split()) in str(said.value)
         else:
-            assert rendered(tokenizer, template, roles) == wanted
+            assert rendered(tokenizer, template, roles) == text
 
 
 def test_a_conversation_renders_in_one_process_whatever_its_length(monkeypatch):
     asked = []
-    monkeypatch.setattr(templates, "run_bounded", lambda *a, **k: asked.append(a) or run_bounded(*a, **k))
+
+    def counted(request: dict[str, Any], *, seconds: int) -> BoundedOutcome:
+        asked.append(request)
+        return run_bounded(request, seconds=seconds)
+
+    monkeypatch.setattr(templates, "run_bounded", counted)
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = CHATML_TEMPLATE + "{# of somebody else #}"
     chat = [Message(role="system", content="be brief"), Message(role="user", content="what now?")]
