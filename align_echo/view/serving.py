@@ -1,7 +1,7 @@
 """The page of some runs on a port of this machine; when it is loaded again, it has what came since.
 
-Other accounts of the machine can reach the port: the page is given to requests with the token of this server alone, which
-only its address says. There is no cookie: browsers send those to every port of a host.
+Other accounts of the machine can reach the port: the page is given to requests with the token of this server alone,
+which only its address says. There is no cookie: browsers send those to every port of a host.
 
 Left out: the page (`packing.py`).
 """
