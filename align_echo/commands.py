@@ -311,7 +311,7 @@ _NO_PART = re.compile(
     re.IGNORECASE,
 )
 PLACEHOLDER = re.compile(
-    r"[{}]|<[^<>/]*>(?![^<]*</)|(?:^|\s)\[[^\]]*\]|\b[XYZ]\b|\.\.\.|…|\b(?:OBJ|LOC|OBJECT|ITEM|THING|PLACE|NAME|TEXT)\d?\b"
+    r"[{}]|<[^<>/]*>(?![^<]*</)|(?:^|\s)\[[^\]]{0,200}\]|\b[XYZ]\b|\.\.\.|…|\b(?:OBJ|LOC|OBJECT|ITEM|THING|PLACE|NAME|TEXT)\d?\b"
 )
 """A blank of a form of actions: what holds one is no command."""
 _PROGRESSIVE = re.compile(

@@ -15,6 +15,7 @@ import json
 import re
 import threading
 import time
+import warnings
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -261,6 +262,10 @@ def identity(contract: InterfaceContract) -> Interface:
 
 
 PARSE_ATTEMPTS = 50
+FOREIGN = "<foreign text>"
+"""The file's name under which text is parsed that a model or another person wrote."""
+
+_QUIET = ("ignore", None, Warning, re.compile(re.escape(FOREIGN)), 0)
 _parsing = threading.Lock()
 
 
@@ -268,13 +273,22 @@ def parse_source(source: str) -> ast.Module:
     """`ast.parse`, one thread at a time: Python 3.11 fails when two threads parse at once (cpython issue 106905).
 
     What other code parses in its threads cannot be kept apart: where it comes in between, the source is parsed again,
-    after a moment in which a thread that was interrupted in its own parse can go on.
+    after a moment in which a thread that was interrupted in its own parse can go on. Nothing that Python warns of, such
+    as an escape that it does not know, is shown or raised: whoever runs this did not write the text.
     """
     for attempt in range(PARSE_ATTEMPTS):
         with _parsing, contextlib.suppress(SystemError):
-            return ast.parse(source)
+            _keep_quiet()
+            return ast.parse(source, FOREIGN)
         time.sleep(attempt / 1000)
     raise InterfaceError("interface code could not be parsed: other threads parse all the time (Python 3.11)")
+
+
+def _keep_quiet() -> None:
+    """Put the filter for foreign text before all others, unless it stands there. It holds for all threads and stays:
+    `warnings.catch_warnings` would take back what another thread set meanwhile."""
+    if not warnings.filters or tuple(warnings.filters[0]) != _QUIET:
+        warnings.filterwarnings("ignore", module=re.escape(FOREIGN))
 
 
 def check_source(source: str, contract: InterfaceContract) -> None:

@@ -11,6 +11,7 @@ from align_echo.interface import Interface, Provenance
 from align_echo.wrappers.catalogue import environment
 from tests import annex_env
 from tests.annex_env import REFUSED, AnnexEnv
+from tests.limits import cpu_seconds
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
 
 SHELL = '''
@@ -205,3 +206,16 @@ def test_the_shipped_interface_says_nothing_false_on_all_unseen_games():
     findings = shipped("alfworld", games=134, turns=30).findings
     assert findings.messages > 1000
     assert findings.wrong == 0, findings.examples
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("a ", "“a", "‘it", "Write `", "Write `a`, ", " [", " <a", "there is no a ", "e.g. ", "the a is not ", "\n"),
+        *("`a` or ", "`a` is not here; it was last seen at ", "`a` does not work yet: "),
+        'Words around a name are not understood: here "',
+    ],
+)
+def test_a_message_is_read_in_linear_time(part):
+    with cpu_seconds(5):
+        read_claims("x" + part * (200_000 // len(part)))

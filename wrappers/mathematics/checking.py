@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 import sys
+import warnings
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +27,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints is no answer
     logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")  # PYTHONWARNINGS=error would change what is read
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     read("1")
     print(json.dumps({"ready": True}), file=answers, flush=True)

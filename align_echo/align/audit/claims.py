@@ -29,7 +29,7 @@ Kind = Literal[
     "unread",
 ]
 
-_QUOTED = r"`([^`]*)`"
+_QUOTED = r"`([^`]{0,500})`"
 _SENTENCES: tuple[tuple[Kind, str], ...] = (
     ("do", rf"{_QUOTED} does not work yet: you need to {_QUOTED} first\."),
     ("do", rf"{_QUOTED} is possible only after {_QUOTED}\."),
@@ -37,13 +37,13 @@ _SENTENCES: tuple[tuple[Kind, str], ...] = (
     ("then", rf"Then write {_QUOTED}: {_QUOTED} is not understood\."),
     ("write", rf"{_QUOTED} is not (?:understood|possible from here); write {_QUOTED} instead\."),
     ("already", rf"{_QUOTED} would change nothing: that is already so\."),
-    ("unseen", rf"Nothing called {_QUOTED} was seen so far(?:, only ([^.`]*))?\."),
+    ("unseen", rf"Nothing called {_QUOTED} was seen so far(?:, only ([^.`]{{0,2000}}))?\."),
     ("after", rf"{_QUOTED} was last seen after {_QUOTED}\."),
-    ("elsewhere", rf"{_QUOTED} is not here; it was last seen at ([^.`]*)\."),
-    ("alone", r'Words around a name are not understood: here ("[^.`]*") must stand alone\.'),
-    ("forms", rf"(?:The environment knows these forms: |Write )({_QUOTED}(?:(?:, | or ){_QUOTED})*)\."),
-    ("only", rf"The environment knows only these forms: ({_QUOTED}(?:, {_QUOTED})*)\."),
-    ("some", rf"Some tasks understand ({_QUOTED}(?: or {_QUOTED})*), not all\."),
+    ("elsewhere", rf"{_QUOTED} is not here; it was last seen at ([^.`]{{0,500}})\."),
+    ("alone", r'Words around a name are not understood: here ("[^.`]{0,500}") must stand alone\.'),
+    ("forms", rf"(?:The environment knows these forms: |Write )({_QUOTED}(?:(?:, | or ){_QUOTED}){{0,500}})\."),
+    ("only", rf"The environment knows only these forms: ({_QUOTED}(?:, {_QUOTED}){{0,500}})\."),
+    ("some", rf"Some tasks understand ({_QUOTED}(?: or {_QUOTED}){{0,500}}), not all\."),
 )
 
 
@@ -86,10 +86,10 @@ _ALREADY = re.compile(
     r"\b(?:already|would change nothing|changes nothing|(?:has|have) no effect|no need to|need not|unnecessary)\b",
     re.IGNORECASE,
 )
-_NAME = r"[`'\"“‘*]*(?P<name>\w[\w' -]*?)[`'\"”’*]*"
+_NAME = r"[`'\"“‘*]{0,4}(?P<name>\w[\w' -]{0,99}?)[`'\"”’*]{0,4}"
 _NO_NAME = re.compile(
     r"\b(?:there(?: is|'s| are) (?:no|not)(?: such)?(?: an?| any| thing as)?|no such \w+(?: as)?:?"
-    rf"|nothing (?:called|named)) {_NAME}(?=\s*(?:here|in|on|at|was|exists?|could|can)\b|[.,;!]|$)",
+    rf"|nothing (?:called|named)) {_NAME}(?=\s{{0,4}}(?:here|in|on|at|was|exists?|could|can)\b|[.,;!]|$)",
     re.IGNORECASE,
 )
 _NAME_IS_NOT = re.compile(
@@ -98,7 +98,7 @@ _NAME_IS_NOT = re.compile(
     re.IGNORECASE,
 )
 _FORMS = re.compile(r"\b(?:forms?|commands?|actions?|verbs?)\b", re.IGNORECASE)
-_ANY_QUOTE = re.compile(r"[`'\"“‘]([^`'\"”’\n]+)[`'\"”’]")
+_ANY_QUOTE = re.compile(r"[`'\"“‘]([^`'\"”’\n]{1,200})[`'\"”’]")
 _BLANK = re.compile(r"\{[^{}]*\}|<[^<>]*>|\[[^\[\]]*\]|\b[A-Z]{2,}\d?\b")
 
 

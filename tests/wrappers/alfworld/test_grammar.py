@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -183,3 +184,16 @@ def test_a_broken_grammar_is_one_clear_line():
     with pytest.raises(EngineError, match="grammar does not parse") as caught:
         read_grammar("action {")
     assert "\n" not in str(caught.value)
+
+
+def test_an_expression_with_an_escape_is_read_where_warnings_are_errors():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        speak = speaker_of(RULES)._value(r"r.name + '\d'", BOUND)
+    assert speak(0, (0,), []) == r"table 1\d"
+
+
+@pytest.mark.parametrize("expression", ["", "r.name; r.name", "r = 1", "r.name +", "pass"])
+def test_what_is_no_expression_is_refused(expression):
+    with pytest.raises(EngineError, match="does not parse"):
+        speaker_of(RULES)._value(expression, BOUND)

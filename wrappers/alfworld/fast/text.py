@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from align_echo.errors import EngineError
+from align_echo.interface import parse_source
 
 Bound = tuple[tuple[str, str], ...]
 """Placeholders (name, type) in the order in which they were bound."""
@@ -218,9 +219,12 @@ class Speaker:
 
     def _value(self, expression: str, bound: Bound) -> Spell:
         try:
-            node = ast.parse(expression.strip(), mode="eval").body
-        except SyntaxError as error:
+            (statement,) = parse_source(expression.strip()).body
+        except (SyntaxError, ValueError) as error:
             raise EngineError(f"the game's grammar holds an expression that does not parse: {expression!r}") from error
+        if not isinstance(statement, ast.Expr):
+            raise EngineError(f"the game's grammar holds an expression that does not parse: {expression!r}")
+        node = statement.value
         slots = {name: slot for slot, (name, _) in enumerate(bound)}
         _check(node, slots, expression)
         used = tuple(sorted({slots[name.id] for name in ast.walk(node) if isinstance(name, ast.Name)}))
