@@ -373,10 +373,15 @@ def test_the_record_is_readable_json_with_the_hash(tmp_path: Path):
     assert record["contract"]["environment"] == "room"
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path):
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch):
     file = write_atomically(tmp_path / "a.txt", "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(file, "new \ud800")
+
+    def refuse(before: Path, now: Path) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(OSError, match="disk is full"):
+        write_atomically(file, "new")
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
     assert file.read_text() == "old"
 
