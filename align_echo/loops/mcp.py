@@ -23,8 +23,16 @@ from align_echo.loops.guests import Guest, ending, opening
 try:
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
-except ImportError as error:
-    raise MissingExtraError("a server for the Model Context Protocol", "mcp") from error
+
+    VERSION = {"version": __version__}
+except ImportError:
+    try:  # mcp 1, which OpenEnv asks for, has another name for it
+        from mcp.server.fastmcp import FastMCP as MCPServer
+        from mcp.server.fastmcp.exceptions import ToolError
+    except ImportError as error:
+        raise MissingExtraError("a server for the Model Context Protocol", "mcp") from error
+
+    VERSION = {}
 
 HOW = "List the tasks, reset to one, and act until the answer says that the episode is over."
 
@@ -47,9 +55,9 @@ def make_server(panel: TaskPanel, record: JsonlFile | None = None) -> MCPServer:
     server = MCPServer(
         "align-echo",
         instructions=f"{spec.summary}\n{HOW}\n{spec.action_format}",
-        version=__version__,
         log_level="WARNING",
         lifespan=lifespan,
+        **VERSION,
     )
     for tool in _tools(panel, guest):
         server.tool(structured_output=False)(tool)
