@@ -19,7 +19,16 @@ from align_echo.evaluate.plan import Plan, plan_evaluation
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.refinement import Refinement, rounds_table
 from align_echo.evaluate.rounds import refine
-from align_echo.evaluate.tables import NAMES, interface_line, repeated, tables, undefined, unplayed, verdicts_given
+from align_echo.evaluate.tables import (
+    NAMES,
+    interface_line,
+    repeated,
+    residue_lines,
+    tables,
+    undefined,
+    unplayed,
+    verdicts_given,
+)
 from align_echo.runs import agent_details
 from align_echo.trouble import Conduct, overstepped, tell, verdict
 from align_echo.types import Usage
@@ -91,7 +100,7 @@ def _show(plan: Plan, path: Path, result: Comparison) -> dict[str, Conduct]:
     for table in tables(result):
         console.print(table)
         console.print()
-    for line in (*undefined(result), *unplayed(result), *repeated(result), *tell(conducts)):
+    for line in (*undefined(result), *unplayed(result), *repeated(result), *residue_lines(result), *tell(conducts)):
         say(line)
     interfaces = [interface_line(plan.interface, each) for each in plan.variants.values() if each is not None][:1]
     games = [f"games: {result.games}"] if result.games else []

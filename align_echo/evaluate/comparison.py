@@ -6,6 +6,7 @@ printing (`tables.py`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -62,6 +63,8 @@ class VariantResult(Frozen):
     that the model's limit of tokens ended. `context_overflows` counts episodes that ended because the model's context
     was full, `unplayed` those of them in which it was so before the first turn; `ended_by_repeats` those that ended
     because one action was sent too often in a row.
+    `replies` counts the agent's replies, `residue` by sign those that end tokens and other signs were taken off before
+    they were read, `with_residue` all of these; None in summaries of older versions.
     `choices` counts candidates and verdicts of best-of-N, over all turns; None where there were none.
     """
 
@@ -81,6 +84,9 @@ class VariantResult(Frozen):
     context_overflows: int
     unplayed: int = 0
     ended_by_repeats: int = 0
+    replies: int | None = None
+    with_residue: int | None = None
+    residue: dict[str, int] = Field(default_factory=dict)
     mean_turns: float
     engine_calls: int
     interface_fallbacks: int
@@ -237,6 +243,9 @@ def _measure(
         context_overflows=sum(trajectory.context_overflow for trajectory in done),
         unplayed=sum(trajectory.context_overflow and not trajectory.steps for trajectory in done),
         ended_by_repeats=sum(trajectory.ended_by_repeats for trajectory in done),
+        replies=len(steps),
+        with_residue=sum(bool(step.residue) for step in steps),
+        residue=dict(Counter(sign for step in steps for sign in step.residue).most_common()),
         mean_turns=mean_length(done),
         engine_calls=sum(step.engine_calls for step in steps),
         interface_fallbacks=sum(bool(step.interface_error) for step in steps)

@@ -39,6 +39,9 @@ CAPTION = "consec. invalid: % of actions in runs of >= 2 refused, by replay;\nas
 
 NOT_DEFINED = "not defined"
 
+MOST_SIGNS = 5
+"""Signs that a line about replies names."""
+
 WORTH = "placebo: the same interface with neutral words for its own;\nit is worth what it adds to its placebo"
 
 
@@ -186,6 +189,22 @@ def repeated(comparison: Comparison) -> list[str]:
         for name, result in comparison.variants.items()
         if result.ended_by_repeats
     ]
+
+
+def residue_lines(comparison: Comparison) -> list[str]:
+    """Return a line for each variant in which signs were taken off replies before these were read, the first by count.
+    """
+    return [
+        f"{NAMES[name]}: {result.with_residue:,} of {result.replies:,} replies had signs taken off that are no part of "
+        f"them: {', '.join(_signs(result.residue))}"
+        for name, result in comparison.variants.items()
+        if result.with_residue
+    ]
+
+
+def _signs(residue: Mapping[str, int]) -> list[str]:
+    named = [f"{sign} in {count:,}" for sign, count in list(residue.items())[:MOST_SIGNS]]
+    return [*named, "and others"] if len(residue) > MOST_SIGNS else named
 
 
 def cell(figure: Estimate | None, *, signed: bool = False, digits: int = 1, missing: str = "-") -> str:

@@ -37,6 +37,23 @@ def endpoint(monkeypatch) -> Iterator[Endpoint]:
         yield served
 
 
+def test_signs_that_are_taken_off_replies_are_counted_and_said(run, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    replies = itertools.cycle(["look</s>", "inventory", "\u200blook<|im_end|>"])
+    with serve({"wavering": lambda request: next(replies)}) as served:
+        status, out, err = run(*AGENT, "--base-url", served.url, "--out", "run")
+    assert status == 0, err
+    (line,) = [line for line in out.splitlines() if "signs taken off" in line]
+    (played,) = map(Trajectory.model_validate_json, Path("run/trajectories/none.jsonl").read_text().splitlines())
+    taken = sum(bool(step.residue) for step in played.steps)
+    assert taken > 1
+    assert line.startswith(f"none: {taken} of {len(played.steps)} replies had signs taken off")
+    assert "<|im_end|> in " in line
+    assert "</s> in " in line
+    counted = json.loads(Path("run/summary.json").read_text())["variants"]["none"]
+    assert (counted["replies"], counted["with_residue"]) == (len(played.steps), taken)
+
+
 @pytest.mark.parametrize("judge", ["picky", "wavering", None])
 def test_what_the_judge_holds_right_is_sent_and_who_judged_is_on_record(judge, run, endpoint):
     chosen = ["--judge", judge] if judge else []

@@ -14,7 +14,7 @@ from align_echo.errors import UsageError
 from align_echo.evaluate import comparison as comparing
 from align_echo.evaluate.comparison import Comparison, compare, variants_of
 from align_echo.evaluate.folder import Config, EvaluationFolder, Setting
-from align_echo.evaluate.tables import cell, tables, undefined, unplayed
+from align_echo.evaluate.tables import cell, residue_lines, tables, undefined, unplayed
 from align_echo.interface import identity
 from align_echo.intervals import Estimate
 from align_echo.models import ScriptedModel
@@ -238,6 +238,21 @@ def test_replies_without_an_action_cut_off_replies_and_full_contexts_are_told_as
     assert figures.success_rate.n == 2  # a full context is the agent's loss, in the figures
     assert ("no action, %" in shown(result), "cut off, %" in shown(result), "overflows" in shown(result)) == (True,) * 3
     assert "cut off" not in shown(compare(SPEC, {"none": BEFORE}))
+
+
+def test_replies_that_signs_were_taken_off_are_counted_by_sign_and_said():
+    def dressed(*signs: str) -> Step:
+        return Step(reply="look", action="look", observation="Fine.", raw_observation="Fine.", residue=signs)
+
+    steps = (dressed("</s>"), dressed("</s>", "U+200B"), dressed(), dressed())
+    broken = AFTER[1].model_copy(update={"steps": steps, "fault": Fault(source="model", error="E", message="gone")})
+    after = [AFTER[0].model_copy(update={"steps": steps}), broken]
+    result = compare(SPEC, {"none": BEFORE, "full": after})
+    assert residue_lines(result) == [
+        "both: 2 of 4 replies had signs taken off that are no part of them: </s> in 2, U+200B in 1"
+    ]
+    many = AFTER[0].model_copy(update={"steps": (dressed(*"abcdefg"),)})
+    assert residue_lines(compare(SPEC, {"none": [many]}))[0].endswith("e in 1, and others")
 
 
 def test_where_no_turn_was_played_nothing_is_claimed_of_refused_actions():
