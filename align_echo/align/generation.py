@@ -330,7 +330,8 @@ def _shown_on(progress: Progress, made_of: Sequence[str]) -> OnEvent:
 
     def show(event: Event) -> None:
         if event.kind == "run-started":
-            progress.say("\n".join(made_of))
+            for line in made_of:
+                progress.say(line)
         elif event.kind == "iteration-started":
             progress.stage(f"iteration {event.iteration}", event.total, event.done)
         elif event.kind == "trajectory":

@@ -31,7 +31,8 @@ def play(plan: Plan, path: Path, *, resume: bool = False, progress: Progress = S
     check_folder(path, config, resume=resume)
     try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
     folder = EvaluationFolder(path, config, resume=resume)
-    progress.say("\n".join((about(plan.player, details_of(player)), *drawn_otherwise(plan, player))))
+    for line in (about(plan.player, details_of(player)), *drawn_otherwise(plan, player)):
+        progress.say(line)
     trajectories = play_variants(plan, player, folder, progress)
     progress.status("replaying the actions in the plain environment")
     comparison = compare(plan.spec, trajectories, seed=plan.seed, data_root=plan.data_root)

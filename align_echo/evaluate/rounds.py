@@ -43,7 +43,8 @@ def refine(
     check_folder(path, config, resume=resume)
     try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
     folder = EvaluationFolder(path, config, resume=resume)
-    progress.say("\n".join((about(plan.player, details_of(player)), *drawn_otherwise(plan, player))))
+    for line in (about(plan.player, details_of(player)), *drawn_otherwise(plan, player)):
+        progress.say(line)
     result = _play_rounds(plan, refining, player, critic, folder, progress)
     folder.finish(result)
     return result
