@@ -144,7 +144,7 @@ COMMAND = f"{shlex.quote(sys.executable)} -m align_echo.cli.main"
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (f"{COMMAND} {' '.join(EVALUATE)} --out /dev/null/x", "cannot use /dev/null/x: Not a directory"),
+        (f"{COMMAND} {' '.join(EVALUATE)} --out /dev/null/x", "/dev/null is a file, and /dev/null/x would lie in it"),
         (f"ALIGN_ECHO_CACHE=/dev/null/x {COMMAND} {' '.join(EVALUATE)} --out run", "set ALIGN_ECHO_CACHE to a folder"),
         (f"{COMMAND} envs > /dev/full", "No space left on device"),
         (f"{COMMAND} --version > /dev/full", "No space left on device"),
