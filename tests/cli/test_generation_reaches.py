@@ -57,6 +57,13 @@ def is_react(made: Generated) -> bool:
     return any("Thought: what" in asked.words for asked in made.asked)
 
 
+def plan_requests(made: Generated) -> tuple[int, list[str]]:
+    """Return how many episodes were played at the end, and how the agent was asked for plans in all episodes."""
+    ways = {"There is no plan yet: begin this reply": "in a reply", "Do not act yet. First write a plan": "by a call"}
+    asked = [asked.words for asked in made.asked if asked.role == "agent"]
+    return len(made.played), [way for words, way in ways.items() if any(words in each for each in asked)]
+
+
 MODELS = {"analyzer_model": "analyst", "optimizer_model": "author"}
 LLM = {"env": f"{WORLDS}:ROOM", "model": "player", "backend": "llm", "iterations": 1, "play_tasks": 0}
 
@@ -80,7 +87,12 @@ SCENES: dict[str, Scene[Generated]] = {
         ],
     ),
     "preset": Scene(
-        LLM, [row("agent_preset", lambda made: made.limits_of("agent"), (None, [512]), ("align-paper", [1024]))]
+        {**LLM, "play_tasks": 1},
+        [row("agent_preset", lambda made: made.limits_of("agent"), (None, [512]), ("align-paper", [1024]))],
+    ),
+    "preset, in messages": Scene(
+        {**LLM, "agent": "planning", "play_tasks": 1},
+        [row("agent_preset", plan_requests, (None, (3, ["in a reply"])), ("align-paper", (3, ["by a call"])))],
     ),
     "iterations": Scene(LLM, [row("iterations", lambda made: len(made.summary["iterations"]), (1, 1), (2, 2))]),
     "play": Scene(LLM, [row("play_tasks", lambda made: len(made.played), (0, 0), (1, 3))]),
