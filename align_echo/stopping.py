@@ -127,7 +127,7 @@ def keeping(write: Callable[[], str]) -> Iterator[None]:
     keeper = Keeper(write)
     _stop.keepers.append(keeper)
     try:
-        with _heeding():
+        with _heeding(), _stop_before_errors():
             yield
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or not _stop.held:
@@ -137,6 +137,19 @@ def keeping(write: Callable[[], str]) -> Iterator[None]:
     finally:
         _stop.keepers.remove(keeper)
         _open()
+
+
+@contextmanager
+def _stop_before_errors() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` in place of an error in what is held, once a signal came: of several processes that are
+    told to stop, one that is gone already breaks the others.
+    """
+    try:
+        yield
+    except Exception:
+        if _stop.late:
+            let_go()
+        raise
 
 
 @contextmanager

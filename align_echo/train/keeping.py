@@ -73,7 +73,9 @@ class KeepingTrainer(Trainer):
         newest = next(reversed(whole_checkpoints(folder)), None)
         last = step_of(str(newest)) if newest else 0
         problem = ""
-        if step > last and self._is_whole(step):
+        if step > last and self._is_whole(step) and not self._writes_alone(step):
+            problem = f"step {step} is lost, as one process alone cannot write it; "
+        elif step > last and self._is_whole(step):
             newest, before = folder / f"{PREFIX_CHECKPOINT_DIR}-{step}", newest
             try:
                 self._write_step(newest)
@@ -82,12 +84,16 @@ class KeepingTrainer(Trainer):
                 clear(folder, [newest.name])
                 newest = before
         if newest is None:
-            return f"{problem}no step is finished"
+            return f"{problem}no step is kept" if problem else "no step is finished"
         return f"{problem}step {step_of(str(newest))} is kept in {newest}"
 
     def _is_whole(self, step: int) -> bool:
-        """Whether the weights are those after this step, and can be written by this process alone."""
-        return step != self._stepping_from and not (self.is_fsdp_enabled or self.is_deepspeed_enabled)
+        """Return whether the weights are those after this step."""
+        return step != self._stepping_from
+
+    def _writes_alone(self, step: int) -> bool:
+        """Return whether one process has all that a checkpoint of this step holds."""
+        return not (self.is_fsdp_enabled or self.is_deepspeed_enabled)
 
     def _write_step(self, folder: Path) -> None:
         """Write a checkpoint as `transformers` does, but without meeting other processes, and without deleting any."""

@@ -227,12 +227,11 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             read = torch.load(file, weights_only=True, map_location=self.args.device)
             self._parts = [_Part(**part) for part in read]
 
-    def _is_whole(self, step: int) -> bool:
-        """Of several processes each has micro-batches of its own: one alone cannot write those of a harvest that is
-        still learned from.
+    def _writes_alone(self, step: int) -> bool:
+        """As for every trainer; of several processes each has micro-batches of its own while a harvest is learned from.
         """
         alone = processes.count() == 1 or step % self.num_iterations == 0
-        return alone and super()._is_whole(step)
+        return alone and super()._writes_alone(step)
 
     def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
         """Roles with weights of their own are clipped apart."""

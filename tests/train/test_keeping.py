@@ -217,6 +217,13 @@ def test_an_evaluation_that_was_cut_short_can_end_the_run(tmp_path):
     assert not differing(weights_of(wanted), weights_of(resumed))
 
 
+def test_a_step_that_one_process_cannot_write_is_said_to_be_lost(monkeypatch, tmp_path):
+    monkeypatch.setattr(RoleTrainer, "_writes_alone", lambda self, step: False)
+    _, _, told = Scene(tmp_path, shared, "learned", 5).run()
+    assert told == "step 2 is lost, as one process alone cannot write it; no step is kept"
+    assert newest_checkpoint(tmp_path) == ""
+
+
 def test_a_step_that_was_cut_in_two_is_not_kept(tmp_path):
     """As where another handler of Ctrl-C raises at once."""
 

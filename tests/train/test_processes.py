@@ -19,6 +19,7 @@ import yaml
 from safetensors.torch import load_file
 from torch import nn
 
+from align_echo import stopping
 from align_echo.errors import TrainingError
 from align_echo.runs import newest_checkpoint
 from align_echo.train import processes
@@ -65,8 +66,9 @@ def launched(values: dict[str, Any], folder: Path, *more: str) -> subprocess.Pop
     command += ["align_echo.cli.main", "train", "--config", str(config), "--out", str(folder), *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
 
 
 def on_two(values: dict[str, Any], folder: Path, *more: str) -> str:
@@ -134,21 +136,41 @@ def test_a_lost_process_ends_the_others_with_one_line_and_one_process_can_go_on(
     check_same(tmp_path / "one", tmp_path / "two", within=2e-5)
 
 
+def tell_launcher(process: subprocess.Popen[str]) -> None:
+    """Stop a run as a scheduler of jobs does: the launcher passes the signal on."""
+    process.send_signal(signal.SIGTERM)
+
+
+def tell_all(process: subprocess.Popen[str]) -> None:
+    """Stop a run as Ctrl-C in a terminal does: every process hears of it, and of what the launcher passes on."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_launched_run_that_is_stopped_keeps_its_last_whole_step_and_goes_on_to_the_same_end(number, model, tmp_path):
-    """The launcher passes the signal on; `updates` let one process hold what another computed."""
-    values = values_of("echo", model, steps=8, save_every=8, step={"updates": 2})
+@pytest.mark.parametrize(
+    ("stop", "name", "backend"), [(tell_launcher, "echo", "own"), (tell_all, "echo", "own"), (tell_all, "grpo", "trl")]
+)
+def test_a_launched_run_that_is_stopped_keeps_its_last_whole_step_and_goes_on_to_the_same_end(
+    stop, name, backend, model, tmp_path
+):
+    """`updates` let one process hold what another computed; TRL's has no step amid them that one process can write."""
+    updates = 2 if backend == "own" else 1
+    values = values_of(name, model, steps=8, save_every=8, backend=backend, step={"updates": updates})
     process = launched(values, tmp_path / "two")
     assert process.stdout is not None
     assert any("step 3/8" in line for line in process.stdout)
-    process.send_signal(number)
+    stop(process)
     said = process.stdout.read()
     assert process.wait(timeout=120) != 0
+    assert "stopped; step" in said, said
     (step,) = {int(line.split()[2]) for line in said.splitlines() if line.startswith("stopped; step")}
-    assert step >= 2  # the line of a step comes just before its weights
+    assert 2 <= step < 8  # the line of a step comes just before its weights
+    assert said.count("repeat the command with: --resume") == 1, said
     assert newest_checkpoint(tmp_path / "two" / "checkpoints").endswith(f"checkpoint-{step}")
-    on_one(values, tmp_path / "two", resume=True)
+    said = on_two(values, tmp_path / "two", "--resume")
+    assert said.count(f"going on after step {step}\n") == 1, said
+    assert f"step {step + 1}/8" in said
+    assert f"step {step}/8" not in said
     on_one(values, tmp_path / "one")
     check_same(tmp_path / "one", tmp_path / "two", within=2e-5)
 
@@ -215,6 +237,21 @@ def test_what_one_process_raises_ends_all_and_is_said_once(monkeypatch):
     two.answer = (True, None)
     with pytest.raises(SystemExit):
         processes.gathered(lambda: 3)
+
+
+def test_a_process_that_was_told_to_stop_says_so_where_another_is_gone_before_its_step_ends():
+    def step() -> None:
+        stopping.hold()
+        signal.raise_signal(signal.SIGINT)
+        raise RuntimeError("gloo: Connection closed by peer")
+
+    with (
+        pytest.raises(KeyboardInterrupt) as stop,
+        processes.others_reached(),
+        stopping.keeping(lambda: "step 3 is kept"),
+    ):
+        step()
+    assert stop.value.__notes__ == ["step 3 is kept"]
 
 
 def test_processes_that_ask_for_different_things_are_told(monkeypatch):
