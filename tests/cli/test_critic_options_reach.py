@@ -24,7 +24,7 @@ from align_echo.gaia.trial import trial
 from align_echo.types import Trajectory
 from tests.cli import test_cli, test_critic
 from tests.cli.door_models import HINT, RULE, SPLITS, Drawn, arguments, sampling, script_models, told, write_interfaces
-from tests.models.local.tiny import tiny_config
+from tests.models.local.tiny import tiny_config, tiny_model, tiny_tokenizer
 from tests.reach import Case, Row, Scene, check, options, unseen
 
 WORLDS = "tests.cli.door_models"
@@ -202,7 +202,8 @@ def command(monkeypatch, tmp_path):
     write_interfaces(Path())
     Path("mine.yaml").write_text("batch_size: 5\n")
     for name in ("start", "other"):
-        tiny_config().save_pretrained(name)
+        tiny_model().save_pretrained(name)
+        tiny_tokenizer().save_pretrained(name)
     records: list[Made] = []
 
     def played(*given: Any, **given_by_name: Any) -> list[Trajectory]:

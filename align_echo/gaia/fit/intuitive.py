@@ -232,18 +232,19 @@ def check_learner(name: ModelName) -> None:
     """Load a model, and refuse one that no critic can begin as: whose tokenizer does not tell the verdicts apart, or
     which cannot read conversations as a tree. Raises `UsageError` or `MissingDataError`.
     """
+    import torch
     from transformers import AutoModelForCausalLM
 
     from align_echo.gaia.fit.learning import check_trees, verdict_tokens
     from align_echo.models.local.loading import encoder_of, files_of
-    from align_echo.models.local.weights import read_model, without_bars
+    from align_echo.models.local.weights import read_strange_model, without_bars
     from align_echo.train.crew import source_of
     from align_echo.train.forward import CHECKED_IDS
 
     source = source_of(name)
     without_bars()
     verdict_tokens(encoder_of(source))
-    model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, "auto"))
+    model: Any = files_of(source, lambda: read_strange_model(AutoModelForCausalLM, source, torch.float32))
     check_trees(model, CHECKED_IDS, model.device)
 
 
