@@ -298,7 +298,7 @@ def test_what_a_worker_lacks_is_said():
 
 
 def test_workers_are_read_once(monkeypatch):
-    monkeypatch.setattr("align_echo.workers.choice.find_spec", lambda name: object())
+    monkeypatch.setattr("align_echo.errors.find_spec", lambda name: object())
     assert read_workers(None) is None
     assert read_workers(3) == read_workers("3") == Threads(3)
     assert read_workers("processes:2") == Processes(2)
@@ -324,6 +324,6 @@ def test_processes_are_for_models_that_this_machine_computes():
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr("align_echo.workers.choice.find_spec", lambda name: None)
+    monkeypatch.setattr("align_echo.errors.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"--workers ray needs an extra: pip install '\.\[ray\]' in a checkout"):
         read_workers("ray")

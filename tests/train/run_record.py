@@ -258,7 +258,8 @@ def record_of(values: Mapping[str, Any], folder: Path, script: Script | None = N
         patch.setattr("align_echo.train.trackers.find_spec", lambda name: object())
         record = RunRecord(config_of(values), folder)
         patch.setattr("align_echo.train.trackers._tensorboard", lambda folder, begun_at: Told(record))
-        patch.setattr("align_echo.train.crew.read_model", lambda kind, source, dtype: copy_of(kind, source).to(dtype))
+        reader = "align_echo.train.crew.read_strange_model"
+        patch.setattr(reader, lambda kind, source, dtype: copy_of(kind, source).to(dtype))
         patch.setattr("align_echo.train.crew.encoder_of", lambda source: ENCODER)
         _watch_losses(patch, record)
         _watch_play(patch, record)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from align_echo.errors import UsageError
+from align_echo.models.names import ADAPTER
 from align_echo.reading import parse_json
 from align_echo.regular_files import LARGEST_FILE, open_file
 
@@ -25,6 +26,7 @@ _READ = ("*.json", "*.jinja", "*.txt", "*.model", "*.safetensors", "additional_c
 _LONG = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "added_tokens.json", "*.index.json", "*.model")
 _SMALL_FILE = 16 * 2**20
 _INDEX = "model.safetensors.index.json"
+_ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 _COUNT = re.compile(r"(^|_)(layers?|blocks?|experts?|heads?|stages?|depths?)(_|$)", re.IGNORECASE)
 _SIZE = re.compile(r"(size|dim|length|rank)$", re.IGNORECASE)
@@ -108,13 +110,34 @@ def _shards(folder: Path) -> list[str]:
     return sorted(set(shards.values()))
 
 
-def header(folder: Path) -> TensorHeader:
-    """What all safetensors of a folder hold but adapters. Raises `UsageError` for damaged ones."""
+def adapter_base(folder: Path) -> str:
+    """Return the folder or hub name of the model that an adapter is for; "" for a folder of a whole model.
+
+    Raises `UsageError` for an adapter that claims more than its file holds.
+    """
+    if not (folder / ADAPTER).is_file():
+        return ""
+    config = _object(folder / ADAPTER)
+    base, ranks = config.get("base_model_name_or_path"), [config.get("r", 0)]
+    if isinstance(config.get("rank_pattern"), dict):
+        ranks += config["rank_pattern"].values()
+    if not isinstance(base, str) or not base:
+        raise UsageError(f"{ADAPTER} names no model that it is for (base_model_name_or_path)")
+    most = max(chain.from_iterable(header(folder, _ADAPTER_WEIGHTS).shapes.values()), default=0)
+    if any(not isinstance(rank, int) or rank > most for rank in ranks):
+        claim = f"claims ranks of {json.dumps(ranks)[:40]}, and the longest side in its file is {most}"
+        raise UsageError(f"{ADAPTER} {claim}")
+    return base
+
+
+def header(folder: Path, files: str = "*.safetensors") -> TensorHeader:
+    """What all safetensors of a folder hold; adapters only if `files` names them. Raises `UsageError` for damaged ones.
+    """
     from safetensors import SafetensorError, safe_open
 
     found = TensorHeader({}, {})
-    for file in sorted(folder.glob("*.safetensors")):
-        if file.name == "adapter_model.safetensors":
+    for file in sorted(folder.glob(files)):
+        if file.name == _ADAPTER_WEIGHTS != files:
             continue
         try:
             with safe_open(str(file), framework="pt") as weights:

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 
 from align_echo.errors import UsageError, first_line
-from align_echo.models.local.model_files import check_weights_read, claimed_numbers
+from align_echo.models.local.model_files import adapter_base, check_model_files, check_weights_read, claimed_numbers
 from align_echo.models.local.publishing import adapter_folder
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def read_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedMo
 
 def read_strange_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedModel:
     """The model that somebody handed over: as `read_model`, of a folder whose configuration claims no more than its
-    files hold, and whose weights are numbers. Raises as `read_model`."""
+    files hold, and whose weights are numbers. Of an adapter that is the folder of its model. Raises as `read_model`."""
     from transformers import AutoConfig
     from transformers.utils import logging as transformers_logging
 
@@ -63,13 +63,17 @@ def read_strange_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreT
     before: int = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity(logging.CRITICAL)  # what is wrong is said in our own line
     try:
-        if not folder.is_dir():
+        base = adapter_base(folder)
+        whole = Path(base or source)
+        if not whole.is_dir():
             return read_model(kind, source, dtype)
-        claimed_numbers(kind, AutoConfig.from_pretrained(source, trust_remote_code=False), folder)
+        if base:
+            check_model_files(whole)
+        claimed_numbers(kind, AutoConfig.from_pretrained(str(whole), trust_remote_code=False), whole)
         model = read_model(kind, source, dtype)
     finally:
         transformers_logging.set_verbosity(before)
-    check_weights_read(model, folder)
+    check_weights_read(model, whole)
     return model
 
 

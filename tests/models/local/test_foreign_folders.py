@@ -321,3 +321,40 @@ def test_an_honest_folder_is_read_and_answers(honest):
     reply = model.complete([Message(role="user", content="what now?")], temperature=1.0, max_tokens=4)
     assert reply.usage.completion_tokens == 4
     model.engine.close()
+
+
+# ---------------------------------------------------------------- adapters
+
+
+@pytest.fixture
+def adapter(folder: Path, tmp_path: Path) -> Path:
+    """An adapter for the model in `folder`."""
+    peft = pytest.importorskip("peft")
+    model = peft.get_peft_model(tiny_model(), peft.LoraConfig(r=4, target_modules=["q_proj"]))
+    model.peft_config["default"].base_model_name_or_path = str(folder)
+    model.save_pretrained(str(tmp_path / "adapter"))
+    tiny_tokenizer().save_pretrained(tmp_path / "adapter")
+    return tmp_path / "adapter"
+
+
+def test_an_adapter_is_read_with_its_model(adapter: Path) -> None:
+    assert run_transformers(str(adapter), name="adapted", device="cpu", slots=2, context=64).weights
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"r": 10**9}, r"adapter_config\.json claims ranks of \[1000000000\]"),
+        ({"rank_pattern": {"q_proj": 10**9}}, r"adapter_config\.json claims ranks of \[4, 1000000000\]"),
+        ({"r": "4"}, r'adapter_config\.json claims ranks of \["4"\]'),
+        ({"base_model_name_or_path": None}, "names no model that it is for"),
+    ],
+)
+def test_an_adapter_claims_no_more_than_its_file_holds(values: dict[str, Any], words: str, adapter: Path) -> None:
+    edited("adapter_config.json", **values)(adapter)
+    assert re.search(words, refusal(adapter))
+
+
+def test_the_model_of_an_adapter_is_checked_too(adapter: Path, folder: Path) -> None:
+    edited("config.json", num_hidden_layers=-1)(folder)
+    assert "num_hidden_layers = -1 has to be above 0" in refusal(adapter)
