@@ -98,9 +98,12 @@ def test_the_page_is_served_until_it_is_stopped(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
         assert server.stdout is not None
-        address = server.stdout.readline().decode().strip()
-        assert address.startswith("http://127.0.0.1:")
-        assert "x/1" in httpx.get(address, trust_env=False, timeout=60).text
-        server.send_signal(signal.SIGINT)
-        assert server.wait(60) == 130
+        try:
+            address = server.stdout.readline().decode().strip()
+            assert address.startswith("http://127.0.0.1:")
+            assert "x/1" in httpx.get(address, trust_env=False, timeout=60).text
+            server.send_signal(signal.SIGINT)
+            assert server.wait(60) == 130
+        finally:
+            server.kill()
     assert not list(tmp_path.glob("*.html"))
