@@ -13,6 +13,7 @@ from benchmarks.gpu_check import check as gpu_check
 from benchmarks.gpu_check.training import ARMS
 
 
+@pytest.mark.long
 def test_the_rehearsal_has_a_row_for_every_part_and_arm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "found.json"
     assert gpu_check.main(["--rehearse", "--out", str(out)]) == 0

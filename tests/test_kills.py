@@ -37,6 +37,7 @@ def hold(tally: Tally) -> None:
     assert (tally.equal, tally.clean) == (tally.runs, tally.runs), tally.wrong
 
 
+@pytest.mark.long
 def test_an_evaluation_that_is_killed_again_and_again_ends_as_one_that_was_not() -> None:
     hold(killed(SMALL, 2, seed=0))
 

@@ -94,7 +94,7 @@ BASE = {
     *("openai", "httpx", "anyio", "numpy", "yaml", "align_echo", "align_echo_command"),
 }
 
-QUICK = ("alfworld", "sklearn", "sympy")
+QUICK = ("sympy",)
 """Looked at in every run of the tests; the others are as quick, each, and many."""
 
 

@@ -313,6 +313,7 @@ def test_the_settings_of_critics_that_read_act(record, collection, model):
     check(READING, train)
 
 
+@pytest.mark.long
 def test_the_settings_of_critics_that_look_act(record, screens):
     def train(values: dict[str, Any], run: int) -> FitRecord:
         kept: FitRecord = record()
@@ -324,6 +325,7 @@ def test_the_settings_of_critics_that_look_act(record, screens):
     check(LOOKING, train)
 
 
+@pytest.mark.long
 def test_the_settings_of_critics_that_reason_act(record, collection, model):
     def train(values: dict[str, Any], run: int) -> FitRecord:
         kept: FitRecord = record()
@@ -335,6 +337,7 @@ def test_the_settings_of_critics_that_reason_act(record, collection, model):
     check(REASONING, train)
 
 
+@pytest.mark.long
 def test_another_seed_takes_other_examples_in_another_order(record, collection, model, screens):
     """And begins with other adapters; the same seed does as before."""
 
