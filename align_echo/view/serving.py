@@ -22,6 +22,10 @@ from align_echo.view.packing import pack
 from align_echo.wrappers.serving import HOST, QuietServer
 
 
+PARAMETER = "ticket"
+"""What the query calls the token. Under a name that keys have, it would be taken out of the address that is printed."""
+
+
 def make_viewer(paths: list[Path], port: int) -> ViewerServer:
     """A server of the page of these paths; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
     return ViewerServer(port, _fresh_page(paths))
@@ -57,13 +61,13 @@ class ViewerServer(QuietServer):
     @property
     def address(self) -> str:
         """The only address that has the page; another one each time that a server is started."""
-        return f"http://{HOST}:{self.server_port}/?token={self._token}"
+        return f"http://{HOST}:{self.server_port}/?{PARAMETER}={self._token}"
 
     def admits(self, query: str) -> bool:
         """Whether the query of a request has the token."""
         return any(
             hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode())
-            for token in parse_qs(query).get("token", [])[:1]
+            for token in parse_qs(query).get(PARAMETER, [])[:1]
         )
 
 

@@ -63,18 +63,18 @@ def test_nothing_else_and_no_other_name_is_answered(server):
 
 
 def test_without_the_token_nothing_is_answered(server):
-    token = server.address.partition("token=")[2]
+    token = server.address.partition("ticket=")[2]
     assert httpx.get(server.address, trust_env=False, timeout=60).status_code == 200
     assert len(token) > 40
-    wrong = ["", "?", "?token=", "?token=" + token[:-1], f"?token={token}x", f"?Token={token}", "?token=%ff%00"]
-    wrong += [f"?token=x&token={token}", "?token=\u017f", f"?{token}", f"#token={token}"]
+    wrong = ["", "?", "?ticket=", "?ticket=" + token[:-1], f"?ticket={token}x", f"?Ticket={token}", "?ticket=%ff%00"]
+    wrong += [f"?ticket=x&ticket={token}", "?ticket=\u017f", f"?{token}", f"#ticket={token}"]
     for path in ("/", "/index.html", "/none.jsonl", "/../run", "/favicon.ico", "//[", "/data"):
         for query in wrong:
             answer = ask(server, path + query)
             assert answer.status_code == 403, path + query
             assert token not in answer.text + str(answer.headers)
             assert "x/1" not in answer.text
-    for headers in ({"Cookie": f"token={token}"}, {"Authorization": f"token {token}"}, {"Referer": server.address}):
+    for headers in ({"Cookie": f"ticket={token}"}, {"Authorization": f"token {token}"}, {"Referer": server.address}):
         assert ask(server, "/", **headers).status_code == 403
     for method in ("HEAD", "POST", "OPTIONS", "PUT"):
         assert "x/1" not in ask(server, "/", method).text
