@@ -111,15 +111,16 @@ def success_rate(trajectories: Sequence[Trajectory]) -> Estimate:
 
 
 def clustered_rate(successes: Sequence[int], sizes: Sequence[int]) -> Estimate:
-    """`successes[i]` of `sizes[i]` of task i, pooled, in percent; the Wilson interval of `effective_draws` of them.
+    """`successes[i]` of `sizes[i]` of task i, pooled, in percent; the Wilson interval of `effective_draws` of them, none
+    for one task.
 
     Raises `UsageError` for no task.
     """
     if not sizes:
         return wilson(0, 0)
     rate = sum(successes) / sum(sizes)
-    low, high = _wilson_ends(rate, effective_draws(successes, sizes))
-    return Estimate(value=100 * rate, n=len(sizes), ci95=(low, high))
+    ends = _wilson_ends(rate, effective_draws(successes, sizes)) if len(sizes) > 1 else None
+    return Estimate(value=100 * rate, n=len(sizes), ci95=ends)
 
 
 def effective_draws(won: Sequence[int], sizes: Sequence[int]) -> float:
