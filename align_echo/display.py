@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 
 from align_echo.faults import BROKE, fault_text
+from align_echo.grammar import quantity
 from align_echo.progress import Progress
 from align_echo.terminal import PlainConsole, in_one_line
 from align_echo.types import Fault
@@ -57,14 +58,15 @@ class Display(Progress):
             self._live.stop()
         if error is None and self._broken["agent"]:
             count = self._broken["agent"]
-            note(f"{BROKE['agent']} in {count} episodes, which have no score: their trajectories hold tracebacks")
+            where = quantity(count, "episode")
+            note(f"{BROKE['agent']} in {where}, without a score: the trajectories hold the tracebacks")
 
     def stage(self, title: str, total: int, done: int = 0) -> None:
         """Begin a stage of `total` episodes, of which `done` were finished earlier."""
         self._open()
         self._title, self._total, self._done, self._won = title, total, done, 0
         if not self._console.is_terminal:
-            note(f"{title}: {total} episodes" + (f", {done} of them finished earlier" if done else ""))
+            note(f"{title}: {quantity(total, 'episode')}" + (f", {done} of them finished earlier" if done else ""))
             return
         if self._bar is not None:
             self._live.remove_task(self._bar)

@@ -16,6 +16,7 @@ import re
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -32,11 +33,13 @@ from align_echo.types import Evidence, Frozen, PlayedInterface, Usage
 
 
 class StepLayout(Frozen):
-    """How interface code calls its environment: the call, what `WrapStep` returns after it, a look (`view` in it)."""
+    """How interface code calls its environment: the call, what `WrapStep` returns after it, a look (`view` in it).
+    `words` say the same aloud: what `env.step` takes and answers, and what `WrapStep` returns."""
 
     call: str
     returned: str
     view: str
+    words: str
 
 
 STEP_LAYOUTS: dict[str, StepLayout] = {
@@ -44,21 +47,27 @@ STEP_LAYOUTS: dict[str, StepLayout] = {
         call="obs, reward, done, info = env.step([agent_action])",
         returned="obs[0], info['won'][0], done[0]",
         view="env.step([view])[0][0]",
+        words="env.step takes a list with one action and answers with lists, and WrapStep returns what stands in them",
     ),
     "single": StepLayout(
         call="obs, reward, done, info = env.step(agent_action)",
         returned="obs, reward, done",
         view="env.step(view)[0]",
+        words="env.step takes the action alone and answers with four values, info the last, and WrapStep returns the "
+        "other three",
     ),
     "scored": StepLayout(
         call="obs, _, done, info = env.step(agent_action)",
         returned="obs, done, info['score']",
         view="env.step(view)[0]",
+        words="env.step takes the action alone and answers with four values, and WrapStep returns the score that is in "
+        "the last, info, after the observation and done",
     ),
     "triple": StepLayout(
         call="obs, reward, done = env.step(agent_action)",
         returned="obs, reward, done",
         view="env.step(view)[0]",
+        words="env.step takes the action alone and answers with three values, without info, and WrapStep returns them",
     ),
 }
 """The layouts of ALIGN's initial interfaces (appendix C.5): "batched" is ALFWorld's, "scored" ScienceWorld's (the score
@@ -214,17 +223,28 @@ def misfit(interface: Interface, contract: InterfaceContract, action_format: str
     form for which the interface was made, where both are known.
     """
     made, made_format = interface.contract, interface.provenance.action_format
-    if made.signature != contract.signature:
-        return Misfit(f"its functions are {made.signature}, not {contract.signature}", True)
-    if made.layout != contract.layout:
-        ours, theirs = (f"`{layout.call}` and returns `{layout.returned}`" for layout in (made.layout, contract.layout))
-        return Misfit(f"it calls {ours}, not {theirs}", True)
+    if differences := [*_code_differences(made, contract)]:
+        return Misfit("; ".join(differences), True)
     looks = [look for look in made.read_only_actions if look not in contract.read_only_actions]
     if looks:
         return Misfit(f"it may look by `{looks[0]}`, which is no look there", False)
     if made_format and action_format and made_format.casefold().split() != action_format.casefold().split():
         return Misfit(f"its actions are {made_format!r}, not {action_format!r}", False)
     return None
+
+
+def _code_differences(made: InterfaceContract, contract: InterfaceContract) -> Iterator[str]:
+    """What the code of one contract must change to be called by another, each with the change in words."""
+    if made.signature != contract.signature:
+        heads = zip(made.signature.split("; "), contract.signature.split("; "), strict=True)
+        changes = " and ".join(f"{ours} to {theirs}" for ours, theirs in heads if ours != theirs)
+        yield f"its functions are {made.signature}, not {contract.signature}: change {changes}"
+    if made.layout != contract.layout:
+        ours, theirs = (f"`{layout.call}` and returns `{layout.returned}`" for layout in (made.layout, contract.layout))
+        yield (
+            f"it calls {ours}, not {theirs}: as it is written, {made.layout.words}; here {contract.layout.words}: "
+            "change every env.step in its code, and what WrapStep returns"
+        )
 
 
 def bound(interface: Interface, contract: InterfaceContract, action_format: str = "") -> Interface:
@@ -356,7 +376,10 @@ def load_interface(
             raise InterfaceError(f"the interface's record {sidecar} is not readable: {reason}") from error
     else:
         if contract is None:
-            raise InterfaceError(f"{name_or_path} has no .json beside it that names its environment; pass a contract")
+            raise InterfaceError(
+                f"{name_or_path} has no .json beside it that names its environment: put back the one that was written "
+                "with it, or, in Python, give load_interface the environment's contract"
+            )
         stored, provenance = contract, Provenance(environment=contract.environment, backend="unknown")
     interface = Interface(name=str(name_or_path), source=source, contract=stored, provenance=provenance)
     interface = bound(interface, contract or stored, action_format).model_copy(update={"name": name})
@@ -368,6 +391,12 @@ def load_interface(
         return interface.model_copy(update={"record": hints})
     marked = provenance.model_copy(update={"backend": f"{provenance.backend}, edited since", "rules": ()})
     return interface.model_copy(update={"provenance": marked})
+
+
+def has_record(name_or_path: str | Path) -> bool:
+    """Return whether a `.json` with contract and provenance lies beside an interface. Raises `InterfaceError` where
+    there is no such interface."""
+    return _sidecar(_locate(name_or_path)[0]) is not None
 
 
 def save_interface(interface: Interface, folder: Path, stem: str) -> Path:

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Generic, TypeVar
 
 from align_echo.errors import AlignEchoError, UsageError, did_you_mean, first_line
+from align_echo.grammar import with_article
 from align_echo.named_modules import import_named
 
 OURS = "align-echo"
@@ -101,7 +102,7 @@ class Registry(Generic[Thing]):
         """Let a name stand for a thing from now on. Raises `UsageError` for a name that is taken, and for a thing of
         another kind."""
         if name in self.entries():
-            raise UsageError(f"there is already an {self.kind} {name!r}, of {self.entries()[name].origin}")
+            raise UsageError(f"there is already {with_article(self.kind)} {name!r}, of {self.entries()[name].origin}")
         checked = self._read(name, thing)
         self._registered[name] = Entry(name, "", "this program")
         self._known[name] = checked
@@ -120,7 +121,8 @@ class Registry(Generic[Thing]):
         """The thing of a name or of "module:Name". Raises `UsageError` with the nearest names, or with what keeps its
         module from being imported."""
         if not isinstance(name, str):
-            raise UsageError(f"an {self.kind} is given by its name, not as a {type(name).__name__}")
+            given = with_article(type(name).__name__)
+            raise UsageError(f"{with_article(self.kind)} is given by its name, not as {given}")
         entry = self.entries().get(name)
         target = entry.target if entry is not None else name
         known = self._known.get(name)

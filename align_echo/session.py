@@ -24,6 +24,7 @@ from align_echo.agents.forms import as_offered
 from align_echo.agents.presets import EpisodeRules
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
 from align_echo.faults import fault_of
+from align_echo.grammar import with_article
 from align_echo.interface import Interface
 from align_echo.types import AgentReply, AgentView, Step, Trajectory, Turn
 from align_echo.wrappers.align_wrapper import AlignWrapper
@@ -221,9 +222,8 @@ def base_env(env: gym.Env[str, str]) -> TextEnv:
     """The `TextEnv` below the wrappers. Raises `UsageError` where there is none."""
     inner = env.unwrapped
     if not isinstance(inner, TextEnv):
-        raise UsageError(
-            f"this needs a text environment of align-echo, not a {type(inner).__name__}: align_echo.make(...) makes one"
-        )
+        kind = with_article(type(inner).__name__)
+        raise UsageError(f"this needs a text environment of align-echo, not {kind}: align_echo.make(...) makes one")
     return inner
 
 

@@ -256,7 +256,7 @@ def test_line_ends_of_other_systems_are_kept(tmp_path: Path):
 def test_a_file_without_a_record_needs_a_contract(tmp_path: Path):
     file = tmp_path / "mine.py"
     file.write_text(source())
-    with pytest.raises(InterfaceError, match="pass a contract"):
+    with pytest.raises(InterfaceError, match="put back the one that was written with it"):
         load_interface(file)
     loaded = load_interface(file, CONTRACT)
     assert (loaded.name, loaded.provenance.backend, loaded.provenance.environment) == ("mine", "unknown", "room")

@@ -10,8 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    *("types", "redaction", "files", "errors", "regular_files", "dice", "named_modules", "registry", "plain_yaml"),
-    *("reading", "locking", "commands"),
+    *("types", "redaction", "files", "grammar", "errors", "regular_files", "dice", "named_modules", "registry"),
+    *("plain_yaml", "reading", "locking", "commands"),
     *("halting", "network", "stopping", "tokens", "intervals", "invalid", "hints", "interface", "jsonl"),
     *("sandbox", "wrappers", "trouble"),
     *("prompts", "models", "runs"),

@@ -65,7 +65,7 @@ def test_what_cannot_be_found_in_a_module_is_told_in_one_line(target, message):
 
 @pytest.mark.parametrize("thing", [Doors, TextEnvironment(Doors), 3])
 def test_a_thing_in_the_place_of_its_name_is_refused_in_one_line(thing):
-    with pytest.raises(UsageError, match=r"an environment is given by its name, not as a .*align_echo\.register"):
+    with pytest.raises(UsageError, match=r"an environment is given by its name, not as an? .*align_echo\.register"):
         environment(thing)
     with pytest.raises(UsageError, match="an agent is given by its name"):
         AGENTS.get(thing)

@@ -1,6 +1,6 @@
 """A plain `gymnasium.Env` for tests: a coin in one of three boxes, each of which has to be unlocked before it opens.
 
-Two agents: one that never unlocks a box unless it is told to, and one that never does as it is told.
+Three agents: one that never unlocks a box unless it is told to, one that never does as it is told, and one that wins.
 """
 
 from __future__ import annotations
@@ -70,3 +70,12 @@ class Obedient(Stubborn):
     """Opens the box, and does first what it is told to do first."""
 
     heeds = True
+
+
+class Clever(Stubborn):
+    """Unlocks the box, opens it and empties it."""
+
+    def act(self, view: AgentView) -> AgentReply:
+        box = re.findall(r"coin is in (box \d)", view.initial_observation)[0]
+        action = f"{('unlock', 'open', 'empty')[len(view.turns)]} {box}"
+        return AgentReply(text=action, action=action)

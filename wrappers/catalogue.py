@@ -11,6 +11,7 @@ from pathlib import Path
 import gymnasium as gym
 
 from align_echo.errors import UsageError
+from align_echo.grammar import with_article
 from align_echo.interface import Interface
 from align_echo.named_modules import name_beside
 from align_echo.registry import OURS, Registry
@@ -45,8 +46,8 @@ def environment(name: str | EnvironmentSpec) -> EnvironmentSpec:
     if isinstance(name, EnvironmentSpec):
         return name
     if not isinstance(name, str):
-        kind = type(name).__name__
-        raise UsageError(f"an environment is given by its name, not as a {kind}: align_echo.register names one")
+        kind = with_article(type(name).__name__)
+        raise UsageError(f"an environment is given by its name, not as {kind}: align_echo.register names one")
     registered = gym.registry.get(name)
     ours = None if registered is None else registered.kwargs.get("env_id")
     if registered is not None and ours is None:

@@ -25,6 +25,7 @@ import gymnasium as gym
 
 from align_echo.dice import drawn
 from align_echo.errors import AlignEchoError, EngineError, UsageError, first_line
+from align_echo.grammar import with_article
 from align_echo.interface import InterfaceContract
 from align_echo.wrappers.environment import EnvironmentSpec, always, never
 from align_echo.wrappers.text_env import MAX_TEXT, EngineState, Oracle, TextEnv
@@ -278,7 +279,7 @@ class PlainEnv(TextEnv):
     def _text(self, observation: object) -> str:
         if not isinstance(observation, str):
             raise UsageError(
-                f"{self.contract.environment} shows a {type(observation).__name__}, not text: wrap it in a "
+                f"{self.contract.environment} shows {with_article(type(observation).__name__)}, not text: wrap it in a "
                 "gymnasium.ObservationWrapper that writes its observations as strings"
             )
         return str(observation)[:MAX_TEXT]

@@ -13,6 +13,7 @@ from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.errors import UsageError
 from align_echo.faults import check_agent
+from align_echo.grammar import with_article
 from align_echo.registry import Registry
 from align_echo.types import Agent
 
@@ -23,7 +24,8 @@ def _read(name: str, thing: object) -> AgentSpec:
     if isinstance(thing, type) and issubclass(thing, ChatAgent):
         return _of_chat(name, thing)
     if not callable(thing):
-        raise UsageError(f"{name} is a {type(thing).__name__}: an agent is a class, or a function that makes one")
+        kind = with_article(type(thing).__name__)
+        raise UsageError(f"{name} is {kind}: an agent is a class, or a function that makes one")
 
     def build(setting: AgentSetting) -> Agent:
         try:

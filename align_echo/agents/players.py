@@ -167,7 +167,7 @@ def about(player: Player, details: Mapping[str, str]) -> str:
     """One line for the record: which agent, which model, which weights where they are known."""
     name = player.agent.name
     if player.model is None:
-        return f"agent: {name} ({player.agent.about})"
+        return f"agent: {name} ({player.agent.about})" if player.agent.about else f"agent: {name}"
     line = f"agent: {name}, model {player.model.on_record}"
     line += f", weights {details['weights.agent'][:12]}" if "weights.agent" in details else ""
     line += f", preset {details['preset']}" if "preset" in details else ""

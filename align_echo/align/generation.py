@@ -35,6 +35,7 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.run_folder import RunFolder
 from align_echo.align.world import World
 from align_echo.errors import UsageError
+from align_echo.grammar import quantity
 from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
@@ -76,6 +77,17 @@ class Generation:
     verify: bool = True
     allow_untested: bool = False
     play_count: int = 0
+
+    @property
+    def about_tasks(self) -> str:
+        """One line about an iteration that has fewer tasks than were asked for; "" for any other."""
+        asked = self.tasks_per_iteration
+        if asked is None or (tasks := len(self.world.tasks(1, self.seed, asked))) >= asked:
+            return ""
+        return (
+            f"{quantity(asked, 'task')} an iteration were asked for, and {tasks} are played: "
+            f"{self.world.spec.name} has no more for an iteration"
+        )
 
     @property
     def about_play(self) -> str:
@@ -221,7 +233,7 @@ def generate_interface(plan: Generation, path: Path, *, resume: bool = False, pr
 
 def _made_of(plan: Generation, agent: Agent) -> list[str]:
     """What a run is made of, and what it costs to play in the end, in lines."""
-    lines = (plan.about_backend, about(plan.player, details_of(agent)), plan.about_play)
+    lines = (plan.about_backend, about(plan.player, details_of(agent)), plan.about_tasks, plan.about_play)
     return [line for line in lines if line]
 
 

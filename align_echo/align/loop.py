@@ -33,6 +33,7 @@ from align_echo.align.run_folder import (
 from align_echo.align.wording import ending, episode_event, given_up_line, iteration_line
 from align_echo.align.world import World
 from align_echo.faults import ERRORS, fault_text, faults_by_source
+from align_echo.grammar import quantity
 from align_echo.hints import count_hints, merged
 from align_echo.interface import Interface, check_source, identity
 from align_echo.runs import versions
@@ -205,7 +206,7 @@ class _Run:
         self._say(
             Event(
                 kind="iteration-started",
-                message=f"iteration {iteration}: {len(tasks)} tasks under {self.interface.label}",
+                message=f"iteration {iteration}: {quantity(len(tasks), 'task')} under {self.interface.label}",
                 iteration=iteration,
                 done=len(tasks) - len(missing),
                 total=len(tasks),
@@ -243,7 +244,8 @@ class _Run:
         if misalignments is None:
             misalignments = self.backend.analyze(played, tuple(self.addressed), self.interface)
             self.folder.save_misalignments(iteration, misalignments)
-        message = f"{len(misalignments)} new misalignments found in {len(rollout.failed(played))} failed episodes"
+        failed = quantity(len(rollout.failed(played)), "failed episode")
+        message = f"{quantity(len(misalignments), 'new misalignment')} found in {failed}"
         self._say(Event(kind="misalignments", message=message, iteration=iteration, total=len(misalignments)))
         return misalignments
 

@@ -26,7 +26,9 @@ from align_echo.interface import (
     InterfaceContract,
     Provenance,
     check_source,
+    has_record,
     hash_of_source,
+    load_interface,
     misfit,
     save_interface,
 )
@@ -133,6 +135,20 @@ def import_interface(interface: Interface, folder: Path) -> Path:
         if there.exists() or there.is_symlink():
             raise UsageError(f"{there} is there already: name another folder with --out")
     return save_interface(interface, folder, interface.name)
+
+
+def read_bindable(name: str, env: str, contract: InterfaceContract) -> Interface:
+    """Read an interface that is to be bound to an environment and its contract.
+
+    Raises `UsageError` for a file without a record, which nothing ties to another environment: it needs no copy.
+    """
+    if has_record(name):
+        return load_interface(name)
+    load_interface(name, contract)
+    raise UsageError(
+        f"{name} has no .json beside it that ties it to another environment, so it needs no copy: "
+        f"try it as it is with {command_for(env, Path(name))}"
+    )
 
 
 def bind_interface(interface: Interface, contract: InterfaceContract, action_format: str, folder: Path) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from align_echo.align.events import Event
 from align_echo.align.run_folder import IterationRecord, RunSummary
 from align_echo.faults import fault_text
+from align_echo.grammar import quantity
 from align_echo.intervals import Estimate
 from align_echo.types import Trajectory
 
@@ -16,27 +17,29 @@ from align_echo.types import Trajectory
 def ending(summary: RunSummary) -> str:
     """Why a run ended and what came of it, in one line."""
     last = summary.iterations[-1]
+    failed, played = quantity(last.failed, "episode"), quantity(last.tasks, "episode")
     why = {
         "no-failures": "every training task of the last iteration was won",
-        "no-misalignments": f"in the {last.failed} episodes that failed last, the {summary.backend} backend found no "
+        "no-misalignments": f"in the {failed} that failed last, the {summary.backend} backend found no "
         "new misalignment of the kinds that it looks for, which is no proof that there is none",
-        "iteration-limit": f"the iterations are used up; {last.failed} of {last.tasks} episodes of the last one failed",
+        "iteration-limit": f"the iterations are used up; {last.failed} of {played} of the last one failed",
     }[summary.stopped]
-    broke = f" ({last.faults} broke and were left out)" if last.faults else ""
+    broke = f" ({_broken(last.faults)})" if last.faults else ""
     rules = f"rules written for {summary.addressed}"
-    return f"{why}{broke}; {summary.misalignments} misalignments found, {rules}"
+    return f"{why}{broke}; {quantity(summary.misalignments, 'misalignment')} found, {rules}"
 
 
 def iteration_line(record: IterationRecord) -> str:
     """What came of an iteration, in one line."""
+    found = quantity(record.misalignments, "misalignment")
     words = {
-        "written": f"rules were written for {record.addressed} of {record.misalignments} misalignments",
-        "unchanged": f"no rule was written for {record.misalignments} misalignments; the old interface is kept",
+        "written": f"rules were written for {record.addressed} of {found}",
+        "unchanged": f"no rule was written for {found}; the old interface is kept",
         "no-failures": "no episode failed",
         "no-misalignments": "no new misalignment was found",
     }
-    played = f"{record.failed} of {record.tasks} episodes failed"
-    broke = f", {record.faults} broke and were left out" if record.faults else ""
+    played = f"{record.failed} of {quantity(record.tasks, 'episode')} failed"
+    broke = f", {_broken(record.faults)}" if record.faults else ""
     return f"iteration {record.iteration}: {played}{broke}; {words[record.outcome]}"
 
 
@@ -45,8 +48,12 @@ def given_up_line(label: str, share: Estimate, better: str, better_share: Estima
     return f"{label} lost {_lost(share)}, and {better} {_lost(better_share)}, which is clearly less: that one is kept"
 
 
+def _broken(faults: int) -> str:
+    return f"{faults} broke and {'was' if faults == 1 else 'were'} left out"
+
+
 def _lost(share: Estimate) -> str:
-    return f"{round(share.value * share.n / 100)} of {share.n} episodes"
+    return f"{round(share.value * share.n / 100)} of {quantity(share.n, 'episode')}"
 
 
 def episode_event(trajectory: Trajectory, iteration: int, done: int, total: int) -> Event:
@@ -58,7 +65,7 @@ def episode_event(trajectory: Trajectory, iteration: int, done: int, total: int)
         ended = f"broke and is left out ({fault_text(trajectory.fault)})"
     return Event(
         kind="trajectory",
-        message=f"{trajectory.task_id}: {ended} after {len(trajectory.steps)} actions",
+        message=f"{trajectory.task_id}: {ended} after {quantity(len(trajectory.steps), 'action')}",
         iteration=iteration,
         done=done,
         total=total,

@@ -13,6 +13,7 @@ from align_echo.gaia.collection import Collected
 from align_echo.gaia.figures import Trial
 from align_echo.gaia.fit.intuitive import Fitted
 from align_echo.gaia.flywheel import Flywheel
+from align_echo.grammar import quantity
 from align_echo.gui.recording import Recording
 from align_echo.gui.screens import ScreenTrial, Taken
 from align_echo.intervals import Estimate
@@ -37,8 +38,8 @@ def show_fitted(fitted: Fitted) -> None:
 
 def show_collected(collected: Collected) -> None:
     """How the episodes went, and the labels by rule."""
-    played = f"{collected.episodes} episodes of {collected.tasks} tasks ({collected.faults} more broke)"
-    print(f"{played}, {percent(collected.success_rate)} won")
+    played = f"{quantity(collected.episodes, 'episode')} of {quantity(collected.tasks, 'task')}"
+    print(f"{played} ({collected.faults} more broke), {percent(collected.success_rate)} won")
     print(f"{collected.turns:,} turns, {collected.candidates:,} candidates, {collected.examples:,} distinct examples")
     if collected.unlabelled:
         print(f"{collected.unlabelled:,} turns have no labels: they did not come out again as they had, or broke twice")

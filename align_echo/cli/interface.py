@@ -12,7 +12,14 @@ from typing import Annotated
 import typer
 
 from align_echo.align.audit.report import audit_interface, default_speakers
-from align_echo.align.sharing import bind_interface, command_for, export_interface, import_interface, read_shared
+from align_echo.align.sharing import (
+    bind_interface,
+    command_for,
+    export_interface,
+    import_interface,
+    read_bindable,
+    read_shared,
+)
 from align_echo.cli import options
 from align_echo.cli.console import cost, leave, new_folder, run_display, run_folder, say, stdout
 from align_echo.display import Display, note
@@ -25,7 +32,7 @@ from align_echo.evaluate.plan import plan_evaluation
 from align_echo.evaluate.tables import audit_lines, audit_table, hints_table, provenance_lines, rules_table
 from align_echo.files import write_atomically
 from align_echo.hints import silenced_by
-from align_echo.interface import Interface, load_interface
+from align_echo.interface import Interface
 from align_echo.refusals import RefusalJudge
 from align_echo.sandbox.loading import check_loads
 from align_echo.sandbox.session import printable
@@ -95,6 +102,8 @@ def audit(
     check_loads(audited, name)
     speakers = [speaker.strip() for speaker in agents.split(",")] if agents else default_speakers(spec)
     played = spec.tasks(split or spec.test_split, data_root)
+    if games is not None and games > len(played):
+        note(f"{games} games were asked for, and {split or spec.test_split} has {len(played)}: all are played")
     with Display() as display:
         result = audit_interface(
             spec, audited, speakers, refused=RefusalJudge(spec, played, data_root).text_test, split=split, games=games,
@@ -185,7 +194,8 @@ def import_file(
 def bind(name: Name, env: options.Env, out: options.Out = None) -> None:
     """Copy an interface to be played in an environment that it was not made for: its contract and form of actions."""
     spec = environment(env)
-    copied = load_interface(name if "/" in name or name.endswith(".py") else f"{spec.name}/{name}")
+    named = name if "/" in name or name.endswith(".py") else f"{spec.name}/{name}"
+    copied = read_bindable(named, spec.name, spec.contract)
     written = bind_interface(copied, spec.contract, spec.action_format, out or new_folder("bind", spec.name))
     say(f"written: {written}; next: {printable(command_for(spec.name, written))}")
 

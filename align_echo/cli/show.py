@@ -9,7 +9,7 @@ import typer
 
 from align_echo.cli.console import say
 from align_echo.display import note
-from align_echo.view.finding import find_episodes, of_part
+from align_echo.view.finding import find_episodes, of_part, part_named
 from align_echo.view.listing import episode_lines, find_episode, overview
 from align_echo.view.reading import DamagedLine, told
 
@@ -23,6 +23,7 @@ def show(
 ) -> None:
     """Print what episodes a run holds; with a task, one of them turn by turn."""
     parts = find_episodes([run])
+    part = part_named(parts, part)
     damaged: list[DamagedLine] = []
     if task is None:
         lines = overview(of_part(parts, part), most, damaged)

@@ -9,6 +9,7 @@ import typer
 
 from align_echo.cli.console import say
 from align_echo.display import note
+from align_echo.grammar import quantity
 from align_echo.view.inspect_logs import write_logs
 from align_echo.view.packing import write_page
 from align_echo.view.reading import told
@@ -32,7 +33,7 @@ def view(
         file, packed = write_page(paths, out)
         for line in told(packed.damaged):
             note(line)
-        say(f"{file}: {packed.episodes:,} episodes, {file.stat().st_size / 1e6:.1f} MB; open it in a browser")
+        say(f"{file}: {quantity(packed.episodes, 'episode')}, {file.stat().st_size / 1e6:.1f} MB; open it in a browser")
     if serve:
         with make_viewer(paths, port) as server:
             print(server.address, flush=True)

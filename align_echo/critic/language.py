@@ -16,6 +16,7 @@ from typing import Literal
 from align_echo.agents.parsing import after_label, reply_lines, visible_text
 from align_echo.critic.transcript import BUDGET, clipped, plain, transcript
 from align_echo.errors import ReplyFormatError, UsageError
+from align_echo.grammar import with_article
 from align_echo.prompts import render
 from align_echo.registry import Registry
 from align_echo.types import Frozen, Message, Trajectory
@@ -64,7 +65,8 @@ class CritiqueForm:
 
 def _form_of(name: str, form: object) -> CritiqueForm:
     if not isinstance(form, CritiqueForm):
-        raise UsageError(f"{name} is a {type(form).__name__}: a critic's form is an align_echo.CritiqueForm")
+        kind = with_article(type(form).__name__)
+        raise UsageError(f"{name} is {kind}: a critic's form is an align_echo.CritiqueForm")
     return replace(form, name=name)
 
 

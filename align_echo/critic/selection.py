@@ -18,6 +18,7 @@ from typing import Literal
 from align_echo.critic.opinion import Opinion
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
+from align_echo.grammar import with_article
 from align_echo.registry import Registry
 
 LogprobOf = Literal["reply", "token"]
@@ -54,7 +55,8 @@ class SelectionRule:
 
 def _read(name: str, rule: object) -> SelectionRule:
     if not isinstance(rule, SelectionRule):
-        raise UsageError(f"{name} is a {type(rule).__name__}, not an align_echo.critic.selection.SelectionRule")
+        kind = with_article(type(rule).__name__)
+        raise UsageError(f"{name} is {kind}, not an align_echo.critic.selection.SelectionRule")
     return rule
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from align_echo.align.hybrid.hypotheses import with_letters
 from align_echo.evaluate.ablation import Ablation, RuleWorth
 from align_echo.evaluate.tables import cell, failed_on, plain_table
+from align_echo.grammar import quantity
 from align_echo.sandbox.session import printable
 from align_echo.trouble import Conduct
 
@@ -56,9 +57,10 @@ def ablation_lines(ablation: Ablation) -> Iterator[str]:
     """What the table does not say: the whole beside its placebo, rules that never spoke, and what cannot be told."""
     whole, n = ablation.over_placebo, len(ablation.tasks)
     seeds = ", ".join(map(str, ablation.seeds))
+    episodes = quantity(ablation.episodes, "episode")
     yield (
-        f"{printable(ablation.interface)}, agent {printable(ablation.agent)}: {ablation.episodes} episodes of {n} "
-        f"tasks of {ablation.environment} {ablation.split}, seed {seeds}"
+        f"{printable(ablation.interface)}, agent {printable(ablation.agent)}: {episodes} of {quantity(n, 'task')} of "
+        f"{ablation.environment} {ablation.split}, seed {seeds}"
     )
     yield (
         f"won: {cell(ablation.success_rate)}% whole, {cell(ablation.placebo)}% as its placebo; the whole is worth "

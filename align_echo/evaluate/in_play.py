@@ -25,6 +25,7 @@ from align_echo.evaluate.plan import Plan
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import cell
+from align_echo.grammar import quantity
 from align_echo.interface import load_interface
 from align_echo.intervals import Estimate, bootstrap, by_task, scored
 from align_echo.jsonl import JsonlFile
@@ -45,6 +46,9 @@ def play_generated(plan: Generation, made: Generated, path: Path, *, progress: P
     if not made.summary.written or not plan.play_count:
         return made.summary
     evaluation, folder = plan_play(plan, made, path), path / FOLDER
+    if (count := len(evaluation.task_ids)) < plan.play_count:
+        left = f"the run left no more of {evaluation.split} that the interface was not made with"
+        progress.say(f"{quantity(count, 'task')} and not {plan.play_count} are played at the end: {left}")
     comparison = play(evaluation, folder, resume=(folder / CONFIG).exists(), progress=progress)
     episodes = {name: JsonlFile(folder / "trajectories" / f"{name}.jsonl").read(Trajectory) for name in ARMS}
     in_play = measure_play(comparison, episodes, known=tasks_used(plan, made), seed=plan.seed)
@@ -122,13 +126,14 @@ def measure_play(
 
 
 def result_lines(plan: Generation, summary: RunSummary, path: Path) -> Iterator[str]:
-    """How a run ended, where its interface is, and in the last line what it changed in play."""
-    yield f"stopped after {len(summary.iterations)} iterations ({summary.stopped}): {ending(summary)}"
+    """How a run ended, where a new interface is, and in the last line what it changed in play."""
+    yield f"stopped after {quantity(len(summary.iterations), 'iteration')} ({summary.stopped}): {ending(summary)}"
     for rule in load_interface(path / summary.interface_file).provenance.unresolved:
         yield f"no rule stood its experiments for: {printable(rule)}"
     yield from filter(None, [summary.usage.in_words])
-    yield f"interface: {path / summary.interface_file}"
-    yield f"to measure it further: {evaluate_command(plan, path / summary.interface_file)}"
+    if summary.written:
+        yield f"interface: {path / summary.interface_file}"
+        yield f"to measure it further: {evaluate_command(plan, path / summary.interface_file)}"
     yield play_line(summary)
 
 
@@ -152,9 +157,10 @@ def play_line(summary: RunSummary) -> str:
         return "in play: not played, so what the interface changes for the agent is not known"
     if not played.works:
         return "in play: the interface did not work, and what was played is the environment without it"
-    where = f"{played.tasks} tasks of {played.split}"
+    where = f"{quantity(played.tasks, 'task')} of {played.split}"
     where += f", {played.known} of them used to make it" if played.known else ", none of them used to make it"
-    broke = f"; {played.faults} episodes broke and are left out" if played.faults else ""
+    are = "is" if played.faults == 1 else "are"
+    broke = f"; {quantity(played.faults, 'episode')} broke and {are} left out" if played.faults else ""
     graded = any(abs(played.won[name].value / 100 - played.score[name].value) > 1e-9 for name in ARMS)
     name, of, digits, scale = ("score", played.score, 3, 1) if graded else ("won, %", played.won, 1, 100)
     arms = zip(("without it", "with its placebo", "with it"), ARMS, strict=True)
@@ -169,14 +175,15 @@ def verdict_on_play(played: InPlay) -> str:
     if not played.better:
         return f"written, and no episode improved{worse}"
     shown = "" if played.over_placebo.sign > 0 else "; not shown to be more than its placebo does"
-    return f"{played.better} of {played.tasks} episodes improved{worse}{shown}"
+    return f"{played.better} of {quantity(played.tasks, 'episode')} improved{worse}{shown}"
 
 
 def nothing_written(plan: Generation, summary: RunSummary, path: Path) -> str:
     """Why a run that found misalignments ended without an interface, and how to go on; "" for any other run."""
     if summary.written or not summary.misalignments:
         return ""
-    found = f"{summary.misalignments} misalignments were found"
+    count = summary.misalignments
+    found = f"{quantity(count, 'misalignment')} {'was' if count == 1 else 'were'} found"
     if any(record.outcome == "written" for record in summary.iterations):
         return (
             f"{found} and rules were written, but the agent lost clearly more under them than without: the interface "

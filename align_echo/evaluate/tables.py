@@ -14,6 +14,7 @@ from rich.text import Text
 
 from align_echo.align.audit.report import Audit
 from align_echo.evaluate.comparison import PLACEBO, Comparison, Difference, VariantResult
+from align_echo.grammar import quantity
 from align_echo.hints import HintCount
 from align_echo.interface import Interface, RuleRecord
 from align_echo.intervals import Estimate
@@ -80,13 +81,14 @@ def rules_table(rules: Iterable[RuleRecord]) -> Table:
 def interface_line(named: str, interface: Interface) -> str:
     """Which interface was played, as it was named, and what its rules rest on, in one line."""
     rules = interface.provenance.rules
-    tried = f"{sum(rule.evidence.support for rule in rules)} experiments for, "
+    tried = f"{quantity(sum(rule.evidence.support for rule in rules), 'experiment')} for, "
     tried += f"{sum(rule.evidence.refuted for rule in rules)} against"
     where, here = interface.provenance.environment, interface.contract.environment
     made = f"{interface.name}@{interface.content_hash}), made by {interface.provenance.backend}"
+    on_record = quantity(len(rules), "rule")
     made += f" for {where}" if where != here else ""
     hints = "" if interface.retract else "; no hint is withheld"
-    return printable(f"interface: {named} ({made}, {len(rules)} rules on record ({tried}){hints}")
+    return printable(f"interface: {named} ({made}, {on_record} on record ({tried}){hints}")
 
 
 def provenance_lines(interface: Interface) -> Iterator[str]:
@@ -95,9 +97,9 @@ def provenance_lines(interface: Interface) -> Iterator[str]:
     yield f"{interface.name}@{interface.content_hash}, for {made.environment}, made by {made.backend}"
     facts = [f"agent {made.agent}"] * bool(made.agent)
     facts += [f"{role} {name}" for role, name in made.models.items()]
-    facts += [f"seed {made.seed}, {made.iterations} iterations, {len(made.training_tasks)} training tasks"] * (
-        made.iterations > 0
-    )
+    if made.iterations:
+        tasks = quantity(len(made.training_tasks), "training task")
+        facts.append(f"seed {made.seed}, {quantity(made.iterations, 'iteration')}, {tasks}")
     facts += [f"{made.engine_steps:,} engine steps"] * bool(made.engine_steps)
     if facts:
         yield f"made with: {'; '.join(facts)}"
@@ -117,7 +119,7 @@ def audit_lines(audit: Audit) -> Iterator[str]:
     """What an audit's table does not say: how much each speaker said, and the first claims that did not hold."""
     for spoken in audit.speakers:
         said = f"{spoken.utterances:,} things said, {spoken.refusals:,} refused, {spoken.messages:,} messages"
-        yield f"{spoken.speaker}: {spoken.games} games, {said};"
+        yield f"{spoken.speaker}: {quantity(spoken.games, 'game')}, {said};"
         yield (
             f"  {sum(spoken.chains.values()):,} orders obeyed, {spoken.circles:,} in a circle or in vain; "
             f"the interface failed on {spoken.broken:,} turns"
@@ -175,8 +177,8 @@ def unplayed(comparison: Comparison) -> list[str]:
     """A line for each variant with episodes in which no turn was played: they are lost, and say nothing of the agent.
     """
     return [
-        f"{NAMES[name]}: no turn was played in {result.unplayed} of {result.episodes} episodes: the rules and the "
-        "first observation alone fill the model's context, and they count as lost"
+        f"{NAMES[name]}: no turn was played in {result.unplayed} of {quantity(result.episodes, 'episode')}: the rules "
+        "and the first observation alone fill the model's context, and they count as lost"
         for name, result in comparison.variants.items()
         if result.unplayed
     ]
@@ -185,7 +187,8 @@ def unplayed(comparison: Comparison) -> list[str]:
 def repeated(comparison: Comparison) -> list[str]:
     """Return a line for each variant with episodes that ended because one action was sent too often in a row."""
     return [
-        f"{NAMES[name]}: one action, sent over and over, ended {result.ended_by_repeats} of {result.episodes} episodes"
+        f"{NAMES[name]}: one action, sent over and over, ended {result.ended_by_repeats} of "
+        f"{quantity(result.episodes, 'episode')}"
         for name, result in comparison.variants.items()
         if result.ended_by_repeats
     ]

@@ -22,6 +22,7 @@ from align_echo.critic.opinion import Opinion, logit
 from align_echo.critic.scoring import read_calibration
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.errors import ReplyFormatError, UsageError
+from align_echo.grammar import with_article
 from align_echo.gui.screen_verdict import Screen, marked, question
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
@@ -153,7 +154,7 @@ def read_vision(source: str, dtype: torch.dtype | str = torch.float32) -> tuple[
     without_bars()
     config = files_of(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
     if config.model_type != FAMILY:
-        raise UsageError(f"{source} holds a {config.model_type}, which sees no screens: name a Qwen2.5-VL")
+        raise UsageError(f"{source} holds {with_article(config.model_type)}, which sees no screens: name a Qwen2.5-VL")
     pictures = files_of(source, lambda: Qwen2VLImageProcessorPil.from_pretrained(source))
     tokenizer = tokenizer_of(source)
     encoder = ScreenEncoder(tokenizer, pictures, config)

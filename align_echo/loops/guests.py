@@ -18,6 +18,7 @@ from __future__ import annotations
 import threading
 
 from align_echo.errors import AgentError, UsageError
+from align_echo.grammar import with_article
 from align_echo.jsonl import JsonlFile
 from align_echo.loops.driving import TaskPanel
 from align_echo.session import Session
@@ -133,7 +134,7 @@ def checked_action(action: object) -> str:
 def kind_of(value: object) -> str:
     """What a value of JSON is, in a word."""
     names = {type(None): "nothing", bool: "true or false", int: "a number", float: "a number", list: "a list"}
-    return {**names, dict: "an object"}.get(type(value), f"a {type(value).__name__}")
+    return {**names, dict: "an object"}.get(type(value), with_article(type(value).__name__))
 
 
 def opening(view: AgentView) -> str:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field
 
 from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError
+from align_echo.grammar import with_article
 from align_echo.models.endpoint import resolve_base_url
 from align_echo.registry import Registry
 from align_echo.train.rewards import RewardName
@@ -106,7 +107,8 @@ class Method:
 
 def _read(name: str, entry: object) -> Method:
     if not isinstance(entry, Method):
-        raise UsageError(f"{name} is a {type(entry).__name__}: a method is an align_echo.train.method.Method")
+        kind = with_article(type(entry).__name__)
+        raise UsageError(f"{name} is {kind}: a method is an align_echo.train.method.Method")
     return entry
 
 

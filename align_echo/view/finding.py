@@ -65,6 +65,12 @@ def find_episodes(paths: Sequence[Path]) -> list[EpisodeFile]:
     return sorted(named, key=lambda part: (order[part.folder], _sort_key(part.part, variants[part.folder])))
 
 
+def part_named(parts: Sequence[EpisodeFile], name: str | None) -> str | None:
+    """The part that a name means: "both", as tables call the whole interface, is "full" where no part has that name."""
+    names = {part.part for part in parts}
+    return "full" if name == "both" and "both" not in names and "full" in names else name
+
+
 def of_part(parts: Sequence[EpisodeFile], name: str | None) -> list[EpisodeFile]:
     """Those of a part, or all for None. Raises `UsageError` for a part that there is not."""
     wanted = [part for part in parts if name in (None, part.part)]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from align_echo.errors import UsageError, did_you_mean
 from align_echo.faults import fault_text
+from align_echo.grammar import quantity
 from align_echo.interface import Provenance
 from align_echo.sandbox.session import printable
 from align_echo.types import Choice, HintEvent, Step, Trajectory, Usage
@@ -67,8 +68,8 @@ def overview(parts: Sequence[EpisodeFile], most: int, damaged: list[DamagedLine]
         name = f"{part.run}: {part.part}" if several_runs else part.part
         labels = ", ".join([*interfaces][:MOST_NAMED])
         yield printable(
-            f"{name}: {total} episodes, {counts['won']} won, {counts['lost']} lost, {counts['fault']} broken; "
-            f"interface: {labels}"
+            f"{name}: {quantity(total, 'episode')}, {counts['won']} won, {counts['lost']} lost, "
+            f"{counts['fault']} broken; interface: {labels}"
         )
         yield from lines
         yield from (f"  ... and {total - len(lines)} more",) if total > len(lines) else ()
@@ -181,7 +182,7 @@ def _ending(played: Trajectory) -> str:
     full = ", the model's context was full" if played.context_overflow else ""
     score = "no score" if played.fault else f"score {played.score:g}"
     full += ", one action was repeated too often" if played.ended_by_repeats else ""
-    return f"{result_of(played)}, {score}, {len(played.steps)} turns{spent}{full}"
+    return f"{result_of(played)}, {score}, {quantity(len(played.steps), 'turn')}{spent}{full}"
 
 
 def _spent(usage: Usage) -> str:

@@ -298,8 +298,8 @@ def test_a_run_that_resolves_nothing_of_what_it_found_is_no_success(run):
         models = ["--analyzer-model", "doubter", "--optimizer-model", "author", "--base-url", server.url]
         status, out, err = run(*GENERATE, "--backend", "llm", *models, "--out", "run")
     assert status == 2, err
-    assert "1 misalignments found, rules written for 0" in out
-    assert "1 misalignments were found and no rule was written for any" in err.splitlines()[-1]
+    assert "1 misalignment found, rules written for 0" in out
+    assert "1 misalignment was found and no rule was written for any" in err.splitlines()[-1]
     assert "another --optimizer-model" in err.splitlines()[-1]
     summary = json.loads(Path("run/summary.json").read_text())
     assert (summary["misalignments"], summary["addressed"], summary["written"]) == (1, 0, False)

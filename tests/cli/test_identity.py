@@ -111,7 +111,22 @@ def test_code_of_another_kind_is_not_bound(run, tmp_path, tells):
     status, _, err = run("interface", "bind", "tells.py", "--env", "alfworld", "--out", "copy")
     assert (status, err.count("\n")) == (2, 1)
     assert "cannot be played in alfworld: it calls" in err
+    assert "here env.step takes a list with one action and answers with lists" in err
+    assert err.endswith("change every env.step in its code, and what WrapStep returns\n")
     assert not Path("copy").exists()
+
+
+def test_a_file_that_nothing_ties_to_an_environment_needs_no_copy(run, tmp_path):
+    (tmp_path / "bare.py").write_text(TELLS)
+    status, _, err = run("interface", "bind", "bare.py", "--env", "tests.vault_env:Vault", "--out", "copy")
+    assert (status, err.count("\n"), Path("copy").exists()) == (2, 1, False)
+    assert "has no .json beside it that ties it to another environment" in err
+    command = err.partition("try it as it is with align-echo ")[2].split()
+    status, _, err = run(*command, "--agent", "tests.vault_env:Obedient", "--tasks", "2", "--out", "run")
+    assert status == 0, err
+    (tmp_path / "bare.py").write_text(TELLS.replace("def WrapStep(env, ", "def WrapStep("))
+    status, _, err = run("interface", "bind", "bare.py", "--env", "tests.vault_env:Vault", "--out", "copy")
+    assert (status, "wrong signature: WrapStep(" in err) == (2, True), err
 
 
 def test_a_bare_file_is_read_by_the_contract_that_it_is_used_with(tmp_path):

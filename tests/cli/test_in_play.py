@@ -80,6 +80,35 @@ def test_a_run_that_is_stopped_in_its_play_goes_on_there(run, hardly_any_fresh_t
     assert summary["in_play"]["episodes"] == 9
 
 
+def test_fewer_tasks_than_were_asked_for_an_iteration_are_said(run):
+    asked = ["generate-interface", "--env", VAULT, "--agent", "tests.vault_env:Clever", "--iterations", "1"]
+    for number, said in ((50, True), (20, False)):
+        status, _, err = run(*asked, "--tasks-per-iteration", str(number), "--out", f"run-{number}")
+        assert status == 0, err
+        line = f"50 tasks an iteration were asked for, and 20 are played: {VAULT} has no more for an iteration"
+        assert (line in err.splitlines()) is said
+        assert "iteration 1: 20 episodes" in err
+
+
+def test_what_was_not_written_is_not_offered(run):
+    status, out, err = run(*LEARN, "--agent", "tests.vault_env:Clever")
+    assert status == 0, err
+    assert "stopped after 1 iteration (no-failures)" in out
+    assert out.splitlines()[-1] == "in play: no new interface was written, so nothing changes"
+    assert "interface: " not in out.replace("in play: ", "")
+    assert "to measure it further" not in out
+
+
+def test_fewer_tasks_at_the_end_than_were_asked_for_are_said(run, hardly_any_fresh_tasks, monkeypatch):
+    from align_echo.evaluate import in_play
+
+    used = in_play.tasks_used
+    monkeypatch.setattr(in_play, "tasks_used", lambda plan, made: {*used(plan, made), *map(str, range(197))})
+    _, err, summary = learn(run, "Stubborn", "--play-tasks", "4")
+    assert "3 tasks and not 4 are played at the end: the run left no more of train that the" in err
+    assert summary["in_play"]["tasks"] == 3
+
+
 def test_what_was_not_played_is_said_to_be_unknown(run, hardly_any_fresh_tasks):
     out, err, summary = learn(run, "Obedient", "--play-tasks", "0")
     assert out.splitlines()[-1] == "in play: not played, so what the interface changes for the agent is not known"

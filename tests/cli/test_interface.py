@@ -177,7 +177,8 @@ def test_a_strangers_environment_is_audited_though_no_text_tells_a_refusal(run, 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["probe", "--agents", "nobody"], "nobody"),
+        (["probe", "--agents", "nobody"], "unknown speaker 'nobody'; known: adversary, random, pocket, expert-slips, "),
+        (["probe", "--agents", "expert-slip"], "did you mean expert-slips"),
         (["probe", "--split", "nowhere"], "no split 'nowhere'"),
         (["none"], "name an interface"),
     ],

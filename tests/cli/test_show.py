@@ -140,7 +140,7 @@ def test_a_part_of_an_id_will_do_and_a_sample_can_be_named(run, station):
     assert run("show", station, "ION/2")[1].startswith("station/2, sample 0, station: none\nlost, score 0, 2 turns")
     assert run("show", station, "10", "--sample", 1)[1].startswith("station/10, sample 1, station: full\n")
     fault = run("show", station, "station/11")[1]
-    assert "fault, no score, 1 turns" in fault
+    assert "fault, no score, 1 turn" in fault
     assert "fault: the model broke: no answer came" in fault
 
 

@@ -193,7 +193,7 @@ class Numbers(gym.Env[Any, Any]):
 
 
 def test_an_environment_that_shows_no_text_says_what_to_do():
-    with pytest.raises(UsageError, match=r"shows a ndarray, not text: wrap it in a gymnasium\.ObservationWrapper"):
+    with pytest.raises(UsageError, match=r"shows an ndarray, not text: wrap it in a gymnasium\.ObservationWrapper"):
         align_echo.make("tests.wrappers.test_plain:Numbers").reset()
 
 

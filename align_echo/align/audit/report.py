@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import build_agent, chat_model, choose_player, require_expert
 from align_echo.agents.spec import AgentSetting
 from align_echo.align.audit.audit import MAX_EXAMPLES, AuditFindings, Auditor, Refused
 from align_echo.align.audit.speakers import Speaker, adversary_speaks, agent_speaks, chance_speaks, expert_slips
-from align_echo.errors import UsageError
+from align_echo.errors import UsageError, did_you_mean
 from align_echo.interface import Interface
 from align_echo.intervals import Estimate, clustered_rate
 from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, what_pocket_lacks
@@ -188,6 +189,7 @@ def _speaker(
         if not all(map(spec.has_expert, tasks)):
             raise UsageError(f"{spec.name} has no expert for some tasks of {split}: leave {EXPERT_SLIPS} out")
         return expert_slips
+    _check_name(name)
     player = choose_player(None if name == POCKET else name, POCKET if name == POCKET else None)
     if player.agent.needs_expert:
         require_expert(spec, split, tasks, data_root)
@@ -195,6 +197,16 @@ def _speaker(
     temperature = 1.0 if name == POCKET else None
     setting = AgentSetting(spec, split, data_root=data_root, seed=seed, model=model, temperature=temperature)
     return agent_speaks(build_agent(player.agent, setting))
+
+
+def _check_name(name: str) -> None:
+    """Raises `UsageError` for a speaker that nobody has, with all that there are."""
+    known = list(dict.fromkeys((ADVERSARY, RANDOM, POCKET, EXPERT_SLIPS, *AGENTS.entries())))
+    if ":" not in name and name not in known:
+        hint = did_you_mean(name, known)
+        raise UsageError(
+            f"unknown speaker {name!r}; {hint}known: {', '.join(known)}; an agent of your own is module:Name"
+        )
 
 
 # ---------------------------------------------------------------- summing

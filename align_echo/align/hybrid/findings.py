@@ -22,6 +22,7 @@ from align_echo.align.hybrid.hypotheses import (
 )
 from align_echo.align.hybrid.runtime import slots_of
 from align_echo.align.hybrid.trials import Tally, Verdict, verdict_on
+from align_echo.grammar import quantity
 from align_echo.interface import RuleRecord
 from align_echo.types import Misalignment
 
@@ -99,7 +100,8 @@ def rule_of(hypothesis: Hypothesis, *, latest: bool, untested: bool) -> Rule:
 def outcome_line(hypothesis: Hypothesis, tally: Tally, *, allow_untested: bool) -> str:
     """What came of a hypothesis, in one line with its counts."""
     verdict: Verdict = verdict_on(hypothesis, tally)
-    counts = f"{tally.support} trials for it and {tally.refuted} against, in {len(tally.tasks)} tasks"
+    tasks = quantity(len(tally.tasks), "task")
+    counts = f"{quantity(tally.support, 'trial')} for it and {tally.refuted} against, in {tasks}"
     said = in_words(hypothesis)
     if verdict == "kept":
         return f"stood its trials: {said} ({counts})"

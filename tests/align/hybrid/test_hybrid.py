@@ -130,7 +130,7 @@ def test_each_hypothesis_is_told_of_with_what_came_of_it(whole: tuple[Path, Gene
     assert "10 hypotheses proposed by scripted" in text
     assert text.count("stood its trials: ") == len(TRUE)
     assert text.count("refuted: ") == len(FALSE)
-    assert "against, in 1 tasks; station/4: board deck 1: possible without `scan`" in text
+    assert "against, in 1 task; station/4: board deck 1: possible without `scan`" in text
     assert "untested: Before `launch pod X` you need to `fuel pod X`" in text
 
 
