@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from pydantic import NonNegativeInt
+
 from align_echo.intervals import wilson
 from align_echo.types import Frozen, HintEvent, Trajectory
 
@@ -29,12 +31,12 @@ class HintCount(Frozen):
     """
 
     rule: str
-    fired: int = 0
-    followed: int = 0
-    came_true: int = 0
-    failed: int = 0
-    silenced: int = 0
-    weak: int = 0
+    fired: NonNegativeInt = 0
+    followed: NonNegativeInt = 0
+    came_true: NonNegativeInt = 0
+    failed: NonNegativeInt = 0
+    silenced: NonNegativeInt = 0
+    weak: NonNegativeInt = 0
 
 
 def below_bar(count: HintCount) -> bool:

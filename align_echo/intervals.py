@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import model_validator
+from pydantic import PositiveInt, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
 from align_echo.errors import UsageError
 from align_echo.types import Frozen, Trajectory
@@ -22,6 +22,9 @@ RESAMPLES = 4000
 Z95 = NormalDist().inv_cdf(0.975)
 Floats = npt.NDArray[np.float64]
 NOTHING = "there is no finished episode to measure"
+ROUNDING = 1e-6
+"""By how much a figure that a file holds may lie outside of its bounds."""
+
 ALIKE = 6
 """Tasks that must all have changed alike before chance is ruled out: 2 * 0.5**6 = 0.03."""
 
@@ -32,7 +35,7 @@ class Estimate(Frozen):
     """
 
     value: float
-    n: int
+    n: PositiveInt
     ci95: tuple[float, float] | None
 
     @model_validator(mode="before")
@@ -76,6 +79,49 @@ class Estimate(Frozen):
         """Return the same figure in another unit."""
         ends = None if self.ci95 is None else (factor * self.ci95[0], factor * self.ci95[1])
         return Estimate(value=factor * self.value, n=self.n, ci95=ends)
+
+
+def _checked_on_reading(low: float, high: float, *, interval_holds_value: bool = True) -> WrapValidator:
+    """Return a check of what a file holds. An estimate that was computed passes: no evaluation may fail at its end."""
+
+    def check(stored: Any, read: ValidatorFunctionWrapHandler) -> Estimate:
+        estimate: Estimate = read(stored)
+        problem = "" if isinstance(stored, Estimate) else _problem(estimate, low, high, interval_holds_value)
+        if problem:
+            raise ValueError(problem)
+        return estimate
+
+    return WrapValidator(check)
+
+
+def _problem(estimate: Estimate, low: float, high: float, interval_holds_value: bool) -> str:
+    """Say in words why this can be no such figure; "" if it can."""
+    ends = estimate.ci95 or (estimate.value, estimate.value)
+    for number in (estimate.value, *ends):
+        if not math.isfinite(number) or not low - ROUNDING <= number <= high + ROUNDING:
+            return f"{number:g} is no number in [{low:g}, {high:g}]"
+    interval = f"its interval [{ends[0]:g}, {ends[1]:g}]"
+    if ends[0] > ends[1]:
+        return f"{interval} ends before it begins"
+    if interval_holds_value and not ends[0] - ROUNDING <= estimate.value <= ends[1] + ROUNDING:
+        return f"{interval} does not hold its value {estimate.value:g}"
+    return ""
+
+
+Percent = Annotated[Estimate, _checked_on_reading(0, 100)]
+Score = Annotated[Estimate, _checked_on_reading(0, 1)]
+"""A figure in [0, 1]."""
+
+Area = Annotated[Estimate, _checked_on_reading(0, 1, interval_holds_value=False)]
+"""An area under a curve: a statistic of ranks, which its bootstrap interval need not hold."""
+
+Points = Annotated[Estimate, _checked_on_reading(-100, 100)]
+ScoreChange = Annotated[Estimate, _checked_on_reading(-1, 1)]
+SharePoints = Annotated[Estimate, _checked_on_reading(-100, 100, interval_holds_value=False)]
+"""A difference of two shares, or of what is no mean over tasks: its bootstrap interval need not hold it."""
+
+Reduction = Annotated[Estimate, _checked_on_reading(-math.inf, 100, interval_holds_value=False)]
+"""By how many percent a share fell; below 0 where it rose."""
 
 
 def scored(trajectories: Sequence[Trajectory]) -> list[Trajectory]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from align_echo.errors import UsageError
 from align_echo.locking import one_writer
 from align_echo.redaction import without_secrets
-from align_echo.regular_files import read_lines
+from align_echo.regular_files import open_file, read_lines
 from align_echo.types import Trajectory
 
 Record = TypeVar("Record", bound=BaseModel)
@@ -38,6 +38,16 @@ class JsonlFile:
     def read(self, kind: type[Record]) -> list[Record]:
         """All whole records; empty if the file does not exist. Raises `UsageError` naming a line that is damaged."""
         return list(self._records(kind))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the last line has no end, so that it is left out. Raises as `read_lines`."""
+        if not self.path.exists():
+            return False
+        with open_file(self.path, folder=self.path.parent) as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(size - 1, 0))
+            return stream.read(1) not in (b"", b"\n")
 
     def _records(self, kind: type[Record]) -> Iterator[Record]:
         if not self.path.exists():

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from align_echo.errors import UsageError
-from align_echo.regular_files import read_lines, read_text
+from align_echo.regular_files import read_bytes, read_lines
 
 
 def parse_json(text: str) -> Any:
@@ -27,11 +27,18 @@ def parse_json(text: str) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
-def json_object(file: Path) -> dict[str, Any] | None:
-    """The object that a file holds; None if it cannot be read or holds anything else."""
+def json_object(file: Path, *, folder: Path | None = None) -> dict[str, Any] | None:
+    """The object that a file holds; None if it cannot be read or holds anything else.
+
+    With `folder`, raises `UsageError` and `OSError` as `read_bytes` does.
+    """
     try:
-        parsed = parse_json(read_text(file))
-    except (OSError, ValueError, UsageError):
+        parsed = parse_json(read_bytes(file, folder=folder).decode())
+    except (OSError, UsageError):
+        if folder is None:
+            return None
+        raise
+    except ValueError:
         return None
     return parsed if isinstance(parsed, dict) else None
 

@@ -25,7 +25,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt
 
 from align_echo.answers import Answer, Nonsense, ask_nonsense, replayed
 from align_echo.errors import EngineError
@@ -49,17 +51,20 @@ SOURCES: dict[Known | Literal[""], str] = {
 WHY_UNKNOWN = "nothing tells which actions were refused (declare `is_invalid`, or list `admissible_actions` in `info`)"
 
 
+PercentNumber = Annotated[float, Field(ge=0, le=100)]
+
+
 class AnswerShares(Frozen):
     """What can be said of answers where nothing tells which of them are refusals: `repeated` is the percent of them
     whose words come more than once in their episode, `unchanged` of those that show the page before again. The share of
     actions in runs of refused ones lies between `at_least` and `at_most` percent.
     """
 
-    answers: int
-    repeated: float
-    unchanged: float
-    at_least: float
-    at_most: float
+    answers: NonNegativeInt
+    repeated: PercentNumber
+    unchanged: PercentNumber
+    at_least: PercentNumber
+    at_most: PercentNumber
 
     @property
     def in_words(self) -> str:

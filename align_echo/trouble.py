@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from pydantic import NonNegativeInt
+
 from align_echo.sandbox.session import printable
 from align_echo.types import Frozen, Step, Trajectory
 from align_echo.wrappers.align_wrapper import GIVEN_UP, NOT_LOADED
@@ -38,7 +40,7 @@ class Trouble(Frozen):
     """
 
     kind: Kind
-    count: int
+    count: NonNegativeInt
     first: str
     task_id: str
 
@@ -49,10 +51,10 @@ class Conduct(Frozen):
     `works` is False if it failed on more than a tenth of its turns or of its resets.
     """
 
-    turns: int = 0
-    failed_turns: int = 0
-    resets: int = 0
-    failed_resets: int = 0
+    turns: NonNegativeInt = 0
+    failed_turns: NonNegativeInt = 0
+    resets: NonNegativeInt = 0
+    failed_resets: NonNegativeInt = 0
     works: bool = True
     troubles: tuple[Trouble, ...] = ()
 

@@ -24,7 +24,7 @@ from align_echo.align.events import Event, OnEvent
 from align_echo.errors import UsageError
 from align_echo.files import write_atomically
 from align_echo.interface import Interface, load_interface, save_interface
-from align_echo.intervals import Estimate
+from align_echo.intervals import Percent, Score, ScoreChange
 from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock
 from align_echo.models.cache import ReplyCache
@@ -129,10 +129,10 @@ class InPlay(Frozen):
     known: int = 0
     episodes: int
     faults: int = 0
-    won: dict[str, Estimate]
-    score: dict[str, Estimate]
-    over_none: Estimate
-    over_placebo: Estimate
+    won: dict[str, Percent]
+    score: dict[str, Score]
+    over_none: ScoreChange
+    over_placebo: ScoreChange
     better: int
     worse: int
     works: bool = True

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
-from align_echo.intervals import Estimate, Floats, bootstrap_times, clustered_rate
+from align_echo.intervals import Area, Estimate, Floats, Percent, bootstrap_times, clustered_rate
 from align_echo.types import Frozen
 
 MOST_LOGIT = 50.0
@@ -104,9 +105,9 @@ def expected_calibration_error(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins
 class Bin(Frozen):
     """Some of the actions, by P(correct): how many, how many of them are correct, and the mean P(correct) of them."""
 
-    actions: int
-    correct: int
-    p_correct: float
+    actions: PositiveInt
+    correct: NonNegativeInt
+    p_correct: float = Field(ge=0, le=1)
 
 
 def reliability(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int = BINS) -> tuple[Bin, ...]:
@@ -180,11 +181,11 @@ class LabelledVerdict:
 class Confusion(Frozen):
     """How many actions were judged how: `correct_as_wrong` are correct ones that were judged wrong."""
 
-    correct_as_correct: int
-    correct_as_wrong: int
-    wrong_as_correct: int
-    wrong_as_wrong: int
-    no_verdict: int
+    correct_as_correct: NonNegativeInt
+    correct_as_wrong: NonNegativeInt
+    wrong_as_correct: NonNegativeInt
+    wrong_as_wrong: NonNegativeInt
+    no_verdict: NonNegativeInt
 
 
 class Calibration(Frozen):
@@ -193,7 +194,7 @@ class Calibration(Frozen):
     `bins` are those of the error; summaries of older versions have none.
     """
 
-    ece: float
+    ece: float = Field(ge=0, le=1)
     nll: float
     bins: tuple[Bin, ...] = ()
 
@@ -208,12 +209,12 @@ class CriticReport(Frozen):
     by type of action.
     """
 
-    n: int
-    unreadable: int
-    accuracy: Estimate
-    constant_accuracy: float
-    with_logit: int
-    auroc: Estimate | None
+    n: NonNegativeInt
+    unreadable: NonNegativeInt
+    accuracy: Percent
+    constant_accuracy: float = Field(ge=0, le=100)
+    with_logit: NonNegativeInt
+    auroc: Area | None
     temperature: float
     before: Calibration | None
     after: Calibration | None

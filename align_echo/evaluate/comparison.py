@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from align_echo.errors import UsageError
 from align_echo.evaluate.metrics import mean_length, share_estimate, share_of_replies
@@ -21,8 +21,13 @@ from align_echo.faults import fault_text, faults_by_source
 from align_echo.hints import HintCount, count_hints
 from align_echo.interface import Interface
 from align_echo.intervals import (
-    Estimate,
     Floats,
+    Percent,
+    Points,
+    Reduction,
+    Score,
+    ScoreChange,
+    SharePoints,
     bootstrap,
     by_task,
     mean_score,
@@ -69,34 +74,34 @@ class VariantResult(Frozen):
     """
 
     interface: str
-    episodes: int
-    faults: int
-    faults_by_source: dict[str, int] = Field(default_factory=dict)
+    episodes: NonNegativeInt
+    faults: NonNegativeInt
+    faults_by_source: dict[str, NonNegativeInt] = Field(default_factory=dict)
     first_fault: str = ""
-    success_rate: Estimate
-    mean_score: Estimate
-    consecutive_invalid: Estimate | None
-    consecutive_invalid_shown: Estimate | None
+    success_rate: Percent
+    mean_score: Score
+    consecutive_invalid: Percent | None
+    consecutive_invalid_shown: Percent | None
     refusals: Known | Literal[""] = ""
     answers: AnswerShares | None = None
-    unparsed: Estimate | None
-    cut_off: Estimate | None
-    context_overflows: int
-    unplayed: int = 0
-    ended_by_repeats: int = 0
-    replies: int | None = None
-    with_residue: int | None = None
-    residue: dict[str, int] = Field(default_factory=dict)
-    mean_turns: float
-    engine_calls: int
-    interface_fallbacks: int
-    violations: int
-    forged: int = 0
+    unparsed: Percent | None
+    cut_off: Percent | None
+    context_overflows: NonNegativeInt
+    unplayed: NonNegativeInt = 0
+    ended_by_repeats: NonNegativeInt = 0
+    replies: NonNegativeInt | None = None
+    with_residue: NonNegativeInt | None = None
+    residue: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    mean_turns: NonNegativeFloat = Field(allow_inf_nan=False)
+    engine_calls: NonNegativeInt
+    interface_fallbacks: NonNegativeInt
+    violations: NonNegativeInt
+    forged: NonNegativeInt = 0
     conduct: Conduct = Conduct()
     hints: tuple[HintCount, ...] = ()
     usage: Usage
     choices: ChoiceCounts | None = None
-    success_by_type: dict[str, Estimate]
+    success_by_type: dict[str, Percent]
 
 
 class Difference(Frozen):
@@ -107,11 +112,11 @@ class Difference(Frozen):
     defined, and where no turn of either was played, both are None.
     """
 
-    tasks: int
-    success_points: Estimate
-    score: Estimate
-    invalid_points: Estimate | None
-    invalid_reduction: Estimate | None
+    tasks: NonNegativeInt
+    success_points: Points
+    score: ScoreChange
+    invalid_points: SharePoints | None
+    invalid_reduction: Reduction | None
 
 
 class Comparison(Frozen):

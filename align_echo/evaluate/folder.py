@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, JsonValue
 
@@ -94,6 +95,12 @@ class EvaluationFolder:
         kept = list(by_episode.values())
         _keep(file, kept)
         return kept
+
+    def cut_line(self, kind: Literal["trajectories", "reviews"], part: str) -> str:
+        """Say that the last line of a part is not whole, so that it is made anew; "" where it is."""
+        file = self._file(kind, part)
+        what = "its episode is played" if kind == "trajectories" else "its critique is asked for"
+        return f"the last line of {file.path} is not whole and is left out: {what} again" if file.is_cut else ""
 
     def add(self, part: str, trajectory: Trajectory) -> None:
         """Keep an episode that has just ended."""

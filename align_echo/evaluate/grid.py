@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 from rich.table import Table
 
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, Difference, VariantResult, compare
 from align_echo.evaluate.tables import NOT_DEFINED, WORTH, cell, failed_on, plain_table, refusals_line
-from align_echo.intervals import Estimate, scored
+from align_echo.intervals import Percent, Points, Score, ScoreChange, SharePoints, scored
 from align_echo.refusals import AnswerShares, Known
 from align_echo.trouble import Conduct
 from align_echo.types import Frozen, Trajectory, Usage
@@ -41,14 +41,14 @@ class Side(Frozen):
     """
 
     interface: str
-    episodes: int
-    faults: int
-    faults_by_source: dict[str, int] = Field(default_factory=dict)
+    episodes: NonNegativeInt
+    faults: NonNegativeInt
+    faults_by_source: dict[str, NonNegativeInt] = Field(default_factory=dict)
     conduct: Conduct = Conduct()
-    score: Estimate | None = None
-    success: Estimate | None = None
-    consecutive_invalid: Estimate | None = None
-    consecutive_invalid_shown: Estimate | None = None
+    score: Score | None = None
+    success: Percent | None = None
+    consecutive_invalid: Percent | None = None
+    consecutive_invalid_shown: Percent | None = None
     refusals: Known | Literal[""] = ""
     answers: AnswerShares | None = None
 
@@ -59,10 +59,10 @@ class Change(Frozen):
     All but `score` in percentage points.
     """
 
-    tasks: int
-    score: Estimate
-    success: Estimate
-    consecutive_invalid: Estimate | None
+    tasks: NonNegativeInt
+    score: ScoreChange
+    success: Points
+    consecutive_invalid: SharePoints | None
 
 
 class Cell(Frozen):
@@ -76,7 +76,7 @@ class Cell(Frozen):
     games: str
     agent: str
     folder: str
-    tasks: int
+    tasks: NonNegativeInt
     without: Side
     placebo: Side | None = None
     with_interface: Side
@@ -97,8 +97,8 @@ class Grid(Frozen):
     model: str | None
     interface: str
     seed: int
-    tasks: int
-    faults: int
+    tasks: NonNegativeInt
+    faults: NonNegativeInt
     usage: Usage
     cells: tuple[Cell, ...]
 

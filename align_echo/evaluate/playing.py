@@ -72,6 +72,8 @@ def play_part(
 ) -> list[Trajectory]:
     """The episodes of a part of a folder, in order, shown and kept as they end; what is in the folder is not played."""
     setting = Setting(plan.spec.contract.environment, plan.split, player.name, plan.seed, interface)
+    if cut := folder.cut_line("trajectories", part):
+        progress.say(cut)
     finished = folder.finished(part, episodes, setting)
     progress.stage(title, len(episodes), len(finished))
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 from rich.table import Table
 
 from align_echo.critic.review import Review
@@ -18,7 +18,7 @@ from align_echo.errors import ModelError, UsageError
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.faults import fault_text, faults_by_source
 from align_echo.halting import Halt, under
-from align_echo.intervals import Estimate, mean_score, scored, success_rate
+from align_echo.intervals import Percent, Score, mean_score, scored, success_rate
 from align_echo.rollout import HOPELESS, failed
 from align_echo.session import Episode
 from align_echo.trouble import Conduct
@@ -43,16 +43,16 @@ class Round(Frozen):
     for the next round.
     """
 
-    number: int
-    episodes: int
-    success_rate: Estimate
-    mean_score: Estimate
-    mean_best_score: Estimate
-    played: int
-    faults: int = 0
-    faults_by_source: dict[str, int] = Field(default_factory=dict)
-    unread: int = 0
-    unanswered: int = 0
+    number: NonNegativeInt
+    episodes: NonNegativeInt
+    success_rate: Percent
+    mean_score: Score
+    mean_best_score: Score
+    played: NonNegativeInt
+    faults: NonNegativeInt = 0
+    faults_by_source: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    unread: NonNegativeInt = 0
+    unanswered: NonNegativeInt = 0
 
 
 class Refinement(Frozen):

@@ -131,6 +131,8 @@ def _review(
 ) -> list[Review]:
     """The critiques before a round; a sample of the critic's own for each sample of the agent's."""
     part, title = f"round-{number}", f"critiques before round {number}"
+    if cut := folder.cut_line("reviews", part):
+        progress.say(cut)
     known = {reviewed.attempt: reviewed.review for reviewed in folder.reviewed(part, attempts)}
     missing = [attempt for attempt in attempts if episode_of(attempt) not in known]
     progress.status(f"{title}: {len(known)} of {len(attempts)}")

@@ -17,7 +17,7 @@ import numpy as np
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.gaia.examples import Example
-from align_echo.intervals import Estimate, Floats, bootstrap, clustered_rate
+from align_echo.intervals import Floats, Percent, Points, bootstrap, clustered_rate
 from align_echo.types import Frozen
 
 CONSTANT, TABLE, LOGPROB = "the better constant answer", "a table of actions without numbers", "the agent's own logprob"
@@ -29,8 +29,8 @@ class Compared(Frozen):
     critic's is higher. Intervals are over tasks.
     """
 
-    accuracy: Estimate
-    lead: Estimate
+    accuracy: Percent
+    lead: Points
 
 
 def compared(

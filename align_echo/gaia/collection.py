@@ -32,7 +32,7 @@ from align_echo.gaia.labelling import (
     label_episode,
     proposed,
 )
-from align_echo.intervals import Estimate, scored, success_rate
+from align_echo.intervals import Percent, scored, success_rate
 from align_echo.jsonl import JsonlFile
 from align_echo.reading import json_object
 from align_echo.trouble import Conduct, conduct_of
@@ -64,7 +64,7 @@ class Collected(Frozen):
     faults: int
     faults_by_source: dict[str, int] = Field(default_factory=dict)
     conduct: Conduct = Conduct()
-    success_rate: Estimate
+    success_rate: Percent
     turns: int
     candidates: int
     unlabelled: int

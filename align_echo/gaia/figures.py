@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import NonNegativeInt, PositiveInt
 
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, action_type, report
 from align_echo.critic.labels import Rule
@@ -23,7 +24,7 @@ from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.gaia.labelling import LabelledEpisode, candidates_of, proposed
-from align_echo.intervals import Estimate, Floats, bootstrap
+from align_echo.intervals import Floats, Percent, Points, bootstrap
 from align_echo.types import Candidate, Frozen, Trajectory
 
 Flags = npt.NDArray[np.bool_]
@@ -49,9 +50,9 @@ class Success(Frozen):
     """
 
     rule: str
-    candidates: int
-    success: Estimate
-    gain: Estimate
+    candidates: PositiveInt
+    success: Percent
+    gain: Points
 
 
 class Trial(Frozen):
@@ -61,7 +62,7 @@ class Trial(Frozen):
 
     label_rule: Rule
     critic: CriticReport
-    states: int
+    states: NonNegativeInt
     curve: tuple[Success, ...]
 
 

@@ -36,7 +36,7 @@ from align_echo.gaia.figures import CEILING, Success, Trial
 from align_echo.gaia.fit.folder import CRITIC
 from align_echo.gaia.fit.intuitive import Fitted, check_learner, fit
 from align_echo.gaia.trial import trial
-from align_echo.intervals import Estimate
+from align_echo.intervals import Percent
 from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.reading import json_object
@@ -148,8 +148,8 @@ class Flywheel(Frozen):
     environment: str
     agent: str
     seed: int
-    single: Estimate
-    ceiling: Estimate
+    single: Percent
+    ceiling: Percent
     rounds: tuple[Turned, ...]
 
 

@@ -293,7 +293,7 @@ def _hints_told(material: Material) -> list[Told]:
             told.append((each.label, each.arms[name].hints, placebo, each.run))
     for run in material.of_verb(GENERATE):
         files = sorted(run.folder.glob("iterations/*/trajectories.jsonl"))
-        counts = [count_hints(material.lines(file, Trajectory)) for file in files]
+        counts = [count_hints(material.lines(run, file, Trajectory)) for file in files]
         total = merged(*counts)
         if total:
             told.append((f"{run.name}: while learning", total, (), run))

@@ -80,6 +80,8 @@ def write_report(paths: Sequence[Path], out: Path = OUT) -> Report:
     _check(out, figures)
     require_drawing()
     material = Material(find_runs(paths))
+    for run in material.of_verb("evaluate"):
+        material.check_episodes(run)
     results = {plot.key: plot.draw(material) for plot in PLOTS}
     drawn = {key: result for key, result in results.items() if isinstance(result, DrawnPlot)}
     undrawn = {key: result for key, result in results.items() if isinstance(result, str)}

@@ -1,8 +1,8 @@
 """The episodes of a file, one after the other, whatever a killed process or another program did to it.
 
 A line that is no `Trajectory` is left out and told of. Text that holds halves of characters (lone surrogates, bytes
-that are no UTF-8) is shown with marks in their place. A last line without an end is still being written: it is read if
-it is whole. Left out: which files there are (`finding.py`).
+that are no UTF-8) is shown with marks in their place. A last line without an end is read if it is whole: else its
+writer was killed, or is still writing. Left out: which files there are (`finding.py`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ _HALVES = re.compile("[\ud800-\udfff]")
 
 
 class DamagedLine(NamedTuple):
-    """A line, counted from 1, that could not be read."""
+    """A line, counted from 1, that could not be read. `is_cut` is so of a last line without an end."""
 
     file: Path
     line: int
     reason: str
+    is_cut: bool = False
 
 
 def episodes_of(file: Path, damaged: list[DamagedLine]) -> Iterator[Trajectory]:
@@ -42,9 +43,11 @@ def episodes_of(file: Path, damaged: list[DamagedLine]) -> Iterator[Trajectory]:
     yield from records_of(file, Trajectory, damaged)
 
 
-def records_of(file: Path, kind: type[Kind], damaged: list[DamagedLine]) -> Iterator[Kind]:
-    """The records of one kind in a file. Lines that are none are added to `damaged`; one that is unfinished is not."""
-    for number, line in enumerate(read_lines(file), start=1):
+def records_of(
+    file: Path, kind: type[Kind], damaged: list[DamagedLine], *, folder: Path | None = None
+) -> Iterator[Kind]:
+    """The records of one kind in a file. Lines that are none are added to `damaged`. Raises as `read_lines`."""
+    for number, line in enumerate(read_lines(file, folder=folder), start=1):
         if not line.strip():
             continue
         try:
@@ -53,19 +56,20 @@ def records_of(file: Path, kind: type[Kind], damaged: list[DamagedLine]) -> Iter
                 raise ValueError(problem)
             yield record
         except ValueError as error:
-            if line.endswith(b"\n"):
-                damaged.append(DamagedLine(file, number, _reason(error)))
+            damaged.append(DamagedLine(file, number, _reason(error), is_cut=_is_cut(line, error)))
 
 
 def told(damaged: list[DamagedLine]) -> list[str]:
     """What is damaged, in lines: the first of each file one by one, the others counted."""
     lines = []
     for file in dict.fromkeys(entry.file for entry in damaged):
-        entries = [entry for entry in damaged if entry.file == file]
+        entries = [entry for entry in damaged if entry.file == file and not entry.is_cut]
         name = printable(str(file))
         lines += [f"{name} line {entry.line} is damaged and left out: {entry.reason}" for entry in entries[:MOST_TOLD]]
         more = len(entries) - MOST_TOLD
         lines += [f"{name}: {more} more lines are damaged and left out"] if more > 0 else []
+        is_cut = any(entry.is_cut for entry in damaged if entry.file == file)
+        lines += [f"the last line of {name} is not whole and is left out"] if is_cut else []
     return lines
 
 
@@ -82,6 +86,13 @@ def _record(line: bytes, kind: type[Kind]) -> Kind:
             raise error from None
         mended = _HALVES.sub("\ufffd", json.dumps(stored, ensure_ascii=False))
         return kind.model_validate_json(mended, strict=issubclass(kind, Trajectory))
+
+
+def _is_cut(line: bytes, error: ValueError) -> bool:
+    """Whether a line ends before its record does."""
+    if line.endswith(b"\n") or not isinstance(error, ValidationError):
+        return False
+    return error.errors(include_url=False)[0]["type"] == "json_invalid"
 
 
 def _reason(error: ValueError) -> str:

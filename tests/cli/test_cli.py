@@ -271,6 +271,19 @@ def test_a_stopped_evaluation_says_how_to_go_on_and_does(run, stop_after_first_e
     assert len(stop_after_first_episode) == 2  # the first task was not played again
 
 
+def test_a_last_line_that_is_not_whole_is_told_and_its_episode_is_played_again(run):
+    assert run(*EVALUATE, "--out", "run")[0] == 0
+    file, summary = Path("run/trajectories/none.jsonl"), Path("run/summary.json").read_text()
+    whole = file.read_text()
+    file.write_text(whole[:-20])
+    told = f"the last line of {file} is not whole and is left out"
+    assert f"{Path('run').resolve() / 'trajectories/none.jsonl'} is not whole" in run("show", "run")[2]
+    status, _, err = run(*EVALUATE, "--resume", "--out", "run")
+    assert (status, err.count(f"{told}: its episode is played again")) == (0, 1)
+    assert (file.read_text(), Path("run/summary.json").read_text()) == (whole, summary)
+    assert "not whole" not in run(*EVALUATE, "--resume", "--out", "run")[2]
+
+
 def test_the_same_command_twice_gives_the_same_summary(run):
     for name in ("a", "b"):
         assert run(*EVALUATE, "--out", name)[0] == 0

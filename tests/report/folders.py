@@ -52,7 +52,8 @@ def trained(
             kept = ReviewedAttempt(task_id="goal-1", attempt=0, review=review)
             JsonlFile(folder / "critiques" / f"{step}.jsonl").append(kept)
     for step, score in (held_out or {}).items():
-        append(folder / "held_out.jsonl", {"step": step, "score": {**FIGURE, "value": score}, "success": FIGURE})
+        figures = {"score": {**FIGURE, "value": score, "ci95": [0.0, 1.0]}, "success": FIGURE}
+        append(folder / "held_out.jsonl", {"step": step, **figures})
     write_json(folder / "summary.json", {"steps": steps})
     return folder
 
@@ -73,10 +74,12 @@ def hint(rule: str = "first `unseal _`.", **counts: int) -> dict[str, Any]:
 
 def variant(won: float, **fields: Any) -> dict[str, Any]:
     """What one variant measured on 8 tasks."""
-    estimate = {"value": won, "n": 8, "ci95": [max(won - 20, 0), min(won + 20, 100)]}
+    estimate, refused = (
+        {"value": share, "n": 8, "ci95": [max(share - 20, 0), min(share + 20, 100)]} for share in (won, 100 - won)
+    )
     return {
         "interface": "mine", "episodes": 8, "faults": 0, "success_rate": estimate, "mean_score": FIGURE,
-        "consecutive_invalid": {**estimate, "value": 100 - won}, "consecutive_invalid_shown": estimate,
+        "consecutive_invalid": refused, "consecutive_invalid_shown": estimate,
         "unparsed": FIGURE, "cut_off": FIGURE, "context_overflows": 0, "mean_turns": 3.0, "engine_calls": 24,
         "interface_fallbacks": 0, "violations": 0, "usage": {}, "success_by_type": {}, **fields,
     }  # fmt: skip

@@ -6,6 +6,8 @@ import base64
 import hashlib
 import io
 import json
+import math
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -26,6 +28,8 @@ from tests.models.local.tiny import tiny_model, tiny_tokenizer
 from tests.report import folders
 from tests.report.folders import evaluated, hint, variant
 from tests.view.browsing import AT_START, PHONE, missing
+from tests.view.episodes import episode
+from tests.view.episodes import write as write_episodes
 
 CONFIG = """\
 base: {method}
@@ -186,13 +190,85 @@ def test_damaged_lines_and_what_is_not_finished_are_named_and_the_rest_is_drawn(
     assert status == 0
     assert "drawn      learning" in out
     lines = err.splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert "signals.jsonl line 2 is damaged and left out: policy/reward: " in lines[0]
     assert "signals.jsonl line 3 is damaged and left out: " in lines[1]
-    assert "runs/first is not finished: it has no summary.json yet" in lines[2]
-    assert "third/summary.json is damaged and left out: environment: Field required" in lines[3]
+    assert lines[2].startswith("the last line of ")
+    assert lines[2].endswith("runs/echo-1/signals.jsonl is not whole and is left out")
+    assert "runs/first is not finished: it has no summary.json yet" in lines[3]
+    assert "third/summary.json is damaged and left out: environment: Field required" in lines[4]
     page = BeautifulSoup((tmp_path / "page.html").read_text(encoding="utf-8"), "html.parser")
     assert [item.get_text() for item in page.select(".trouble li")] == lines
+
+
+IMPOSSIBLE: dict[str, tuple[str, object, str]] = {
+    "above 100%": ("success_rate.value", 5000, "5000 is no number in [0, 100]"),
+    "below 0": ("mean_score.value", -0.5, "-0.5 is no number in [0, 1]"),
+    "no number": ("success_rate.value", math.nan, "nan is no number in [0, 100]"),
+    "an end without bounds": ("success_rate.ci95", [0, math.inf], "inf is no number in [0, 100]"),
+    "ends swapped": ("success_rate.ci95", [90, 60], "its interval [90, 60] ends before it begins"),
+    "a value beside its interval": ("success_rate.value", 20, "its interval [55, 95] does not hold its value 20"),
+    "no task": ("success_rate.n", 0, "Input should be greater than 0"),
+    "a count below 0": ("episodes", -3, "Input should be greater than or equal to 0"),
+    "turns below 0": ("mean_turns", -1.5, "Input should be greater than or equal to 0"),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_a_summary_with_impossible_figures_is_named_and_left_out(case, run):
+    where, value, problem = IMPOSSIBLE[case]
+    evaluated(Path("other"))
+    summary = json.loads((evaluated(Path("run")) / "summary.json").read_text())
+    *around, last = where.split(".")
+    inner = summary["variants"]["full"]
+    for name in around:
+        inner = inner[name]
+    inner[last] = value
+    Path("run/summary.json").write_text(json.dumps(summary))
+    status, _, err = run("report", "run", "other")
+    assert status == 0
+    file = Path("run/summary.json").resolve()
+    assert f"{file} is damaged and left out: variants.full.{where.removesuffix('.value').removesuffix('.ci95')}" in err
+    assert problem in err
+
+
+def test_intervals_of_older_versions_are_read(run):
+    summary = json.loads((evaluated(Path("run")) / "summary.json").read_text())
+    summary["variants"]["full"]["success_rate"] = {"value": 75.0, "n": 8, "low": 55.0, "high": 95.0}
+    Path("run/summary.json").write_text(json.dumps(summary))
+    status, _, err = run("report", "run")
+    assert (status, err) == (0, "")
+
+
+def test_episodes_that_cannot_be_read_are_named_and_figures_come_from_the_summary(run, tmp_path):
+    folder = evaluated(Path("run")).resolve() / "trajectories"
+    write_episodes(folder / "none.jsonl", [episode("x/1")])
+    assert run("report", "run")[::2] == (0, "")
+    with (folder / "none.jsonl").open("a") as stream:
+        stream.write('no json\n{"task_id": "x/')
+    os.mkfifo(folder / "full.jsonl")
+    (tmp_path / "outside.jsonl").write_text("secret\n")
+    (folder / "placebo.jsonl").symlink_to(tmp_path / "outside.jsonl")
+    status, out, err = run("report", "run")
+    assert status == 0
+    assert "drawn      success" in out
+    damaged, cut, pipe, link, source = err.splitlines()
+    assert damaged.startswith(f"{folder / 'none.jsonl'} line 2 is damaged and left out: ")
+    assert cut == f"the last line of {folder / 'none.jsonl'} is not whole and is left out"
+    assert pipe.startswith(f"{folder / 'full.jsonl'} is not a regular file")
+    assert link.startswith(f"{folder / 'placebo.jsonl'} leads out of {folder.parent}")
+    assert source == "the figures of run come from its summary.json, not from its trajectories"
+    assert source in Path("report.html").read_text()
+
+
+def test_a_summary_that_is_no_regular_file_is_named(run):
+    evaluated(Path("other"))
+    os.mkfifo(Path("other").resolve() / "held_out.jsonl")
+    (evaluated(Path("run")) / "summary.json").unlink()
+    os.mkfifo("run/summary.json")
+    err = run("report", "run", "other")[2]
+    assert f"{Path('run/summary.json').resolve()} is not a regular file" in err
+    assert "not finished" not in err
 
 
 BAD: dict[str, tuple[list[str], str]] = {

@@ -17,15 +17,20 @@ def test_a_damaged_line_is_told_and_all_others_are_read(tmp_path):
     file.write_text("\n".join([lines[0], lines[1][:50], "", '{"task_id": 3}', lines[2], lines[0][:99]]))
     damaged: list[DamagedLine] = []
     assert [played.task_id for played in episodes_of(file, damaged)] == ["x/1", "x/3"]
-    first, second = told(damaged)
+    first, second, last = told(damaged)
     assert first.startswith(f"{file} line 2 is damaged and left out: Invalid JSON: EOF while parsing")
     assert second == f"{file} line 4 is damaged and left out: environment: Field required"
+    assert last == f"the last line of {file} is not whole and is left out"
 
 
 def test_the_last_line_is_read_where_it_is_whole(tmp_path):
     file = tmp_path / "a.jsonl"
     file.write_text(episode("x/1").model_dump_json())
-    assert len(list(episodes_of(file, []))) == 1
+    damaged: list[DamagedLine] = []
+    assert len(list(episodes_of(file, damaged))) == 1
+    file.write_text('{"task_id": 3}')
+    assert list(episodes_of(file, damaged)) == []
+    assert told(damaged) == [f"{file} line 1 is damaged and left out: environment: Field required"]
 
 
 def test_many_damaged_lines_are_counted(tmp_path):
