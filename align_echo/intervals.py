@@ -157,8 +157,8 @@ def success_rate(trajectories: Sequence[Trajectory]) -> Estimate:
 
 
 def clustered_rate(successes: Sequence[int], sizes: Sequence[int]) -> Estimate:
-    """`successes[i]` of `sizes[i]` of task i, pooled, in percent; the Wilson interval of `effective_draws` of them, none
-    for one task.
+    """`successes[i]` of `sizes[i]` of task i, pooled, in percent; the Wilson interval of `effective_draws` of them,
+    none for one task.
 
     Raises `UsageError` for no task.
     """

@@ -58,7 +58,12 @@ class JsonlFile:
             try:
                 yield kind.model_validate_json(line, strict=issubclass(kind, Trajectory))
             except ValidationError as error:
-                raise UsageError(f"{self.path} line {number} is damaged: {error.errors()[0]['msg']}") from error
+                first = error.errors()[0]
+                where = "".join(f"{name}: " for name in [".".join(map(str, first["loc"]))] if name)
+                raise UsageError(
+                    f"{self.path} line {number} is damaged: {where}{first['msg']}; take the line out, or name another "
+                    "--out"
+                ) from error
 
 
 def append_line(path: Path, text: str) -> None:

@@ -21,7 +21,6 @@ from align_echo.view.finding import find_episodes
 from align_echo.view.packing import pack
 from align_echo.wrappers.serving import HOST, QuietServer
 
-
 PARAMETER = "ticket"
 """What the query calls the token. Under a name that keys have, it would be taken out of the address that is printed."""
 

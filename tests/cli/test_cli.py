@@ -284,6 +284,16 @@ def test_a_last_line_that_is_not_whole_is_told_and_its_episode_is_played_again(r
     assert "not whole" not in run(*EVALUATE, "--resume", "--out", "run")[2]
 
 
+def test_a_damaged_line_is_refused_with_its_field_and_what_to_do(run):
+    assert run(*EVALUATE, "--out", "run")[0] == 0
+    file = Path("run/trajectories/none.jsonl")
+    first = json.loads(file.read_text().splitlines()[0])
+    file.write_text(json.dumps({**first, "won": "maybe"}) + "\n")
+    status, _, err = run(*EVALUATE, "--resume", "--out", "run")
+    assert status == 2
+    assert "line 1 is damaged: won: Input should be a valid boolean; take the line out, or name another --out" in err
+
+
 def test_the_same_command_twice_gives_the_same_summary(run):
     for name in ("a", "b"):
         assert run(*EVALUATE, "--out", name)[0] == 0

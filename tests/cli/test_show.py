@@ -176,6 +176,12 @@ def test_bad_input_is_refused_in_one_line(run, station, arguments, refused, tmp_
     assert run("show", *arguments) == (2, "", f"align-echo: {refused}\n")
 
 
+def test_a_part_without_an_episode_that_can_be_read_is_told(run, station):
+    (station / "trajectories/none.jsonl").write_text("no json\n")
+    refused = "align-echo: part none has no episode that can be read\n"
+    assert run("show", station, "look", "--part", "none") == (2, "", refused)
+
+
 def test_hostile_text_steers_nothing_and_a_damaged_line_is_said(run, tmp_path):
     file = hostile(tmp_path / "run/trajectories/none.jsonl")
     for number in (None, *range(9)):
