@@ -91,6 +91,8 @@ def first_wrong(error: ValidationError) -> str:
     wrong = error.errors()[0]
     ours = {"extra_forbidden": "there is no such setting", "too_short": "the list is empty: name at least one"}
     reason = ours.get(wrong["type"], wrong["msg"].removeprefix("Value error, "))
+    if wrong["type"].endswith("_parsing"):
+        reason = f"{reason.partition(',')[0]}, not {wrong['input']!r:.60}"
     return f"{'.'.join(map(str, wrong['loc']))}: {reason}"
 
 

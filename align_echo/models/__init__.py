@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from align_echo.errors import UsageError
 from align_echo.models.cache import ReplyCache
 from align_echo.models.call_log import Call, CallLog
@@ -31,7 +33,9 @@ def load_model(
 
         return load_local(name, base_url=base_url, seed=seed, processes=processes)
     if name.kind == "path":
-        raise UsageError(f"{name} is not the folder of a model: it has no {' and no '.join(MODEL_FILES)}")
+        odd = next((file for file in MODEL_FILES if os.path.lexists(os.path.join(name.text, file))), "")
+        why = f"its {odd} is no regular file" if odd else f"it has no {' and no '.join(MODEL_FILES)}"
+        raise UsageError(f"{name} is not the folder of a model: {why}")
     from align_echo.models.openai_model import OpenAICompatibleModel
 
     return OpenAICompatibleModel(name.text, base_url=base_url)

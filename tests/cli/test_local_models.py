@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -97,12 +98,14 @@ def test_an_interface_written_by_local_models_has_their_weights_on_record(run, f
         ("transformers:/no/such/folder", "/no/such/folder"),
         ("/no/such/folder", "/no/such/folder is not the folder of a model: it has no config.json"),
         ("some/folder", "some/folder is not the folder of a model: it has no config.json"),
+        ("some/pipe", "some/pipe is not the folder of a model: its config.json is no regular file"),
         ("pocket", "the pocket model is not in this installation"),
     ],
 )
 def test_a_model_that_is_not_there_is_one_line_and_nothing_written(model, message, run, monkeypatch, tmp_path):
     monkeypatch.setattr("align_echo.models.local.loading.POCKET", "no-such-folder")
-    Path("some").mkdir()
+    Path("some/pipe").mkdir(parents=True)
+    os.mkfifo("some/pipe/config.json")
     status, out, err = run(*evaluate(model))
     assert (status, out, err.count("\n")) == (2, "", 1), err
     assert message in err

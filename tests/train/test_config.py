@@ -87,7 +87,7 @@ def test_merging_leaves_the_base_as_it_was():
     [
         ({"stepz": 3}, "stepz: there is no such setting"),
         ({"collecting": {"samples": 0}}, "collecting.samples: "),
-        ({"optimising": {"lr": "fast"}}, "optimising.lr: "),
+        ({"optimising": {"lr": "fast"}}, "optimising.lr: Input should be a valid number, not 'fast'"),
         ({"trained": []}, "trained: name policy, critic or both"),
         ({"trained": ["critic"]}, "learns as a policy alone"),
         ({"step": {"advantage": "reward"}}, "reward is for methods that imitate"),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "bfloat16", "float16")
 _HASHED = ("*.json", "*.jinja", "*.safetensors")
 _MOST_ENDS = 1_000
-_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 
 
 _running: dict[tuple[object, ...], LocalModel] = {}
