@@ -125,10 +125,10 @@ def test_more_tasks_than_there_are_is_one_line_and_nothing_is_written(run):
 
 
 def summary_of(better: int, worse: int, over: tuple[float, float], **more: object) -> RunSummary:
-    same = wilson(1, 4).model_dump()
-    over_placebo = {"value": 0.1, "n": 4, "ci95": over}
-    arms = dict.fromkeys(("none", "placebo", "full"), same)
-    in_play = {"split": "train", "tasks": 4, "episodes": 12, "won": arms, "score": arms, "over_none": over_placebo}
+    rate = wilson(1, 4)
+    won, score = (dict.fromkeys(("none", "placebo", "full"), share) for share in (rate, rate.scaled(0.01)))
+    over_placebo = {"value": sum(over) / 2, "n": 4, "ci95": over}
+    in_play = {"split": "train", "tasks": 4, "episodes": 12, "won": won, "score": score, "over_none": over_placebo}
     in_play |= {"over_placebo": over_placebo, "better": better, "worse": worse, **more}
     return RunSummary.model_validate(
         {"environment": "e", "backend": "probe", "agent": "a", "seed": 0, "stopped": "no-failures", "iterations": (),

@@ -86,3 +86,9 @@ def test_an_interface_is_learned_with_the_presets_turns_and_agent():
     assert plan.preset is not None
     command = evaluate_command(plan, Path("mine.py"))
     assert "--model novice --agent-preset align-paper" in command
+
+
+def test_the_command_that_measures_an_interface_asks_where_the_agents_model_is_asked_now():
+    plan = plan_generation("alfworld", backend="probe", agent="vanilla", model="looker", base_url="http://moved:1/v1")
+    command = evaluate_command(plan, Path("mine.py"))
+    assert "--agent vanilla --model looker --base-url http://moved:1/v1 --compare" in command
