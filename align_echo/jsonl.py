@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from align_echo.errors import UsageError
 from align_echo.locking import one_writer
+from align_echo.reading import first_wrong
 from align_echo.redaction import without_secrets
 from align_echo.regular_files import open_file, read_lines
 from align_echo.types import Trajectory
@@ -58,10 +59,8 @@ class JsonlFile:
             try:
                 yield kind.model_validate_json(line, strict=issubclass(kind, Trajectory))
             except ValidationError as error:
-                first = error.errors()[0]
-                where = "".join(f"{name}: " for name in [".".join(map(str, first["loc"]))] if name)
                 raise UsageError(
-                    f"{self.path} line {number} is damaged: {where}{first['msg']}; take the line out, or name another "
+                    f"{self.path} line {number} is damaged: {first_wrong(error)}; take the line out, or name another "
                     "--out"
                 ) from error
 

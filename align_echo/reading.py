@@ -93,7 +93,7 @@ def first_wrong(error: ValidationError) -> str:
     reason = ours.get(wrong["type"], wrong["msg"].removeprefix("Value error, "))
     if wrong["type"].endswith("_parsing"):
         reason = f"{reason.partition(',')[0]}, not {wrong['input']!r:.60}"
-    return f"{'.'.join(map(str, wrong['loc']))}: {reason}"
+    return ": ".join(filter(None, (".".join(map(str, wrong["loc"])), reason)))
 
 
 def braced(text: str, command: str) -> list[str]:
