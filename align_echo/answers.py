@@ -7,7 +7,7 @@ Nonsense is said in tasks for learning alone, and in none that is measured. Left
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from align_echo.wrappers.environment import EnvironmentSpec
 
 NONSENSE = ("blorf", "zint the quarp with vlem", "wug 7")
 TASKS = 3
+STEPS = 100
+"""Steps that a replay may have at first; a longer episode has an environment of its own made."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +61,24 @@ class Answer:
 
 
 def replayed(
-    spec: EnvironmentSpec, trajectories: Sequence[Trajectory], data_root: str | Path | None = None
-) -> list[list[Answer]]:
-    """The answers of the plain environment to the steps of episodes, in order, in the splits that they name.
+    spec: EnvironmentSpec, trajectories: Iterable[Trajectory], data_root: str | Path | None = None
+) -> Iterator[tuple[Trajectory, list[Answer]]]:
+    """Yield each episode with the answers of the plain environment to its steps, in the split that it names. No limit
+    of steps ends a replay.
 
     Raises `UsageError` for a split or a task that is not there, `EngineError` if the engine breaks.
     """
     envs: dict[str, gym.Env[str, str]] = {}
-    limit = max((len(trajectory.steps) for trajectory in trajectories), default=0) + 1
+    limits: dict[str, int] = {}
     try:
-        answers = []
         for trajectory in trajectories:
-            if trajectory.split not in envs:
-                envs[trajectory.split] = spec.make(trajectory.split, data_root=data_root, step_limit=limit)
-            answers.append(replay_answers(envs[trajectory.split], trajectory))
-        return answers
+            split, turns = trajectory.split, len(trajectory.steps)
+            if turns >= limits.get(split, 0):
+                if split in envs:
+                    envs.pop(split).close()
+                limits[split] = max(STEPS, 2 * turns)
+                envs[split] = spec.make(split, data_root=data_root, step_limit=limits[split])
+            yield trajectory, replay_answers(envs[split], trajectory)
     finally:
         for env in envs.values():
             env.close()

@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from align_echo.redaction import without_secrets
@@ -18,14 +18,16 @@ _BESIDE = re.compile(r"\..+\.[0-9a-f]{16}")
 """The name of a file that `write_atomically` has not finished."""
 
 
-def write_atomically(path: Path, text: str) -> Path:
-    """Write a file so that a reader sees the old content or the new, never a part. Keys and passwords are left out, and
-    what is no Unicode (of a name that is not UTF-8) becomes question marks."""
+def write_atomically(path: Path, text: str | Iterable[str]) -> Path:
+    """Write a text, or one line after the other, so that a reader sees the old content or the new, never a part.
+
+    Keys and passwords are left out, and what is no Unicode (of a name that is not UTF-8) becomes question marks.
+    """
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     try:
         # Not `tempfile`: its files can be read by their owner alone.
         with temporary.open("x", encoding="utf-8", errors="replace", newline="") as stream:
-            stream.write(without_secrets(text))
+            stream.writelines(map(without_secrets, [text] if isinstance(text, str) else text))
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)

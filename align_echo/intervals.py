@@ -7,7 +7,7 @@ every function leaves them out, the callers count them. Left out: what agents di
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import Annotated, Any
 
@@ -19,11 +19,17 @@ from align_echo.errors import UsageError
 from align_echo.types import Frozen, Trajectory
 
 RESAMPLES = 4000
+AT_ONCE = 2**21
+"""Tasks times resamples that are drawn at once: of more tasks, the resamples come in blocks."""
+
 Z95 = NormalDist().inv_cdf(0.975)
 Floats = npt.NDArray[np.float64]
 NOTHING = "there is no finished episode to measure"
 ROUNDING = 1e-6
 """By how much a figure that a file holds may lie outside of its bounds."""
+
+TaskKey = tuple[str, str, str]
+"""Environment, split and task id."""
 
 ALIKE = 6
 """Tasks that must all have changed alike before chance is ruled out: 2 * 0.5**6 = 0.03."""
@@ -189,21 +195,29 @@ def effective_draws(won: Sequence[int], sizes: Sequence[int]) -> float:
 
 def mean_score(trajectories: Sequence[Trajectory], *, seed: int = 0) -> Estimate:
     """Mean final score in [0, 1], with a percentile bootstrap interval over tasks. Raises `UsageError` for none."""
-    groups = by_task(scored(trajectories))
-    totals = [sum(trajectory.score for trajectory in group) for group in groups.values()]
-    mean = share(totals, [len(group) for group in groups.values()], seed=seed)
+    groups = by_task(scored(trajectories)).values()
+    return mean_of_tasks([[trajectory.score for trajectory in group] for group in groups], seed=seed)
+
+
+def mean_of_tasks(scores: Sequence[Sequence[float]], *, seed: int = 0) -> Estimate:
+    """As `mean_score`, of the scores of the episodes of each task."""
+    mean = share([sum(task) for task in scores], [len(task) for task in scores], seed=seed)
     if mean is None:
         raise UsageError(NOTHING)
     return mean
 
 
-def by_task(trajectories: Sequence[Trajectory]) -> dict[tuple[str, str, str], list[Trajectory]]:
-    """Trajectories grouped by (environment, split, task), in order of first appearance."""
-    groups: dict[tuple[str, str, str], list[Trajectory]] = {}
+def by_task(trajectories: Sequence[Trajectory]) -> dict[TaskKey, list[Trajectory]]:
+    """Group trajectories by task, in order of first appearance."""
+    groups: dict[TaskKey, list[Trajectory]] = {}
     for trajectory in trajectories:
-        key = (trajectory.environment, trajectory.split, trajectory.task_id)
-        groups.setdefault(key, []).append(trajectory)
+        groups.setdefault(task_of(trajectory), []).append(trajectory)
     return groups
+
+
+def task_of(trajectory: Trajectory) -> TaskKey:
+    """Return what tells the task of an episode from all others."""
+    return trajectory.environment, trajectory.split, trajectory.task_id
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float], *, seed: int = 0) -> Estimate:
@@ -239,8 +253,8 @@ def bootstrap(
     `UsageError` for no task.
     """
     columns = np.stack(list(per_task.values()), axis=1)
-    draws = _draws(len(columns), seed, resamples)
-    values = statistic(dict(zip(per_task, (draws @ columns).T, strict=True)))
+    sums = np.concatenate([draws @ columns for draws in _draws(len(columns), seed, resamples)])
+    values = statistic(dict(zip(per_task, sums.T, strict=True)))
     exact = statistic({name: np.asarray([column.sum()]) for name, column in per_task.items()})[0]
     return _bounded(_percentiles(exact, values, len(columns)), bounds, len(columns))
 
@@ -253,15 +267,19 @@ def bootstrap_times(
     `statistic` maps how many times each task counts (tasks,) to a value, NaN where there is none. Raises `UsageError`
     for no task.
     """
-    values = np.asarray([statistic(times) for times in _draws(tasks, seed, resamples)])
+    values = np.asarray([statistic(times) for draws in _draws(tasks, seed, resamples) for times in draws])
     return _percentiles(statistic(np.ones(tasks, dtype=np.int64)), values, tasks)
 
 
-def _draws(n: int, seed: int, resamples: int) -> npt.NDArray[np.int64]:
-    """How many times each of n tasks was drawn, in n draws with replacement [resamples, n]."""
+def _draws(n: int, seed: int, resamples: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield how many times each of n tasks was drawn, in n draws with replacement: blocks of [some resamples, n]."""
     if n == 0:
         raise UsageError(NOTHING)
-    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
+    generator, left = np.random.default_rng(seed), resamples
+    while left > 0:
+        rows = min(left, max(1, AT_ONCE // n))
+        yield generator.multinomial(n, np.full(n, 1 / n), size=rows)
+        left -= rows
 
 
 def _percentiles(exact: float, values: Floats, n: int) -> Estimate:

@@ -11,6 +11,9 @@ The agent's own actions are replayed in the plain environment. Each of them took
 An end without a gain, the same page again, and words that come again in an episode tell nothing, but where the same
 action was answered otherwise after such words; where no effect was seen at all, new words tell nothing either. Where an
 action beside a list had an effect, the list is not all that is accepted, and tells nothing of other actions beside it.
+Where nothing was answered in other words than nonsense gets, nothing tells: an environment may answer so whatever was
+done. The answers to all variants that are judged together count for each of them.
+
 A figure over actions is defined where those of which nothing tells make no difference to it; else `AnswerShares` has
 what can be said.
 
@@ -20,24 +23,27 @@ look at.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import os
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
 from align_echo.answers import Answer, Nonsense, ask_nonsense, replayed
 from align_echo.errors import EngineError
+from align_echo.intervals import TaskKey, task_of
 from align_echo.invalid import met_refusal, steps_in_runs
 from align_echo.types import Frozen, Trajectory
 from align_echo.wrappers.environment import EnvironmentSpec
 
 Known = Literal["declared", "listed", "inferred"]
 Outcome = Literal["effect", "refused", "unknown"]
-Flags = Sequence[Sequence[bool]]
 
 SOURCES: dict[Known | Literal[""], str] = {
     "declared": "by the environment's own test",
@@ -47,6 +53,9 @@ SOURCES: dict[Known | Literal[""], str] = {
 }
 """How it is known what a refused action is, in words."""
 
+
+IN_MEMORY = 2**22
+"""Bytes of replayed episodes that are held before they go to a temporary file."""
 
 WHY_UNKNOWN = "nothing tells which actions were refused (declare `is_invalid`, or list `admissible_actions` in `info`)"
 
@@ -77,89 +86,143 @@ class AnswerShares(Frozen):
 
 
 @dataclass(frozen=True)
-class ActionOutcomes:
-    """Outcomes of the steps of some episodes, by what the environment answered and by what the agent was shown, in
-    order; how they are known, "" where nothing tells.
+class EpisodeOutcomes:
+    """Outcomes of the steps of an episode, by what the environment answered and by what the agent was shown; how they
+    are known, "" where nothing tells.
     """
 
+    task: TaskKey
     known: Known | Literal[""]
-    answers: Sequence[Sequence[Answer]]
-    outcomes: Sequence[Sequence[Outcome]]
-    shown: Sequence[Sequence[Outcome]]
+    answers: Sequence[Answer]
+    outcomes: Sequence[Outcome]
+    shown: Sequence[Outcome]
+
+
+@dataclass
+class _Runs:
+    """How many steps of each task are in runs of refused ones: at least and at most."""
+
+    at_least: Counter[TaskKey] = field(default_factory=Counter)
+    at_most: Counter[TaskKey] = field(default_factory=Counter)
+    unknown: int = 0
+
+    def add(self, task: TaskKey, outcomes: Sequence[Outcome]) -> None:
+        self.at_least[task] += steps_in_runs([outcome == "refused" for outcome in outcomes])
+        self.at_most[task] += steps_in_runs([outcome != "effect" for outcome in outcomes])
+        self.unknown += outcomes.count("unknown")
+
+    def decided(self, known: str, turns: int) -> list[int] | None:
+        """Return the steps in runs, task by task; None where they depend on what nothing tells."""
+        if not known or (turns and self.unknown == turns) or self.at_least.total() != self.at_most.total():
+            return None
+        return list(self.at_least.values())
+
+
+class Refusals:
+    """What the outcomes of some episodes add up to, task by task in order of first appearance."""
+
+    def __init__(self) -> None:
+        self.known: Known | Literal[""] = ""
+        self.turns = 0
+        self.refused = 0
+        self._answers = self._repeated = self._unchanged = 0
+        self._runs, self._shown = _Runs(), _Runs()
+
+    def add(self, episode: EpisodeOutcomes) -> None:
+        """Count an episode."""
+        self.known = episode.known
+        self.turns += len(episode.outcomes)
+        self.refused += episode.outcomes.count("refused")
+        self._runs.add(episode.task, episode.outcomes)
+        self._shown.add(episode.task, episode.shown)
+        asked = [answer for answer in episode.answers if answer.text is not None]
+        often = Counter(" ".join((answer.text or "").split()) for answer in asked)
+        self._answers += len(asked)
+        self._repeated += sum(number for number in often.values() if number > 1)
+        self._unchanged += sum(answer.is_same_page for answer in asked)
 
     @property
     def is_asked(self) -> bool:
         """Whether the environment was asked anything."""
-        return any(answer.text is not None for episode in self.answers for answer in episode)
+        return self._answers > 0
 
     @property
-    def refused(self) -> Flags | None:
-        """Per step, whether it was refused; None where the steps in runs depend on what nothing tells."""
-        return self._decided(self.outcomes)
+    def in_runs(self) -> Sequence[int] | None:
+        """Steps of each task in runs of refused ones; None where they depend on what nothing tells."""
+        return self._runs.decided(self.known, self.turns)
 
     @property
-    def shown_refused(self) -> Flags | None:
+    def shown_in_runs(self) -> Sequence[int] | None:
         """The same, of what the agent was shown."""
-        return self._decided(self.shown)
+        return self._shown.decided(self.known, self.turns)
 
     @property
     def is_certain(self) -> bool:
         """Whether the outcome of every step is known."""
-        return bool(self.known) and not any("unknown" in episode for episode in self.outcomes)
-
-    def _decided(self, outcomes: Sequence[Sequence[Outcome]]) -> Flags | None:
-        told = {outcome for episode in outcomes for outcome in episode}
-        if not self.known or told == {"unknown"}:
-            return None
-        if _in_runs(outcomes, ("refused",)) != _in_runs(outcomes, ("refused", "unknown")):
-            return None
-        return [[outcome == "refused" for outcome in episode] for episode in outcomes]
+        return bool(self.known) and not self._runs.unknown
 
     @property
     def shares(self) -> AnswerShares | None:
-        """What can be said where `refused` is None; None where that is not, and without an answer."""
-        asked = [[answer for answer in episode if answer.text is not None] for episode in self.answers]
-        count = sum(map(len, asked))
-        if not count or self.refused is not None:
+        """What can be said where `in_runs` is None; None where that is not, and without an answer."""
+        if not self._answers or self.in_runs is not None:
             return None
-        often = [Counter(" ".join((answer.text or "").split()) for answer in episode) for episode in asked]
-        steps = sum(map(len, self.outcomes))
         return AnswerShares(
-            answers=count,
-            repeated=100 * sum(number for texts in often for number in texts.values() if number > 1) / count,
-            unchanged=100 * sum(answer.is_same_page for episode in asked for answer in episode) / count,
-            at_least=100 * _in_runs(self.outcomes, ("refused",)) / steps,
-            at_most=100 * _in_runs(self.outcomes, ("refused", "unknown")) / steps,
+            answers=self._answers,
+            repeated=100 * self._repeated / self._answers,
+            unchanged=100 * self._unchanged / self._answers,
+            at_least=100 * self._runs.at_least.total() / self.turns,
+            at_most=100 * self._runs.at_most.total() / self.turns,
         )
 
 
 class RefusalJudge:
-    """Judges the actions of episodes in one environment. `measured` are the tasks that figures are made of."""
+    """Judges the actions of episodes in one environment. `measured` are tasks that figures are made of, beside those
+    that are judged: no nonsense is said in them.
+    """
 
     def __init__(
         self, spec: EnvironmentSpec, measured: Iterable[str] = (), data_root: str | Path | None = None
     ) -> None:
         self._spec = spec
-        self._measured = frozenset(measured)
+        self._measured = set(measured)
         self._data_root = data_root
 
-    def judge(self, trajectories: Sequence[Trajectory]) -> ActionOutcomes:
-        """Replay the episodes and tell the outcome of every step. Raises as `replayed`."""
-        answers = replayed(self._spec, trajectories, self._data_root)
-        known, outcomes = self._outcomes(answers)
+    def judge(self, parts: Mapping[str, Iterable[Trajectory]]) -> dict[str, Refusals]:
+        """Replay the episodes of each part that ended without a fault, and count their refused steps. Raises as
+        `episodes`.
+        """
+        counts = {name: Refusals() for name in parts}
+        for name, episode in self.episodes(parts):
+            counts[name].add(episode)
+        return counts
+
+    def episodes(self, parts: Mapping[str, Iterable[Trajectory]]) -> Iterator[tuple[str, EpisodeOutcomes]]:
+        """Replay the episodes of each part that ended without a fault, and yield the outcomes of their steps. What the
+        answers of one part tell of the environment counts in all. Episodes are read once, and one at a time. Raises as
+        `replayed`.
+        """
+        heard = self._heard(parts)
         is_invalid = self._spec.is_invalid
-        shown: list[list[Outcome]] = []
-        for trajectory, heard, judged in zip(trajectories, answers, outcomes, strict=True):
-            shown.append([])
-            for step, answer, outcome in zip(trajectory.steps, heard, judged, strict=True):
-                if step.action is None:
-                    shown[-1].append("refused")
-                elif is_invalid is not None:
-                    shown[-1].append("refused" if is_invalid(step.observation) else "effect")
-                else:
-                    is_plain = answer.text is not None and step.observation.strip() == answer.text.strip()
-                    shown[-1].append(outcome if is_plain else "effect")
-        return ActionOutcomes(known, answers, outcomes, shown)
+        if is_invalid is not None:
+            for name, replay in heard:
+                yield name, replay.judged(
+                    "declared", lambda answer: "refused" if is_invalid(answer.text or "") else "effect", is_invalid
+                )
+            return
+        with _Spool(heard) as spool:
+            known, outcome = self._inferred(spool)
+            for name, replay in spool:
+                yield name, replay.judged(known, outcome)
+
+    def _heard(self, parts: Mapping[str, Iterable[Trajectory]]) -> Iterator[tuple[str, _Replay]]:
+        """Yield every episode without a fault, replayed, with its part."""
+        for name, played in parts.items():
+            done = (trajectory for trajectory in played if trajectory.fault is None)
+            for trajectory, answers in replayed(self._spec, done, self._data_root):
+                self._measured.add(trajectory.task_id)
+                yield name, _Replay(
+                    task_of(trajectory), answers, [(step.action, step.observation) for step in trajectory.steps]
+                )
 
     @cached_property
     def text_test(self) -> Callable[[str], bool] | None:
@@ -170,53 +233,32 @@ class RefusalJudge:
             return self._spec.is_invalid
         return None if self._nonsense.lists else self._nonsense.is_refusal
 
-    def _outcomes(
-        self, answers: Sequence[Sequence[Answer]]
-    ) -> tuple[Known | Literal[""], Sequence[Sequence[Outcome]]]:
-        asked = [answer for episode in answers for answer in episode if answer.text is not None]
-        is_invalid = self._spec.is_invalid
-        if is_invalid is not None:
-            return "declared", _each(
-                answers, lambda answer: "refused" if is_invalid(answer.text or "") else "effect"
-            )
-        if asked and self._spec.lists_all and all(answer.offered is not None for answer in asked):
-            return "listed", self._by_list(answers, asked)
+    def _inferred(self, spool: _Spool) -> tuple[Known | Literal[""], Callable[[Answer], Outcome]]:
+        """How refused actions are known where the environment has no test, and the outcome of an answer."""
+        if self._spec.lists_all and (lists := _Lists.of(spool)).are_there:
+            return "listed", lambda answer: self._by_list(answer, lists)
         is_refusal = self._nonsense.is_refusal
-        inferred = None if is_refusal is None else _by_effect(answers, is_refusal)
-        if inferred is None:
-            return "", _each(answers, lambda answer: "effect" if answer.gained else "unknown")
-        return "inferred", inferred
+        words = None if is_refusal is None else _Words.of(spool, is_refusal)
+        if words is None or not words.tell:
+            return "", lambda answer: "effect" if answer.gained else "unknown"
+        return "inferred", words.outcome
 
-    def _by_list(
-        self, answers: Sequence[Sequence[Answer]], asked: Sequence[Answer]
-    ) -> Sequence[Sequence[Outcome]]:
+    def _by_list(self, answer: Answer, lists: _Lists) -> Outcome:
         """A list that is the same in every state names forms, and not what is possible: of what it offers, the answers
         have to tell more.
         """
-        beside = [answer for answer in asked if not answer.is_offered]
-        has_effects = any(answer.gained or (answer.changed and not self._nonsense.ticks) for answer in beside)
-        plain = {
-            answer.words
-            for answer in beside
-            if not (answer.gained or answer.changed or answer.ended or answer.is_same_page)
-        }
-        is_fixed = len({answer.offered for answer in asked}) == 1 and not any(answer.changed for answer in asked)
-
-        def outcome(answer: Answer) -> Outcome:
-            if answer.gained:
-                return "effect"
-            if answer.is_offered:
-                says_little = is_fixed and (answer.is_same_page or self._is_refusal(answer))
-                tells_nothing = says_little or answer.words in plain
-                return "unknown" if tells_nothing else "effect"
-            if answer.ended and answer.words not in plain:
-                return "unknown"
-            if not has_effects:
-                return "refused"
-            is_new = answer.words not in plain and not self._is_refusal(answer)
-            return "effect" if answer.changed and self._nonsense.ticks is False and is_new else "unknown"
-
-        return _each(answers, outcome)
+        if answer.gained:
+            return "effect"
+        if answer.is_offered:
+            says_little = lists.are_fixed and (answer.is_same_page or self._is_refusal(answer))
+            tells_nothing = says_little or answer.words in lists.plain
+            return "unknown" if tells_nothing else "effect"
+        if answer.ended and answer.words not in lists.plain:
+            return "unknown"
+        if not lists.gained and not (lists.changed_beside and not self._nonsense.ticks):
+            return "refused"
+        is_new = answer.words not in lists.plain and not self._is_refusal(answer)
+        return "effect" if answer.changed and self._nonsense.ticks is False and is_new else "unknown"
 
     def _is_refusal(self, answer: Answer) -> bool:
         """Whether an answer is in the words that nonsense gets."""
@@ -228,43 +270,161 @@ class RefusalJudge:
         return ask_nonsense(self._spec, self._measured, self._data_root)
 
 
-def _each(answers: Sequence[Sequence[Answer]], outcome: Callable[[Answer], Outcome]) -> list[list[Outcome]]:
-    """Outcomes of steps, where a reply without an action counts as refused, and one after the end as an effect."""
+@dataclass(frozen=True)
+class _Replay:
+    """An episode and what the plain environment answers it. `steps` has the action and what was shown of each."""
 
-    def of_step(answer: Answer) -> Outcome:
-        if answer.text is not None:
-            return outcome(answer)
-        return "refused" if answer.action is None else "effect"
+    task: TaskKey
+    answers: Sequence[Answer]
+    steps: Sequence[tuple[str | None, str]]
 
-    return [[of_step(answer) for answer in episode] for episode in answers]
+    @property
+    def asked(self) -> list[Answer]:
+        """The answers to what the environment was asked."""
+        return [answer for answer in self.answers if answer.text is not None]
+
+    def judged(
+        self,
+        known: Known | Literal[""],
+        outcome: Callable[[Answer], Outcome],
+        is_invalid: Callable[[str], bool] | None = None,
+    ) -> EpisodeOutcomes:
+        """Return the outcomes. A reply without an action counts as refused, and one after the end as an effect."""
+
+        def of_step(answer: Answer) -> Outcome:
+            if answer.text is not None:
+                return outcome(answer)
+            return "refused" if answer.action is None else "effect"
+
+        def of_shown(step: tuple[str | None, str], answer: Answer, outcome: Outcome) -> Outcome:
+            action, observation = step
+            if action is None:
+                return "refused"
+            if is_invalid is not None:
+                return "refused" if is_invalid(observation) else "effect"
+            is_plain = answer.text is not None and observation.strip() == answer.text.strip()
+            return outcome if is_plain else "effect"
+
+        outcomes = [of_step(answer) for answer in self.answers]
+        shown = [of_shown(*each) for each in zip(self.steps, self.answers, outcomes, strict=True)]
+        return EpisodeOutcomes(self.task, known, self.answers, outcomes, shown)
 
 
-def _by_effect(
-    answers: Sequence[Sequence[Answer]], is_refusal: Callable[[str], bool]
-) -> list[list[Outcome]] | None:
-    """The outcomes of steps; None where the words that nonsense gets turn out to be no refusal."""
-    every = [answer for episode in answers for answer in episode if answer.text is not None]
-    changes = [shapes for episode in answers for shapes in _changes(episode, is_refusal)]
-    if not all(changes) or any(answer.gained and is_refusal(answer.text or "") for answer in every):
-        return None
-    effective = {shapes[0] for shapes in changes if len(shapes) == 1}
-    tells_effects = bool(effective) or any(answer.gained for answer in every)
-    by_episode = [Counter(answer.shape for answer in episode if answer.text is not None) for episode in answers]
-    again = {shape for shapes in by_episode for shape, count in shapes.items() if count > 1}
-    actions: dict[str, set[str | None]] = defaultdict(set)
-    for answer in every:
-        actions[answer.words].add(answer.action)
+class _Spool:
+    """Episodes that are read again and again, on disk where they are many."""
 
-    def outcome(answer: Answer) -> Outcome:
+    def __init__(self, heard: Iterable[tuple[str, _Replay]]) -> None:
+        self._file = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 - closed at the end of the block
+        try:
+            for each in heard:
+                pickle.dump(each, self._file)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> _Spool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[tuple[str, _Replay]]:
+        end = self._file.seek(0, os.SEEK_END)
+        place = 0
+        while place < end:
+            self._file.seek(place)
+            each = pickle.load(self._file)
+            place = self._file.tell()
+            yield each
+
+
+@dataclass
+class _Lists:
+    """What answers tell of the lists of what is possible. `gained` and `changed_beside` are of actions beside them,
+    `plain` the words of their answers where they did nothing.
+    """
+
+    are_there: bool = False
+    gained: bool = False
+    changed_beside: bool = False
+    plain: set[str] = field(default_factory=set)
+    are_fixed: bool = True
+
+    @classmethod
+    def of(cls, spool: _Spool) -> _Lists:
+        """Look at every answer, until one comes without a list."""
+        lists = cls()
+        first: frozenset[str] | None = None
+        for _, episode in spool:
+            for answer in episode.asked:
+                if answer.offered is None:
+                    return cls()
+                first = answer.offered if first is None else first
+                lists.are_there = True
+                lists.are_fixed &= answer.offered == first and not answer.changed
+                if not answer.is_offered:
+                    lists._beside(answer)
+        return lists
+
+    def _beside(self, answer: Answer) -> None:
+        self.gained |= answer.gained
+        self.changed_beside |= answer.changed
+        if not (answer.gained or answer.changed or answer.ended or answer.is_same_page):
+            self.plain.add(answer.words)
+
+
+@dataclass
+class _Words:
+    """What answers tell of the words that nonsense gets. `effective` are the shapes of answers to what changed
+    something, `again` those that come more than once in an episode, `actions` what each wording answered, None for
+    several actions.
+    """
+
+    is_refusal: Callable[[str], bool]
+    tell: bool = True
+    vary: bool = False
+    gained: bool = False
+    effective: set[str] = field(default_factory=set)
+    again: set[str] = field(default_factory=set)
+    actions: dict[str, str | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spool: _Spool, is_refusal: Callable[[str], bool]) -> _Words:
+        """Look at every answer. Nothing is told where the words that nonsense gets turn out to be no refusal, and where
+        every answer came in them: an environment may answer so whatever an action did.
+        """
+        words = cls(is_refusal)
+        are_heard = False
+        for _, episode in spool:
+            are_heard |= bool(episode.asked)
+            words._add(episode)
+        words.tell &= words.vary or not are_heard
+        return words
+
+    def _add(self, episode: _Replay) -> None:
+        for shapes in _changes(episode.answers, self.is_refusal):
+            self.tell &= bool(shapes)
+            self.effective.update(shapes if len(shapes) == 1 else ())
+        for answer in episode.asked:
+            is_refusal = self.is_refusal(answer.text or "")
+            self.vary |= not is_refusal
+            self.tell &= not (answer.gained and is_refusal)
+            self.gained |= answer.gained
+            first = self.actions.setdefault(answer.words, answer.action)
+            self.actions[answer.words] = first if first == answer.action else None
+        often = Counter(answer.shape for answer in episode.asked)
+        self.again.update(shape for shape, count in often.items() if count > 1)
+
+    def outcome(self, answer: Answer) -> Outcome:
+        """The outcome of an answer."""
         if answer.gained:
             return "effect"
-        if is_refusal(answer.text or ""):
+        if self.is_refusal(answer.text or ""):
             return "refused"
-        is_own = answer.shape in effective and len(actions[answer.words]) == 1
-        is_new = tells_effects and (answer.shape in effective or answer.shape not in again)
+        is_own = answer.shape in self.effective and self.actions[answer.words] is not None
+        tells_effects = bool(self.effective) or self.gained
+        is_new = tells_effects and (answer.shape in self.effective or answer.shape not in self.again)
         return "effect" if is_new and not answer.ended and (is_own or not answer.is_same_page) else "unknown"
-
-    return _each(answers, outcome)
 
 
 def _changes(episode: Sequence[Answer], is_refusal: Callable[[str], bool]) -> Iterator[list[str]]:
@@ -280,10 +440,6 @@ def _changes(episode: Sequence[Answer], is_refusal: Callable[[str], bool]) -> It
         if first is not None and episode[first].words != answer.words:
             between = [each for each in episode[first:index] if each.text is not None]
             yield [each.shape for each in between if not is_refusal(each.text or "")]
-
-
-def _in_runs(outcomes: Sequence[Sequence[Outcome]], counted: Sequence[Outcome]) -> int:
-    return sum(steps_in_runs([outcome in counted for outcome in episode]) for episode in outcomes)
 
 
 # ---------------------------------------------------------------- while learning
@@ -311,15 +467,14 @@ def play_judge(spec: EnvironmentSpec) -> PlayJudge:
 
     def count(played: Sequence[Trajectory]) -> Refused:
         if is_invalid is not None:
-            flags: Flags = [met_refusal(trajectory, is_invalid) for trajectory in played]
+            flags = [met_refusal(trajectory, is_invalid) for trajectory in played]
             return Refused(sum(map(sum, flags)), sum(map(steps_in_runs, flags)))
         judge = RefusalJudge(spec, [trajectory.task_id for trajectory in played])
         try:
-            judged = judge.judge(played)
+            refusals = judge.judge({"": played})[""]
         except EngineError:
             return Refused()
-        certain = sum(episode.count("refused") for episode in judged.outcomes) if judged.is_certain else None
-        in_rows = None if judged.refused is None else sum(map(steps_in_runs, judged.refused))
-        return Refused(certain, in_rows)
+        in_runs = refusals.in_runs
+        return Refused(refusals.refused if refusals.is_certain else None, None if in_runs is None else sum(in_runs))
 
     return count

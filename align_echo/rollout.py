@@ -119,7 +119,7 @@ def run_tasks(
     action_format: str = "",
     seed: int = 0,
     workers: int = 1,
-    on_trajectory: Callable[[Trajectory], None] | None = None,
+    on_trajectory: Callable[[Trajectory], object] | None = None,
     hopeless: int = HOPELESS,
 ) -> list[Trajectory]:
     """Play many tasks; the trajectories come back in the order of `tasks`.
@@ -134,7 +134,7 @@ def run_tasks(
     """
     check_agent(agent)
     return run_batch(
-        lambda: _EnvironmentHere(make_env(), agent, split, action_format, seed),
+        lambda: EnvironmentHere(make_env(), agent, split, action_format, seed),
         tasks,
         workers=workers,
         on_trajectory=on_trajectory,
@@ -150,7 +150,9 @@ class Host(Protocol):
 
 
 @dataclass(frozen=True)
-class _EnvironmentHere:
+class EnvironmentHere:
+    """A host in this process."""
+
     env: gym.Env[str, str]
     agent: Agent
     split: str
@@ -171,50 +173,79 @@ def run_batch(
     tasks: Sequence[str | Episode],
     *,
     workers: int,
-    on_trajectory: Callable[[Trajectory], None] | None,
+    on_trajectory: Callable[[Trajectory], object] | None,
     hopeless: int = HOPELESS,
 ) -> list[Trajectory]:
-    """As `run_tasks`, wherever the episodes are played: each of `workers` threads drives a host of its own, which plays
-    the next episode as soon as it has ended one.
-    """
-    report = threading.Lock()
-    halt = Halt()
-    sources: list[str] = []
-    hosts: dict[int, Host] = {}  # by the thread that drives it
+    """As `run_tasks`, wherever the episodes are played."""
+    played: dict[int, Trajectory] = {}
 
-    def play(task: str | Episode) -> Trajectory:
-        thread = threading.get_ident()
-        with under(halt):
-            if thread not in hosts:
-                hosts[thread] = make_host()
-            trajectory = hosts[thread].play(task)
-        with report:
-            if on_trajectory is not None:
-                on_trajectory(trajectory)
-            sources.append(trajectory.fault.source if trajectory.fault else "")
-            if trajectory.fault is not None and len(sources) == hopeless:
-                stop_if_hopeless(sources, trajectory.fault)
-        return trajectory
+    def ended(index: int, trajectory: Trajectory) -> None:
+        played[index] = trajectory
+        if on_trajectory is not None:
+            on_trajectory(trajectory)
+
+    play_batch(make_host, tasks, workers=workers, on_end=ended, hopeless=hopeless)
+    return [played[index] for index in range(len(tasks))]
+
+
+def play_batch(
+    make_host: Callable[[], Host],
+    tasks: Sequence[str | Episode],
+    *,
+    workers: int,
+    on_end: Callable[[int, Trajectory], object],
+    hopeless: int = HOPELESS,
+) -> None:
+    """Play many tasks, and hold no episode after its end: `on_end` takes it, with its place in `tasks`, one at a time.
+
+    Each of `workers` threads drives a host of its own, which plays the next task as soon as it has ended one. Raises as
+    `run_tasks`.
+    """
+    next_task, report = threading.Lock(), threading.Lock()
+    halt = Halt()
+    waiting = iter(enumerate(tasks))
+    sources: list[str] = []  # of the first episodes
+    hosts: list[Host] = []
+
+    def play() -> None:
+        """Play tasks until none is left."""
+        host: Host | None = None
+        while True:
+            with next_task:
+                index, task = next(waiting, (-1, ""))
+            if index < 0:
+                return
+            with under(halt):
+                check_halt()
+                if host is None:
+                    host = make_host()
+                    hosts.append(host)
+                trajectory = host.play(task)
+            with report:
+                on_end(index, trajectory)
+                if len(sources) < hopeless:
+                    sources.append(trajectory.fault.source if trajectory.fault else "")
+                    if trajectory.fault is not None and len(sources) == hopeless:
+                        stop_if_hopeless(sources, trajectory.fault)
 
     try:
         with ended_with_around(halt), ThreadPoolExecutor(max(workers, 1)) as pool:
             if workers <= 1:
-                return [play(task) for task in tasks]
-            futures = [pool.submit(play, task) for task in tasks]
+                play()
+                return
+            players = [pool.submit(play) for _ in range(min(workers, len(tasks)))]
             try:
-                ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
+                ended, _ = wait(players, return_when=FIRST_EXCEPTION)
                 _raise_first(ended)
-                return [future.result() for future in futures]
             except BaseException:
                 halt.set()
-                pool.shutdown(wait=False, cancel_futures=True)
                 raise
     finally:
-        for host in hosts.values():
+        for host in hosts:
             host.close()
 
 
-def _raise_first(ended: Iterable[Future[Trajectory]]) -> None:
+def _raise_first(ended: Iterable[Future[None]]) -> None:
     for future in ended:
         if (error := future.exception()) is not None:
             raise error

@@ -6,7 +6,7 @@ what was measured is the raw environment. Left out: what one failure does to its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from pydantic import NonNegativeInt
@@ -58,6 +58,23 @@ class Conduct(Frozen):
     works: bool = True
     troubles: tuple[Trouble, ...] = ()
 
+    def __add__(self, other: Conduct) -> Conduct:
+        """Return the conduct in these episodes and then those."""
+        turns, failed = self.turns + other.turns, self.failed_turns + other.failed_turns
+        resets, failed_resets = self.resets + other.resets, self.failed_resets + other.failed_resets
+        troubles = {trouble.kind: trouble for trouble in other.troubles}
+        for first in self.troubles:
+            count = first.count + (troubles[first.kind].count if first.kind in troubles else 0)
+            troubles[first.kind] = first.model_copy(update={"count": count})
+        return Conduct(
+            turns=turns,
+            failed_turns=failed,
+            resets=resets,
+            failed_resets=failed_resets,
+            works=few(failed, turns) and few(failed_resets, resets),
+            troubles=tuple(troubles[kind] for kind in TOLD if kind in troubles),
+        )
+
     @property
     def failures(self) -> str:
         """How much of its work it did not do, in words: turns, or resets where it did well enough on its turns."""
@@ -71,19 +88,9 @@ def few(failed: int, tries: int) -> bool:
     return failed <= MOST_FAILURES * tries
 
 
-def conduct_of(trajectories: Sequence[Trajectory]) -> Conduct:
+def conduct_of(trajectories: Iterable[Trajectory]) -> Conduct:
     """How the interface of these episodes behaved in them."""
-    steps = [step for trajectory in trajectories for step in trajectory.steps if step.action is not None]
-    failed = sum(bool(step.interface_error) for step in steps)
-    resets = sum(bool(episode.reset_error) for episode in trajectories)
-    return Conduct(
-        turns=len(steps),
-        failed_turns=failed,
-        resets=len(trajectories),
-        failed_resets=resets,
-        works=few(failed, len(steps)) and few(resets, len(trajectories)),
-        troubles=tuple(_troubles(trajectories)),
-    )
+    return sum(map(_in_episode, trajectories), Conduct())
 
 
 def tell(conducts: Mapping[str, Conduct]) -> list[str]:
@@ -117,16 +124,26 @@ def overstepped(conducts: Mapping[str, Conduct]) -> str:
 # ---------------------------------------------------------------- counting
 
 
-def _troubles(trajectories: Sequence[Trajectory]) -> Iterator[Trouble]:
-    met = {kind: [pair for trajectory in trajectories for pair in _messages(trajectory, kind)] for kind in TOLD}
-    for kind, messages in met.items():
-        if messages:
-            first, task_id = messages[0]
-            yield Trouble(kind=kind, count=len(messages), first=first, task_id=task_id)
+def _in_episode(trajectory: Trajectory) -> Conduct:
+    steps = [step for step in trajectory.steps if step.action is not None]
+    failed, failed_resets = sum(bool(step.interface_error) for step in steps), int(bool(trajectory.reset_error))
+    met = {kind: _messages(trajectory, kind) for kind in TOLD}
+    return Conduct(
+        turns=len(steps),
+        failed_turns=failed,
+        resets=1,
+        failed_resets=failed_resets,
+        works=few(failed, len(steps)) and not failed_resets,
+        troubles=tuple(
+            Trouble(kind=kind, count=len(messages), first=messages[0], task_id=trajectory.task_id)
+            for kind, messages in met.items()
+            if messages
+        ),
+    )
 
 
-def _messages(trajectory: Trajectory, kind: Kind) -> list[tuple[str, str]]:
-    """(message, task) of every trouble of a kind in an episode; what lasts to its end is told once."""
+def _messages(trajectory: Trajectory, kind: Kind) -> list[str]:
+    """The message of every trouble of a kind in an episode; what lasts to its end is told once."""
     errors = [trajectory.reset_error, *(step.interface_error for step in trajectory.steps)]
     messages: Iterable[str]
     if kind == "refused":
@@ -145,7 +162,7 @@ def _messages(trajectory: Trajectory, kind: Kind) -> list[tuple[str, str]]:
     else:
         beginning = f"{NOT_LOADED}: " if kind == "not-loaded" else GIVEN_UP
         messages = [error.removeprefix(f"{NOT_LOADED}: ") for error in errors if error.startswith(beginning)][:1]
-    return [(_one_line(text), trajectory.task_id) for text in messages]
+    return [_one_line(text) for text in messages]
 
 
 def _claim(step: Step) -> str:

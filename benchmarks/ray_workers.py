@@ -82,17 +82,25 @@ def play(
     on_trajectory: Callable[[Trajectory], None] | None = None,
     progress: Progress | None = None,
 ) -> list[Trajectory]:
-    """The episodes of the tasks."""
-    return run_variant(
+    """The episodes of the tasks, in order."""
+    played: dict[str, Trajectory] = {}
+
+    def ended(trajectory: Trajectory) -> None:
+        played[trajectory.task_id] = trajectory
+        if on_trajectory is not None:
+            on_trajectory(trajectory)
+
+    run_variant(
         SPEC,
         agent,
         INTERFACE,
         [Episode(task) for task in tasks],
         split=SPLIT,
         workers=workers,
-        on_trajectory=on_trajectory,
+        on_trajectory=ended,
         progress=progress or Progress(),
     )
+    return [played[task] for task in tasks]
 
 
 def throughput(title: str, agent: Agent, tasks: list[str], rounds: int) -> dict[str, Any]:

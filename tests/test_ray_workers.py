@@ -79,7 +79,13 @@ def make_env() -> AlignWrapper:
 
 
 def play(workers: Workers, agent: Agent, kept: JsonlFile, said: list[str] | None = None) -> list[Trajectory]:
-    return play_tasks(
+    played: list[Trajectory] = []
+
+    def ended(trajectory: Trajectory) -> None:
+        kept.append(trajectory)
+        played.append(trajectory)
+
+    play_tasks(
         workers,
         make_env,
         agent,
@@ -87,9 +93,10 @@ def play(workers: Workers, agent: Agent, kept: JsonlFile, said: list[str] | None
         split="test",
         action_format="a command",
         seed=3,
-        on_trajectory=kept.append,
+        on_trajectory=ended,
         say=(said if said is not None else []).append,
     )
+    return sorted(played, key=lambda trajectory: EPISODES.index(Episode(trajectory.task_id, trajectory.sample)))
 
 
 def on_file(file: JsonlFile) -> list[str]:
@@ -119,7 +126,7 @@ def test_what_an_actor_refuses_is_one_line(cluster):
         raise UsageError("there are no games on this machine")
 
     with pytest.raises(UsageError, match=r"^there are no games on this machine$"):
-        play_tasks(RayActors("", ACTORS), no_data, Looker(), EPISODES, split="test")
+        play_tasks(RayActors("", ACTORS), no_data, Looker(), EPISODES, split="test", on_trajectory=print)
 
 
 def test_a_ray_that_does_not_start_is_one_line(monkeypatch):

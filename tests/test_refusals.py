@@ -14,7 +14,7 @@ from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import Comparison, compare
 from align_echo.evaluate.grid import cell_of, grid_of, lines_of, refusals_lines
 from align_echo.evaluate.tables import tables, undefined
-from align_echo.refusals import ActionOutcomes, RefusalJudge, play_judge
+from align_echo.refusals import EpisodeOutcomes, RefusalJudge, Refusals, play_judge
 from align_echo.session import Session
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
@@ -52,15 +52,23 @@ def play(spec: EnvironmentSpec, task: str, *actions: str, split: str = "test") -
         return session.trajectory()
 
 
-def judged(kind: type[Shelf], *episodes: tuple[str, ...], **declared: Any) -> ActionOutcomes:
+def replays(kind: type[Shelf], *episodes: tuple[str, ...], **declared: Any) -> list[EpisodeOutcomes]:
     spec = spec_of(kind, **declared)
     played = [play(spec, str(task), *actions) for task, actions in zip(TEST, episodes, strict=False)]
-    return RefusalJudge(spec, [episode.task_id for episode in played]).judge(played)
+    judge = RefusalJudge(spec, [episode.task_id for episode in played])
+    return [episode for _, episode in judge.episodes({"": played})]
+
+
+def judged(kind: type[Shelf], *episodes: tuple[str, ...], **declared: Any) -> Refusals:
+    refusals = Refusals()
+    for episode in replays(kind, *episodes, **declared):
+        refusals.add(episode)
+    return refusals
 
 
 def outcomes(kind: type[Shelf], *episodes: tuple[str, ...], **declared: Any) -> tuple[str, list[str]]:
-    found = judged(kind, *episodes, **declared)
-    return found.known, [" ".join(outcome[0] for outcome in episode) for episode in found.outcomes]
+    found = replays(kind, *episodes, **declared)
+    return found[0].known, [" ".join(outcome[0] for outcome in episode.outcomes) for episode in found]
 
 
 STUCK = ("open {}",) * 6
@@ -93,7 +101,7 @@ def test_a_list_that_changes_by_itself_refutes_nothing():
 def test_a_list_of_forms_is_no_list_of_what_is_possible():
     known, (stuck,) = outcomes(ListingForms, STUCK)
     assert (known, set(stuck.split())) == ("listed", {"u"})
-    assert judged(ListingForms, STUCK).refused is None
+    assert judged(ListingForms, STUCK).in_runs is None
 
 
 @pytest.mark.parametrize("kind", [Shelf, Counting])
@@ -105,7 +113,7 @@ def test_refusals_in_other_words_than_nonsense_gets_are_not_called_effects():
     """Every answer is an error, and none of them is what nonsense is answered."""
     found = judged(OtherWords, STUCK, ("open {}", "take {}") * 3)
     assert found.known == "inferred"
-    assert found.refused is found.shown_refused is None
+    assert found.in_runs is found.shown_in_runs is None
     shares = found.shares
     assert shares is not None
     assert (shares.answers, shares.repeated, shares.at_least, shares.at_most) == (12, 100.0, 0.0, 100.0)
@@ -128,9 +136,10 @@ def test_words_of_one_answer_are_no_effect_where_none_was_seen():
 
 
 def test_what_cannot_change_the_figure_does_not_hide_it():
-    found = judged(Shelf, STUCK, ("open blue", "loosen blue", "open blue", "take blue"))
-    assert any("unknown" in episode for episode in found.outcomes)
-    assert found.refused is not None
+    episodes = (STUCK, ("open blue", "loosen blue", "open blue", "take blue"))
+    assert any("unknown" in episode.outcomes for episode in replays(Shelf, *episodes))
+    found = judged(Shelf, *episodes)
+    assert found.in_runs is not None
     assert not found.is_certain
 
 
@@ -172,7 +181,7 @@ def test_an_engine_that_breaks_on_nonsense_tells_nothing_of_refusals():
             return super().refuse(action)
 
     found = judged(Brittle, STUCK)
-    assert (found.known, found.refused) == ("", None)
+    assert (found.known, found.in_runs) == ("", None)
 
 
 # ---------------------------------------------------------------- one figure everywhere
@@ -232,6 +241,33 @@ def test_what_was_inferred_is_judged_on_what_the_agent_was_shown_too():
     played = play(spec, "200", *STUCK)
     told = [step.model_copy(update={"observation": "Loosen it first."}) for step in played.steps]
     reworded = played.model_copy(update={"steps": tuple(told)})
-    result = compare(spec, {"none": [played], "full": [reworded]}).variants
+    other = play(spec, "201", "loosen {}")
+    result = compare(spec, {"none": [played], "placebo": [other], "full": [reworded]}).variants
     assert [result[name].consecutive_invalid_shown.value for name in ("none", "full")] == [100.0, 0.0]  # type: ignore[union-attr]
     assert played.steps[0].observation == REFUSED
+
+
+def test_an_environment_that_answers_all_in_the_words_of_nonsense_tells_nothing_of_refusals():
+    class Silent(Shelf):
+        def step(self, action: str) -> Any:
+            return ("Noted.", *super().step(action)[1:])
+
+    spec = align_echo.TextEnvironment(Silent, step_limit=12).spec("silent")
+    effects, stuck = play(spec, "200", "loosen {}", "open {}"), play(spec, "201", *STUCK)
+    result = compare(spec, {"none": [effects], "full": [stuck]}).variants
+    for variant in result.values():
+        assert (variant.refusals, variant.consecutive_invalid, variant.consecutive_invalid_shown) == ("", None, None)
+        assert variant.answers is not None
+        assert (variant.answers.repeated, variant.answers.at_least) == (100, 0)
+
+
+def test_an_answer_in_other_words_tells_of_all_variants():
+    spec = spec_of(Shelf)
+    stuck, other = play(spec, "200", *STUCK), play(spec, "201", "loosen {}", "open {}")
+    alone, beside = (
+        compare(spec, played).variants["none"].consecutive_invalid
+        for played in ({"none": [stuck]}, {"none": [stuck], "full": [other]})
+    )
+    assert alone is None
+    assert beside is not None
+    assert beside.value == 100

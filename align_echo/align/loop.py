@@ -201,8 +201,8 @@ class _Run:
     def _play(self, iteration: int, tasks: Sequence[str]) -> list[Trajectory]:
         """The episodes of an iteration in task order; finished ones are read back."""
         file = self.folder.trajectories(iteration)
-        finished = {trajectory.task_id: trajectory for trajectory in file.read(Trajectory) if trajectory.fault is None}
-        missing = [task for task in tasks if task not in finished]
+        by_task = {trajectory.task_id: trajectory for trajectory in file.read(Trajectory) if trajectory.fault is None}
+        missing = [task for task in tasks if task not in by_task]
         self._say(
             Event(
                 kind="iteration-started",
@@ -217,11 +217,12 @@ class _Run:
         def ended(trajectory: Trajectory) -> None:
             nonlocal done
             done += 1
+            by_task[trajectory.task_id] = trajectory
             file.append(trajectory)
             self._say(episode_event(trajectory, iteration, done, len(tasks)))
 
         world, interface = self.world, self.interface
-        played = play_tasks(
+        play_tasks(
             self.workers,
             lambda: world.env(interface),
             self.agent,
@@ -232,7 +233,6 @@ class _Run:
             on_trajectory=ended,
             say=lambda line: self._say(Event(kind="note", message=line, iteration=iteration)),
         )
-        by_task = {**finished, **{trajectory.task_id: trajectory for trajectory in played}}
         trajectories = [by_task[task] for task in tasks]
         _stop_if_all_broke(trajectories, iteration)
         for line in tell({self.interface.label: conduct_of(trajectories)}):

@@ -215,10 +215,11 @@ class _Played:
         def part(name: str, episodes: Sequence[Episode]) -> list[Trajectory]:
             tag = f"-seed-{plan.seed}" if self._tagged else ""
             interface = plan.variants[name]
-            return play_part(
+            played = play_part(
                 plan, player, interface, episodes,
                 part=f"{name}{tag}", title=f"{name}{tag}", folder=self.folder, progress=self._progress,
             )  # fmt: skip
+            return list(played)
 
         for name in (WHOLE, PLACEBO):
             self.episodes.setdefault(name, []).extend(part(name, plan.episodes))

@@ -6,8 +6,10 @@ printing (`tables.py`).
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
@@ -16,11 +18,12 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from align_echo.errors import UsageError
-from align_echo.evaluate.metrics import mean_length, share_estimate, share_of_replies
-from align_echo.faults import fault_text, faults_by_source
-from align_echo.hints import HintCount, count_hints
+from align_echo.evaluate.metrics import percent_of
+from align_echo.faults import fault_text
+from align_echo.hints import HintCount, count_hints, merged
 from align_echo.interface import Interface
 from align_echo.intervals import (
+    Estimate,
     Floats,
     Percent,
     Points,
@@ -28,19 +31,18 @@ from align_echo.intervals import (
     Score,
     ScoreChange,
     SharePoints,
+    TaskKey,
     bootstrap,
-    by_task,
-    mean_score,
+    clustered_rate,
+    mean_of_tasks,
     safe_ratio,
-    scored,
-    success_rate,
+    task_of,
 )
-from align_echo.invalid import steps_in_runs
 from align_echo.progress import SILENT, Progress
-from align_echo.refusals import ActionOutcomes, AnswerShares, Flags, Known, RefusalJudge
+from align_echo.refusals import AnswerShares, Known, RefusalJudge, Refusals
 from align_echo.session import Episode
 from align_echo.trouble import Conduct, conduct_of
-from align_echo.types import Agent, ChoiceCounts, Frozen, Trajectory, Usage
+from align_echo.types import Agent, ChoiceCounts, Frozen, Step, Trajectory, Usage
 from align_echo.workers.choice import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -158,29 +160,23 @@ def run_variant(
     seed: int = 0,
     workers: Workers = ONE_THREAD,
     data_root: str | Path | None = None,
-    finished: Sequence[Trajectory] = (),
-    on_trajectory: Callable[[Trajectory], None] | None = None,
+    on_trajectory: Callable[[Trajectory], object],
     progress: Progress = SILENT,
-) -> list[Trajectory]:
-    """Play episodes under one variant; those in `finished` (by task and sample) are kept and not played again.
-
-    Trajectories come in the order of `episodes`. `progress` is told of workers that were lost.
+) -> None:
+    """Play episodes under one variant; `on_trajectory` takes each as it ends. `progress` is told of workers that were
+    lost.
     """
-    known = {(trajectory.task_id, trajectory.sample): trajectory for trajectory in finished}
-    missing = [episode for episode in episodes if (episode.task_id, episode.sample) not in known]
-    played = play_tasks(
+    play_tasks(
         workers,
         lambda: spec.make(split, interface=interface, data_root=data_root),
         agent,
-        missing,
+        episodes,
         split=split,
         action_format=spec.action_format,
         seed=seed,
         on_trajectory=on_trajectory,
         say=progress.say,
     )
-    known |= {(trajectory.task_id, trajectory.sample): trajectory for trajectory in played}
-    return [known[episode.task_id, episode.sample] for episode in episodes]
 
 
 def compare(
@@ -192,25 +188,24 @@ def compare(
 ) -> Comparison:
     """Measure every variant and pair each with the baseline and the placebo (where there is one) task by task.
 
-    Raises `UsageError` if a variant has no episode without a fault.
+    Episodes are read one at a time, and none is held. Raises `UsageError` if a variant has no episode without a fault.
     """
     for name, played in trajectories.items():
-        if not scored(played):
+        if all(episode.fault is not None for episode in played):
             raise UsageError(f"no episode of variant {name!r} finished without a fault; {_first_fault(played)}")
-    done = {name: scored(played) for name, played in trajectories.items()}
-    judge = RefusalJudge(spec, [each.task_id for played in done.values() for each in played], data_root)
-    judged = {name: judge.judge(played) for name, played in done.items()}
-    results = {name: _measure(played, done[name], judged[name], seed) for name, played in trajectories.items()}
+    sums = {name: VariantSums() for name in trajectories}
+    counted = {name: map(sums[name].add, played) for name, played in trajectories.items()}
+    refusals = RefusalJudge(spec, data_root=data_root).judge(counted)
 
     def against(other: str, names: Sequence[str]) -> dict[str, Difference]:
         return {
-            name: _difference(done[other], judged[other].refused, done[name], judged[name].refused, seed)
+            name: _difference(sums[other], refusals[other], sums[name], refusals[name], seed)
             for name in names
-            if other in done and _common(done[other], done[name])
+            if other in sums and _common(sums[other], sums[name])
         }
 
-    first = next(iter(done.values()))[0]
-    known = {each.known for each in judged.values() if each.is_asked}
+    first = next(iter(sums.values()))
+    known = {each.known for each in refusals.values() if each.is_asked}
     return Comparison(
         environment=spec.name,
         split=first.split,
@@ -218,65 +213,142 @@ def compare(
         seed=first.seed,
         games=spec.games(data_root),
         refusals=known.pop() if len(known) == 1 else "",
-        tasks=tuple(dict.fromkeys(trajectory.task_id for played in trajectories.values() for trajectory in played)),
-        variants=results,
-        differences=against(BASELINE, [name for name in done if name != BASELINE]),
-        over_placebo=against(PLACEBO, [name for name in done if name not in (BASELINE, PLACEBO)]),
+        tasks=tuple(dict.fromkeys(task for variant in sums.values() for task in variant.task_ids)),
+        variants={name: _measure(variant, refusals[name], seed) for name, variant in sums.items()},
+        differences=against(BASELINE, [name for name in sums if name != BASELINE]),
+        over_placebo=against(PLACEBO, [name for name in sums if name not in (BASELINE, PLACEBO)]),
     )
 
 
-def _measure(
-    played: Sequence[Trajectory], done: Sequence[Trajectory], judged: ActionOutcomes, seed: int
-) -> VariantResult:
-    steps = [step for trajectory in done for step in trajectory.steps]
-    types = sorted({trajectory.task_type for trajectory in done})
-    choices = [step.choice.counts for step in steps if step.choice is not None]
+@dataclass
+class TaskSums:
+    """What the episodes of one task add up to; `scores` has the score of each."""
+
+    kind: str
+    scores: array[float] = field(default_factory=lambda: array("d"))
+    won: int = 0
+    turns: int = 0
+    unparsed: int = 0
+    cut_off: int = 0
+
+
+class VariantSums:
+    """What the episodes of a variant add up to, task by task and over all. Episodes with a fault count as such alone,
+    and in `usage`.
+    """
+
+    def __init__(self) -> None:
+        self.task_ids: dict[str, None] = {}
+        self.tasks: dict[TaskKey, TaskSums] = {}
+        self.interface = self.split = self.agent = self.first_fault = ""
+        self.seed = self.episodes = 0
+        self.faults: Counter[str] = Counter()
+        self.overflows = self.unplayed = self.repeats = 0
+        self.with_residue = self.engine_calls = self.fallbacks = self.violations = self.forged = 0
+        self.residue: Counter[str] = Counter()
+        self.conduct = Conduct()
+        self.hints: tuple[HintCount, ...] = ()
+        self.usage = Usage()
+        self.choices: ChoiceCounts | None = None
+
+    @property
+    def turns(self) -> int:
+        """The agent's turns, each of which has a reply."""
+        return sum(task.turns for task in self.tasks.values())
+
+    def add(self, episode: Trajectory) -> Trajectory:
+        """Count an episode, and return it."""
+        self.task_ids[episode.task_id] = None
+        self.usage += episode.usage
+        if episode.fault is None:
+            self._add(episode)
+        else:
+            self.first_fault = self.first_fault or fault_text(episode.fault)
+            self.faults[episode.fault.source] += 1
+        return episode
+
+    def _add(self, episode: Trajectory) -> None:
+        if not self.episodes:
+            self.interface, self.split = episode.interface, episode.split
+            self.agent, self.seed = episode.agent, episode.seed
+        self.episodes += 1
+        task = self.tasks.setdefault(task_of(episode), TaskSums(episode.task_type))
+        task.scores.append(episode.score)
+        task.won += episode.won
+        task.turns += len(episode.steps)
+        self.overflows += episode.context_overflow
+        self.unplayed += episode.context_overflow and not episode.steps
+        self.repeats += episode.ended_by_repeats
+        self.fallbacks += bool(episode.reset_error)
+        self.conduct += conduct_of([episode])
+        if hints := count_hints([episode]):
+            self.hints = merged(self.hints, hints)
+        for step in episode.steps:
+            self._add_step(task, step)
+
+    def _add_step(self, task: TaskSums, step: Step) -> None:
+        task.unparsed += step.action is None
+        task.cut_off += step.cut_off
+        self.with_residue += bool(step.residue)
+        self.residue.update(step.residue)
+        self.engine_calls += step.engine_calls
+        self.fallbacks += bool(step.interface_error)
+        self.violations += len(step.violations)
+        self.forged += bool(step.forged)
+        if step.choice is not None:
+            self.choices = (self.choices or ChoiceCounts()) + step.choice.counts
+
+
+def _measure(variant: VariantSums, refusals: Refusals, seed: int) -> VariantResult:
+    tasks = list(variant.tasks.values())
+    types = sorted({task.kind for task in tasks})
+
+    def percent(counts: Sequence[int] | None) -> Estimate | None:
+        return None if counts is None else percent_of(counts, [task.turns for task in tasks], seed=seed)
+
     return VariantResult(
-        interface=done[0].interface,
-        episodes=len(done),
-        faults=len(played) - len(done),
-        faults_by_source=faults_by_source(played),
-        first_fault=next((fault_text(trajectory.fault) for trajectory in played if trajectory.fault is not None), ""),
-        success_rate=success_rate(done),
-        mean_score=mean_score(done, seed=seed),
-        consecutive_invalid=share_estimate(done, judged.refused, seed=seed),
-        consecutive_invalid_shown=share_estimate(done, judged.shown_refused, seed=seed),
-        refusals=judged.known,
-        answers=judged.shares,
-        unparsed=share_of_replies(done, lambda step: step.action is None, seed=seed),
-        cut_off=share_of_replies(done, lambda step: step.cut_off, seed=seed),
-        context_overflows=sum(trajectory.context_overflow for trajectory in done),
-        unplayed=sum(trajectory.context_overflow and not trajectory.steps for trajectory in done),
-        ended_by_repeats=sum(trajectory.ended_by_repeats for trajectory in done),
-        replies=len(steps),
-        with_residue=sum(bool(step.residue) for step in steps),
-        residue=dict(Counter(sign for step in steps for sign in step.residue).most_common()),
-        mean_turns=mean_length(done),
-        engine_calls=sum(step.engine_calls for step in steps),
-        interface_fallbacks=sum(bool(step.interface_error) for step in steps)
-        + sum(bool(trajectory.reset_error) for trajectory in done),
-        violations=sum(len(step.violations) for step in steps),
-        forged=sum(bool(step.forged) for step in steps),
-        conduct=conduct_of(done),
-        hints=count_hints(done),
-        usage=sum((trajectory.usage for trajectory in played), Usage()),
-        choices=sum(choices, ChoiceCounts()) if choices else None,
-        success_by_type={
-            kind: success_rate([trajectory for trajectory in done if trajectory.task_type == kind]) for kind in types
-        },
+        interface=variant.interface,
+        episodes=variant.episodes,
+        faults=variant.faults.total(),
+        faults_by_source=dict(variant.faults),
+        first_fault=variant.first_fault,
+        success_rate=_success_rate(tasks),
+        mean_score=mean_of_tasks([task.scores for task in tasks], seed=seed),
+        consecutive_invalid=percent(refusals.in_runs),
+        consecutive_invalid_shown=percent(refusals.shown_in_runs),
+        refusals=refusals.known,
+        answers=refusals.shares,
+        unparsed=percent([task.unparsed for task in tasks]),
+        cut_off=percent([task.cut_off for task in tasks]),
+        context_overflows=variant.overflows,
+        unplayed=variant.unplayed,
+        ended_by_repeats=variant.repeats,
+        replies=variant.turns,
+        with_residue=variant.with_residue,
+        residue=dict(variant.residue.most_common()),
+        mean_turns=variant.turns / variant.episodes,
+        engine_calls=variant.engine_calls,
+        interface_fallbacks=variant.fallbacks,
+        violations=variant.violations,
+        forged=variant.forged,
+        conduct=variant.conduct,
+        hints=variant.hints,
+        usage=variant.usage,
+        choices=variant.choices,
+        success_by_type={kind: _success_rate([task for task in tasks if task.kind == kind]) for kind in types},
     )
+
+
+def _success_rate(tasks: Sequence[TaskSums]) -> Estimate:
+    return clustered_rate([task.won for task in tasks], [len(task.scores) for task in tasks])
 
 
 def _difference(
-    before: Sequence[Trajectory],
-    before_refused: Flags | None,
-    after: Sequence[Trajectory],
-    after_refused: Flags | None,
-    seed: int,
+    before: VariantSums, before_refusals: Refusals, after: VariantSums, after_refusals: Refusals, seed: int
 ) -> Difference:
     tasks = _common(before, after)
-    sums = _columns("old", tasks, before, before_refused) | _columns("new", tasks, after, after_refused)
-    known = before_refused is not None and after_refused is not None
+    sums = _columns("old", tasks, before, before_refusals) | _columns("new", tasks, after, after_refusals)
+    known = before_refusals.in_runs is not None and after_refusals.in_runs is not None
     n, both_known = len(tasks), known and bool(sums["old_steps"].any() and sums["new_steps"].any())
 
     def points(s: Mapping[str, Floats]) -> Floats:
@@ -300,26 +372,22 @@ def _difference(
     )
 
 
-def _common(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> list[tuple[str, str, str]]:
-    return [task for task in by_task(before) if task in by_task(after)]
+def _common(before: VariantSums, after: VariantSums) -> list[TaskKey]:
+    return [task for task in before.tasks if task in after.tasks]
 
 
-def _columns(
-    side: str, tasks: Sequence[tuple[str, str, str]], trajectories: Sequence[Trajectory], refused: Flags | None
-) -> dict[str, Floats]:
-    flags = [[False] * len(trajectory.steps) for trajectory in trajectories] if refused is None else refused
-    flags_of = {id(trajectory): steps for trajectory, steps in zip(trajectories, flags, strict=True)}
-    groups = by_task(trajectories)
-    rows = [groups[task] for task in tasks]
+def _columns(side: str, tasks: Sequence[TaskKey], variant: VariantSums, refusals: Refusals) -> dict[str, Floats]:
+    refused = dict(zip(variant.tasks, refusals.in_runs or [0] * len(variant.tasks), strict=True))
+    rows = [variant.tasks[task] for task in tasks]
     columns = {
-        "won": [fmean(episode.won for episode in row) for row in rows],
-        "score": [fmean(episode.score for episode in row) for row in rows],
-        "bad": [sum(steps_in_runs(flags_of[id(episode)]) for episode in row) for row in rows],
-        "steps": [sum(len(episode.steps) for episode in row) for row in rows],
+        "won": [row.won / len(row.scores) for row in rows],
+        "score": [fmean(row.scores) for row in rows],
+        "bad": [refused[task] for task in tasks],
+        "steps": [row.turns for row in rows],
     }
     return {f"{side}_{name}": np.asarray(values, dtype=float) for name, values in columns.items()}
 
 
-def _first_fault(played: Sequence[Trajectory]) -> str:
+def _first_fault(played: Iterable[Trajectory]) -> str:
     fault = next((trajectory.fault for trajectory in played if trajectory.fault is not None), None)
     return f"the first: {fault_text(fault)}" if fault else "no task was played"

@@ -10,12 +10,12 @@ Leaves out the model's reply cache, which lives in `cache/` beside these and bel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, overload
 
-from pydantic import BaseModel, JsonValue
+from pydantic import JsonValue
 
 from align_echo.errors import UsageError
 from align_echo.evaluate.refinement import Reviewed, episode_of
@@ -31,6 +31,8 @@ LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories", 
 """What an evaluation may leave behind before it has finished anything."""
 
 Config = Mapping[str, JsonValue]
+
+NOT_PLAYED = -1
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,45 @@ class Setting:
         return self.interface.content_hash if self.interface is not None else ""
 
 
+class PlayedPart(Sequence[Trajectory]):
+    """The episodes of a part that have been played, in the order in which they were asked for.
+
+    Each is read from its file whenever it is asked for: none is held.
+    """
+
+    def __init__(self, file: JsonlFile, episodes: Sequence[Episode], starts: Mapping[Episode, int]) -> None:
+        """`starts` has where the lines of those that are in the file begin, in bytes."""
+        self._file = file
+        self._starts = {episode: starts.get(episode, NOT_PLAYED) for episode in episodes}
+
+    @property
+    def missing(self) -> list[Episode]:
+        """The episodes that have not been played."""
+        return [episode for episode, start in self._starts.items() if start == NOT_PLAYED]
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Write an episode that has just ended."""
+        self._starts[episode_of(trajectory)] = self._file.append(trajectory)
+
+    def __len__(self) -> int:
+        return len(self._starts) - len(self.missing)
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        for start in self._starts.values():
+            if start != NOT_PLAYED:
+                yield self._file.at(start, Trajectory)
+
+    @overload
+    def __getitem__(self, index: int) -> Trajectory: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Trajectory]: ...
+    def __getitem__(self, index: int | slice) -> Trajectory | list[Trajectory]:
+        starts = [start for start in self._starts.values() if start != NOT_PLAYED][index]
+        if isinstance(starts, int):
+            return self._file.at(starts, Trajectory)
+        return [self._file.at(start, Trajectory) for start in starts]
+
+
 class EvaluationFolder:
     """One evaluation's folder. Opening it creates it, and keeps other processes out until it is forgotten."""
 
@@ -73,28 +114,27 @@ class EvaluationFolder:
         self.path = path
         self._files: dict[Path, JsonlFile] = {}
 
-    def finished(self, part: str, episodes: Sequence[Episode], setting: Setting) -> list[Trajectory]:
-        """Those of the episodes that ended without a fault; what else the part holds is dropped, to be played again.
+    def part(self, part: str, episodes: Sequence[Episode], setting: Setting) -> PlayedPart:
+        """Open a part, with those of the episodes that ended without a fault; what else it holds is dropped, to be
+        played again.
 
         Raises `UsageError` for a record that cannot be of this run, and for one episode that is there twice.
         """
         wanted, file = set(episodes), self._file("trajectories", part)
-        by_episode: dict[Episode, Trajectory] = {}
-        for number, trajectory in enumerate(file.read(Trajectory), start=1):
+        starts: dict[Episode, int] = {}
+        for number, (start, trajectory) in enumerate(file.entries(Trajectory), start=1):
             episode = episode_of(trajectory)
             if trajectory.fault is not None or episode not in wanted:
                 continue
             problem = impossible(trajectory) or setting.other(trajectory)
-            problem = "it is there twice" if episode in by_episode else problem
+            problem = "it is there twice" if episode in starts else problem
             if problem:
                 raise UsageError(
                     f"{file.path} line {number} is no episode of this run: {problem}; take the line out, or name "
                     "another --out"
                 )
-            by_episode[episode] = trajectory
-        kept = list(by_episode.values())
-        _keep(file, kept)
-        return kept
+            starts[episode] = start
+        return PlayedPart(file, episodes, dict(zip(starts, file.keep(starts.values()), strict=True)))
 
     def cut_line(self, kind: Literal["trajectories", "reviews"], part: str) -> str:
         """Say that the last line of a part is not whole, so that it is made anew; "" where it is."""
@@ -102,18 +142,17 @@ class EvaluationFolder:
         what = "its episode is played" if kind == "trajectories" else "its critique is asked for"
         return f"the last line of {file.path} is not whole and is left out: {what} again" if file.is_cut else ""
 
-    def add(self, part: str, trajectory: Trajectory) -> None:
-        """Keep an episode that has just ended."""
-        self._file("trajectories", part).append(trajectory)
-
     def reviewed(self, part: str, attempts: Sequence[Trajectory]) -> list[Reviewed]:
         """The reviews of these attempts whose model did not break; what else the part holds is dropped."""
         wanted, file = {episode_of(attempt) for attempt in attempts}, self._file("reviews", part)
-        kept = [
-            reviewed for reviewed in file.read(Reviewed) if reviewed.review.fault is None and reviewed.attempt in wanted
+        entries = list(file.entries(Reviewed))
+        answered = [
+            (start, reviewed)
+            for start, reviewed in entries
+            if reviewed.review.fault is None and reviewed.attempt in wanted
         ]
-        _keep(file, kept)
-        return kept
+        file.keep(start for start, _ in answered)
+        return [reviewed for _, reviewed in answered]
 
     def add_review(self, part: str, reviewed: Reviewed) -> None:
         """Keep a review that has just come in."""
@@ -128,14 +167,6 @@ class EvaluationFolder:
         if not path.resolve().is_relative_to(self.path.resolve()):
             raise UsageError(f"{path} leads out of {self.path}: put the file itself there")
         return self._files.setdefault(path, JsonlFile(path))
-
-
-def _keep(file: JsonlFile, records: Sequence[BaseModel]) -> None:
-    """Let a file hold these records and no others."""
-    if records:
-        write_atomically(file.path, "".join(f"{record.model_dump_json()}\n" for record in records))
-    else:
-        file.path.unlink(missing_ok=True)
 
 
 def check_folder(path: Path, config: Config, *, resume: bool) -> None:

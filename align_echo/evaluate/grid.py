@@ -14,7 +14,7 @@ from rich.table import Table
 
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, Difference, VariantResult, compare
 from align_echo.evaluate.tables import NOT_DEFINED, WORTH, cell, failed_on, plain_table, refusals_line
-from align_echo.intervals import Percent, Points, Score, ScoreChange, SharePoints, scored
+from align_echo.intervals import Percent, Points, Score, ScoreChange, SharePoints
 from align_echo.refusals import AnswerShares, Known
 from align_echo.trouble import Conduct
 from align_echo.types import Frozen, Trajectory, Usage
@@ -107,7 +107,9 @@ def measure(
     spec: EnvironmentSpec, played: Mapping[str, Sequence[Trajectory]], *, seed: int
 ) -> tuple[Comparison | None, bool]:
     """The comparison of the variants that finished any episode (None: none did), and whether all of them did."""
-    known = {name: episodes for name, episodes in played.items() if scored(episodes)}
+    known = {
+        name: episodes for name, episodes in played.items() if any(episode.fault is None for episode in episodes)
+    }
     return (compare(spec, known, seed=seed) if known else None), len(known) == len(played)
 
 

@@ -222,7 +222,7 @@ def play_comparison(
         progress.say("finished earlier")
         return comparison
     folder = EvaluationFolder(path, config_of(plan, agent), resume=_is_begun(path))
-    trajectories = ({BASELINE: list(baseline)} if baseline else {}) | play_variants(plan, agent, folder, progress)
+    trajectories = ({BASELINE: baseline} if baseline else {}) | play_variants(plan, agent, folder, progress)
     progress.status("replaying the actions in the plain environment")
     comparison, whole = measure(plan.spec, trajectories, seed=plan.seed)
     if comparison is not None and whole:

@@ -9,7 +9,7 @@ split, of tasks that the interface was not made with, where there are enough of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import cell
 from align_echo.grammar import quantity
 from align_echo.interface import load_interface
-from align_echo.intervals import Estimate, bootstrap, by_task, scored
+from align_echo.intervals import Estimate, bootstrap, task_of
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
 from align_echo.runs import CONFIG
@@ -50,7 +50,8 @@ def play_generated(plan: Generation, made: Generated, path: Path, *, progress: P
         left = f"the run left no more of {evaluation.split} that the interface was not made with"
         progress.say(f"{quantity(count, 'task')} and not {plan.play_count} are played at the end: {left}")
     comparison = play(evaluation, folder, resume=(folder / CONFIG).exists(), progress=progress)
-    episodes = {name: JsonlFile(folder / "trajectories" / f"{name}.jsonl").read(Trajectory) for name in ARMS}
+    files = {name: JsonlFile(folder / "trajectories" / f"{name}.jsonl") for name in ARMS}
+    episodes = {name: (trajectory for _, trajectory in file.entries(Trajectory)) for name, file in files.items()}
     in_play = measure_play(comparison, episodes, known=tasks_used(plan, made), seed=plan.seed)
     return RunFolder(path).add_play(made.summary, in_play)
 
@@ -89,17 +90,21 @@ def tasks_used(plan: Generation, made: Generated) -> set[str]:
 
 
 def measure_play(
-    comparison: Comparison, episodes: Mapping[str, Sequence[Trajectory]], *, known: set[str], seed: int
+    comparison: Comparison, episodes: Mapping[str, Iterable[Trajectory]], *, known: set[str], seed: int
 ) -> InPlay:
-    """The figures of what was played, paired by task. `known` are tasks that the interface was made with.
+    """The figures of what was played, each task once, paired by task. `known` are tasks that the interface was made
+    with.
 
     Raises `UsageError` where no task ended without a fault in all arms.
     """
-    groups = {name: by_task(scored(played)) for name, played in episodes.items()}
-    tasks = [task for task in groups[BASELINE] if all(task in group for group in groups.values())]
+    ends = {
+        name: {task_of(episode): episode.score for episode in played if episode.fault is None}
+        for name, played in episodes.items()
+    }
+    tasks = [task for task in ends[BASELINE] if all(task in of_arm for of_arm in ends.values())]
     if not tasks:
         raise UsageError("no task was played to its end without the interface, with its placebo and with it")
-    scores = {name: np.asarray([group[task][0].score for task in tasks]) for name, group in groups.items()}
+    scores = {name: np.asarray([of_arm[task] for task in tasks]) for name, of_arm in ends.items()}
 
     def gain(over: str) -> Estimate:
         gains = {"gain": scores[WHOLE] - scores[over]}

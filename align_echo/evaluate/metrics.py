@@ -12,55 +12,22 @@ episode has ended counts as valid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 
 from align_echo.errors import UsageError
-from align_echo.intervals import NOTHING, Estimate, by_task, scored, share
-from align_echo.invalid import steps_in_runs
+from align_echo.intervals import Estimate, scored, share
 from align_echo.refusals import WHY_UNKNOWN, RefusalJudge
-from align_echo.types import Step, Trajectory
+from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import recorded_environment
 
 
-def share_of_replies(
-    trajectories: Sequence[Trajectory], holds: Callable[[Step], bool], *, seed: int = 0
-) -> Estimate | None:
-    """Percent of the agent's replies of which something holds, pooled, with an interval over tasks; None for no reply.
+def percent_of(counts: Sequence[float], sizes: Sequence[float], *, seed: int = 0) -> Estimate | None:
+    """Return so many of so many turns of each task, pooled, in percent, with an interval over tasks; None without a
+    turn.
     """
-    groups = by_task(scored(trajectories)).values()
-    counts = [float(sum(holds(step) for trajectory in group for step in trajectory.steps)) for group in groups]
-    return _percent(counts, [float(sum(len(trajectory.steps) for trajectory in group)) for group in groups], seed)
-
-
-# ---------------------------------------------------------------- consecutive invalid actions
-
-
-def share_in_runs(invalid: Sequence[Sequence[bool]]) -> float | None:
-    """Percent of all steps of all tasks that lie inside runs of two or more invalid ones; None where there is no step.
-    """
-    steps = sum(len(task) for task in invalid)
-    return 100 * sum(steps_in_runs(task) for task in invalid) / steps if steps else None
-
-
-def share_estimate(
-    trajectories: Sequence[Trajectory], invalid: Sequence[Sequence[bool]] | None, *, seed: int = 0
-) -> Estimate | None:
-    """`share_in_runs` with an interval over tasks; None where `invalid` is. `invalid[i]` holds the steps of
-    `trajectories[i]`.
-    """
-    return None if invalid is None else _percent(*run_counts(trajectories, invalid), seed)
-
-
-def run_counts(
-    trajectories: Sequence[Trajectory], invalid: Sequence[Sequence[bool]]
-) -> tuple[list[float], list[float]]:
-    """(steps inside runs, all steps) per task, tasks in order of their first trajectory."""
-    flags = {id(trajectory): task for trajectory, task in zip(trajectories, invalid, strict=True)}
-    groups = by_task(trajectories).values()
-    bad = [float(sum(steps_in_runs(flags[id(trajectory)]) for trajectory in group)) for group in groups]
-    return bad, [float(sum(len(flags[id(trajectory)]) for trajectory in group)) for group in groups]
+    pooled = share(counts, sizes, seed=seed)
+    return None if pooled is None else pooled.scaled(100)
 
 
 def consecutive_invalid_share(trajectories: Sequence[Trajectory], *, data_root: str | Path | None = None) -> float:
@@ -76,27 +43,15 @@ def consecutive_invalid_share(trajectories: Sequence[Trajectory], *, data_root: 
     for trajectory in scored(trajectories):
         if trajectory.steps:
             groups.setdefault(trajectory.environment, []).append(trajectory)
-    flags: list[Sequence[bool]] = []
+    in_runs = turns = 0
     for name, played in groups.items():
         spec = recorded_environment(name, "a trajectory", "name it first: align_echo.make(NAME)")
-        judged = RefusalJudge(spec, [each.task_id for each in played], data_root).judge(played)
-        if judged.refused is None:
-            known = f"; {judged.shares.in_words}" if judged.shares else ""
+        judge = RefusalJudge(spec, [each.task_id for each in played], data_root)
+        refusals = judge.judge({name: played})[name]
+        if refusals.in_runs is None:
+            known = f"; {refusals.shares.in_words}" if refusals.shares else ""
             raise UsageError(f"the metric is not defined in {name}: {WHY_UNKNOWN}{known}")
-        flags += judged.refused
-    percent = share_in_runs(flags)
-    if percent is None:
+        in_runs, turns = in_runs + sum(refusals.in_runs), turns + refusals.turns
+    if not turns:
         raise UsageError("the metric is not defined: no turn was played in an episode that ended without a fault")
-    return percent
-
-
-def mean_length(trajectories: Sequence[Trajectory]) -> float:
-    """Mean number of the agent's turns. Raises `UsageError` for no episode."""
-    if not trajectories:
-        raise UsageError(NOTHING)
-    return fmean(len(trajectory.steps) for trajectory in trajectories)
-
-
-def _percent(counts: Sequence[float], sizes: Sequence[float], seed: int) -> Estimate | None:
-    pooled = share(counts, sizes, seed=seed)
-    return None if pooled is None else pooled.scaled(100)
+    return 100 * in_runs / turns

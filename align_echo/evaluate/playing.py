@@ -42,7 +42,7 @@ def play(plan: Plan, path: Path, *, resume: bool = False, progress: Progress = S
 
 def play_variants(
     plan: Plan, agent: Agent, folder: EvaluationFolder, progress: Progress
-) -> dict[str, list[Trajectory]]:
+) -> dict[str, Sequence[Trajectory]]:
     """Play every variant of the plan that is not finished in the folder; all episodes by variant."""
     return {
         name: play_part(
@@ -69,30 +69,33 @@ def play_part(
     title: str,
     folder: EvaluationFolder,
     progress: Progress,
-) -> list[Trajectory]:
-    """The episodes of a part of a folder, in order, shown and kept as they end; what is in the folder is not played."""
+) -> Sequence[Trajectory]:
+    """Play the episodes of a part that are not in its folder, each of which is written and shown as it ends.
+
+    Returns all of them in order. They are read when they are asked for.
+    """
     setting = Setting(plan.spec.contract.environment, plan.split, player.name, plan.seed, interface)
     if cut := folder.cut_line("trajectories", part):
         progress.say(cut)
-    finished = folder.finished(part, episodes, setting)
-    progress.stage(title, len(episodes), len(finished))
+    played = folder.part(part, episodes, setting)
+    progress.stage(title, len(episodes), len(played))
 
     def ended(trajectory: Trajectory) -> None:
-        folder.add(part, trajectory)
+        played.add(trajectory)
         progress.episode(trajectory.won)
         if trajectory.fault is not None:
             progress.broke(trajectory.task_id, trajectory.fault)
 
-    return run_variant(
+    run_variant(
         plan.spec,
         player,
         interface,
-        episodes,
+        played.missing,
         split=plan.split,
         seed=plan.seed,
         workers=plan.workers,
         data_root=plan.data_root,
-        finished=finished,
         on_trajectory=ended,
         progress=progress,
     )
+    return played

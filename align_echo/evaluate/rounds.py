@@ -23,7 +23,7 @@ from align_echo.models.recording import weights_of
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
 from align_echo.session import Episode, try_reset
-from align_echo.trouble import conduct_of
+from align_echo.trouble import Conduct, conduct_of
 from align_echo.types import Agent, ChatModel, Trajectory, Usage
 
 CRITIC_TEMPERATURE = 1.0
@@ -78,21 +78,23 @@ def _play_rounds(
     progress: Progress,
 ) -> Refinement:
     (interface,) = plan.variants.values()
-    trajectories: list[Trajectory] = []
-    critiques: list[Review] = []
+    conduct, usage, critic_usage = Conduct(), Usage(), Usage()
 
     def play(number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
+        nonlocal conduct, usage
         part, title = f"round-{number}", f"round {number}"
-        played = play_part(
-            plan, player, interface, episodes, part=part, title=title, folder=folder, progress=progress
+        played = list(
+            play_part(plan, player, interface, episodes, part=part, title=title, folder=folder, progress=progress)
         )
-        trajectories.extend(played)
+        conduct += conduct_of(scored(played))
+        usage += sum((trajectory.usage for trajectory in played), Usage())
         return played
 
     def criticise(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
+        nonlocal critic_usage
         assert critic is not None
         reviews = _review(number, attempts, critic, refining.form, plan.workers.threads, folder, progress)
-        critiques.extend(reviews)
+        critic_usage += sum((review.usage for review in reviews), Usage())
         return reviews
 
     rounds, _ = refine_rounds(
@@ -114,9 +116,9 @@ def _play_rounds(
         games=plan.spec.games(plan.data_root),
         tasks=tuple(plan.task_ids),
         rounds=tuple(rounds),
-        conduct=conduct_of(scored(trajectories)),
-        usage=sum((trajectory.usage for trajectory in trajectories), Usage()),
-        critic_usage=sum((review.usage for review in critiques), Usage()),
+        conduct=conduct,
+        usage=usage,
+        critic_usage=critic_usage,
     )
 
 

@@ -20,7 +20,7 @@ from align_echo.align.generation import generate_interface
 from align_echo.align.run_folder import RunFolder
 from align_echo.evaluate.cast import build_player, config_of, models_of
 from align_echo.evaluate.comparison import BASELINE, Comparison
-from align_echo.evaluate.folder import check_folder, open_folder
+from align_echo.evaluate.folder import PlayedPart, check_folder, open_folder
 from align_echo.evaluate.grid import Grid, cell_of, grid_of
 from align_echo.evaluate.grid_run import play_comparison
 from align_echo.evaluate.plan import Plan
@@ -32,7 +32,7 @@ from align_echo.interface import Interface, load_interface
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
 from align_echo.runs import CONFIG, SUMMARY
-from align_echo.session import try_reset
+from align_echo.session import Episode, try_reset
 from align_echo.types import Agent, Trajectory, Usage
 
 TABLES = "study.md"
@@ -97,9 +97,9 @@ def _play(
     if folder not in plan.baselines:
         return play_comparison(evaluation, agent, where, progress)
     file = JsonlFile(path / plan.baselines[folder] / "trajectories" / f"{BASELINE}.jsonl")
-    shared = {trajectory.task_id: trajectory for trajectory in file.read(Trajectory)}
-    baseline = [shared[task] for task in evaluation.task_ids if task in shared]
-    return play_comparison(evaluation, agent, where, progress, baseline=baseline)
+    starts = {Episode(trajectory.task_id): start for start, trajectory in file.entries(Trajectory)}
+    shared = PlayedPart(file, [Episode(task) for task in evaluation.task_ids], starts)
+    return play_comparison(evaluation, agent, where, progress, baseline=shared)
 
 
 # ---------------------------------------------------------------- the summary

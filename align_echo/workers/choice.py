@@ -14,7 +14,8 @@ import gymnasium as gym
 
 from align_echo.agents.players import WORKERS_WITH_LOCAL_MODEL, Player, workers_for
 from align_echo.errors import UsageError, require
-from align_echo.rollout import run_tasks
+from align_echo.faults import check_agent
+from align_echo.rollout import EnvironmentHere, play_batch
 from align_echo.session import Episode
 from align_echo.types import Agent, Trajectory
 
@@ -120,23 +121,24 @@ def play_tasks(
     split: str,
     action_format: str = "",
     seed: int = 0,
-    on_trajectory: Callable[[Trajectory], None] | None = None,
+    on_trajectory: Callable[[Trajectory], object],
     say: Callable[[str], None] = lambda line: None,
-) -> list[Trajectory]:
-    """As `rollout.run_tasks`, on whatever workers. `say` is told, on any thread, of workers that were lost."""
+) -> None:
+    """Play tasks as `rollout.run_tasks`, on whatever workers; `on_trajectory` takes each episode as it ends.
+
+    `say` is told, on any thread, of workers that were lost.
+    """
     if isinstance(workers, Threads | Processes):
-        return run_tasks(
-            make_env,
-            agent,
+        check_agent(agent)
+        play_batch(
+            lambda: EnvironmentHere(make_env(), agent, split, action_format, seed),
             tasks,
-            split=split,
-            action_format=action_format,
-            seed=seed,
             workers=workers.threads,
-            on_trajectory=on_trajectory,
+            on_end=lambda _, trajectory: on_trajectory(trajectory),
         )
-    from align_echo.workers.ray_cluster import run_on_ray
+        return
+    from align_echo.workers.ray_cluster import play_on_ray
     from align_echo.workers.shipping import Work
 
     work = Work(make_env, agent, split, action_format, seed)
-    return run_on_ray(workers.address, workers.count, work, tasks, on_trajectory=on_trajectory, say=say)
+    play_on_ray(workers.address, workers.count, work, tasks, on_trajectory=on_trajectory, say=say)

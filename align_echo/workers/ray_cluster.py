@@ -18,7 +18,7 @@ from align_echo import __version__, stopping
 from align_echo.errors import EngineError, MissingExtraError, UsageError, first_line
 from align_echo.faults import check_agent
 from align_echo.halting import check_halt
-from align_echo.rollout import run_batch
+from align_echo.rollout import play_batch
 from align_echo.session import Episode
 from align_echo.types import Trajectory
 from align_echo.workers.remote import EpisodeActor, LostError, RemoteHost
@@ -43,22 +43,22 @@ STORE = 100 * 2**20
 """Bytes of shared memory for results under way; they are small and few."""
 
 
-def run_on_ray(
+def play_on_ray(
     address: str,
     count: int | None,
     work: Work,
     tasks: Sequence[str | Episode],
     *,
-    on_trajectory: Callable[[Trajectory], None] | None,
+    on_trajectory: Callable[[Trajectory], object],
     say: Callable[[str], None],
-) -> list[Trajectory]:
-    """As `rollout.run_tasks`, on so many actors (None: one for each CPU) of the Ray at an address.
+) -> None:
+    """As `choice.play_tasks`, on so many actors (None: one for each CPU) of the Ray at an address.
 
     Raises `UsageError` where Ray cannot be reached, has no room, or runs another version of align-echo.
     """
     check_agent(work.agent)
     if not tasks:
-        return []
+        return
     packed, models = pack(work)
     crew = _crew(address, count)
     lock = threading.Lock()
@@ -67,14 +67,11 @@ def run_on_ray(
         with lock:
             say(line)
 
-    def ended(trajectory: Trajectory) -> None:
+    def ended(_: int, trajectory: Trajectory) -> None:
         with lock:
-            if on_trajectory is not None:
-                on_trajectory(trajectory)
+            on_trajectory(trajectory)
 
-    return run_batch(
-        lambda: RemoteHost(work, packed, models, crew.link, said), tasks, workers=crew.count, on_trajectory=ended
-    )
+    play_batch(lambda: RemoteHost(work, packed, models, crew.link, said), tasks, workers=crew.count, on_end=ended)
 
 
 class _Crew:

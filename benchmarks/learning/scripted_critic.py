@@ -21,12 +21,11 @@ from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.language import parse_critique
 from align_echo.dice import Dice
 from align_echo.errors import AlignEchoError
-from align_echo.evaluate.comparison import run_variant
 from align_echo.files import write_atomically
 from align_echo.models import load_model
+from align_echo.rollout import run_tasks
 from align_echo.session import Episode
 from align_echo.types import Trajectory
-from align_echo.workers.choice import Threads
 from align_echo.wrappers.catalogue import environment, tasks
 from benchmarks.learning.report import interval
 from benchmarks.pocket.critiques import critique_demonstration
@@ -67,7 +66,10 @@ def main() -> None:
 
 
 def _play(agent: Vanilla, episodes: Sequence[Episode]) -> list[Trajectory]:
-    return run_variant(environment("webshop"), agent, None, episodes, split=SPLIT, seed=0, workers=Threads(WORKERS))
+    spec = environment("webshop")
+    return run_tasks(
+        lambda: spec.make(SPLIT), agent, episodes, split=SPLIT, action_format=spec.action_format, workers=WORKERS
+    )
 
 
 def advice(attempt: Trajectory) -> str:

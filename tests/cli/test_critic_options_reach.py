@@ -206,9 +206,9 @@ def command(monkeypatch, tmp_path):
         tiny_tokenizer().save_pretrained(name)
     records: list[Made] = []
 
-    def played(*given: Any, **given_by_name: Any) -> list[Trajectory]:
+    def played(*given: Any, **given_by_name: Any) -> None:
         records[-1].workers.append(given_by_name["workers"].count)
-        return run_variant(*given, **given_by_name)
+        run_variant(*given, **given_by_name)
 
     def fitted(collections: Sequence[Path], folder: Path, **given_by_name: Any) -> Fitted:
         records[-1].fits.append({**given_by_name, "collections": collections})

@@ -10,10 +10,10 @@ import pytest
 from align_echo.agents.spec import AgentSetting
 from align_echo.align.switching import switches_of, without_rules
 from align_echo.evaluate.ablation import arms_of, replays_of
-from align_echo.evaluate.comparison import run_variant
 from align_echo.evaluate.plan import plan_evaluation
-from align_echo.interface import load_interface, save_interface
+from align_echo.interface import Interface, load_interface, save_interface
 from align_echo.jsonl import JsonlFile
+from align_echo.rollout import run_tasks
 from align_echo.types import Trajectory
 from tests.play import source
 
@@ -61,10 +61,21 @@ def test_a_rule_is_worth_what_is_lost_without_it(run, few, tmp_path):
 def test_an_episode_that_is_not_played_anew_would_have_gone_just_so(few):
     plan = plan_evaluation("alfworld", agent="novice", interface="few.py", tasks=2)
     agent = plan.player.agent.build(AgentSetting(plan.spec, plan.split, None, 0, None, None, None))
-    whole = run_variant(plan.spec, agent, few, plan.episodes, split=plan.split)
+
+    def play(interface: Interface) -> list[Trajectory]:
+        spec = plan.spec
+        return run_tasks(
+            lambda: spec.make(plan.split, interface=interface),
+            agent,
+            plan.episodes,
+            split=plan.split,
+            action_format=spec.action_format,
+        )
+
+    whole = play(few)
     skipped = 0
     for arm in arms_of(few):
-        anew = run_variant(plan.spec, agent, arm.interface, plan.episodes, split=plan.split)
+        anew = play(arm.interface)
         for replayed, before, after in zip(replays_of(plan, arm, whole), whole, anew, strict=True):
             if not replayed.is_other:
                 skipped += 1

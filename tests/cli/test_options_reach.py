@@ -228,9 +228,9 @@ def play(monkeypatch, tmp_path):
     records: list[Evaluated] = []
     run_variant = comparison.run_variant
 
-    def played(*given: Any, **options: Any) -> list[Trajectory]:
+    def played(*given: Any, **options: Any) -> None:
         records[-1].workers.append(options["workers"].count)
-        return run_variant(*given, **options)
+        run_variant(*given, **options)
 
     script_models(monkeypatch, records)
     monkeypatch.setattr("align_echo.evaluate.playing.run_variant", played)

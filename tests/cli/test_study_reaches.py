@@ -17,7 +17,6 @@ import yaml
 from align_echo.cli.main import main
 from align_echo.evaluate.comparison import run_variant
 from align_echo.evaluate.study_file import StudyFile
-from align_echo.types import Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.align.room_world import BOOK, GOOD_CODE, MUG
 from tests.cli.room_models import Heard, listen
@@ -138,9 +137,9 @@ def study(monkeypatch, tmp_path):
     records: list[Studied] = []
     make = AlignWrapper.__init__
 
-    def played(*given: Any, **options: Any) -> list[Trajectory]:
+    def played(*given: Any, **options: Any) -> None:
         records[-1].workers.append(options["workers"].count)
-        return run_variant(*given, **options)
+        run_variant(*given, **options)
 
     def made(wrapper: AlignWrapper, env: Any, interface: Any, **options: Any) -> None:
         records[-1].retracts.add(interface.retract)

@@ -9,7 +9,6 @@ import re
 import pytest
 from rich.console import Console
 
-from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError
 from align_echo.evaluate import comparison as comparing
 from align_echo.evaluate.comparison import Comparison, compare, variants_of
@@ -17,7 +16,6 @@ from align_echo.evaluate.folder import Config, EvaluationFolder, Setting
 from align_echo.evaluate.tables import cell, residue_lines, tables, undefined, unplayed
 from align_echo.interface import identity
 from align_echo.intervals import Estimate
-from align_echo.models import ScriptedModel
 from align_echo.session import Episode
 from align_echo.types import Fault, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
@@ -168,16 +166,20 @@ SETTING = Setting(BEFORE[0].environment, BEFORE[0].split, BEFORE[0].agent, 0, No
 
 def test_the_folder_keeps_episodes_as_they_end_and_survives_a_kill_in_the_middle_of_a_line(tmp_path):
     folder = EvaluationFolder(tmp_path / "out", CONFIG)
-    folder.add("none", BEFORE[0])
-    folder.add("none", episode(BOOK, [], won=False, fault=True))
+    part = folder.part("none", [Episode(MUG), Episode(BOOK)], SETTING)
+    part.add(BEFORE[0])
+    part.add(episode(BOOK, [], won=False, fault=True))
     file = tmp_path / "out" / "trajectories" / "none.jsonl"
     file.write_text(file.read_text() + BEFORE[1].model_dump_json()[:100])
     again = EvaluationFolder(tmp_path / "out", CONFIG, resume=True)
     episodes = [Episode(trajectory.task_id) for trajectory in BEFORE]
-    assert again.finished("none", episodes, SETTING) == BEFORE[:1]  # the fault and the half line are to be played again
-    again.add("none", BEFORE[1])
-    assert again.finished("none", episodes, SETTING) == BEFORE
-    assert again.finished("full", episodes, SETTING) == []
+    part = again.part("none", episodes, SETTING)
+    assert list(part) == BEFORE[:1]  # the fault and the half line are to be played again
+    assert part.missing == episodes[1:]
+    part.add(BEFORE[1])
+    assert list(part) == list(again.part("none", episodes, SETTING)) == BEFORE
+    assert (part[1], part[-2:]) == (BEFORE[1], BEFORE)
+    assert list(again.part("full", episodes, SETTING)) == []
 
 
 def test_the_summary_reads_back(tmp_path):
@@ -276,24 +278,13 @@ def test_several_episodes_of_a_task_are_one_task_in_intervals_and_differences():
     assert re.search(r"^a +0/1 +0\.5/1$", shown(result), re.MULTILINE)
 
 
-def test_episodes_that_are_finished_are_known_by_task_and_sample(monkeypatch):
-    calls: list[tuple[str, int]] = []
-
-    def play_tasks(workers, make_env, agent, episodes, **settings):
-        calls.extend((wanted.task_id, wanted.sample) for wanted in episodes)
-        return [changed(episode(wanted.task_id, [], won=False), sample=wanted.sample) for wanted in episodes]
-
-    monkeypatch.setattr(comparing, "play_tasks", play_tasks)
-    finished = [changed(BEFORE[0], sample=1)]
+def test_episodes_that_are_finished_are_known_by_task_and_sample(tmp_path):
+    folder = EvaluationFolder(tmp_path / "out", CONFIG)
     episodes = [Episode(task, sample) for task in (MUG, BOOK) for sample in range(2)]
-    played = comparing.run_variant(
-        SPEC, Vanilla(ScriptedModel([])), None, episodes, split="valid_unseen", finished=finished
-    )
-    assert calls == [(MUG, 0), (BOOK, 0), (BOOK, 1)]
-    assert [(trajectory.task_id, trajectory.sample) for trajectory in played] == [
-        (MUG, 0),
-        (MUG, 1),
-        (BOOK, 0),
-        (BOOK, 1),
-    ]
-    assert played[1] is finished[0]
+    folder.part("none", episodes, SETTING).add(changed(BEFORE[0], sample=1))
+    part = folder.part("none", episodes, SETTING)
+    assert [(missing.task_id, missing.sample) for missing in part.missing] == [(MUG, 0), (BOOK, 0), (BOOK, 1)]
+    for missing in reversed(part.missing):
+        part.add(changed(episode(missing.task_id, [], won=False), sample=missing.sample))
+    played = [(trajectory.task_id, trajectory.sample) for trajectory in part]
+    assert played == [(MUG, 0), (MUG, 1), (BOOK, 0), (BOOK, 1)]

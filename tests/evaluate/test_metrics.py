@@ -11,9 +11,13 @@ from align_echo import intervals
 from align_echo.answers import replay_answers
 from align_echo.errors import UsageError
 from align_echo.evaluate import metrics
+from align_echo.evaluate.comparison import compare
 from align_echo.invalid import met_refusal, shown_invalid, steps_in_runs
 from align_echo.types import Fault, Step, Trajectory
-from tests.room_env import RoomEnv
+from align_echo.wrappers.catalogue import environment
+from tests.room_env import TASK_IDS, RoomEnv, instead_of
+
+ROOM = instead_of(environment("alfworld"))
 
 
 def room_is_invalid(observation: str) -> bool:
@@ -50,7 +54,9 @@ def played(
     ],
 )
 def test_share_of_consecutive_invalid_steps(flags, share):
-    assert metrics.share_in_runs(flags) == share
+    turns = [len(task) for task in flags]
+    estimate = metrics.percent_of([steps_in_runs(task) for task in flags], turns)
+    assert (None if estimate is None else estimate.value) == share
 
 
 @given(st.lists(st.booleans()))
@@ -137,11 +143,12 @@ def test_a_rate_over_repeats_is_between_that_of_as_many_tasks_and_of_as_many_epi
 
 
 def test_the_share_of_replies_is_pooled_over_tasks_and_leaves_faults_out():
-    trajectories = [played("a", None, task="t0"), played("a", "b", task="t1"), played(None, task="t2", fault=True)]
-    estimate = metrics.share_of_replies(trajectories, lambda step: step.action is None)
+    trajectories = [played("fly", None, task=TASK_IDS[0]), played("fly", "look", task=TASK_IDS[1])]
+    broken = played(None, task=TASK_IDS[1], fault=True)
+    estimate = compare(ROOM, {"none": [*trajectories, broken]}).variants["none"].unparsed
     assert estimate is not None
     assert (estimate.value, estimate.n) == (25.0, 2)
-    assert metrics.share_of_replies([played(task="t0")], lambda step: True) is None, "of no reply nothing holds"
+    assert compare(ROOM, {"none": [played(task=TASK_IDS[0])]}).variants["none"].unparsed is None
 
 
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -179,9 +186,7 @@ def test_the_interval_is_over_tasks_not_over_steps_or_repeats():
 
 
 def test_pooled_share_has_an_interval_around_it():
-    trajectories = [played("a", "b", task=f"t{i}") for i in range(20)]
-    flags = [[i % 2 == 0] * 2 for i in range(20)]
-    estimate = metrics.share_estimate(trajectories, flags)
+    estimate = metrics.percent_of([2 * (i % 2 == 0) for i in range(20)], [2] * 20)
     assert estimate is not None
     assert estimate.value == 50.0
     assert 20 < estimate.low < 50 < estimate.high < 80

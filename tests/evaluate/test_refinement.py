@@ -138,11 +138,12 @@ def test_a_later_attempt_is_kept_only_while_what_led_to_it_stands(tmp_path):
     """Broken episodes are played again when a run is resumed: what had followed from their breaking is not reused."""
     folder = EvaluationFolder(tmp_path / "run", {"agent": "a"})
     later = Stage().play(2, [Episode("a", 2, "old advice"), Episode("b", 2)])
+    setting = Setting(later[0].environment, later[0].split, later[0].agent, later[0].seed, None)
+    part = folder.part("round-2", [episode_of(attempt) for attempt in later], setting)
     for reviewed in later:
-        folder.add("round-2", reviewed)
+        part.add(reviewed)
         folder.add_review("round-3", Reviewed(attempt=episode_of(reviewed), review=Review(form="echo")))
     again = EvaluationFolder(tmp_path / "run", {"agent": "a"}, resume=True)
-    setting = Setting(later[0].environment, later[0].split, later[0].agent, later[0].seed, None)
-    assert again.finished("round-2", [Episode("a", 2, "new advice"), Episode("b", 2)], setting) == later[1:]
+    assert list(again.part("round-2", [Episode("a", 2, "new advice"), Episode("b", 2)], setting)) == later[1:]
     standing = Stage().play(2, [Episode("a", 2, "new advice"), Episode("b", 2)])
     assert [reviewed.attempt for reviewed in again.reviewed("round-3", standing)] == [Episode("b", 2)]
