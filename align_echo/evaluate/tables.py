@@ -38,6 +38,8 @@ turns on which the interface failed or forged, of engine calls that it was refus
 
 CAPTION = "consec. invalid: % of actions in runs of >= 2 refused, by replay;\nas shown: judged on what the agent saw"
 
+CAPTION_CHANGE = "cut by: how much smaller the share is, in % of it; -: no interval, or nothing to compare"
+
 NOT_DEFINED = "not defined"
 
 MOST_SIGNS = 5
@@ -50,7 +52,9 @@ def tables(comparison: Comparison) -> list[Table]:
     """The tables of a comparison; those of differences only where there is something to compare."""
     all_tables = [_variants(comparison)]
     if comparison.differences:
-        all_tables.append(_differences(comparison, "Against no interface, paired by task", comparison.differences))
+        table = _differences(comparison, "Against no interface, paired by task", comparison.differences)
+        table.caption, table.caption_justify = CAPTION_CHANGE, "left"
+        all_tables.append(table)
     if comparison.over_placebo and comparison.variants[PLACEBO].conduct.works:
         table = _differences(comparison, "Against the placebo, paired by task", comparison.over_placebo)
         table.caption, table.caption_justify = WORTH, "left"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from align_echo.grammar import quantity
 from align_echo.intervals import Estimate
 from align_echo.train import processes
 from align_echo.train.config import TrainConfig
@@ -99,18 +100,18 @@ def _budget(config: TrainConfig, cost: Cost) -> list[str]:
     """Bounds of a harvest, and of all of them."""
     collecting = config.collecting
     until = f", or until {config.environment_steps:,} turns are played" if config.environment_steps else ""
-    played = f"{cost.episodes:,} episodes of {config.env}"
+    played = f"{quantity(cost.episodes, 'episode')} of {config.env}"
     played += f" and {cost.lessons:,} of the expert" if cost.lessons else ""
-    each = f"  {collecting.queries:,} tasks, {collecting.samples:,} samples of each: "
+    each = f"  {quantity(collecting.queries, 'task')}, {quantity(collecting.samples, 'sample')} of each: "
     lines = [
-        f"{config.steps:,} steps from {cost.harvests:,} harvests{until}; at most, in each harvest:",
-        f"{each}{played}, {cost.most_turns:,} turns, {cost.critiques:,} critiques",
+        f"{quantity(config.steps, 'step')} from {quantity(cost.harvests, 'harvest')}{until}; at most, in each harvest:",
+        f"{each}{played}, {quantity(cost.most_turns, 'turn')}, {quantity(cost.critiques, 'critique')}",
     ]
     if cost.verdicts:
         lines.append(f"  {cost.replies:,} candidates for actions, {cost.verdicts:,} verdicts on them")
     rows = ", ".join(f"{count:,} of the {role}" for role, count in cost.rows.items())
     in_all = (cost.episodes + cost.lessons) * cost.harvests
-    return [*lines, f"  rows to learn from: {rows}", f"in all harvests at most {in_all:,} episodes"]
+    return [*lines, f"  rows to learn from: {rows}", f"in all harvests at most {quantity(in_all, 'episode')}"]
 
 
 def _held_out_tasks(run: Run, cost: Cost) -> list[str]:

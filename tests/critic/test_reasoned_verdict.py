@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align_echo.agents.signs import plain_reply
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.reasoned_verdict import (
     judge,
@@ -24,9 +25,18 @@ verdicts = st.sampled_from(["correct", "wrong"])
 CALL = Tokens(context_ids=(1,), sampled_ids=(2,), logprobs=(-1.0,))
 
 
-@given(st.one_of(hostile, st.text()).filter(lambda text: text.strip()), verdicts)
+def is_plain(reason: str) -> bool:
+    """Whether a reason has words, and no sign that is taken off replies."""
+    return bool(reason.strip()) and not plain_reply(write_reasoned_verdict(reason, "wrong")).residue
+
+
+@given(st.one_of(hostile, st.text()).filter(is_plain), verdicts)
 def test_what_is_written_is_read_back(reason: str, verdict: Verdict) -> None:
     assert parse_reasoned_verdict(write_reasoned_verdict(reason, verdict)) == (" ".join(reason.split()), verdict)
+
+
+def test_invisible_signs_of_a_reason_are_taken_off():
+    assert parse_reasoned_verdict(write_reasoned_verdict("a\xadb", "wrong")) == ("ab", "wrong")
 
 
 @given(st.text(), st.text())
