@@ -1,10 +1,11 @@
-"""The wrapper that puts an interface between an agent and a text environment.
+"""Wrapper that puts an interface between an agent and a text environment.
 
-At reset the interface's rules are put before the first observation; on each turn its `WrapStep` decides what the agent
-is shown. The wrapper serves the engine calls that interface code asks for and refuses the rest; reward, score and the
-end of the episode come from the environment alone. An interface that fails costs one fallback to the raw observation;
-hints that did not come true are withheld (`hint_watch.py`).
-How code is run is in `sandbox.py`; this file knows no environment by name.
+At reset it puts the interface's rules before the first observation. On each turn the interface's `WrapStep` decides
+what the agent sees. The wrapper serves the engine calls of interface code and refuses those that are not allowed.
+Reward, score and the end of the episode come from the environment alone. When an interface fails, the agent gets the
+raw observation for that turn. Hints that did not come true are withheld (`hint_watch.py`).
+
+Interface code runs in `align_echo/sandbox`. No environment is known here by name.
 """
 
 from __future__ import annotations
@@ -27,23 +28,24 @@ from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, TextEnv
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 
 LONGEST_LOOK = 1_000
-"""Characters of a read-only action that an interface may send, where the agent's own is not longer."""
+"""Longest read-only action, in characters, that an interface may send; the agent's own action may be longer."""
 NOT_LOADED = "the interface does not load"
 GIVEN_UP = "bypassed after"
-"""How `interface_error` begins where the interface was not asked: no message of interface code begins so."""
+"""Prefix of `interface_error` on turns without a call to the interface. No message of interface code begins with it."""
 
 _OUTSIDE = re.compile(f"[^{re.escape(TEXT_CHARACTERS)}]")
 _PLAIN = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "...", "→": "->", "•": "*"})
 
 
 class AlignWrapper(gym.Wrapper[str, str, str, str]):
-    """Adds an interface's rules to the task and its feedback to the observations.
+    """Text environment with an interface: adds rules to the task and feedback to the observations.
 
-    `info` gains `rules` (at reset), `interface_error` (why the interface was bypassed on this turn, "" if it was not),
-    `violations` (engine calls that were refused) and `forged` (what it claimed against the environment: "reward",
-    "done"); where hints were given, followed or withheld, `hints` tells by rule what came of them (`HintEvent`);
-    `raw_observation` and `engine_calls` keep the engine's side.
-    Each reset starts the interface anew. One wrapper belongs to one thread at a time; close it to free its worker.
+    Keys added to `info`: `rules` (at reset), `interface_error` (why the interface was bypassed on this turn, "" if it
+    was not), `violations` (refused engine calls) and `forged` (claims against the environment: "reward", "done"). Where
+    hints were shown, followed or withheld, `hints` holds the outcome by rule (`HintEvent`). `raw_observation` and
+    `engine_calls` come from the engine.
+
+    Each reset starts a fresh interface session. Use a wrapper from one thread at a time; close it to free its worker.
     """
 
     def __init__(
@@ -54,11 +56,14 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         sandbox: Sandbox | None = None,
         retract: bool | None = None,
     ) -> None:
-        """`retract`: hints whose like were followed and did not come true are withheld; without it they are only
-        counted. None: as the interface says.
+        """Wrap `env` in an interface.
+
+        With `retract`, hints like earlier ones that were followed and did not come true are withheld; without it they
+        are only counted. None takes the interface's own setting.
 
         Raises `UsageError` if `env` is no `TextEnv`, and `InterfaceError` if the interface does not fit its contract,
-        has the wrong signature or holds what the sandbox cannot run."""
+        has the wrong signature or holds code the sandbox cannot run.
+        """
         base = env.unwrapped
         if not isinstance(base, TextEnv):
             raise UsageError(f"AlignWrapper wraps a text environment, not {type(base).__name__}")
@@ -82,7 +87,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
 
     @property
     def log(self) -> tuple[LogLine, ...]:
-        """What the interface logged in this episode and what the wrapper has to say about it, in order.
+        """Log lines of the interface and of the wrapper for this episode, in order.
 
         The wrapper's own levels are "fallback", "violation", "forged" (the interface claimed a reward or an end that
         the environment did not give) and "bypassed".
@@ -92,7 +97,8 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
     # ------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start an episode: the rules and the initial observation as one text. Raises what the environment raises."""
+        """Start an episode; return the rules and the initial observation as one text. Raises the environment's own
+        errors."""
         self._end_session()
         raw, info = self.env.reset(seed=seed, options=options)
         self._opening = self._base.opening(raw)
@@ -106,7 +112,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
                 session = self._open_session()
                 rules = clean(session.infer_rules()).strip() if self.interface.use_rules else ""
             except InterfaceError as failure:
-                error = self._failed(str(failure), 0)
+                error = self._record_failure(str(failure), 0)
             self._keep_log(0)
         if not self.interface.use_feedback:
             self._end_session()
@@ -117,14 +123,15 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         return f"{rules}\n\n{raw}"[:MAX_TEXT] if rules else raw, info
 
     def step(self, action: str) -> StepResult:
-        """One turn of the agent. Raises what the environment raises; what the interface does wrong is in `info`."""
+        """Play one turn of the agent. Raises the environment's own errors; failures of the interface are reported in
+        `info`."""
         if self._over or not self.interface.use_feedback or not isinstance(action, str) or self._bypassed:
             result = _step(self.env, action)
             self._annotate(result[4], self._bypassed)
             return result
         self._turn = _Turn(self.env, self._base, str(action)[:MAX_TEXT])
         try:
-            result, error = self._take(self._turn)
+            result, error = self._play_turn(self._turn)
         finally:
             self._turn = None
         self._over = result[2] or result[3]
@@ -140,8 +147,8 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
 
     # ------------------------------------------------------------ one turn
 
-    def _take(self, turn: _Turn) -> tuple[StepResult, str]:
-        """Run `WrapStep` for the agent's action: (the turn's result, why it is the raw one or "")."""
+    def _play_turn(self, turn: _Turn) -> tuple[StepResult, str]:
+        """Run `WrapStep` for the agent's action. Return the turn's result, and why it is the raw one or ""."""
         number = turn.number
         try:
             session = self._session or self._open_session(within_turn=True)
@@ -151,37 +158,39 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
             self._watch.forget()
             result = turn.fall_back()
             self._watch.hear(result[0], turn.action)
-            return result, self._failed(str(failure), number)
+            return result, self._record_failure(str(failure), number)
         self._keep_log(number)
-        text, (observation, reward, terminated, truncated, info) = self._watched(turn, clean(returned.observation))
+        text, (observation, reward, terminated, truncated, info) = self._apply_watch(turn, clean(returned.observation))
         self._watch.hear(turn.answer or "", turn.action)
         self._note_forgery(returned, bool(info["won"]) or reward > 0, terminated or truncated, number)
-        shown = observation if text is None else self._shown(text, info["raw_observation"])
-        return (shown, reward, terminated, truncated, info), ""
+        visible = observation if text is None else self._visible_text(text, info["raw_observation"])
+        return (visible, reward, terminated, truncated, info), ""
 
-    def _watched(self, turn: _Turn, text: str) -> tuple[str | None, StepResult]:
-        """The interface's text without hints that are not to be believed, and the turn's result. None: nothing is left
-        of the text, and what the interface kept from the engine is carried out."""
+    def _apply_watch(self, turn: _Turn, text: str) -> tuple[str | None, StepResult]:
+        """Remove untrustworthy hints from the interface's text; return the text and the turn's result.
+
+        None for the text: nothing is left of it, and an action the interface held back from the engine is carried out.
+        """
         answer = turn.answer
         if text == answer and not self._watch.waits:
             return text, turn.end()
-        left = self._watch.read(turn.action, answer, self._taken(turn), text)
+        left = self._watch.read(turn.action, answer, self._is_accepted(turn), text)
         result = turn.fall_back() if left is None else turn.end()
-        self._hints = self._watch.settle(turn.action, turn.answer, self._taken(turn))
+        self._hints = self._watch.settle(turn.action, turn.answer, self._is_accepted(turn))
         return left, result
 
-    def _taken(self, turn: _Turn) -> bool | None:
-        alike = self._watch.answer_alike(turn.action, turn.answer)
-        return taken(self._base, turn.before, turn.action, turn.answer, alike)
+    def _is_accepted(self, turn: _Turn) -> bool | None:
+        same_answer = self._watch.answer_alike(turn.action, turn.answer)
+        return taken(self._base, turn.before, turn.action, turn.answer, same_answer)
 
-    def _shown(self, text: str, raw: str | None) -> str:
-        """What the agent is shown where the interface says something: that, or its placebo."""
+    def _visible_text(self, text: str, raw: str | None) -> str:
+        """Return the interface's text, or its placebo."""
         if not self.interface.placebo:
             return text
         return neutral_observation(text, None if raw is None else clean(raw[: self._sandbox.text]))
 
     def _serve(self, requested: str) -> EngineReply:
-        """Serve an engine call of interface code, or refuse it and write that down."""
+        """Serve an engine call of interface code, or refuse and record it."""
         try:
             if self._turn is None:
                 raise RefusedError("env.step can only be called from WrapStep")
@@ -210,12 +219,12 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
     # ------------------------------------------------------------ the session
 
     def _open_session(self, *, within_turn: bool = False) -> SandboxSession:
-        """Load the interface anew; one that does not load is bypassed until the next reset. Raises `InterfaceError`."""
+        """Load the interface. If it does not load, bypass it until the next reset and raise `InterfaceError`."""
         contract = self.interface.contract
         try:
-            further = self._base.further_arguments()
+            extra_arguments = self._base.further_arguments()
             self._session = self._sandbox.open(
-                self._source, contract, *self._opening, self._serve, further, within_turn=within_turn
+                self._source, contract, *self._opening, self._serve, extra_arguments, within_turn=within_turn
             )
         except InterfaceError as failure:
             self._bypassed = f"{NOT_LOADED}: {failure}"
@@ -227,8 +236,8 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         if session is not None:
             session.close()
 
-    def _failed(self, message: str, number: int) -> str:
-        """Note a failure; after too many lost sessions give up on the interface until the next reset."""
+    def _record_failure(self, message: str, number: int) -> str:
+        """Log a failure; after too many lost sessions bypass the interface until the next reset."""
         self._log.append(LogLine(number, "fallback", message))
         if self._session is not None and not self._session.alive:
             self._session = None
@@ -253,7 +262,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
 
 
 class _Turn:
-    """One turn of the agent: it decides which engine calls are allowed, and holds the result of the agent's action."""
+    """One turn of the agent: decides which engine calls are allowed and holds the result of the agent's action."""
 
     def __init__(self, env: gym.Env[str, str], base: TextEnv, action: str) -> None:
         self.action = action
@@ -266,11 +275,11 @@ class _Turn:
     def serve(self, requested: str) -> EngineReply:
         """Answer the agent's own action (once) and read-only actions. Raises `RefusedError` for all else.
 
-        Both are recognised as the engine reads them; the engine is sent the agent's own words all the same.
+        Actions are compared as the engine reads them, but the engine is sent the agent's exact words.
 
-        Where the agent's own action is read-only, the first call is the turn and later ones repeat its answer, so that
-        it does not matter whether the interface meant to look or to forward. Once the episode is over a look is
-        answered with the turn's own observation: the environment is not asked any more.
+        If the agent's own action is read-only, the first call counts as the turn and later calls repeat its answer. So
+        it does not matter whether the interface meant to look or to forward. After the end of the episode a look
+        returns the turn's own observation, without asking the environment.
         """
         own = self._is_own(requested)
         if own and self._result is None:
@@ -294,20 +303,19 @@ class _Turn:
 
     @property
     def answer(self) -> str | None:
-        """The engine's answer to the agent's own action, as text that an agent may be shown; None if it was not asked.
-        """
+        """Engine's answer to the agent's own action, cleaned for an agent; None if the engine was not asked."""
         return None if self._result is None else clean(self._result[0])
 
     def end(self) -> StepResult:
-        """The turn's result when the interface returned: a turn passes even if it never asked the engine."""
+        """Return the turn's result after the interface returned; a turn passes even if it never asked the engine."""
         return self._result if self._result is not None else self._base.pass_turn()
 
     def fall_back(self) -> StepResult:
-        """The turn's result without the interface: the agent's own action is carried out if it was not yet."""
+        """Return the turn's result without the interface, carrying out the agent's own action if that is still due."""
         return self._result if self._result is not None else _step(self._env, self.action)
 
     def _is_own(self, requested: str) -> bool:
-        """Whether the engine takes a request for the agent's own action. What is no action never is."""
+        """Check if the engine reads a request as the agent's own action. False for text that is no action."""
         if requested.strip() == self.action.strip():
             return True
         read = self._base.as_read(requested)
@@ -325,7 +333,7 @@ def _step(env: gym.Env[str, str], action: str) -> StepResult:
 
 
 def clean(text: str) -> str:
-    """Text within every text environment's observation space: typographic characters made plain, the rest dropped."""
+    """Restrict text to the observation space: typographic characters become plain ones, the rest is dropped."""
     if _OUTSIDE.search(text) is not None:
         text = _OUTSIDE.sub("", text.translate(_PLAIN))
     return text[:MAX_TEXT]

@@ -1,7 +1,7 @@
-"""A search engine: BM25 over documents as Lucene counts it, in memory, or saved once and mapped into memory.
+"""In-memory BM25 search over documents, with Lucene's scoring; an index can be saved and memory-mapped.
 
-Text is read as Lucene's English analyzer reads it, near enough: words in lower case, without 's, without its stop
-words, in Porter's stems. Leaves out everything of a query language: a query is words.
+Tokens approximate Lucene's English analyzer: lower case, without 's, without stop words, Porter stems. A query is plain
+words; there is no query language.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import bm25s
 
 NEEDS = ("bm25s", "nltk")
-"""What an index needs to be installed. Neither is imported before there is one."""
+"""Packages an index needs. Neither is imported before the first index."""
 
 LISTED = 50
-"""Most results of `SearchIndex.find`."""
+"""Largest number of results of `SearchIndex.find`."""
 
 MOST_WORDS = 1024
 """Words of a query that count, as in Lucene."""
@@ -33,12 +33,12 @@ a an and are as at be but by for if in into is it no not of on or such that the 
 will with
 """
 _STOP_WORDS = frozenset(_COMMON.split())
-_REMEMBERED = 500
-"""Queries up to so many characters are remembered with their results."""
+_LONGEST_CACHED_QUERY = 500
+"""Longest query, in characters, with cached results."""
 
 
 def words(text: str) -> list[str]:
-    """The words of a text as the index knows them."""
+    """Return the words of a text as the index stores them."""
     stripped = (re.sub(r"['’]s$", "", word) for word in _WORD.findall(text.lower()))
     return [_stem(word) for word in stripped if word not in _STOP_WORDS]
 
@@ -56,16 +56,16 @@ def _stemmer() -> Any:
 
 
 class SearchIndex:
-    """The index of documents, whose rows are counted from 0. Nothing in it changes: threads may share it."""
+    """Index of documents, with rows counted from 0. Immutable, so threads may share it."""
 
     def __init__(self, bm25: bm25s.BM25) -> None:
         self._bm25 = bm25
-        self._remembered = functools.lru_cache(maxsize=4096)(self._find)
+        self._cached_find = functools.lru_cache(maxsize=4096)(self._find)
         _stemmer()  # importing it takes longer than thousands of searches: better now than in the first step
 
     @classmethod
     def of(cls, documents: Iterable[str]) -> SearchIndex:
-        """The index of documents, in memory."""
+        """Build an index of documents in memory."""
         import bm25s
 
         vocabulary: dict[str, int] = {}
@@ -76,28 +76,28 @@ class SearchIndex:
 
     @classmethod
     def load(cls, folder: Path) -> SearchIndex:
-        """An index on disk. Many may be open on the same files, in one process or several; they share the memory."""
+        """Open an index on disk, memory-mapped. Several processes that open the same files share the memory."""
         import bm25s
 
         return cls(bm25s.BM25.load(str(folder), mmap=True, show_progress=False))
 
     def save(self, folder: Path) -> None:
-        """Write it to a folder, for `load`."""
+        """Write the index to a folder, for `load`."""
         self._bm25.save(str(folder), show_progress=False)
 
     def find(self, query: str) -> tuple[int, ...]:
-        """Rows of the best documents that share a word with the query, best first, at most `LISTED`."""
-        return self._remembered(query) if len(query) <= _REMEMBERED else self._find(query)
+        """Return the rows of the best documents that share a word with the query, best first, at most `LISTED`."""
+        return self._cached_find(query) if len(query) <= _LONGEST_CACHED_QUERY else self._find(query)
 
     def _find(self, query: str) -> tuple[int, ...]:
         return tuple(row for row, _ in self.ranked(query, LISTED))
 
     def ranked(self, query: str, count: int) -> list[tuple[int, float]]:
-        """(row, score) of the best documents that share a word with the query, best first, at most `count`."""
-        known = self._bm25.get_tokens_ids(words(query)[:MOST_WORDS])
-        if not known:
+        """Return (row, score) of the best documents that share a word with the query, best first, at most `count`."""
+        token_ids = self._bm25.get_tokens_ids(words(query)[:MOST_WORDS])
+        if not token_ids:
             return []
-        scores = self._bm25.get_scores_from_ids(known)
+        scores = self._bm25.get_scores_from_ids(token_ids)
         rows = np.flatnonzero(scores > 0)
         if len(rows) > count:
             least = np.partition(scores, -count)[-count]

@@ -1,4 +1,4 @@
-"""Where what was made from data is kept between processes: compiled games, catalogues, indexes."""
+"""Cache folder for data derived once and reused between processes: compiled games, catalogues, indexes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """`$ALIGN_ECHO_CACHE`, else align-echo's folder in the user's cache directory."""
-    given = os.environ.get("ALIGN_ECHO_CACHE")
-    if given:
-        return Path(given)
+    """Return `$ALIGN_ECHO_CACHE`, or else align-echo's folder in the user's cache directory."""
+    configured = os.environ.get("ALIGN_ECHO_CACHE")
+    if configured:
+        return Path(configured)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "align-echo"

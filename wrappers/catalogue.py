@@ -1,6 +1,7 @@
-"""The environments by name, and `make` / `tasks` over them. Ours are registered as everybody's are (`registry.py`).
+"""Look up environments by name; `make` and `tasks` work on them. Built-in ones are registered like users'
+(`registry.py`).
 
-A name is resolved once, by `environment`; everything else is handed the `EnvironmentSpec`.
+`environment` resolves a name once; all other code gets the `EnvironmentSpec`.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from align_echo.wrappers.text_env import TextEnv
 from align_echo.wrappers.vector import TextVectorEnv
 
 
-def _read(name: str, thing: object) -> EnvironmentSpec:
-    """A spec from what somebody registered: a spec, a `TextEnvironment`, or a plain environment's class or factory."""
-    if isinstance(thing, EnvironmentSpec):
-        return thing
-    if isinstance(thing, TextEnvironment):
-        return thing.spec(name)
-    if isinstance(thing, type) and issubclass(thing, TextEnv):
+def _read(name: str, source: object) -> EnvironmentSpec:
+    """Return a spec for a registered object: a spec, a `TextEnvironment`, or a plain environment's class or factory."""
+    if isinstance(source, EnvironmentSpec):
+        return source
+    if isinstance(source, TextEnvironment):
+        return source.spec(name)
+    if isinstance(source, type) and issubclass(source, TextEnv):
         raise UsageError(f"{name}: a TextEnv has tasks and splits of its own: give an EnvironmentSpec that makes it")
-    if callable(thing) and not isinstance(thing, gym.Env):
-        return TextEnvironment(thing).spec(name)
+    if callable(source) and not isinstance(source, gym.Env):
+        return TextEnvironment(source).spec(name)
     raise UsageError(
-        f"{name} is a {type(thing).__name__}: an environment is a gymnasium.Env class, a function that makes one, "
+        f"{name} is a {type(source).__name__}: an environment is a gymnasium.Env class, a function that makes one, "
         "an align_echo.TextEnvironment or an EnvironmentSpec"
     )
 
@@ -41,8 +42,8 @@ ENVIRONMENTS: Registry[EnvironmentSpec] = Registry("environment", "align_echo.en
 
 
 def environment(name: str | EnvironmentSpec) -> EnvironmentSpec:
-    """The environment of a name: one that is registered ("alfworld"), "module:Name", a gymnasium id, or "module:Id-v0"
-    where the module registers the id with gymnasium. Raises `UsageError` naming those that are nearest."""
+    """Return the environment for a name: a registered name ("alfworld"), "module:Name", a gymnasium id, or
+    "module:Id-v0" if the module registers the id with gymnasium. Raises `UsageError` naming the nearest matches."""
     if isinstance(name, EnvironmentSpec):
         return name
     if not isinstance(name, str):
@@ -65,31 +66,31 @@ def environment(name: str | EnvironmentSpec) -> EnvironmentSpec:
 
 
 def recorded_environment(name: str, source: str, remedy: str) -> EnvironmentSpec:
-    """Return the environment that `source`, a file, names. Raises `UsageError` as `Registry.recorded` does."""
+    """Return the environment named in the file `source`. Raises `UsageError` as `Registry.recorded` does."""
     return environment(name) if ENVIRONMENTS.knows(name) else ENVIRONMENTS.recorded(name, source, remedy)
 
 
 def _registered(gym_id: str, name: str) -> EnvironmentSpec:
-    """A plain environment that gymnasium knows by an id."""
+    """Return the spec of a plain environment registered with gymnasium."""
     return TextEnvironment(lambda: gym.make(gym_id, disable_env_checker=True)).spec(name)
 
 
 def environments() -> dict[str, EnvironmentSpec]:
-    """The environments that come with align-echo, by name."""
+    """Return the environments that ship with align-echo, by name."""
     ours = [entry.name for entry in ENVIRONMENTS.entries().values() if entry.origin.partition(" ")[0] == OURS]
     return {name: ENVIRONMENTS.get(name) for name in ours}
 
 
 def register(
-    name: str, thing: EnvironmentSpec | TextEnvironment | Callable[[], gym.Env[str, str]]
+    name: str, source: EnvironmentSpec | TextEnvironment | Callable[[], gym.Env[str, str]]
 ) -> EnvironmentSpec:
-    """Let a name stand for an environment in this program: a plain `gymnasium.Env`'s class, a function that makes one,
-    a `TextEnvironment` or an `EnvironmentSpec`. Raises `UsageError` for a name that is taken.
+    """Register an environment under a name in this process. It is a plain `gymnasium.Env`'s class, a factory function,
+    a `TextEnvironment` or an `EnvironmentSpec`. Raises `UsageError` if the name is in use.
 
-    For every program that is started anew, an installed package names it in an entry point of the group
-    `align_echo.environments`; without either, "module:Name" finds it.
+    To make a name available in every process, declare it in an installed package as an entry point of the group
+    `align_echo.environments`. "module:Name" works without either.
     """
-    return ENVIRONMENTS.register(name, thing)
+    return ENVIRONMENTS.register(name, source)
 
 
 def make(
@@ -102,12 +103,13 @@ def make(
     step_limit: int | None = None,
     engine: str | None = None,
 ) -> gym.Env[str, str]:
-    """An environment, wrapped in an interface if one is given.
+    """Make an environment, wrapped in an interface if `interface` names one.
 
-    `split` defaults to the training split; `interface` is a shipped name, a path to a `.py` file, or an `Interface`
-    (None or "none": the raw environment); without `retract` it withholds no hint, also none whose like did not come
-    true; `engine` is one of the environment's engines, if it has several.
-    Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
+    `split` defaults to the training split. `interface` is a shipped name, a path to a `.py` file, or an `Interface`
+    (None or "none": the raw environment). Without `retract` no hint is withheld, even after a similar hint failed.
+    `engine` names one of the environment's engines, if it has several.
+
+    Raises `UsageError`, `MissingDataError` or `InterfaceError`, each with a one-line message.
     """
     spec = environment(env_id)
     return spec.make(
@@ -130,7 +132,7 @@ def make_registered(
     engine: str | None = None,
     render_mode: str | None = None,
 ) -> gym.Env[str, str]:
-    """`make`, as `gymnasium.make` calls it. The only render mode is "ansi". Raises `UsageError` for another."""
+    """Make an environment for `gymnasium.make`. The only render mode is "ansi". Raises `UsageError` for any other."""
     if render_mode not in (None, "ansi"):
         raise UsageError(f"text environments have no render mode {render_mode!r}; use 'ansi'")
     return make(
@@ -150,10 +152,10 @@ def make_vec(
     step_limit: int | None = None,
     engine: str | None = None,
 ) -> TextVectorEnv:
-    """`n` environments of `make` stepped together in this process; `reset(seed=s)` gives the i-th the seed s + i.
+    """Make `n` environments stepped together in this process; `reset(seed=s)` seeds the i-th with s + i.
 
-    They are a `SyncVectorEnv` of gymnasium's, with its results, in less time. An environment whose episode is over is
-    reset by the next step, as gymnasium's vector environments do. Raises `UsageError` for n below 1, else as `make`.
+    The result is a faster `SyncVectorEnv` with the same results. After the end of an episode the next step resets that
+    environment, as gymnasium's vector environments do. Raises `UsageError` for n below 1, else as `make`.
     """
     if n < 1:
         raise UsageError(f"n must be at least 1, not {n}")
@@ -170,13 +172,13 @@ def make_vec(
 def tasks(
     env_id: str | EnvironmentSpec, *, split: str | None = None, data_root: str | Path | None = None
 ) -> list[str]:
-    """Task ids of a split in a fixed order: the same id is the same task in every process."""
+    """Return the task ids of a split in a fixed order. An id means the same task in every process."""
     spec = environment(env_id)
     return spec.tasks(split or spec.train_split, data_root)
 
 
 def register_with_gymnasium() -> None:
-    """Let gymnasium know our own environments, so that `gymnasium.make("align_echo/ALFWorld-v0")` works."""
+    """Register the built-in environments with gymnasium, so that `gymnasium.make("align_echo/ALFWorld-v0")` works."""
     for spec in environments().values():
         if spec.gym_id not in gym.registry:
             gym.register(

@@ -1,6 +1,6 @@
-"""What is known of an environment before one is made: `EnvironmentSpec`. Knows no environment by name.
+"""Specification of an environment before an instance exists: `EnvironmentSpec`. No environment is known here by name.
 
-Left out: finding one by name and making one (`catalogue.py`), and one for a plain `gymnasium.Env` (`plain.py`).
+Not here: lookup by name (`catalogue.py`) and specs of plain `gymnasium.Env` classes (`plain.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from align_echo.wrappers.text_env import TextEnv
 
 
 class MakeEnv(Protocol):
-    """Makes an environment of a split. `data_root` None: where the environment looks by itself; `step_limit` None: its
-    own. Raises `MissingDataError`, and `UsageError` for what the environment does not have."""
+    """Factory of an environment for a split. `data_root` None: the environment's default; `step_limit` None: its own.
+    Raises `MissingDataError`, and `UsageError` for an unknown split or engine."""
 
     def __call__(
         self, *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
@@ -31,7 +31,7 @@ class MakeEnv(Protocol):
 
 @dataclass(frozen=True)
 class SettledEnv:
-    """Makes an environment as another function does, with this engine and step limit where none is asked for."""
+    """Factory with a default engine and step limit around another factory."""
 
     make_env: MakeEnv
     engine: str | None
@@ -46,48 +46,50 @@ class SettledEnv:
 
 
 class TaskIds(Protocol):
-    """Names the tasks of a split in a fixed order. Raises as `MakeEnv`."""
+    """Lister of the tasks of a split, in a fixed order. Raises as `MakeEnv`."""
 
     def __call__(self, *, split: str, data_root: Path | None) -> list[str]: ...
 
 
 class TrainingTasks(Protocol):
-    """Draws ALIGN's tasks of one iteration, counted from 0. Raises as `MakeEnv`."""
+    """Sampler of ALIGN's tasks of one iteration, counted from 0. Raises as `MakeEnv`."""
 
     def __call__(self, *, data_root: Path | None, iteration: int, seed: int) -> list[str]: ...
 
 
 class DataSource(Protocol):
-    """Says in words which collection of tasks is played, where an environment has several. Raises as `MakeEnv`."""
+    """Describer of the collection of tasks in use, for environments with several. Raises as `MakeEnv`."""
 
     def __call__(self, *, data_root: Path | None) -> str: ...
 
 
 def always(task_id: str) -> bool:
-    """True for every task."""
+    """Return True for every task."""
     return True
 
 
 def never(task_id: str) -> bool:
-    """True for no task."""
+    """Return False for every task."""
     return False
 
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """An environment as everything else knows it.
+    """Declaration of an environment, as all other code sees it.
 
-    `is_invalid` tells from a raw observation that the engine refused the action, for the metric only (the ALIGN paper,
-    section 4.3): no learner may look at it. It is None where no raw observation tells that: then what is listed as
-    possible tells, or what the answers have in common, or nothing does (`align_echo/refusals.py`). `measures_distance`
-    is False where the oracle follows one known way and beside it can only try how far the goal is (`TryingOracle`).
-    Neither `task_type(task_id)` needs an engine nor `has_expert(task_id)`, which is False
-    where the oracle knows no action, and raises `MissingExtraError` where the expert is not installed. `engines` names
-    those that a user may choose from, the default first. `lists_actions` is False where an action is free text, so that
-    there is nothing to draw from at random; `lists_all` where it accepts more than it lists as possible.
-    `partitions` lists groups of splits that share no task (default: all of them); `install` is the line that installs
-    what it needs beyond the base; `gym_id` is its name for gymnasium, "" for none. `declared` is what a run puts on
-    record of an environment that a user declares: a run that goes on must play by the same.
+    `is_invalid` tells from a raw observation if the engine refused the action. It serves the metric only (ALIGN paper,
+    section 4.3); no learner may read it. It is None if no raw observation shows a refusal. Refusals are then inferred
+    from the admissible actions or from similar answers, where possible (`align_echo/refusals.py`).
+
+    `measures_distance` is False if the oracle follows one known way and can only try out distances beside it
+    (`TryingOracle`). `task_type(task_id)` and `has_expert(task_id)` need no engine. `has_expert` is False if the oracle
+    knows no action, and raises `MissingExtraError` if the expert is not installed. `engines` lists the engines a user
+    may choose, the default first. `lists_actions` is False if an action is free text, so there is nothing to sample at
+    random. `lists_all` is False if the environment accepts more actions than it lists.
+
+    `partitions` lists groups of splits without shared tasks (default: all splits). `install` is the install command for
+    extra requirements. `gym_id` is the id in gymnasium, "" for none. `declared` holds the settings of a user's
+    environment for the run record; a resumed run must use the same ones.
     """
 
     name: str
@@ -115,13 +117,13 @@ class EnvironmentSpec:
     declared: Mapping[str, JsonValue] = field(default_factory=dict)
 
     def check_split(self, split: str) -> str:
-        """The split, if the environment has it. Raises `UsageError` otherwise."""
+        """Return the split if the environment has it. Raises `UsageError` otherwise."""
         if split not in self.splits:
             raise UsageError(f"{self.name} has no split {split!r}; it has {', '.join(self.splits)}")
         return split
 
     def with_settings(self, *, engine: str | None = None, turns: int | None = None) -> EnvironmentSpec:
-        """Return the environment with another engine and step limit as its own; None leaves them as they are.
+        """Return the environment with another default engine and step limit; None keeps the current value.
 
         An engine that ends its episodes itself still does. Raises `UsageError`.
         """
@@ -133,14 +135,15 @@ class EnvironmentSpec:
         return replace(self, step_limit=limit, make_env=SettledEnv(self.make_env, engine, turns))
 
     def check_engine(self, engine: str | None) -> str | None:
-        """The engine, if the environment has it; None is its default. Raises `UsageError` otherwise."""
+        """Return the engine if the environment has it; None is its default. Raises `UsageError` otherwise."""
         if engine is not None and engine not in self.engines:
             known = f"it has {', '.join(self.engines)}" if self.engines else "it has only one: leave engine out"
             raise UsageError(f"{self.name} has no engine {engine!r}; {known}")
         return engine
 
     def tasks(self, split: str, data_root: str | Path | None = None) -> list[str]:
-        """Task ids of a split in a fixed order. Raises `UsageError` for no such split, `MissingDataError`."""
+        """Return the task ids of a split in a fixed order. Raises `UsageError` for an unknown split, and
+        `MissingDataError`."""
         return self.task_ids(split=self.check_split(split), data_root=as_path(data_root))
 
     def make(
@@ -152,9 +155,9 @@ class EnvironmentSpec:
         step_limit: int | None = None,
         engine: str | None = None,
     ) -> gym.Env[str, str]:
-        """An environment of a split, wrapped in an interface if one is given.
+        """Make an environment of a split, wrapped in `interface` unless that is None.
 
-        Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
+        Raises `UsageError`, `MissingDataError` or `InterfaceError`, each with a one-line message.
         """
         if interface is not None:
             check_loads(interface)
@@ -166,41 +169,41 @@ class EnvironmentSpec:
         )
         return env if interface is None else AlignWrapper(env, interface)
 
-    def interface(self, given: str | Path | Interface | None, *, retract: bool = True) -> Interface | None:
-        """Return the interface that `read_interface` reads, once its code was loaded in the sandbox.
+    def interface(self, source: str | Path | Interface | None, *, retract: bool = True) -> Interface | None:
+        """Return the interface that `read_interface` reads, after loading its code in the sandbox.
 
         Raises `InterfaceError`, also for code that does not load.
         """
-        interface = self.read_interface(given, retract=retract)
+        interface = self.read_interface(source, retract=retract)
         if interface is not None:
-            check_loads(interface, "" if isinstance(given, Interface) else str(given))
+            check_loads(interface, "" if isinstance(source, Interface) else str(source))
         return interface
 
-    def read_interface(self, given: str | Path | Interface | None, *, retract: bool = True) -> Interface | None:
-        """Return an `Interface` from what a user may say: a shipped name, a path to a `.py` file, or an `Interface`;
-        None for the raw environment (None or "none"). Without `retract` none of its hints is withheld. Nothing is
-        executed.
+    def read_interface(self, source: str | Path | Interface | None, *, retract: bool = True) -> Interface | None:
+        """Return the `Interface` for a shipped name, a path to a `.py` file, or an `Interface`; None for the raw
+        environment (None or "none"). Without `retract` none of its hints is withheld. No code is executed.
 
-        It need not be made under this environment's name, but it has to fit. Raises `InterfaceError` otherwise."""
-        if given is None or given == "none":
+        The interface may come from an environment of another name, but has to fit this one. Raises `InterfaceError`
+        otherwise.
+        """
+        if source is None or source == "none":
             return None
-        if isinstance(given, Interface):
-            named = bound(given, self.contract, self.action_format)
+        if isinstance(source, Interface):
+            named = bound(source, self.contract, self.action_format)
         else:
-            named = load_interface(self._file_name(given), self.contract, self.action_format)
+            named = load_interface(self._file_name(source), self.contract, self.action_format)
         return named if retract else named.model_copy(update={"retract": False})
 
-    def _file_name(self, given: str | Path) -> str:
-        """A shipped interface's name with its folder, where only the name was given; a path as it is."""
-        name = str(given)
+    def _file_name(self, source: str | Path) -> str:
+        """Return a shipped interface's name with its folder for a bare name; a path stays as it is."""
+        name = str(source)
         return name if "/" in name or name.endswith(".py") else f"{self.name}/{name}"
 
     def games(self, data_root: str | Path | None) -> str:
-        """The collection of games that is played; "" for an environment that has only its own. Raises
-        `MissingDataError`."""
+        """Return the collection of games in use; "" for an environment with only its own. Raises `MissingDataError`."""
         return "" if self.data_source is None else self.data_source(data_root=as_path(data_root))
 
 
 def as_path(path: str | Path | None) -> Path | None:
-    """A path, if one is given."""
+    """Return a path as `Path`, or None."""
     return None if path is None else Path(path)

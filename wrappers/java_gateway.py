@@ -1,7 +1,7 @@
-"""py4j's gateway to a Java process, with failures and Ctrl-C raised as they come.
+"""Gateway of py4j to a Java process that raises failures and Ctrl-C directly.
 
-py4j's own client asks again after some failures, writes tracebacks of others to standard error, and loses a Ctrl-C that
-comes while Java is working.
+py4j's own client retries after some failures, writes tracebacks of others to standard error, and loses a Ctrl-C that
+arrives while Java is working.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway
 
 
 def make_gateway(parameters: GatewayParameters) -> JavaGateway:
-    """A gateway whose every command is sent once. It connects at the first command."""
+    """Make a gateway that sends every command once. It connects at the first command."""
     gateway = JavaGateway(gateway_parameters=parameters)
     gateway.set_gateway_client(_Client(gateway_parameters=parameters))
     return gateway
@@ -20,7 +20,7 @@ def make_gateway(parameters: GatewayParameters) -> JavaGateway:
 
 class _Client(GatewayClient):  # type: ignore[misc]  # py4j has no types
     def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
-        """The answer to a command. Raises `Py4JNetworkError`; the connection is closed then."""
+        """Send a command and return the answer. Raises `Py4JNetworkError` and closes the connection on failure."""
         connection = self._get_connection()
         try:
             answer = connection.send_command(command)

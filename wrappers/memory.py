@@ -1,7 +1,7 @@
-"""What is kept in memory from one episode to the next: at most so many bytes in this process, whatever it is.
+"""In-memory cache between episodes, with a limit in bytes for the whole process.
 
-What was used least recently is dropped first; whoever still plays with it keeps it alive until then. Thread-safe: two
-threads that need the same thing at once may both make it. Left out: what is kept on disk (`cache.py`).
+The least recently used entry is dropped first; an object in use stays alive. Thread-safe: two threads that need the
+same object at once may both build it. Not here: caches on disk (`cache.py`).
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any, TypeVar
 from align_echo.errors import UsageError
 
 VARIABLE = "ALIGN_ECHO_GAME_MEMORY"
-"""Names the bound in megabytes (10**6 bytes); 0 keeps nothing."""
+"""Environment variable with the limit in megabytes (10**6 bytes); 0 disables the cache."""
 
 DEFAULT_MEGABYTES = 400
-"""Room for the 134 games of a test split of ALFWorld, which take 1 to 2 MB each once they were played for long."""
+"""Room for the 134 games of a test split of ALFWorld, which grow to 1 to 2 MB each."""
 
-Thing = TypeVar("Thing")
+Value = TypeVar("Value")
 
 
 @dataclass
 class _Entry:
-    thing: Any
+    value: Any
     bytes: int
 
 
 class Memory:
-    """Things by their keys, and how large each was when it was last used; `bound` is in bytes."""
+    """Objects by key, with the size of each at its last use; `bound` is in bytes."""
 
     def __init__(self, bound: int) -> None:
         self.bound = bound
@@ -41,27 +41,28 @@ class Memory:
 
     @property
     def bytes(self) -> int:
-        """The size of all that is kept."""
+        """Total size of the cached objects."""
         return self._bytes
 
     def __len__(self) -> int:
-        """How many things are kept."""
+        """Count the cached objects."""
         return len(self._entries)
 
-    def recall(self, key: Hashable, make: Callable[[], Thing], size: Callable[[Thing], int]) -> Thing:
-        """The thing of a key, which is made if it is not kept. `size` is asked at every use: a thing may grow.
+    def recall(self, key: Hashable, make: Callable[[], Value], size: Callable[[Value], int]) -> Value:
+        """Return the object for a key, building it with `make` if it is not cached. `size` is called at every use,
+        because an object may grow.
 
-        Raises what `make` raises.
+        Raises the errors of `make`.
         """
         with self._lock:
             entry = self._entries.get(key)
         if entry is None:
             entry = _Entry(make(), 0)
-        thing: Thing = entry.thing
-        self._keep(key, entry, size(thing))
-        return thing
+        value: Value = entry.value
+        self._store(key, entry, size(value))
+        return value
 
-    def _keep(self, key: Hashable, entry: _Entry, size: int) -> None:
+    def _store(self, key: Hashable, entry: _Entry, size: int) -> None:
         with self._lock:
             if (before := self._entries.pop(key, None)) is not None:
                 self._bytes -= before.bytes
@@ -74,20 +75,20 @@ class Memory:
 
 
 def memory_bound() -> int:
-    """Bytes that `$ALIGN_ECHO_GAME_MEMORY` allows. Raises `UsageError` for what is no number of megabytes."""
-    given = os.environ.get(VARIABLE, "").strip()
-    if not given:
+    """Return the limit in bytes from `$ALIGN_ECHO_GAME_MEMORY`. Raises `UsageError` if it is no number of megabytes."""
+    configured = os.environ.get(VARIABLE, "").strip()
+    if not configured:
         return DEFAULT_MEGABYTES * 10**6
-    if not given.isdecimal() or len(given) > 7:
-        raise UsageError(f"${VARIABLE} is a whole number of megabytes, 0 or more, not {given!r}")
-    return int(given) * 10**6
+    if not configured.isdecimal() or len(configured) > 7:
+        raise UsageError(f"${VARIABLE} is a whole number of megabytes, 0 or more, not {configured!r}")
+    return int(configured) * 10**6
 
 
 _memories: list[Memory] = []
 
 
 def memory() -> Memory:
-    """That of this process; the variable is read when it is first asked for. Raises `UsageError`."""
+    """Return this process's cache; the variable is read on the first call. Raises `UsageError`."""
     if not _memories:
         _memories.append(Memory(memory_bound()))
     return _memories[0]

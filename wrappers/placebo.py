@@ -1,14 +1,14 @@
-"""What is shown in place of an interface's words where the interface is played as its own placebo.
+"""Placebo text that replaces an interface's words.
 
-A placebo runs the same code and speaks on the same turns, but says nothing: no command, no name, no reason. What an
-interface adds to its placebo is what its words are worth; what the placebo adds to no interface is what any words are
-worth. Pure functions of text: whose words are replaced on which turn is decided in `align_wrapper.py`.
+A placebo runs the same code and speaks on the same turns, but without a command, a name or a reason. The gain of an
+interface over its placebo is the value of its words; the gain of a placebo over no interface is the value of any words.
+These are pure functions of text; `align_wrapper.py` decides when to apply them.
 """
 
 from __future__ import annotations
 
 SENTENCE = "That is how things are now."
-"""Stands where an interface speaks: true, and of no use to anyone."""
+"""Replacement for an interface's words: true, and of no use."""
 
 _FILLER = (
     "Things are as they are.",
@@ -20,18 +20,18 @@ _FILLER = (
 )
 
 
-def neutral_observation(shown: str, raw: str | None) -> str:
-    """The placebo of what an interface shows: the engine's own words (`raw`), and the sentence if the two differ.
+def neutral_observation(text: str, raw: str | None) -> str:
+    """Return the placebo of an interface's text: the engine's own words (`raw`), plus the sentence if the two differ.
 
     `raw` None: the engine was not asked, and the sentence stands alone.
     """
-    if raw is not None and shown.split() == raw.split():
+    if raw is not None and text.split() == raw.split():
         return raw  # white space is not speech
     return f"{raw} {SENTENCE}" if raw else SENTENCE
 
 
 def neutral_rules(rules: str) -> str:
-    """Neutral sentences, in lines as long as those of `rules`; a line ends in dots where no other word fits."""
+    """Return neutral sentences in lines as long as those of `rules`. Dots fill a line if no further word fits."""
     return "\n".join(_line(number, len(line)) for number, line in enumerate(rules.split("\n")))
 
 

@@ -1,16 +1,16 @@
-"""Any `gymnasium.Env` over strings as a text environment: what somebody else's environment needs, which is two methods.
+"""Any `gymnasium.Env` over strings as a text environment. A user's environment needs two methods.
 
-`reset(seed=, options=)` gives a first text and `step(action)` the next one, a reward, terminated and truncated; `info`
-may be empty. All else is declared in a `TextEnvironment`, and what is not declared is done without:
+`reset(seed=, options=)` gives a first text; `step(action)` gives the next text, a reward, terminated and truncated.
+`info` may be empty. All else is declared in a `TextEnvironment`, or has a default:
 
 - a task is a seed, or a value of one of `reset`'s options;
 - the score is the return (the sum of rewards) scaled from `return_range` to [0, 1], and an episode is won from a return
   of `won_at`;
-- a state is come back to by playing the episode's actions again from its reset. What answers otherwise the second time
-  is refused: such an environment can be played and measured, and not forked;
-- admissible actions are taken from `info`, where it lists them.
+- a state is restored by replaying the episode's actions from its reset. A different answer on replay is refused: such
+  an environment can be played and measured, but not forked;
+- admissible actions come from `info`, if it lists them.
 
-Left out: finding an environment by name (`catalogue.py`).
+Not here: lookup by name (`catalogue.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from align_echo.wrappers.text_env import MAX_TEXT, EngineState, Oracle, TextEnv
 
 ACTION_FORMAT = "One action a turn: a short command in plain text."
 GOAL = "Get the highest return that this environment gives."
-"""What an agent is told of its goal where nothing else is known: true of every environment."""
+"""Goal shown to an agent if nothing else is known: true of every environment."""
 
 TRAINING_TASKS = 20
 """Tasks of one iteration of ALIGN, as in its WebShop runs (appendix C.1)."""
@@ -48,14 +48,14 @@ def _one_type(task_id: str) -> str:
 
 @dataclass(frozen=True)
 class TextEnvironment:
-    """What is declared of somebody's `gymnasium.Env` over strings. `make` makes one: its class, or a function.
+    """Declaration of a user's `gymnasium.Env` over strings. `make` builds it: its class, or a function.
 
-    `splits` maps a split to its tasks: seeds of `reset`, or with `option` the values of that option of `reset`. Tasks
-    are drawn for learning from `train_split` and measured on `test_split`. `info[admissible]` is where the environment
-    lists what it would accept. `is_invalid` tells from an observation that an action was refused; without it that list
-    tells, or else the answers do, where they can (`align_echo/refusals.py`). `read_only_actions` change nothing (`{}`
-    stands for an object). `expert(env)` gives the next action of an expert in the present state, None for none;
-    `distance(env)` the least number of actions to the goal.
+    `splits` maps a split to its tasks: seeds of `reset`, or with `option` the values of that option of `reset`.
+    Learning samples tasks from `train_split`; evaluation uses `test_split`. `info[admissible]` lists the actions the
+    environment would accept. `is_invalid` tells from an observation if an action was refused; without it, refusals are
+    inferred from the admissible actions or the answers, where possible (`align_echo/refusals.py`). `read_only_actions`
+    change nothing (`{}` stands for an object). `expert(env)` returns an expert's next action in the present state or
+    None; `distance(env)` returns the least number of actions to the goal.
     """
 
     make: Callable[[], gym.Env[str, str]]
@@ -77,7 +77,7 @@ class TextEnvironment:
     distance: Callable[[Any], int | None] | None = None
 
     def __post_init__(self) -> None:
-        """Raises `UsageError` for a declaration that no episode could follow."""
+        """Check the declaration. Raises `UsageError` if no episode could follow it."""
         self._check_kinds()
         low, high = self.return_range
         if not (low < high and math.isfinite(low) and math.isfinite(high)):
@@ -97,7 +97,7 @@ class TextEnvironment:
                 raise UsageError(f"tasks of the split {split!r} are no seeds: name the option of reset that takes them")
 
     def _check_kinds(self) -> None:
-        """Raises `UsageError` for a field of another kind than is declared."""
+        """Check the types of the fields. Raises `UsageError`."""
         if not callable(self.make):
             raise UsageError(
                 "a TextEnvironment is given the class of an environment or a function that makes one, not "
@@ -113,7 +113,7 @@ class TextEnvironment:
                 raise UsageError(f"{field_name} is a function, not {value!r}")
 
     def spec(self, name: str) -> EnvironmentSpec:
-        """The environment as everything else knows it."""
+        """Return the specification of the environment under a name."""
         contract = InterfaceContract(
             environment=name,
             infer_rules_args=("init_obs", "task"),
@@ -138,7 +138,7 @@ class TextEnvironment:
 
         return EnvironmentSpec(
             name=name,
-            summary=self.summary or _summary_of(self.make),
+            summary=self.summary or _read_summary(self.make),
             splits=tuple(self.splits),
             train_split=self.train_split,
             test_split=self.test_split,
@@ -156,34 +156,34 @@ class TextEnvironment:
         )
 
 
-def _summary_of(make: Callable[[], gym.Env[str, str]]) -> str:
-    """The first line of what stands in an environment's docstring."""
+def _read_summary(make: Callable[[], gym.Env[str, str]]) -> str:
+    """Return the first line of an environment's docstring."""
     text = (make.__doc__ or "").strip() if isinstance(make, type) else ""
     return text.partition("\n")[0].rstrip(".") or "a gymnasium environment over text"
 
 
 _Episode = tuple[tuple[str, str], ...]
-"""An episode so far: each action and the text that came of it, the first text with an empty action."""
+"""Episode so far: each action and the resulting text, the first text with an empty action."""
 
 
-class _Declared:
-    """The oracle that was declared; it knows nothing where nothing was."""
+class _DeclaredOracle:
+    """Oracle from a declaration; it returns None for undeclared functions."""
 
     def __init__(self, declared: TextEnvironment, env: gym.Env[str, str]) -> None:
         self._declared = declared
         self._env = env
 
     def expert_action(self) -> str | None:
-        """The declared expert's next action."""
+        """Return the declared expert's next action."""
         return None if self._declared.expert is None else self._declared.expert(self._env.unwrapped)
 
     def distance(self) -> int | None:
-        """The declared distance."""
+        """Return the declared distance."""
         return None if self._declared.distance is None else self._declared.distance(self._env.unwrapped)
 
 
-def _made(declared: TextEnvironment, name: str) -> gym.Env[str, str]:
-    """The plain environment. Whatever its own code raises is an `EngineError` in one line."""
+def _make_env(declared: TextEnvironment, name: str) -> gym.Env[str, str]:
+    """Make the plain environment. Errors of its own code become a one-line `EngineError`."""
     try:
         return declared.make()
     except AlignEchoError:
@@ -193,14 +193,15 @@ def _made(declared: TextEnvironment, name: str) -> gym.Env[str, str]:
 
 
 class PlainEnv(TextEnv):
-    """A plain environment behind the contract of every text environment. Not shared between threads."""
+    """Plain environment behind the contract of all text environments. Not shared between threads."""
 
     def __init__(self, declared: TextEnvironment, contract: InterfaceContract, split: str, step_limit: int) -> None:
-        """Raises `UsageError` if what is made is no `gymnasium.Env`, `EngineError` if it cannot be made."""
+        """Make the environment. Raises `UsageError` if the result is no `gymnasium.Env`, `EngineError` if it cannot be
+        made."""
         self._tasks = {str(value): value for value in declared.splits[split]}
         super().__init__(tuple(self._tasks), contract, step_limit)
         self._declared = declared
-        self._inner = _made(declared, contract.environment)
+        self._inner = _make_env(declared, contract.environment)
         if not isinstance(self._inner, gym.Env):
             raise UsageError(f"{contract.environment} makes a {type(self._inner).__name__}, not a gymnasium.Env")
         self._goal = declared.goal
@@ -216,7 +217,7 @@ class PlainEnv(TextEnv):
         return self._declared.task_type(self._task_id)
 
     def oracle(self) -> Oracle:
-        return _Declared(self._declared, self._inner)
+        return _DeclaredOracle(self._declared, self._inner)
 
     def close(self) -> None:
         """Close the plain environment."""
@@ -237,7 +238,7 @@ class PlainEnv(TextEnv):
         self._goal = info["goal"] if isinstance(info.get("goal"), str) else self._declared.goal
         text = self._text(observation)
         self._played = (("", text),)
-        return EngineState(text, self._score(), self._won, False, self._listed(info), self._return)
+        return EngineState(text, self._score(), self._won, False, self._listed_actions(info), self._return)
 
     def _act(self, action: str) -> EngineState:
         observation, reward, terminated, truncated, info = self._inner.step(action)
@@ -245,14 +246,14 @@ class PlainEnv(TextEnv):
         text = self._text(observation)
         self._played = (*self._played, (action, text))
         return EngineState(
-            text, self._score(), self._won, bool(terminated), self._listed(info), self._return, bool(truncated)
+            text, self._score(), self._won, bool(terminated), self._listed_actions(info), self._return, bool(truncated)
         )
 
     def _probe(self, action: str) -> str:
-        """The answer to a read-only action, after which the episode is played up to here again."""
+        """Answer a read-only action, then replay the episode up to this point."""
         played = self._played
         text = self._act(action).observation
-        self._play_again(self._task_id, played)
+        self._replay(self._task_id, played)
         return text
 
     def _save(self) -> _Episode:
@@ -260,10 +261,10 @@ class PlainEnv(TextEnv):
 
     def _restore(self, task_id: str, saved: _Episode) -> None:
         if task_id != self._task_id or saved != self._played:
-            self._play_again(task_id, saved)
+            self._replay(task_id, saved)
 
-    def _play_again(self, task_id: str, played: _Episode) -> None:
-        """Play an episode up to a moment again. Raises `EngineError` where it goes on otherwise than it did."""
+    def _replay(self, task_id: str, played: _Episode) -> None:
+        """Replay an episode. Raises `EngineError` if it goes differently this time."""
         (_, opening), *turns = played
         same = self._load(task_id).observation == opening
         for action, text in turns:
@@ -299,6 +300,6 @@ class PlainEnv(TextEnv):
         high = self._declared.return_range[1]
         return self._return >= (high if self._declared.won_at is None else self._declared.won_at) - 1e-9
 
-    def _listed(self, info: Mapping[str, Any]) -> tuple[str, ...] | None:
+    def _listed_actions(self, info: Mapping[str, Any]) -> tuple[str, ...] | None:
         listed = info.get(self._declared.admissible)
         return None if listed is None else tuple(sorted(map(str, listed)))

@@ -1,7 +1,7 @@
-"""Engines that are processes of their own and slow to start: an environment leases an engine and gives it back.
+"""Pool of engine processes that are slow to start: an environment leases an engine and gives it back.
 
-When a process forks, its engines stay the parent's and the child starts its own. All are ended at exit. Left out: what
-an engine is (`java.py`, `miniwob/chromium.py`).
+After a fork, engines stay with the parent and the child starts its own. All engines end at exit. The engines themselves
+are in `java.py` and `miniwob/chromium.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class PooledProcess(Protocol):
-    """A process that can be asked for as long as it is alive, by the process that started it."""
+    """Process that answers while it is alive, to the process that started it."""
 
     @property
     def alive(self) -> bool: ...
@@ -32,32 +32,33 @@ class Pool(Generic[E]):
 
     def __init__(self, start: Callable[[], E]) -> None:
         self._start = start
-        # Reentrant: the garbage collector may end a lease while one is being given.
+        # Reentrant: the garbage collector may end a lease while another is being granted.
         self._lock = threading.RLock()
         self._idle: list[E] = []
-        self._leased: dict[E, Callable[[], object]] = {}  # with what lets its holder be forgotten
+        self._leased: dict[E, Callable[[], object]] = {}  # value: detaches the finalizer of the holder
 
     def lease(self, holder: object) -> E:
-        """An idle engine that runs, or a new one. It comes back by `give_back`, or when its holder is forgotten.
+        """Return an idle running engine, or a new one. It comes back by `give_back`, or when its holder is
+        garbage-collected.
 
-        Raises what starting an engine raises.
+        Raises the errors of starting an engine.
         """
         with self._lock:
             while self._idle:
                 engine = self._idle.pop()
                 if engine.alive:
-                    return self._lent(engine, holder)
+                    return self._record_lease(engine, holder)
                 engine.close()
         engine = self._start()
         with self._lock:
-            return self._lent(engine, holder)
+            return self._record_lease(engine, holder)
 
-    def _lent(self, engine: E, holder: object) -> E:
+    def _record_lease(self, engine: E, holder: object) -> E:
         self._leased[engine] = weakref.finalize(holder, self.give_back, engine).detach
         return engine
 
     def give_back(self, engine: E) -> None:
-        """Put a leased engine back; one that is broken, or another process's, is dropped."""
+        """Put a leased engine back; an engine that is broken, or another process's, is dropped."""
         with self._lock:
             if engine in self._leased:
                 self._leased.pop(engine)()
@@ -68,7 +69,7 @@ class Pool(Generic[E]):
 
     @contextmanager
     def borrowed(self) -> Iterator[E]:
-        """An engine for a moment."""
+        """Lease an engine for the duration of a `with` block."""
         engine = self.lease(self)
         try:
             yield engine
@@ -83,7 +84,7 @@ class Pool(Generic[E]):
             engine.close()
 
     def leave_to_parent(self) -> None:
-        """Forget all engines. Called in a process that was forked off, so that it keeps none of them running."""
+        """Forget all engines. Call it in a forked child, so that the child keeps none of them running."""
         atexit.unregister(self.close)
         for engine in (*self._idle, *self._leased):
             engine.leave_to_parent()
@@ -91,13 +92,13 @@ class Pool(Generic[E]):
 
 
 def pool_of_process(start: Callable[[], E], forget: Callable[[], None]) -> Pool[E]:
-    """A pool that ends with this process. One that is forked off calls `forget` and gets its own."""
-    made = Pool(start)
-    atexit.register(made.close)
+    """Make a pool that ends with this process. A forked child calls `forget` and gets its own."""
+    pool = Pool(start)
+    atexit.register(pool.close)
 
     def forked() -> None:
-        made.leave_to_parent()
+        pool.leave_to_parent()
         forget()
 
     os.register_at_fork(after_in_child=forked)
-    return made
+    return pool

@@ -1,7 +1,7 @@
-"""Files of rows that a user brings, one JSON object a line: the good rows, and what is wrong with the others.
+"""Read users' files with one JSON object a line: valid rows, and what is wrong with the others.
 
-A bad row is left out, and never costs the rest of its file; a file without a good row is refused. Also read are a file
-that is one JSON array, one that is packed by gzip, and texts that begin with a byte order mark.
+An invalid row is skipped and does not affect the rest of its file; a file without a valid row is refused. A file may
+also be one JSON array, be compressed by gzip, or begin with a byte order mark.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from align_echo.regular_files import open_file
 Row = TypeVar("Row")
 
 LONGEST_LINE = 16 * 2**20
-"""Bytes of a line, and a hundred times as many of a file that is one JSON array."""
+"""Longest line in bytes. A file that is one JSON array may be a hundred times as long."""
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Rows(NamedTuple, Generic[Row]):
-    """The rows of a file. `damage` is the first row that was left out, in words; "" if none was."""
+    """Rows of a file. `damage` describes the first skipped row; "" if none was skipped."""
 
     rows: list[Row]
     left_out: int
@@ -33,7 +33,7 @@ class Rows(NamedTuple, Generic[Row]):
 
     @property
     def note(self) -> str:
-        """Say how many rows were left out, and why the first was; "" if none was."""
+        """Say how many rows were skipped, and why the first was; "" if none was."""
         return f"{self.left_out} damaged rows left out ({self.damage})" if self.left_out else ""
 
 
@@ -42,8 +42,8 @@ def read_rows(file: Path, read: Callable[[dict[str, Any], int, int], Row], kind:
 
     Lines are counted from 1; the index, from 0, counts the lines that are not blank.
 
-    `kind` is the word for the rows. Raises `MissingDataError` for a file that cannot be read, and `UsageError` for one
-    without a row, which names what is wrong with the first.
+    `kind` is the word for the rows. Raises `MissingDataError` for a file that cannot be read, and `UsageError` for a
+    file without a valid row, naming the fault of the first.
     """
     rows: list[Row] = []
     left_out, damage = 0, ""
@@ -61,7 +61,7 @@ def read_rows(file: Path, read: Callable[[dict[str, Any], int, int], Row], kind:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes | Any]]:
-    """The number and the bytes of each line that is not blank; of a JSON array its entries."""
+    """Yield the number and the bytes of each line that is not blank; for a JSON array its entries."""
     if not file.is_file():
         raise MissingDataError(f"{file} is not a file")
     with open_file(file) as plain:
@@ -88,7 +88,7 @@ def _bounded(stream: BinaryIO) -> bytes:
 
 
 def _array(stream: BinaryIO) -> list[Any] | None:
-    """The entries of a file that is one JSON array; None for a file of lines, the first of which is no object."""
+    """Return the entries of a JSON array; None if the file is lines and the first is no object."""
     try:
         parsed = parse_json(_bounded(stream).decode("utf-8-sig"))
     except ValueError:

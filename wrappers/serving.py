@@ -1,5 +1,4 @@
-"""What the small web servers of the library have in common: a port that is free, and nothing said of a client that goes
-away. Left out: what they serve."""
+"""Shared parts of the library's small web servers: a free port, and silence about clients that disconnect."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ HOST = "127.0.0.1"
 
 @contextmanager
 def usable(host: str, port: int) -> Iterator[None]:
-    """Around what begins to listen there. Raises `UsageError` if the address or the port cannot be used."""
+    """Guard the start of a server. Raises `UsageError` if the address or the port cannot be used."""
     if not host.strip():
         raise UsageError("--host names no address: leave it out for this machine only, or write 0.0.0.0 for all")
     try:
@@ -28,23 +27,23 @@ def usable(host: str, port: int) -> Iterator[None]:
 
 
 class QuietServer(ThreadingHTTPServer):
-    """Listens on a port; 0 is any free one. A thread for each connection; none of them is waited for when it is closed.
+    """Server on a port; 0 picks a free one. It uses a thread for each connection and does not wait for them on close.
     """
 
     request_queue_size = 128
 
     def __init__(self, handler: type[BaseHTTPRequestHandler], port: int, host: str = HOST) -> None:
-        """Raises `UsageError` if the port cannot be used."""
+        """Bind the port. Raises `UsageError` if it cannot be used."""
         with usable(host, port):
             super().__init__((host, port), handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of a client that went away; of all else, what Python says."""
+        """Ignore clients that disconnect; report all other errors as Python does."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 def content_length(length: str | None, most: int) -> int | None:
-    """How many bytes a request's `Content-Length` announces; None for what is no number or more than `most`."""
+    """Parse a request's `Content-Length` in bytes; None if it is no number or more than `most`."""
     digits = length or ""
     return int(digits) if digits.isdecimal() and len(digits) < 10 and int(digits) <= most else None

@@ -1,8 +1,8 @@
-"""The one contract of every text environment: a `gymnasium.Env` over strings with turns, score and an oracle.
+"""Contract of all text environments: a `gymnasium.Env` over strings with turns, a score and an oracle.
 
-A subclass supplies the engine (`_load`, `_act`, `_probe`); this class owns turns, the step limit, `info`, and the split
-between the agent's own turns (`step`, `pass_turn`) and read-only looks that an interface may take (`probe`).
-Rewards are the increase of the score, which lies in [0, 1].
+A subclass supplies the engine (`_load`, `_act`, `_probe`). This class owns turns, the step limit, `info`, and the split
+between the agent's own turns (`step`, `pass_turn`) and the read-only looks of an interface (`probe`). A reward is the
+increase of the score, which lies in [0, 1].
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from align_echo.interface import InterfaceContract
 from align_echo.types import AgentView
 
 MAX_TEXT = 100_000
-"""Longest observation or action, in characters; longer ones are refused (actions) or cut (observations)."""
+"""Longest observation or action, in characters; longer actions are refused, longer observations cut."""
 
 TEXT_CHARACTERS = "".join(map(chr, range(32, 127))) + "\n\t"
 
@@ -32,19 +32,19 @@ class Oracle(Protocol):
     """Ground truth about the current state. For labels and tests; never shown to an agent."""
 
     def expert_action(self) -> str | None:
-        """The expert's next action from here, None when it has none (won, or lost)."""
+        """Return the expert's next action from this state, None if it has none (won, or lost)."""
 
     def distance(self) -> int | None:
-        """Least number of actions to the goal by the planner; None if it cannot be reached."""
+        """Return the planner's least number of actions to the goal; None if it cannot be reached."""
 
 
 @runtime_checkable
 class TryingOracle(Protocol):
-    """An oracle that knows one way to the goal, and from beside it finds out by trying how far the goal is."""
+    """Oracle that knows one way to the goal, and measures distances beside it by trying."""
 
     def costs_at_most(self, action: str, allowance: int) -> bool | None:
-        """Whether the expert reaches the goal from after `action`, that one counted, with at most `allowance` actions
-        more than without it. None if it does not get there from here."""
+        """Check if `action` costs the expert at most `allowance` extra actions on the way to the goal, itself included.
+        None if the expert does not reach the goal from this state."""
 
 
 class Info(TypedDict):
@@ -69,11 +69,10 @@ class Info(TypedDict):
 
 @dataclass(frozen=True)
 class EngineState:
-    """What an engine says after reset or an action. `admissible_actions` is None where it does not list them.
+    """Engine's output after reset or an action. `admissible_actions` is None if the engine does not list them.
 
-    `raw_score` is the engine's own score where its range is not [0, 1], mapped to [0, 1] by `score`;
-    or a second score, where there are two.
-    `truncated`: the engine itself ended the episode before its end.
+    `raw_score` is the engine's own score if its range is not [0, 1], mapped to [0, 1] by `score`; or a second score, if
+    there are two. `truncated`: the engine itself cut the episode short.
     """
 
     observation: str
@@ -87,7 +86,7 @@ class EngineState:
 
 @dataclass(frozen=True)
 class Offered:
-    """What an engine's own API says can be said now: templates with {0}, {1} ... and names for them."""
+    """Possible commands according to the engine's own API: templates with {0}, {1} ... and names to fill in."""
 
     templates: tuple[str, ...]
     names: tuple[str, ...]
@@ -95,7 +94,7 @@ class Offered:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A moment of an episode, to come back to. `engine` is whatever the environment's engine needs."""
+    """Moment of an episode, for `restore`. `engine` is the engine's own saved state."""
 
     task_id: str
     state: EngineState
@@ -106,7 +105,7 @@ class Snapshot:
 
 
 class TextEnv(gym.Env[str, str], abc.ABC):
-    """Base of all text environments. `reset(seed=, options={"task": id})`; without a task, one is drawn by the seed."""
+    """Base of all text environments. `reset(seed=, options={"task": id})`; without a task, the seed draws it."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - gymnasium's own convention
 
@@ -114,7 +113,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     step_limit: int
 
     in_memory = False
-    """Whether all that it plays with is in this process's memory: then a forked copy of the process plays on alone."""
+    """Whether all engine state is in this process's memory, so that a forked copy of the process can play on alone."""
 
     def __init__(self, task_ids: tuple[str, ...], contract: InterfaceContract, step_limit: int) -> None:
         if not task_ids:
@@ -148,69 +147,71 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         """Answer one of the contract's read-only actions without changing anything."""
 
     def _answer_look(self, action: str) -> str:
-        """Answer interface code that looks, where that is not `_probe`."""
+        """Answer a look of interface code, if not by `_probe`."""
         return self._probe(action)
 
     @property
     @abc.abstractmethod
     def goal(self) -> str:
-        """The task in words, as the environment states it."""
+        """Task description in the environment's own words."""
 
     @property
     @abc.abstractmethod
     def task_type(self) -> str:
-        """The kind of task, for tables by type."""
+        """Type of the task, for tables by type."""
 
     @abc.abstractmethod
     def oracle(self) -> Oracle:
-        """Ground truth about the current state."""
+        """Return ground truth about the current state."""
 
     @abc.abstractmethod
     def _save(self) -> Any:
-        """The engine's present state, for `_restore`; must stay valid after further actions and other tasks."""
+        """Return the engine's present state, for `_restore`; it must stay valid after further actions and other tasks.
+        """
 
     @abc.abstractmethod
     def _restore(self, task_id: str, saved: Any) -> None:
         """Bring the engine back to a saved state."""
 
     def refuses(self, observation: str) -> bool:
-        """Whether an observation says that the engine refused the action; False where no text tells."""
+        """Check if an observation says the engine refused the action; False if no text shows it."""
         return False
 
     def explores(self, view: AgentView, action: str, observation: str | None = None) -> bool:
-        """Whether an action searches: it looks where the player has not looked yet, for something that the task needs.
+        """Check if an action searches: it looks in a new place for an object that the task needs.
 
-        `observation` is the answer to the action, where that is known. The state stays as it is. False in worlds where
-        nothing has to be searched for.
+        `observation` is the answer to the action, if known. The state does not change. False in worlds without search.
         """
         return False
 
     def offered(self) -> Offered | None:
-        """The templates and the names of the present state; None where the engine's API has none."""
+        """Return the templates and names of the present state; None if the engine's API has none."""
         return None
 
     def position(self) -> Hashable | None:
-        """All that the engine's answers from here on depend on, as one value: moments of a task with equal positions
-        list the same and answer alike, however they were reached. None where no such value is known."""
+        """Return a value that determines all later answers of the engine, or None if there is none.
+
+        Moments of a task with equal positions list the same actions and answer alike, however they were reached.
+        """
         return None
 
     def as_read(self, action: str) -> str:
-        """The action as the engine reads it: two actions that it does not tell apart give the same text."""
+        """Return the action as the engine reads it: equivalent actions give the same text."""
         return action.strip()
 
     def read_only(self, action: str) -> str:
-        """The read-only action of the contract that an action is, as it is written or as the engine reads it; "" for
-        any other action."""
+        """Return the matching read-only action of the contract, as written or as the engine reads it; "" if none
+        matches."""
         if not self.contract.read_only_actions:
             return ""
         return next((form for form in (action.strip(), self.as_read(action)) if self.contract.is_read_only(form)), "")
 
     def opening(self, observation: str) -> tuple[str, str]:
-        """The initial observation and the task, as interface code of this environment is given them."""
+        """Return the initial observation and the task, as interface code of this environment receives them."""
         return observation, self.goal
 
     def further_arguments(self) -> dict[str, str | int]:
-        """What the contract of this environment names beside them, by name: known once a task was started."""
+        """Return the contract's extra arguments by name. Available after a task started."""
         return {}
 
     # ------------------------------------------------------------ gymnasium
@@ -229,7 +230,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         task = (options or {}).get("task")
         if task is None:
             task = self.task_ids[int(self.np_random.integers(len(self.task_ids)))]
-        self._over = True  # should the task not be there, nothing of the one before can be played on
+        self._over = True  # if the task does not exist, the previous episode cannot go on
         self._task_id = str(task)
         self._state = self._ask(self._load, self._task_id)
         self._turns = 0
@@ -248,29 +249,30 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         return self._end_turn(self._state.observation, self._state.score - before, self._state.observation)
 
     def pass_turn(self) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Count a turn on which nothing reached the engine: the interface answered alone, or there was no action."""
+        """Count a turn without an engine call: the interface answered alone, or there was no action."""
         self._check_running()
         return self._end_turn(self._state.observation, 0.0, None)
 
     def probe(self, action: str) -> str:
-        """Look without acting: only the contract's read-only actions; takes no turn. Raises `UsageError` otherwise."""
-        return self._looked(self._probe, action)
+        """Look without acting or taking a turn. Raises `UsageError` unless the action is a read-only one of the
+        contract."""
+        return self._check_and_look(self._probe, action)
 
     def look(self, action: str) -> str:
-        """The answer to interface code that looks: `probe`'s, unless the engine's own users know another answer."""
-        return self._looked(self._answer_look, action)
+        """Answer a look of interface code: like `probe`, unless the engine's own users know another answer."""
+        return self._check_and_look(self._answer_look, action)
 
     def render(self) -> str:
-        """The last observation."""
+        """Return the last observation."""
         return self._state.observation
 
     def snapshot(self) -> Snapshot:
-        """This moment of the episode."""
+        """Return this moment of the episode."""
         self._check_started()
         return Snapshot(self._task_id, self._state, self._turns, self._engine_calls, self._over, self._save())
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Come back to a moment of this or another episode of this environment."""
+        """Return to a moment of this or another episode of this environment."""
         self._restore(snapshot.task_id, snapshot.engine)
         self._task_id = snapshot.task_id
         self._state = snapshot.state
@@ -282,17 +284,17 @@ class TextEnv(gym.Env[str, str], abc.ABC):
 
     @property
     def state(self) -> EngineState:
-        """The engine's last answer to a reset or to the agent's own action."""
+        """Engine's last answer to a reset or to the agent's own action."""
         return self._state
 
     @property
     def told_score(self) -> float:
-        """The score that interface code is told, 1 for 100 points: the state's, or what the engine's own users know."""
+        """Score as interface code sees it, 1 for 100 points: the state's, or the one the engine's own users know."""
         return self._state.score
 
     @property
     def over(self) -> bool:
-        """No turn can be taken: the episode has ended, or none was begun."""
+        """Return True if no turn can be taken: the episode has ended, or none has started."""
         return self._over
 
     @property
@@ -306,7 +308,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         return self._engine_calls
 
     def info(self, raw_observation: str | None) -> dict[str, Any]:
-        """A fresh `Info` for the current state."""
+        """Build a fresh `Info` for the current state."""
         info = Info(
             task_id=self._task_id,
             task_type=self.task_type,
@@ -323,7 +325,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
             info["admissible_actions"] = self._state.admissible_actions
         return dict(info)
 
-    def _looked(self, answer: Callable[[str], str], action: str) -> str:
+    def _check_and_look(self, answer: Callable[[str], str], action: str) -> str:
         self._check_running()
         if not self.contract.is_read_only(action):
             raise UsageError(f"{action!r} is not a read-only action of {self.contract.environment}")
@@ -340,7 +342,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         return observation, float(reward), terminated, truncated, self.info(raw_observation)
 
     def _ask(self, call: Callable[[str], Answer], argument: str) -> Answer:
-        """What the engine answers; whatever it raises of its own is an `EngineError`."""
+        """Call the engine; its own errors become an `EngineError`."""
         try:
             return call(argument)
         except AlignEchoError:

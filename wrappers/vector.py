@@ -1,8 +1,8 @@
-"""Many environments stepped together in one process: gymnasium's `SyncVectorEnv`, with infos put together at once.
+"""Environments stepped together in one process: gymnasium's `SyncVectorEnv` with faster merging of infos.
 
-What comes back is the same to the byte. gymnasium writes each value of each environment's info into an array by itself,
-which takes longer than a step of a fast engine; here the infos of one step wait until all environments have had their
-turn, and each key becomes an array in one go. Infos of differing shape are left to gymnasium.
+Results are identical to gymnasium's. gymnasium writes each value of each info into an array separately, which takes
+longer than a step of a fast engine. Here the infos of a step are collected, and each key becomes an array at once.
+Infos of different shapes are left to gymnasium.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ NUMBERS = (int, float, bool)
 
 
 class TextVectorEnv(gym.vector.SyncVectorEnv):
-    """See `make_vec`. Everything but the speed is gymnasium's."""
+    """Vector environment of `make_vec`. Differs from gymnasium's only in speed."""
 
     def step(
         self, actions: Any
     ) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        """As gymnasium's."""
+        """Step all environments, as gymnasium's method does."""
         observations: list[Any] = []
         rewards, terminated, truncated = np.zeros(self.num_envs), *np.zeros((2, self.num_envs), dtype=np.bool_)
         infos: list[dict[str, Any]] = []
@@ -41,34 +41,35 @@ class TextVectorEnv(gym.vector.SyncVectorEnv):
         self._terminations, self._truncations = terminated, truncated
         self._observations = concatenate(self.single_observation_space, observations, self._observations)
         self._autoreset_envs = terminated | truncated
-        return deepcopy(self._observations), rewards.copy(), terminated.copy(), truncated.copy(), self._gathered(infos)
+        return deepcopy(self._observations), rewards.copy(), terminated.copy(), truncated.copy(), self._merge(infos)
 
-    def _gathered(self, infos: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """What gymnasium makes of the infos of all environments."""
-        together = self._together(infos)
-        if together is None:
-            together = {}
+    def _merge(self, infos: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Merge the infos of all environments as gymnasium does."""
+        merged = self._merge_plain(infos)
+        if merged is None:
+            merged = {}
             for number, info in enumerate(infos):
-                together = self._add_info(together, info, number)
-        return together
+                merged = self._add_info(merged, info, number)
+        return merged
 
-    def _together(self, infos: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-        """The same, where all infos have the same keys and plain values; None for all else."""
+    def _merge_plain(self, infos: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+        """Merge the infos quickly; None unless all have the same keys and plain values."""
         keys = list(infos[0])
         if any(list(info) != keys for info in infos):
             return None
-        together: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
         for key in keys:
             column = [info[key] for info in infos]
             array = None if key == "final_obs" or key.startswith("_") else _array(column)
             if array is None:
                 return None
-            together[key], together[f"_{key}"] = array, np.ones(self.num_envs, dtype=np.bool_)
-        return together
+            merged[key], merged[f"_{key}"] = array, np.ones(self.num_envs, dtype=np.bool_)
+        return merged
 
 
 def _array(column: list[Any]) -> NDArray[Any] | None:
-    """Plain numbers of one type as an array of it, other plain objects as one of objects; None for all else."""
+    """Convert plain numbers of one type to an array of that type, and other plain objects to an object array; None for
+    all else."""
     kinds = set(map(type, column))
     if len(kinds) == 1 and kinds <= set(NUMBERS):
         return np.array(column, dtype=type(column[0]))

@@ -1,4 +1,4 @@
-"""ALFWorld: household tasks in text, byte for byte as TextWorld tells them. Its engine is imported when first used."""
+"""ALFWorld: household tasks in text, byte for byte as in TextWorld. The engine is imported on first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASKS_PER_TYPE = 3
 
 
 def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
-    """An ALFWorld environment; `engine` is "fast" (the default) or "textworld".
+    """Make an ALFWorld environment; `engine` is "fast" (the default) or "textworld".
 
     Raises `MissingDataError` if `data_root` holds no games, `UsageError` for another engine.
     """
@@ -27,14 +27,14 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
 
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:
-    """Sorted task ids of a split. Raises `MissingDataError` if `data_root` holds no games."""
+    """Return the sorted task ids of a split. Raises `MissingDataError` if `data_root` holds no games."""
     from align_echo.wrappers.alfworld.data import source
 
     return source(data_root).ids(split)
 
 
 def data_source(*, data_root: Path | None) -> str:
-    """Which games are played: "embedded games, generator 1" or "official games at <path>".
+    """Describe the games in use: "embedded games, generator 1" or "official games at <path>".
 
     Raises `MissingDataError`.
     """
@@ -44,7 +44,7 @@ def data_source(*, data_root: Path | None) -> str:
 
 
 def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
-    """ALIGN's tasks of one iteration (counted from 0): three of each type, not drawn before while there are fresh ones.
+    """Sample ALIGN's tasks of one iteration (counted from 0): three of each type, unused ones first.
 
     Raises `UsageError` for a negative iteration, `MissingDataError` if `data_root` holds no games.
     """
@@ -53,14 +53,14 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
     ids = task_ids(split="train", data_root=data_root)
     tasks = []
     for kind in TASK_TYPES:
-        of_kind = [task_id for task_id in ids if task_type(task_id) == kind]
+        candidates = [task_id for task_id in ids if task_type(task_id) == kind]
         seed_text = f"training tasks {seed} {kind}"
-        tasks += drawn(of_kind, iteration=iteration, count=TASKS_PER_TYPE, seed=seed_text)
+        tasks += drawn(candidates, iteration=iteration, count=TASKS_PER_TYPE, seed=seed_text)
     return tasks
 
 
 def has_expert(task_id: str) -> bool:
-    """True: every task has one. Raises `MissingExtraError` where the package that holds it is not installed."""
+    """Return True for every task. Raises `MissingExtraError` if the expert's package is not installed."""
     from align_echo.wrappers.alfworld.upstream import require_packages
 
     require_packages("ALFWorld's expert")

@@ -1,8 +1,8 @@
-"""Build what ships of ALFWorld, with its own packages: `tables.json`, and `fast/compiled.zip` of the listed games.
+"""Build the ALFWorld data files in the package: `tables.json`, and `fast/compiled.zip` with the listed games.
 
     python -m align_echo.wrappers.alfworld.build_data
 
-Needs the extra `alfworld`. Takes some minutes; `build_manifest.py`, which chooses the games, goes before it.
+Needs the extra `alfworld`. Takes some minutes. Run `build_manifest.py` first; it chooses the games.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from align_echo.wrappers.alfworld.tables import FILE
 
 
 def tables_text() -> str:
-    """`tables.json` as ALFWorld's wheel has it, the same in every process."""
+    """Build `tables.json` from ALFWorld's wheel, identical in every process."""
     spec = importlib.util.find_spec("alfworld")
     assert spec is not None
     assert spec.origin is not None
@@ -62,19 +62,19 @@ def _layout(package: Path, number: int) -> tuple[list[str], dict[str, list[float
 
 
 def listed_game(task_id: str) -> Game:
-    """The texts of an embedded game, without its files."""
+    """Return the texts of an embedded game, without its files."""
     record = json.loads(write_game(task_id)[GAME])
     return Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
 
 
 def main() -> None:
-    """Write both files, beside this one."""
+    """Write both files to this file's folder."""
     folder = Path(__file__).parent
     write_atomically(folder / FILE, tables_text())
     games = [listed_game(task_id) for task_id in listed_games().entries]
-    made = {shipped.name_of(game): compile_game(game.domain, game.grammar, game.problem) for game in games}
-    shipped.write_archive(made, folder / "fast" / shipped.FILE)
-    print(f"{len(made)} games compiled: {folder / 'fast' / shipped.FILE}")
+    compiled = {shipped.name_of(game): compile_game(game.domain, game.grammar, game.problem) for game in games}
+    shipped.write_archive(compiled, folder / "fast" / shipped.FILE)
+    print(f"{len(compiled)} games compiled: {folder / 'fast' / shipped.FILE}")
 
 
 if __name__ == "__main__":

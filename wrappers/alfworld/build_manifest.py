@@ -1,9 +1,9 @@
-"""Build `embedded.json`: draw games for each split and type, let the expert play each, list those it wins.
+"""Build `embedded.json`: sample games for each split and type, and list those the expert wins.
 
     python -m align_echo.wrappers.alfworld.build_manifest [output]
 
-A game that the expert does not win within the step limit is dropped and the next one drawn. Prints counts per split and
-type, and how many were dropped. Takes some minutes.
+A game the expert does not win within the step limit is dropped, and another is drawn. Prints counts per split and
+type, and the number of dropped games. Takes some minutes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SIZES = {
 
 
 def candidates(split: str, task_type: str, used: set[str]) -> Iterator[str]:
-    """Ids in the order in which they are tried: rooms in turn, a goal drawn in each; no goal of a room twice."""
+    """Yield ids in the order to try them: rooms in turn, with a random goal in each; no goal of a room twice."""
     dice = Dice(f"manifest {GENERATOR_VERSION} {split} {task_type}")
     plans = [
         number for number in (UNSEEN if split == "valid_unseen" else SEEN) if goals_for(floor_plan(number), task_type)
@@ -58,7 +58,7 @@ def candidates(split: str, task_type: str, used: set[str]) -> Iterator[str]:
 
 
 def expert_steps(id_: str, engine: GameEngine) -> int | None:
-    """How many actions the expert needs; None if it does not win within the step limit."""
+    """Count the expert's actions; None if it does not win within the step limit."""
     files = write_game(id_)
     record = json.loads(files[GAME])
     game = Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
@@ -72,7 +72,7 @@ def expert_steps(id_: str, engine: GameEngine) -> int | None:
 
 
 def build() -> tuple[EmbeddedGames, Counter[str]]:
-    """The listed games, and how many games were dropped by split and type."""
+    """Build the list of games, and count the dropped games by split and type."""
     engine = make_engine("fast")
     entries: dict[str, ListedGame] = {}
     dropped: Counter[str] = Counter()
@@ -97,7 +97,7 @@ def build() -> tuple[EmbeddedGames, Counter[str]]:
 
 
 def main() -> None:
-    """Build and write the manifest, beside this file unless a path is given."""
+    """Build and write the manifest, to this file's folder or to a path on the command line."""
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name(FILE)
     games, dropped = build()
     write_atomically(target, encode(games))

@@ -1,7 +1,7 @@
-"""Where ALFWorld's games come from: the official download if there is one, else the embedded games, in one layout.
+"""Source of ALFWorld's games: the official download if there is one, else the embedded games, in one layout.
 
-Official: `<root>/json_2.1.1/<split>/<task>/<trial>/{game.tw-pddl,traj_data.json}`, filtered as ALFWorld does. The id of
-a task is `<split>/<task>/<trial>`. Embedded games are written to a cache folder in that layout when first played.
+Official: `<root>/json_2.1.1/<split>/<task>/<trial>/{game.tw-pddl,traj_data.json}`, filtered as ALFWorld does. A task's
+id is `<split>/<task>/<trial>`. Embedded games are written to a cache folder in the same layout on first use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from align_echo.wrappers.cache import cache_folder
 
 
 class Source(Protocol):
-    """A collection of games. `label` says which one, for the record of a run.
+    """Collection of games. `label` identifies it in the record of a run.
 
     A task's folder holds the files `GAME` and `TRAJECTORY`.
     """
@@ -35,11 +35,10 @@ class Source(Protocol):
 
 
 def source(data_root: Path | None) -> Source:
-    """The official games under `data_root` or `$ALFWORLD_DATA`; without either, the embedded ones.
+    """Return the official games under `data_root` or `$ALFWORLD_DATA`; without either, the embedded ones.
 
-    ALFWorld's own default folder without games in it counts as unset: the package itself exports it when imported.
-    Raises `MissingDataError` if the folder that was named holds no games, `MissingExtraError` where what they need is
-    not installed.
+    ALFWorld's own default folder counts as unset if it holds no games, because the package exports it on import. Raises
+    `MissingDataError` if a configured folder holds no games, `MissingExtraError` if their packages are not installed.
     """
     if data_root is not None:
         return _official(data_root, f"{data_root}", "leave data_root out")
@@ -60,7 +59,7 @@ def _official(root: Path, named: str, otherwise: str) -> OfficialGames:
 
 
 def _is_default(path: Path) -> bool:
-    """Whether it is the folder that ALFWorld puts into `$ALFWORLD_DATA` by itself."""
+    """Check if a folder is the one ALFWorld itself puts into `$ALFWORLD_DATA`."""
     return path.absolute() == Path("~/.cache/alfworld").expanduser().absolute()
 
 
@@ -75,21 +74,22 @@ class OfficialGames:
 
     @property
     def label(self) -> str:
-        """Where they lie."""
+        """Location of the games."""
         return f"official games at {self.root.parent.absolute()}"
 
     def ids(self, split: str) -> list[str]:
-        """Playable games of a split, sorted. Raises `MissingDataError` if the split is not there or holds none."""
+        """Return the playable games of a split, sorted. Raises `MissingDataError` if the split is missing or holds
+        none."""
         folder = self.root / split
         if not folder.is_dir():
             raise MissingDataError(f"no split {split!r} in the ALFWorld data: expected the folder {folder}")
-        listed = _listed(folder)
+        listed = _list_playable(folder)
         if not listed:
             raise MissingDataError(f"no playable game in {folder}: expected <task>/<trial>/{GAME} and {TRAJECTORY}")
         return [f"{split}/{name}" for name in listed]
 
     def folder(self, task_id: str) -> Path:
-        """The folder of a game. Raises `UsageError` for an id that is not there."""
+        """Return the folder of a game. Raises `UsageError` for an unknown id."""
         parts = task_id.split("/")
         folder = self.root / task_id
         if len(parts) != 3 or {"", ".", ".."} & set(parts) or not (folder / GAME).is_file():
@@ -97,8 +97,8 @@ class OfficialGames:
         return folder
 
 
-def _listed(folder: Path) -> list[str]:
-    """`<task>/<trial>` of the playable games, from the cache unless a file was added, removed or changed."""
+def _list_playable(folder: Path) -> list[str]:
+    """List `<task>/<trial>` of the playable games, from the cache unless a file was added, removed or changed."""
     candidates = list(_candidates(folder))
     stamp = hashlib.sha256("\n".join(f"{name} {mtime} {size}" for name, mtime, size in candidates).encode()).hexdigest()
     name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
@@ -109,7 +109,7 @@ def _listed(folder: Path) -> list[str]:
             return list(stored["games"])
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no listing yet, or a damaged one: make it again
-    games = sorted(name for name, _, _ in candidates if _playable(folder / name))
+    games = sorted(name for name, _, _ in candidates if _is_playable(folder / name))
     cache.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(cache, json.dumps({"stamp": stamp, "games": games}))
     return games
@@ -133,7 +133,7 @@ def _candidates(folder: Path) -> Iterable[tuple[str, int, int]]:
             )
 
 
-def _playable(folder: Path) -> bool:
+def _is_playable(folder: Path) -> bool:
     try:
         if read_json(folder / TRAJECTORY)["task_type"] not in TASK_TYPES:
             return False
@@ -143,7 +143,7 @@ def _playable(folder: Path) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises `EngineError` if it is not one."""
+    """Read a JSON object from a file. Raises `EngineError` if the file holds none."""
     try:
         record = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What plays a game of ALFWorld: the surface that its two engines share. The choice between them is in `engines.py`."""
+"""Interface of an engine for ALFWorld's games, shared by the two engines. `engines.py` chooses between them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fact = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Game:
-    """The three texts of a `game.tw-pddl`; `cache` is a folder that remembers what is made of them, None for none."""
+    """Three texts of a `game.tw-pddl`; `cache` is a folder for compiled forms, None for no cache."""
 
     domain: str
     grammar: str
@@ -25,43 +25,45 @@ class Game:
 
     @property
     def bytes(self) -> int:
-        """What the texts take in memory."""
+        """Size of the texts in memory."""
         return sum(map(sys.getsizeof, (self.domain, self.grammar, self.problem)))
 
 
 class Sight(Protocol):
-    """One state of a game: what can be seen in it, now or later, and what `GameEngine.restore` comes back to."""
+    """State of a game: what can be seen in it, and the target of `GameEngine.restore`."""
 
     @property
     def position(self) -> Hashable | None:
-        """What tells this state from others of its game; None where that is not known (`TextEnv.position`)."""
+        """Key of this state among the states of its game; None if unknown (`TextEnv.position`)."""
 
     @property
     def commands(self) -> Iterable[str]:
-        """Admissible commands, each once, in the order in which the engine finds them."""
+        """Admissible commands, each once, in the engine's own order."""
 
     def facts(self, predicates: Iterable[str] | None = None) -> list[Fact]:
-        """What is true, and as `not_...` what an action made false; of some predicates only, if they are named."""
+        """Return the facts that are true, and as `not_...` those an action made false; restricted to `predicates`
+        unless None."""
 
 
 class GameEngine(Protocol):
-    """Plays one game at a time. Not shared between threads. Every method but `reset` raises `EngineError` before it."""
+    """Engine that plays one game at a time. Not shared between threads. Every method but `reset` raises `EngineError`
+    before it."""
 
     def close(self) -> None:
-        """Give back what the engine holds. A later reset brings it to life again."""
+        """Release the engine's resources. A later reset starts it again."""
 
     def reset(self, game: Game) -> str:
-        """Start a game from its initial state; returns the intro with the goal. Raises `EngineError`."""
+        """Start a game from its initial state; return the intro with the goal. Raises `EngineError`."""
 
     def step(self, command: str) -> str:
-        """Carry out a command; returns what happened. A command that is not admissible changes nothing."""
+        """Carry out a command; return the answer. A command that is not admissible changes nothing."""
 
     def peek(self, command: str) -> str:
-        """What a command would answer, without doing it."""
+        """Return the answer to a command without carrying it out."""
 
     @property
     def won(self) -> bool:
-        """The goal holds."""
+        """Return True if the goal holds."""
 
     @property
     def admissible(self) -> tuple[str, ...]:
@@ -69,11 +71,11 @@ class GameEngine(Protocol):
 
     @property
     def sight(self) -> Sight:
-        """The present state; good for every later `restore` of an engine of the same kind."""
+        """Present state; valid for every later `restore` of an engine of the same kind."""
 
     @property
     def names(self) -> Mapping[str, str]:
-        """What every entity is called in text, by its id."""
+        """Display name of every entity, by id."""
 
     def restore(self, sight: Any) -> None:
-        """Go to a state."""
+        """Return to a state."""

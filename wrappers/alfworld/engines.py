@@ -1,7 +1,7 @@
-"""The two engines of ALFWorld by name.
+"""ALFWorld's two engines by name.
 
-"fast" is a compiled game (`fast/`); "textworld" is the unmodified engine of TextWorld and ALFWorld (`reference.py`),
-some thousand times slower. Both answer the same, byte for byte; tests play them side by side.
+"fast" is a compiled game (`fast/`). "textworld" is the unmodified engine of TextWorld and ALFWorld (`reference.py`),
+some thousand times slower. Both give the same answers, byte for byte; tests play them side by side.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENGINES: dict[str, Callable[[], GameEngine]] = {"fast": _fast, "textworld": _te
 
 
 def make_engine(name: str) -> GameEngine:
-    """An engine by name. Raises `UsageError` naming the known ones, `MissingExtraError`."""
+    """Make an engine by name. Raises `UsageError` for an unknown name, and `MissingExtraError`."""
     if name not in _ENGINES:
         raise UsageError(f"ALFWorld has no engine {name!r}; it has {', '.join(_ENGINES)}")
     return _ENGINES[name]()

@@ -1,7 +1,7 @@
 """ALFWorld as a `TextEnv`: the real engine's text, turns and step limit, an oracle, and exact snapshots.
 
-The initial observation is what ALFWorld's users show their agents: the engine's intro without its banner, one line that
-lists the furniture and one that states the task. Everything else is the engine's text unchanged.
+The initial observation is the usual one for ALFWorld's agents: the engine's intro without its banner, a line with the
+furniture and a line with the task. All other text is the engine's, unchanged.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ TASK_PREFIX = "Your task is to: "
 
 
 class AlfworldEnv(TextEnv):
-    """One split of ALFWorld. Not shared between threads: give each its own."""
+    """Environment over one split of ALFWorld. Not shared between threads: each needs its own."""
 
     in_memory = True
 
     def __init__(self, source: Source, split: str, step_limit: int | None = None, engine: str = "fast") -> None:
-        """`engine` is "fast" or "textworld".
+        """Open a split. `engine` is "fast" or "textworld".
 
-        Raises `MissingDataError` if the source has no such split, `UsageError` for a step limit below 1 or for
-        another engine.
+        Raises `MissingDataError` if the source has no such split, `UsageError` for a step limit below 1 or an unknown
+        engine.
         """
         limit = STEP_LIMIT if step_limit is None else step_limit
         super().__init__(tuple(source.ids(split)), CONTRACT, limit)
@@ -57,38 +57,39 @@ class AlfworldEnv(TextEnv):
         return self._task_type
 
     def oracle(self) -> HouseOracle:
-        """Raises `UsageError` before a reset."""
+        """Return the oracle of this episode. Raises `UsageError` before a reset."""
         if self._oracle is None:
             raise UsageError("call reset() before oracle()")
         return self._oracle
 
     def refuses(self, observation: str) -> bool:
-        """Whether the engine's text is that of a refusal."""
+        """Check if the engine's text is a refusal."""
         return is_invalid(observation)
 
     def explores(self, view: AgentView, action: str, observation: str | None = None) -> bool:
-        """Whether an action looks into new furniture while something that the task needs was never seen. Examining is
-        tried, where its answer is not known: what it shows decides. Raises `EngineError`.
+        """Check if an action looks into new furniture while an object of the task is still unseen.
+
+        An examining action without a known answer is tried out, because only its answer decides. Raises `EngineError`.
         """
         if observation is None and action.strip().startswith(EXAMINE) and not self.over:
-            present = self.snapshot()
+            before = self.snapshot()
             try:
                 observation, _, _, _, _ = self.step(action)
             finally:
-                self.restore(present)
+                self.restore(before)
         return explores(view, action, observation or "")
 
     def position(self) -> Hashable | None:
-        """What the engine tells its states by. Raises `EngineError` before a reset."""
+        """Return the engine's key of the present state. Raises `EngineError` before a reset."""
         return self._engine.sight.position
 
     def opening(self, observation: str) -> tuple[str, str]:
-        """The line that lists the furniture and the line that states the task, as ALIGN's own runs pass them."""
+        """Return the line with the furniture and the line with the task, as in ALIGN's own runs."""
         room, _, task = observation.partition("\n")
         return room.strip(), task.strip()
 
     def close(self) -> None:
-        """Give back what the engine holds. Only `reset` brings the environment to life again."""
+        """Release the engine. Only `reset` starts the environment again."""
         self._over = True
         self._engine.close()
 
@@ -99,7 +100,7 @@ class AlfworldEnv(TextEnv):
             raise UsageError(f"there is no task {task_id!r} in this split; see tasks() for the ids")
         folder = self._source.folder(task_id)
         trajectory = read_json(folder / TRAJECTORY)
-        intro = _checked(self._engine.reset, _game(folder / GAME))
+        intro = _call_engine(self._engine.reset, _game(folder / GAME))
         try:
             self._oracle = HouseOracle(self._engine, intro, trajectory)
             self._task_type = str(trajectory["task_type"])
@@ -109,12 +110,12 @@ class AlfworldEnv(TextEnv):
         return self._answer("\n".join(part.strip() for part in intro.split("\n\n")[1:]))
 
     def _act(self, action: str) -> EngineState:
-        answer = _checked(self._engine.step, action)
+        answer = _call_engine(self._engine.step, action)
         self.oracle().record(action.strip(), answer)
         return self._answer(answer)
 
     def _probe(self, action: str) -> str:
-        return _checked(self._engine.peek, action)
+        return _call_engine(self._engine.peek, action)
 
     def _answer(self, observation: str) -> EngineState:
         won = self._engine.won
@@ -130,12 +131,12 @@ class AlfworldEnv(TextEnv):
     def _restore(self, task_id: str, saved: tuple[Moment, ...]) -> None:
         if task_id != self._task_id:
             self._load(task_id)
-        _checked(self._engine.restore, saved[-1].sight)  # the oracle records every state that an action leads to
+        _call_engine(self._engine.restore, saved[-1].sight)  # the oracle records the state after every action
         self.oracle().rewind(saved)
 
 
-def _checked(call: Callable[[T], R], argument: T) -> R:
-    """Turn whatever the engine raises into `EngineError`."""
+def _call_engine(call: Callable[[T], R], argument: T) -> R:
+    """Call the engine, turning its errors into `EngineError`."""
     try:
         return call(argument)
     except EngineError:

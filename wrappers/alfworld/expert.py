@@ -1,9 +1,8 @@
-"""ALFWorld's handcoded expert, made repeatable: it follows an episode and names the next action.
+"""ALFWorld's handcoded expert, made reproducible: it follows an episode and names the next action.
 
-Three things differ from the class in ALFWorld's wheel. Where that class draws at random, this one takes the first
-choice or a draw that is fixed by the step. Its bookkeeping waits for the verb "put", so the engine's verb "move" is
-passed on as "put". The engine refuses to "go" to furniture at which the agent already stands, so that is examined
-instead.
+It differs from the class in ALFWorld's wheel in three ways. It replaces random draws by the first choice or by a draw
+fixed by the step. It is sent the engine's verb "move" as "put", which its bookkeeping expects. It examines furniture at
+the agent's place, because the engine refuses to "go" there.
 """
 
 from __future__ import annotations
@@ -19,27 +18,28 @@ from align_echo.wrappers.alfworld.engine import Fact
 from align_echo.wrappers.alfworld.task import TaskParameters
 
 FACTS_READ = ("holds", "inreceptacle", "ishot", "iscool", "isclean")
-"""The only facts that the expert looks at."""
+"""Facts the expert reads."""
 
 MOST_STEPS = 200
 ATTEMPTS = 3
-"""The expert may first want to shut something that is elsewhere. It drops the idea when it is asked again."""
+"""Calls per step. The expert may first want to shut furniture elsewhere; on a second call it drops the idea."""
 
 
 class HandcodedExpert:
-    """One episode. Give it every step in order with `follow`; it answers with its next action or None."""
+    """Expert for one episode. Pass every step in order to `follow`; it returns the next action or None."""
 
     def __init__(self, parameters: TaskParameters, intro: str) -> None:
-        """Raises `MissingExtraError` where ALFWorld's package is not installed."""
+        """Start with an episode's task and intro. Raises `MissingExtraError` if ALFWorld's package is not installed."""
         upstream.require_packages("ALFWorld's expert")
         self._policy = _policy_class(parameters.task_type)(asdict(parameters), max_steps=MOST_STEPS)
         self._policy.observe(intro)
         self._steps = 0
 
     def follow(self, action: str, feedback: str, commands: Iterable[str], facts: Sequence[Fact]) -> str | None:
-        """The expert's next action, None when it is at a loss.
+        """Return the expert's next action, None if it has none.
 
-        It is told the last action, the engine's answer to it, what can be done next, and the facts of `FACTS_READ`.
+        Arguments: the last action, the engine's answer to it, the commands possible next, and the facts of
+        `FACTS_READ`.
         """
         self._steps += 1
         from textworld.logic import Proposition, Variable
@@ -66,7 +66,7 @@ class HandcodedExpert:
         return None
 
     def _as_movement(self, action: str) -> str:
-        """Furniture at the agent's place cannot be gone to, only examined; the expert knows no such case."""
+        """Translate examining nearby furniture into going there; the expert does not know this case."""
         name = action.removeprefix("examine ")
         if action != name and name in self._policy.receptacles and name != self._policy.curr_recep:
             return f"go to {name}"

@@ -1,8 +1,8 @@
 """Embedded games: seeded rooms of all six task types in ALFWorld's official layout, from an id alone.
 
-A game depends on the generator's version and its id, on nothing else: same bytes in every process and on every machine.
-Ids look as ALFRED's: `<split>/<type>-<Object>-None-<Target>-<floor plan>/trial_G<version>_<number>`. Which ids exist is
-in the manifest (`manifest.py`), which lists only games that the expert won in the real engine.
+A game depends only on the generator's version and its id: same bytes in every process and on every machine. Ids look
+like ALFRED's: `<split>/<type>-<Object>-None-<Target>-<floor plan>/trial_G<version>_<number>`. The manifest
+(`manifest.py`) lists the valid ids, all of games the expert won in the real engine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SCENERY = {
     "Television": ("TVStand", "Dresser", "CoffeeTable", "SideTable", "DiningTable"),
     "DeskLamp": ("Desk", "SideTable", "Dresser", "DiningTable", "CoffeeTable", "Shelf", "TVStand"),
 }
-"""Things that stand on furniture and cannot be picked up."""
+"""Objects that stand on furniture and cannot be picked up."""
 
 NOT_A_TARGET = {
     "pick_clean_then_place_in_recep": ("SinkBasin",),
@@ -61,13 +61,13 @@ _ID = re.compile(
 
 
 def game_id(split: str, goal: TaskParameters, plan: int, number: int) -> str:
-    """The id that `write_game` reads."""
+    """Build the id that `write_game` reads."""
     folder = f"{goal.task_type}-{goal.object_target}-None-{goal.toggle_target or goal.parent_target}-{plan}"
     return f"{split}/{folder}/trial_G{GENERATOR_VERSION}_{number:03d}"
 
 
 def goals_for(plan: FloorPlan, task_type: str) -> list[TaskParameters]:
-    """Every goal of a type that makes sense in a room, in a fixed order."""
+    """List every goal of a type that makes sense in a room, in a fixed order."""
     if plan.room not in tables().rooms[task_type]:
         return []
     if APPLIANCE.get(task_type, "") not in ("", *plan.kinds()):
@@ -91,7 +91,7 @@ def goals_for(plan: FloorPlan, task_type: str) -> list[TaskParameters]:
 
 
 def read_id(id_: str) -> tuple[FloorPlan, TaskParameters, str]:
-    """Room, goal and number of an id. Raises `UsageError` for another form or another generator version."""
+    """Parse an id into room, goal and number. Raises `UsageError` for another form or another generator version."""
     match = _ID.fullmatch(id_)
     if match is None or match["type"] not in TASK_TYPES or int(match["version"]) != GENERATOR_VERSION:
         raise UsageError(f"{id_!r} is not an embedded game of generator version {GENERATOR_VERSION}")
@@ -103,7 +103,7 @@ def read_id(id_: str) -> tuple[FloorPlan, TaskParameters, str]:
 
 @functools.lru_cache(maxsize=64)
 def write_game(id_: str) -> Mapping[str, str]:
-    """Make the game of an id: the texts of its files by their names.
+    """Generate the game of an id: the texts of its files by name.
 
     Raises `UsageError` for an id of another form or another generator version.
     """
@@ -140,7 +140,7 @@ def _trajectory(id_: str, plan: FloorPlan, goal: TaskParameters, stated: str) ->
 
 
 def sentence(goal: TaskParameters, dice: Dice) -> str:
-    """The goal in one of ALFWorld's wordings."""
+    """Return the goal in one of ALFWorld's wordings."""
     templates = tables().goals[goal.task_type].sentences
     words = {"obj": goal.object_target, "recep": goal.parent_target, "toggle": goal.toggle_target}
     return dice.pick(templates).format(**{key: word.lower() for key, word in words.items()})
@@ -150,11 +150,11 @@ def sentence(goal: TaskParameters, dice: Dice) -> str:
 
 
 def _homes(plan: FloorPlan, kind: str) -> list[str]:
-    """Kinds of furniture in this room that can hold a kind of thing."""
+    """List the kinds of furniture in this room that can hold a kind of object."""
     if kind in SCENERY:
-        return [place for place in plan.kinds() if place in SCENERY[kind]]
+        return [home for home in plan.kinds() if home in SCENERY[kind]]
     holds = tables().holds
-    return [place for place in plan.kinds() if kind in holds.get(place, ())]
+    return [home for home in plan.kinds() if kind in holds.get(home, ())]
 
 
 def _placeable(plan: FloorPlan) -> frozenset[str]:
@@ -162,20 +162,21 @@ def _placeable(plan: FloorPlan) -> frozenset[str]:
 
 
 def _furnish(plan: FloorPlan, goal: TaskParameters, dice: Dice) -> Room:
-    """Goal objects first (never where they belong), then lamps and plants, then everything else of the room."""
+    """Place the goal objects first (never at their target), then lamps and plants, then the other objects of the room.
+    """
     free = {r.id: CAPACITY.get(r.kind, OPEN_CAPACITY) for r in plan.receptacles}
-    things: list[Thing] = []
+    objects: list[Thing] = []
 
     def place(kind: str, avoid: str = "") -> None:
         homes = _homes(plan, kind)
         options = [r for r in plan.receptacles if r.kind in homes and r.kind != avoid and free[r.id] > 0]
         if not options:
             return
-        # A kind of furniture first, so that ten drawers do not swallow everything.
+        # Draw the kind of furniture first, so that ten drawers do not get everything.
         furniture = dice.pick(sorted({r.kind for r in options}))
         receptacle = dice.pick([r for r in options if r.kind == furniture])
         free[receptacle.id] -= 1
-        things.append(Thing(f"{kind}|{coordinates(dice)}", kind, receptacle))
+        objects.append(Thing(f"{kind}|{coordinates(dice)}", kind, receptacle))
 
     copies = 2 + dice.below(2) if goal.task_type == "pick_two_obj_and_place" else 1 + dice.below(3)
     for _ in range(copies):
@@ -186,9 +187,9 @@ def _furnish(plan: FloorPlan, goal: TaskParameters, dice: Dice) -> Room:
     distractors = [kind for kind in sorted(_placeable(plan)) if kind != goal.object_target]
     for kind in dice.shuffled(distractors):
         for _ in range(1 + dice.chance(0.45) + dice.chance(0.2)):
-            if len(things) < MOST_THINGS:
+            if len(objects) < MOST_THINGS:
                 place(kind)
-    return Room(plan.receptacles, tuple(things), _start(plan.receptacles, dice))
+    return Room(plan.receptacles, tuple(objects), _start(plan.receptacles, dice))
 
 
 def _start(receptacles: tuple[Receptacle, ...], dice: Dice) -> str:

@@ -1,6 +1,6 @@
-"""ALFWorld's text grammar, parsed by TextWorld's own parsers; what is parsed once is kept.
+"""ALFWorld's text grammar, parsed by TextWorld's own parsers and cached.
 
-Deriving text from it is not done here: `fast/templates.py` turns it into data, `fast/text.py` spells it out.
+No text is derived here: `fast/templates.py` turns the grammar into data, `fast/text.py` renders it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ GOAL = re.compile(r"Your task is to: ([^\"\\]*?)\.?\"")
 _PLACEHOLDER = "UNKNOWN GOAL"
 
 PARSING = threading.Lock()
-"""TextWorld's parsers are one object each for the whole process, which keeps how far it has read."""
+"""Guard of TextWorld's parsers, which are process-wide objects with a read position."""
 
 
 @dataclass(frozen=True)
 class GrammarRule:
-    """A text and the condition under which it is chosen, empty for always."""
+    """Text and the condition for choosing it, empty for always."""
 
     condition: str
     symbols: tuple[Any, ...]
@@ -35,10 +35,10 @@ class GrammarRule:
 
 @dataclass(frozen=True)
 class Grammar:
-    """The texts of one game.
+    """Texts of one game.
 
-    `commands` and `feedback` are templates by the lower-case name of an action: what it is typed as, and what it
-    answers once it was carried out. `rules` are by name, in the order in which they are tried.
+    `commands` and `feedback` are templates by the lower-case name of an action: its command, and the answer after it
+    was carried out. `rules` are by name, in the order in which they are tried.
     """
 
     commands: Mapping[str, str]
@@ -47,7 +47,7 @@ class Grammar:
 
 
 def read_grammar(source: str) -> Grammar:
-    """Read a TWL2 grammar. Raises `EngineError` if TextWorld's parser refuses it."""
+    """Parse a TWL2 grammar. Raises `EngineError` if TextWorld's parser refuses it."""
     shared, sentence = _without_goal(source)
     if not sentence:
         return shared
@@ -56,7 +56,8 @@ def read_grammar(source: str) -> Grammar:
 
 
 def _without_goal(source: str) -> tuple[Grammar, str]:
-    """The parsed grammar and the sentence that its rule #task# consists of, "" if that rule is another one.
+    """Parse the grammar apart from its goal; also return the sentence of the rule #task#, "" if that rule is not one
+    sentence.
 
     All of ALFWorld's games share one grammar but for this sentence: the shared part is parsed once.
     """
@@ -89,13 +90,13 @@ def _parse(source: str) -> Grammar:
 
 @functools.lru_cache(maxsize=4096)
 def symbols_of(text: str) -> tuple[Any, ...]:
-    """A template, parsed by TextWorld."""
+    """Parse a template with TextWorld."""
     with PARSING:
         return tuple(textgen._parse_and_convert(text, rule_name="symbols"))
 
 
 @functools.lru_cache(maxsize=4096)
 def query_of(text: str) -> Rule:
-    """A conjunctive query, parsed by TextWorld."""
+    """Parse a conjunctive query with TextWorld."""
     with PARSING:
         return Rule.parse_conjunctive_query(text)

@@ -1,7 +1,7 @@
-"""What a player can know of a household task from its text alone: the goal, the places, what was seen where, its hands.
+"""Knowledge an agent can draw from a household task's text alone: the goal, the places, the objects seen, its hands.
 
-It reads ALFWorld's own sentences and never asks the engine. The scripted novice plays by it, and labels of actions go
-by it where a look was worth its turn.
+It reads ALFWorld's own sentences and never asks the engine. The scripted novice plays by it, and action labels use it
+to decide if a look was worth its turn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ APPLIANCES = {"heat": "microwave", "cool": "fridge", "clean": "sinkbasin"}
 
 @dataclass(frozen=True)
 class HouseholdGoal:
-    """`kind` is place, two, clean, heat, cool or light; `tool` is the lamp's name for light."""
+    """Goal of a task. `kind` is place, two, clean, heat, cool or light; `tool` is the lamp's name for light."""
 
     kind: str
     obj: str
@@ -39,12 +39,12 @@ class HouseholdGoal:
 
     @property
     def copies(self) -> int:
-        """How many objects have to be placed."""
+        """Number of objects to place."""
         return 2 if self.kind == "two" else 1
 
 
 def read_goal(text: str) -> HouseholdGoal | None:
-    """The goal in ALFWorld's wording; None if it is worded in a way this reader does not know."""
+    """Parse a goal in ALFWorld's wording; None for an unknown wording."""
     lowered = text.strip().rstrip(".").lower()
     for pattern, kind in _GOALS:
         match = re.search(pattern, lowered)
@@ -60,13 +60,13 @@ def read_goal(text: str) -> HouseholdGoal | None:
 
 
 def name_of(entity: str) -> str:
-    """"mug 1" -> "mug"."""
+    """Return the name without its number: "mug 1" -> "mug"."""
     return entity.rsplit(" ", 1)[0]
 
 
 @dataclass
 class Belief:
-    """What the player believes. `contents` maps a place to the objects last seen there; a place in it was seen."""
+    """Agent's belief about the room. `contents` maps each place it has seen to the objects last seen there."""
 
     places: list[str]
     contents: dict[str, list[str]] = field(default_factory=dict)
@@ -77,12 +77,12 @@ class Belief:
 
     @classmethod
     def from_intro(cls, text: str) -> Belief:
-        """The places that the opening text lists."""
+        """Read the places from the opening text."""
         listing = text.lower().split("looking quickly around you, you see", 1)[-1].split("your task is to", 1)[0]
         return cls(places=list(dict.fromkeys(re.findall(rf"\ban? ({ENTITY})", listing))))
 
     def update(self, observation: str, destination: str) -> bool:
-        """Take in one observation; True if it told of something that happened or was seen."""
+        """Take in one observation; return True if it reported an event or a sight."""
         text = observation.lower()
         news = self._see(text)
         if match := re.search(rf"you pick up the ({ENTITY}) from the ({ENTITY})", text):
@@ -102,20 +102,20 @@ class Belief:
 
     def _see(self, text: str) -> bool:
         news = False
-        for place in re.findall(rf"the ({ENTITY}) is closed", text):
-            self.closed.add(place)
+        for location in re.findall(rf"the ({ENTITY}) is closed", text):
+            self.closed.add(location)
             news = True
-        for place, seen in re.findall(rf"on the ({ENTITY}), you see ([^.]*)\.", text):
-            self._look_into(place, seen)
+        for location, contents in re.findall(rf"on the ({ENTITY}), you see ([^.]*)\.", text):
+            self._look_into(location, contents)
             news = True
-        for place, seen in re.findall(rf"the ({ENTITY}) is open\. in it, you see ([^.]*)\.", text):
-            self._look_into(place, seen)
+        for location, contents in re.findall(rf"the ({ENTITY}) is open\. in it, you see ([^.]*)\.", text):
+            self._look_into(location, contents)
             news = True
         return news
 
-    def _look_into(self, place: str, seen: str) -> None:
-        self.closed.discard(place)
-        self.contents[place] = re.findall(rf"\ban? ({ENTITY})", seen)
+    def _look_into(self, location: str, contents: str) -> None:
+        self.closed.discard(location)
+        self.contents[location] = re.findall(rf"\ban? ({ENTITY})", contents)
 
     def _forget(self, obj: str) -> None:
         for objects in self.contents.values():
@@ -124,9 +124,9 @@ class Belief:
         self.placed.discard(obj)
 
     def find(self, name: str) -> tuple[str, str] | None:
-        """An object of that name and the place where it was seen, leaving out those already placed."""
-        for place, objects in self.contents.items():
+        """Find an object of a name and the place where it was seen, except those already placed."""
+        for location, objects in self.contents.items():
             for obj in objects:
                 if name_of(obj) == name and obj not in self.placed:
-                    return obj, place
+                    return obj, location
         return None

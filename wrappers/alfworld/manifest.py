@@ -1,7 +1,7 @@
-"""The embedded games: a list that ships with the package (id, hash of the game's files), and the files made from it.
+"""Embedded games: a list in the package (id, hash of the game's files), and the files made from it.
 
-Every listed game was won by the expert in the real engine when the list was built (`build_manifest.py`), so listing
-needs neither engine nor generator. A game's files are made when it is first played, and checked against the list.
+The expert won every listed game in the real engine when the list was built (`build_manifest.py`), so listing needs
+neither engine nor generator. A game's files are made on first use and checked against the list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HASH_DIGITS = 16
 
 @dataclass(frozen=True)
 class ListedGame:
-    """One listed game. `digest` is that of its files."""
+    """Entry of the list. `digest` is the digest of the game's files."""
 
     task_id: str
     digest: str
@@ -34,22 +34,23 @@ class ListedGame:
 
 @dataclass(frozen=True)
 class EmbeddedGames:
-    """A list of generated games, and which versions made them. It is a `Source` of games (`data.py`)."""
+    """List of generated games, with the versions used to make them. It is a `Source` of games (`data.py`)."""
 
     versions: dict[str, str]
     entries: dict[str, ListedGame]
 
     @property
     def label(self) -> str:
-        """Which version of the generator makes them."""
+        """Version of the generator."""
         return f"embedded games, generator {self.versions['generator']}"
 
     def ids(self, split: str) -> list[str]:
-        """Sorted ids of a split."""
+        """Return the sorted ids of a split."""
         return sorted(task_id for task_id in self.entries if task_id.startswith(f"{split}/"))
 
     def folder(self, task_id: str) -> Path:
-        """The folder of a game, made on first use. Raises `UsageError`; `EngineError` if made differently."""
+        """Return the folder of a game, made on first use. Raises `UsageError`; `EngineError` if the files differ from
+        the list."""
         entry = self.entries.get(task_id)
         if entry is None:
             raise UsageError(f"there is no embedded ALFWorld task {task_id!r}")
@@ -95,7 +96,7 @@ def _known_intact(folder: Path, game_stamp: int, trajectory_stamp: int, digest_:
 
 @functools.cache
 def shipped() -> EmbeddedGames:
-    """The games that the package lists. Raises `EngineError` if it is missing or damaged."""
+    """Load the list of games in the package. Raises `EngineError` if it is missing or damaged."""
     try:
         return decode(resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -103,12 +104,12 @@ def shipped() -> EmbeddedGames:
 
 
 def digest(files: Mapping[str, str]) -> str:
-    """The start of the SHA-256 of a game's two files, given as texts by their names."""
+    """Compute the start of the SHA-256 of a game's two files, from their texts by name."""
     return hashlib.sha256(f"{files[GAME]}\0{files[TRAJECTORY]}".encode()).hexdigest()[:HASH_DIGITS]
 
 
 def encode(games: EmbeddedGames) -> str:
-    """Compact JSON: one line per folder (`<split>/<task>`), trial -> [hash, expert's steps]."""
+    """Serialize as compact JSON: one line per folder (`<split>/<task>`), trial -> [hash, expert's steps]."""
     folders: dict[str, dict[str, list[object]]] = {}
     for entry in sorted(games.entries.values(), key=lambda entry: entry.task_id):
         folder, trial = entry.task_id.rsplit("/", 1)
@@ -118,7 +119,7 @@ def encode(games: EmbeddedGames) -> str:
 
 
 def decode(text: str) -> EmbeddedGames:
-    """The reverse of `encode`. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
+    """Parse the output of `encode`. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
     record = json.loads(text)
     entries = {}
     for folder, trials in record["games"].items():

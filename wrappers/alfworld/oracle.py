@@ -1,6 +1,6 @@
-"""Ground truth about a running episode: the expert's next action, and how far the goal is.
+"""Ground truth about a running episode: the expert's next action, and the distance to the goal.
 
-The expert follows the whole episode (it keeps notes), but only catches up when it is asked. Distances are exact.
+The expert has to follow the whole episode (it keeps notes), but only catches up on demand. Distances are exact.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from align_echo.wrappers.alfworld.task import TaskParameters
 
 @dataclass(frozen=True)
 class Moment:
-    """One step and the state that it led to, kept so that the expert can catch up later."""
+    """Step and the state after it, kept so that the expert can catch up later."""
 
     action: str
     feedback: str
@@ -24,10 +24,11 @@ class Moment:
 
 
 class HouseOracle:
-    """Follows one episode of an engine; `record` must be told of every action."""
+    """Oracle over one episode of an engine; every action must be passed to `record`."""
 
     def __init__(self, engine: GameEngine, intro: str, trajectory: dict[str, Any]) -> None:
-        """`trajectory` is the content of traj_data.json. Raises `KeyError` if it lacks a parameter of the task."""
+        """Start an episode. `trajectory` is the content of traj_data.json. Raises `KeyError` if it lacks a task
+        parameter."""
         self._engine = engine
         self._intro = intro
         self._parameters = TaskParameters.read(trajectory)
@@ -38,23 +39,23 @@ class HouseOracle:
         self.record("look", intro)
 
     def record(self, action: str, feedback: str) -> None:
-        """Tell of an action that was carried out, or refused."""
+        """Record an action that was carried out or refused."""
         self._moments.append(Moment(action, feedback, self._engine.sight))
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        """All that was recorded."""
+        """Recorded moments, in order."""
         return tuple(self._moments)
 
     def rewind(self, moments: tuple[Moment, ...]) -> None:
-        """Take the record back to what it was."""
+        """Reset the record to earlier moments."""
         self._moments = list(moments)
         self._followed = 0
         self._expert = None
         self._advice = None
 
     def handcoded_action(self) -> str | None:
-        """What the handcoded expert does next; None when it is at a loss."""
+        """Return the handcoded expert's next action; None if it has none."""
         if self._expert is None:
             self._expert = HandcodedExpert(self._parameters, self._intro)
         for moment in self._moments[self._followed :]:
@@ -64,7 +65,7 @@ class HouseOracle:
         return self._advice
 
     def expert_action(self) -> str | None:
-        """The handcoded expert's next action, or a shortest way's first where that one is at a loss; None once won."""
+        """Return the handcoded expert's next action, or the first of a shortest route if it has none; None once won."""
         if self._engine.won:
             return None
         action = self.handcoded_action()
@@ -74,18 +75,18 @@ class HouseOracle:
         return route[0] if route else None
 
     def distance(self) -> int | None:
-        """Least number of actions to the goal; 0 once won, None if it cannot be reached."""
+        """Return the least number of actions to the goal; 0 once won, None if it cannot be reached."""
         route = self.route()
         return None if route is None else len(route)
 
     def route(self) -> list[str] | None:
-        """A shortest way to the goal from here, exact; [] once won, None if it cannot be reached."""
+        """Return an exact shortest route to the goal; [] once won, None if it cannot be reached."""
         if self._engine.won:
             return []
         return shortest_route(self._engine.sight.facts(), self._engine.names, self._parameters)
 
     def _facts(self, sight: Sight) -> list[Fact]:
-        """The facts that the expert reads, with the names that it knows."""
+        """Return the facts the expert reads, with the names it knows."""
         names = self._engine.names
         return sorted(
             (predicate, tuple(names[name].strip() for name in arguments))

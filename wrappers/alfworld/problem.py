@@ -1,7 +1,7 @@
-"""A furnished room and a goal, written as the PDDL problem that ALFWorld's domain and engine read.
+"""Write a furnished room and a goal as the PDDL problem for ALFWorld's domain and engine.
 
-Facts follow ALFWorld's own generator: which kinds fit where, what can be cleaned, heated, cooled and sliced comes from
-its tables; lamps can be switched only where the task needs one; goal objects in the fridge are already cool.
+Facts follow ALFWorld's own generator. Its tables say which kinds fit where and what can be cleaned, heated, cooled and
+sliced. Lamps can be switched only if the task needs one; goal objects in the fridge are already cool.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHARACTERS = str.maketrans({"-": "_minus_", "#": "-", "|": "_bar_", "+": "_plus
 
 @dataclass(frozen=True)
 class Thing:
-    """An object and the receptacle it starts in."""
+    """Object and the receptacle it starts in."""
 
     id: str
     kind: str
@@ -29,7 +29,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Room:
-    """All that a game starts with. `start` is the agent's location, where nothing else is."""
+    """Initial state of a game. `start` is the agent's location, away from all furniture."""
 
     receptacles: tuple[Receptacle, ...]
     things: tuple[Thing, ...]
@@ -37,12 +37,13 @@ class Room:
 
 
 def mangled(text: str) -> str:
-    """ALFWorld's way to write an id in PDDL, in lower case as the engine reads it."""
+    """Encode an id for PDDL as ALFWorld does, in lower case as the engine reads it."""
     return text.translate(_CHARACTERS)
 
 
 def display_names(room: Room) -> dict[str, str]:
-    """What the engine calls each receptacle and object ("mug 1"): of n of a kind, the first id in order is number n."""
+    """Name each receptacle and object as the engine does ("mug 1"): among n of a kind, the first id in order is number
+    n."""
     kinds = {mangled(r.id).lower(): r.kind for r in room.receptacles}
     kinds |= {mangled(t.id).lower(): t.kind for t in room.things}
     left = Counter(kinds.values())
@@ -54,23 +55,24 @@ def display_names(room: Room) -> dict[str, str]:
 
 
 def walkthrough(room: Room, goal: TaskParameters) -> list[str] | None:
-    """A shortest solution, as the engine's commands; None if there is none."""
+    """Find a shortest solution, as the engine's commands; None if there is none."""
     facts = [(name.lower(), tuple(mangled(item).lower() for item in items)) for name, *items in _facts(room, goal)]
     return shortest_route(facts, display_names(room), goal.lower())
 
 
 def problem_text(name: str, room: Room, goal: TaskParameters) -> str:
-    """The PDDL problem, without `:metric`: before `:init` the engine's parser refuses it, and it changes nothing."""
+    """Write the PDDL problem, without `:metric`: before `:init` the engine's parser refuses it, and it changes nothing.
+    """
     template = tables().goals[goal.task_type].pddl
     goal_pddl = template.format(obj=goal.object_target, recep=goal.parent_target, toggle=goal.toggle_target)
     text = (
         f"(define (problem plan_{name})\n(:domain alfred)\n(:objects\n{_lines(_objects(room))})\n"
-        f"(:init\n{_lines([_written(fact) for fact in _facts(room, goal)])})\n"
+        f"(:init\n{_lines([_format_fact(fact) for fact in _facts(room, goal)])})\n"
     )
     return mangled(text + goal_pddl)
 
 
-def _written(fact: tuple[str, ...]) -> str:
+def _format_fact(fact: tuple[str, ...]) -> str:
     return f"({' '.join(fact)})"
 
 
@@ -99,29 +101,29 @@ def _facts(room: Room, goal: TaskParameters) -> list[tuple[str, ...]]:
         facts += [("receptacleType", r.id, f"{r.kind}Type"), ("receptacleAtLocation", r.id, r.location)]
         if r.kind in openable:
             facts.append(("openable", r.id))
-    for thing in room.things:
-        facts += _facts_of(thing, goal)
+    for item in room.things:
+        facts += _object_facts(item, goal)
     return facts + _fits(room)
 
 
-def _facts_of(thing: Thing, goal: TaskParameters) -> list[tuple[str, ...]]:
+def _object_facts(item: Thing, goal: TaskParameters) -> list[tuple[str, ...]]:
     facts: list[tuple[str, ...]] = [
-        ("objectType", thing.id, f"{thing.kind}Type"),
-        ("inReceptacle", thing.id, thing.place.id),
-        ("wasInReceptacle", thing.id, thing.place.id),
-        ("objectAtLocation", thing.id, thing.place.location),
+        ("objectType", item.id, f"{item.kind}Type"),
+        ("inReceptacle", item.id, item.place.id),
+        ("wasInReceptacle", item.id, item.place.id),
+        ("objectAtLocation", item.id, item.place.location),
     ]
-    if thing.kind in pickupable_kinds():
-        facts.append(("pickupable", thing.id))
-    if thing.kind in tables().movable:
-        facts.append(("isReceptacleObject", thing.id))
+    if item.kind in pickupable_kinds():
+        facts.append(("pickupable", item.id))
+    if item.kind in tables().movable:
+        facts.append(("isReceptacleObject", item.id))
     for ability in ("Cleanable", "Heatable", "Coolable", "Sliceable"):
-        if thing.kind in tables().able[ability]:
-            facts.append((ability.lower(), thing.id))
-    if thing.kind == goal.toggle_target:
-        facts.append(("toggleable", thing.id))
-    if thing.kind == goal.object_target and thing.place.kind == "Fridge":
-        facts.append(("isCool", thing.id))
+        if item.kind in tables().able[ability]:
+            facts.append((ability.lower(), item.id))
+    if item.kind == goal.toggle_target:
+        facts.append(("toggleable", item.id))
+    if item.kind == goal.object_target and item.place.kind == "Fridge":
+        facts.append(("isCool", item.id))
     return facts
 
 
@@ -129,13 +131,13 @@ def _fits(room: Room) -> list[tuple[str, ...]]:
     holds = tables().holds
     object_kinds = sorted({t.kind for t in room.things})
     return [
-        ("canContain", f"{kind}Type", f"{thing}Type")
+        ("canContain", f"{kind}Type", f"{object_kind}Type")
         for kind in sorted({r.kind for r in room.receptacles})
-        for thing in object_kinds
-        if thing in holds.get(kind, ())
+        for object_kind in object_kinds
+        if object_kind in holds.get(kind, ())
     ]
 
 
 def pickupable_kinds() -> frozenset[str]:
-    """Kinds that can be picked up: those that some furniture can hold."""
+    """Return the kinds that can be picked up: those that some furniture can hold."""
     return frozenset(kind for kinds in tables().holds.values() for kind in kinds if not kind.endswith("Sliced"))

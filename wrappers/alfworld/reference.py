@@ -1,7 +1,7 @@
-"""The reference engine: TextWorld's own PDDL environment under ALFWorld's demangler, unmodified.
+"""Reference engine: TextWorld's own PDDL environment under ALFWorld's demangler, unmodified.
 
-It takes seconds to load a game and tens of milliseconds a step, and goes back to a state by playing again from the
-start. Its parsers and its translator belong to the whole process, so one engine works at a time.
+It takes seconds to load a game and tens of milliseconds a step, and restores a state by replaying from the start. Its
+parsers and its translator are process-wide, so one engine works at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from align_echo.wrappers.alfworld.translation import TRANSLATING
 
 @dataclass(frozen=True)
 class Played:
-    """A state: the commands that lead to it from the game's start, and what TextWorld told of it."""
+    """State: the commands from the game's start to it, and TextWorld's output for it."""
 
     game: Game
     played: tuple[str, ...]
@@ -33,13 +33,13 @@ class Played:
     position = None
 
     def facts(self, predicates: Iterable[str] | None = None) -> list[Fact]:
-        """What is true, and what was made false; of some predicates only, if they are named."""
+        """Return the true facts, and those made false; restricted to `predicates` unless None."""
         wanted = None if predicates is None else frozenset(predicates)
         return [fact for fact in self.all_facts if wanted is None or fact[0] in wanted]
 
 
 class ReferenceEngine:
-    """Plays one game at a time. Not shared between threads."""
+    """Engine that plays one game at a time. Not shared between threads."""
 
     def __init__(self) -> None:
         self._env: Any = None
@@ -52,13 +52,13 @@ class ReferenceEngine:
         self._env = self._game = self._state = None
 
     def reset(self, game: Game) -> str:
-        """Start a game from its initial state; returns the intro. Raises `EngineError` if it does not load."""
+        """Start a game from its initial state; return the intro. Raises `EngineError` if it does not load."""
         self._state = _alone(lambda: self._load(game))
         self._game, self._played = game, ()
         return str(self._state.feedback)
 
     def step(self, command: str) -> str:
-        """Carry out a command; returns what happened. A command that is not admissible changes nothing."""
+        """Carry out a command; return the answer. A command that is not admissible changes nothing."""
         env, _ = self._running()
         self._state = _alone(lambda: env.step(command))[0]
         answer = str(self._state.feedback)
@@ -67,7 +67,7 @@ class ReferenceEngine:
         return answer
 
     def peek(self, command: str) -> str:
-        """What a command would answer; the game is then played again up to here."""
+        """Return the answer to a command; the game is then replayed up to this point."""
         before = self.sight
         answer = self.step(command)
         if answer != NOTHING_HAPPENS:
@@ -76,7 +76,7 @@ class ReferenceEngine:
 
     @property
     def won(self) -> bool:
-        """The goal holds."""
+        """Return True if the goal holds."""
         return bool(self._running()[1]["won"])
 
     @property
@@ -86,7 +86,7 @@ class ReferenceEngine:
 
     @property
     def sight(self) -> Played:
-        """The present state."""
+        """Present state."""
         state = self._running()[1]
         assert self._game is not None
         facts = tuple((fact.name, tuple(fact.names)) for fact in state["_facts"])
@@ -94,11 +94,11 @@ class ReferenceEngine:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """What every entity is called in text, by its id."""
+        """Display name of every entity, by id."""
         return {name: str(info.name) for name, info in self._running()[1]["_entity_infos"].items()}
 
     def restore(self, sight: Played) -> None:
-        """Play a game up to a state."""
+        """Replay a game up to a state."""
         self.reset(sight.game)
         for command in sight.played:
             self.step(command)
@@ -122,7 +122,7 @@ class ReferenceEngine:
 
 
 def _alone(call: Callable[[], Any]) -> Any:
-    """Run a call of TextWorld while nothing else parses or translates; it leaves `sys.argv` as it was."""
+    """Run a call of TextWorld exclusively and preserve `sys.argv`."""
     with PARSING, TRANSLATING:
         argv = sys.argv
         try:

@@ -1,6 +1,6 @@
-"""Whether an action in ALFWorld searches: it looks into what was not looked into, while something is still missing.
+"""Decide if an action in ALFWorld searches: it looks into new furniture while an object of the task is still missing.
 
-Left out: whether the engine refuses the action, which the player's text cannot tell.
+A refusal by the engine is not considered, because the text does not show it.
 """
 
 from __future__ import annotations
@@ -10,34 +10,33 @@ from align_echo.wrappers.alfworld.household import Belief, name_of, read_goal
 
 EXAMINE = "examine "
 LOOKING = ("go to ", "open ", EXAMINE)
-"""How actions begin that may show what is in or on furniture."""
+"""Prefixes of actions that may show the contents of furniture."""
 
 
 def explores(view: AgentView, action: str, answer: str = "") -> bool:
-    """Whether an ALFWorld action looks into new furniture while something that the task needs was never seen.
+    """Check if an ALFWorld action looks into new furniture while an object of the task is still unseen.
 
-    It reads only what the player could read, so it does not see whether the action is refused. Going to a piece of
-    furniture counts once; opening it counts until its inside was seen. Examining shows furniture beside which the
-    player already stands: it counts where the engine's `answer` tells for the first time what is there, or that the
-    furniture is closed.
+    It reads only the agent's text, so it does not see if the action is refused. Going to a piece of furniture counts
+    once; opening it counts until its inside was seen. Examining shows furniture at the agent's place: it counts if the
+    engine's `answer` reports for the first time what is there, or that the furniture is closed.
     """
     goal = read_goal(view.goal)
     command = action.strip()
     way = next((start for start in LOOKING if command.startswith(start)), None)
     if goal is None or way is None:
         return False
-    place = command.removeprefix(way)
+    furniture = command.removeprefix(way)
     belief = Belief.from_intro(view.initial_observation)
     stood: set[str] = set()
     seen: set[str] = set()
     for turn in view.turns:
         belief.update(turn.observation, goal.dest)
-        seen |= {thing for things in belief.contents.values() for thing in things}
+        seen |= {item for items in belief.contents.values() for item in items}
         stood.add((turn.action or "").removeprefix("go to "))
-    kinds = [name_of(thing) for thing in seen]
+    kinds = [name_of(item) for item in seen]
     missing = kinds.count(goal.obj) < goal.copies or (bool(goal.tool) and goal.tool not in kinds)
-    known = {"go to ": place in stood, "open ": False, EXAMINE: place in belief.closed}
-    fresh = place not in belief.contents and not known[way]
+    known = {"go to ": furniture in stood, "open ": False, EXAMINE: furniture in belief.closed}
+    fresh = furniture not in belief.contents and not known[way]
     belief.update(answer, goal.dest)
-    shows = way != EXAMINE or place in belief.contents or place in belief.closed
+    shows = way != EXAMINE or furniture in belief.contents or furniture in belief.closed
     return missing and fresh and shows

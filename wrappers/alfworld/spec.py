@@ -1,4 +1,4 @@
-"""What ALFWorld is, without loading its engine: splits, action format, interface contract, what counts as invalid."""
+"""Static facts about ALFWorld, without its engine: splits, action format, interface contract, invalid actions."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ STEP_LIMIT = 50
 FOLDER = "json_2.1.1"
 GAME = "game.tw-pddl"
 TRAJECTORY = "traj_data.json"
-"""A game is two files of these names in `FOLDER/<split>/<task>/<trial>`, as ALFWorld's download lays them out."""
+"""A game is two files of these names in `FOLDER/<split>/<task>/<trial>`, as in ALFWorld's download."""
 
 
 def is_invalid(observation: str) -> bool:
-    """The engine refused the action (the paper's metric; see also `facts` in the docs page)."""
+    """Check if the engine refused the action (the paper's metric; see also `facts` in the docs page)."""
     return observation.strip() == "Nothing happens."
 
 
 def task_type(task_id: str) -> str:
-    """One of `TASK_TYPES`, read off `<split>/<type>-.../<trial>`."""
+    """Read the task type, one of `TASK_TYPES`, from `<split>/<type>-.../<trial>`."""
     folder = task_id.split("/")[-2] if "/" in task_id else task_id
     return folder.split("-")[0]

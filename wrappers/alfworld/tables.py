@@ -1,7 +1,7 @@
-"""What ships of ALFWorld: its PDDL domain, text grammar, goal templates, tables of kinds, and floor plans.
+"""ALFWorld's data in the package: PDDL domain, text grammar, goal templates, tables of kinds, and floor plans.
 
-`tables.json` is taken from ALFWorld's wheel by `build_data.py`; `NOTICE` holds its licence. Tests compare the two, so
-that games are made without the wheel as they were with it.
+`build_data.py` takes `tables.json` from ALFWorld's wheel; `NOTICE` holds its licence. Tests compare the two, so games
+are the same with and without the wheel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Kinds = frozenset[str]
 
 @dataclass(frozen=True)
 class GoalTemplate:
-    """A type's goal in PDDL, and the sentences that say it."""
+    """Goal of a task type in PDDL, and sentences for it."""
 
     pddl: str
     sentences: tuple[str, ...]
@@ -29,7 +29,7 @@ class GoalTemplate:
 
 @dataclass(frozen=True)
 class Layout:
-    """One floor plan: the kinds of things that occur, and [x, z, rotation, horizon] of furniture by its id."""
+    """Floor plan: the kinds of objects in it, and [x, z, rotation, horizon] of furniture by id."""
 
     occurring: tuple[str, ...]
     placed: Mapping[str, list[float]]
@@ -39,8 +39,8 @@ class Layout:
 class Tables:
     """ALFWorld's tables.
 
-    `holds`: what fits in or on a kind of furniture; `able`: the kinds that something can be done to, by the ability;
-    `rooms`: where a type of task makes sense; `goals` by task type; `layouts` by the floor plan's number.
+    `holds`: kinds that fit in or on a kind of furniture; `able`: kinds that can be cleaned, heated etc., by ability;
+    `rooms`: rooms where a task type makes sense; `goals` by task type; `layouts` by floor plan number.
     """
 
     version: str
@@ -59,7 +59,7 @@ class Tables:
 
 @functools.cache
 def tables() -> Tables:
-    """The tables that ship. `grammar` has `UNKNOWN GOAL` where a game states its goal. Raises `EngineError`."""
+    """Load the tables. `grammar` has `UNKNOWN GOAL` in place of a game's goal. Raises `EngineError`."""
     try:
         record = json.loads(resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8"))
         return Tables(

@@ -1,7 +1,7 @@
-"""PDDL to Fast Downward's SAS format, quietly: `sys.argv` and `sys.stdout` of other threads stay as they are.
+"""Translate PDDL to Fast Downward's SAS format, without side effects on `sys.argv` and other threads' output.
 
-Calls the steps of `fast_downward.pddl2sas` itself, because that function overwrites `sys.argv` for good and swallows
-what other threads print meanwhile.
+It calls the steps of `fast_downward.pddl2sas` itself, because that function overwrites `sys.argv` for good and swallows
+the output of other threads.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any, TextIO
 from align_echo.errors import EngineError
 
 TRANSLATING = threading.Lock()
-"""The translator keeps its options in a module."""
+"""Guard of the translator, which keeps its options in a module."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A problem as the engine loads it, and the names that its operators and facts are made of.
+    """Problem as the engine loads it, with the names used in its operators and facts.
 
-    `actions`: name -> (parameter, type) in order; `types`: (name, supertypes); `objects`: name -> type;
-    `facts`: initial (predicate, arguments), constant ones included.
+    `actions`: name -> (parameter, type) in order; `types`: (name, supertypes); `objects`: name -> type; `facts`:
+    initial (predicate, arguments), constant ones included.
     """
 
     sas: str
@@ -36,7 +36,7 @@ class Translation:
 
 
 def translate(domain: str, problem: str) -> Translation:
-    """Everything the engine needs to play. Raises `EngineError` if the PDDL does not parse."""
+    """Translate a problem for playing. Raises `EngineError` if the PDDL does not parse."""
     task, sas = _translate(domain, problem, for_planning=False)
     return Translation(
         sas=sas,
@@ -48,7 +48,7 @@ def translate(domain: str, problem: str) -> Translation:
 
 
 def translate_for_planning(domain: str, problem: str) -> str:
-    """The SAS text that the planner searches: without what does not matter to the goal."""
+    """Translate a problem to SAS text for the planner, without parts irrelevant to the goal."""
     return _translate(domain, problem, for_planning=True)[1]
 
 
@@ -83,14 +83,14 @@ def _run(domain: str, problem: str, for_planning: bool) -> tuple[Any, str]:
         lisp_parser.parse_nested_list(domain.split("\n")), lisp_parser.parse_nested_list(problem.split("\n"))
     )
     normalize.normalize(task)
-    written = io.StringIO()
-    translate.pddl_to_sas(task).output(written)
-    return task, written.getvalue()
+    output = io.StringIO()
+    translate.pddl_to_sas(task).output(output)
+    return task, output.getvalue()
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Drop what this thread prints; pass on what others print."""
+    """Discard this thread's output to `sys.stdout`; pass on the output of other threads."""
     real = sys.stdout
     sys.stdout = _Muted(real, threading.get_ident())
     try:

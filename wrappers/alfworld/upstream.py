@@ -1,8 +1,8 @@
-"""Modules of ALFWorld's own package, which is an extra: its expert, its engine, and what compiling a game takes.
+"""Modules of ALFWorld's own package, an extra: its expert, its engine, and the compiler's requirements.
 
-The package creates `~/.cache/alfworld` and sets `$ALFWORLD_DATA` when it is imported; both would change what is read
-here, so every import of it goes through `load()`, which puts the environment back. Left out: its tables and texts,
-which ship with this package (`tables.py`).
+On import the package creates `~/.cache/alfworld` and sets `$ALFWORLD_DATA`; both would change the data read here.
+Import it only through `load()`, which restores the environment. Its tables and texts are part of this package
+(`tables.py`).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from align_echo.errors import EngineError, install_line, require
 
 EXTRA = "alfworld"
 PACKAGES = ("alfworld", "textworld", "fast_downward")
-"""What the extra brings, by the names that are imported."""
+"""Packages of the extra, by their import names."""
 
 TOOLS = "it builds a planner from source: have a C++ compiler and cmake; for CMake 4, CMAKE_POLICY_VERSION_MINIMUM=3.5"
-"""What installing the extra takes: of the planner there are no wheels."""
+"""Requirements for installing the extra: the planner has no wheels."""
 
 _LOCK = threading.RLock()
 _VARIABLE = "ALFWORLD_DATA"
 
 
 def require_packages(feature: str) -> None:
-    """Raises `MissingExtraError` for a feature where ALFWorld, TextWorld or their planner is not installed."""
+    """Check that ALFWorld, TextWorld and their planner are installed. Raises `MissingExtraError` naming the feature."""
     require(feature, EXTRA, PACKAGES, TOOLS)
 
 
 def load(module: str) -> ModuleType:
-    """Import a module of ALFWorld without its side effects. Raises `EngineError` where it does not import."""
-    with _LOCK:  # also to look: a module that another thread is still importing is listed, and half there
+    """Import a module of ALFWorld without its side effects. Raises `EngineError` if the import fails."""
+    with _LOCK:  # also for the lookup: `sys.modules` lists modules that another thread has half imported
         if module in sys.modules:
             return sys.modules[module]
         with _own_environment():
@@ -48,7 +48,7 @@ def load(module: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _own_environment() -> Iterator[None]:
-    """Point ALFWorld's import at a throw-away folder, then restore the variable."""
+    """Point ALFWorld's import at a temporary folder, then restore the variable."""
     before = os.environ.get(_VARIABLE)
     with tempfile.TemporaryDirectory() as folder:
         os.environ[_VARIABLE] = folder
@@ -62,6 +62,6 @@ def _own_environment() -> Iterator[None]:
 
 
 def configured_data() -> str | None:
-    """`$ALFWORLD_DATA` as the user set it, also while another thread imports ALFWorld."""
+    """Return `$ALFWORLD_DATA` as the user set it, also while another thread imports ALFWorld."""
     with _LOCK:
         return os.environ.get(_VARIABLE)

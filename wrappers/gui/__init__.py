@@ -1,1 +1,1 @@
-"""What every graphical environment and dataset shares: actions, recorded steps, and when an action is right."""
+"""Shared parts of graphical environments and datasets: actions, recorded steps, and the test of a right action."""

@@ -1,8 +1,8 @@
 """Actions on a screen, as text: `click(12, 34)`, `type("hello")`, `scroll(80, 100, "down")`, `press_back()`.
 
 GAIA's action space (section 3.1 and prompt 2): one call, integers for pixels from the upper left corner of the
-screenshot, JSON strings for text. `parse` and `write` are inverse to one another. Left out: whether a point lies on
-the screen and whether an environment knows the action; that is the environment's to say.
+screenshot, JSON strings for text. `parse` and `write` are inverse to each other. Environments themselves check if a
+point lies on the screen and if they know the action.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Direction = Literal["up", "down", "left", "right"]
 
 
 class Point(NamedTuple):
-    """Pixels from the upper left corner of the screenshot."""
+    """Position in pixels from the upper left corner of the screenshot."""
 
     x: int
     y: int
@@ -26,7 +26,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Click:
-    """Tap, or press the left button, once."""
+    """Tap, or single press of the left button."""
 
     point: Point
 
@@ -40,14 +40,14 @@ class LongPress:
 
 @dataclass(frozen=True)
 class Type:
-    """Enter text where the focus is."""
+    """Text entry at the focus."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Scroll:
-    """Bring into sight what lies in this direction of what the point shows."""
+    """Scroll at a point, to bring into view the content in this direction."""
 
     point: Point
     direction: Direction
@@ -63,24 +63,24 @@ class Drag:
 
 @dataclass(frozen=True)
 class OpenApp:
-    """Open an application by name."""
+    """Start of an application by name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class PressHome:
-    """Back to the home screen."""
+    """Return to the home screen."""
 
 
 @dataclass(frozen=True)
 class PressBack:
-    """Back to the screen before."""
+    """Return to the previous screen."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The task is done; `answer` is what the user asked to be told, empty otherwise."""
+    """End of the task; `answer` is the user's requested answer, empty otherwise."""
 
     answer: str = ""
 
@@ -103,17 +103,17 @@ _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL)
 
 
 def action_type(action: GuiAction) -> str:
-    """The name of the action as it is written: "click"."""
+    """Return the action's name in text: "click"."""
     return _NAMES[type(action)]
 
 
 def point_of(action: GuiAction) -> Point | None:
-    """The one point of a click or a long press, by which grounding is measured; None for the others."""
+    """Return the point of a click or a long press, used to measure grounding; None for other actions."""
     return action.point if isinstance(action, Click | LongPress) else None
 
 
 def parse(text: str) -> GuiAction:
-    """The action of a line. Raises `ReplyFormatError` with one line that says what is wrong; nothing is guessed."""
+    """Parse an action. Raises `ReplyFormatError` with a one-line reason; nothing is guessed."""
     call = _CALL.fullmatch(text)
     if not call:
         raise ReplyFormatError(f"not an action: {text.strip()[:80]!r}; an action looks like click(12, 34)")
@@ -123,8 +123,8 @@ def parse(text: str) -> GuiAction:
             return Click(Point(x, y))
         case "long_press", [int(x), int(y)]:
             return LongPress(Point(x, y))
-        case "type", [str(typed)]:
-            return Type(typed)
+        case "type", [str(text_typed)]:
+            return Type(text_typed)
         case "scroll", [int(x), int(y), str(direction)] if direction in get_args(Direction):
             return Scroll(Point(x, y), cast(Direction, direction))
         case "drag", [int(x1), int(y1), int(x2), int(y2)]:
@@ -145,7 +145,7 @@ def parse(text: str) -> GuiAction:
 
 
 def write(action: GuiAction) -> str:
-    """The one way an action is written."""
+    """Write an action in its canonical form."""
     match action:
         case Click(point) | LongPress(point):
             arguments: list[int | str] = [*point]
@@ -189,4 +189,4 @@ _NAMES: dict[type[GuiAction], str] = {
 }
 
 FORMS = {line.split("(")[0]: line.split(": ")[0] for line in ACTION_FORMAT.splitlines()}
-"""How each action is written, by its name."""
+"""Text form of each action, by name."""

@@ -1,9 +1,8 @@
-"""Single steps on screens in one form, whatever dataset they come from: a folder of `steps.jsonl` and `screens/*.png`.
+"""Single steps on screens in one format for all datasets: a folder of `steps.jsonl` and `screens/*.png`.
 
-A step is what an agent sees and is told, and what is right. Steps of AndroidControl and GUI-Odyssey have an action,
-those of ScreenSpot only the box that is to be clicked (`docs/gui.md` says how their fields map). Read strictly: a
-record, a picture or a path that is not as it should be is refused by file and line. Left out: downloads, and the
-datasets' own formats.
+A step holds the agent's input and the right output. Steps of AndroidControl and GUI-Odyssey have an action, those of
+ScreenSpot only the box to click (`docs/gui.md` maps their fields). Reading is strict: an invalid record, picture or
+path is refused by file and line. Downloads and the datasets' own formats are not handled here.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 STEPS = "steps.jsonl"
 SCREENS = "screens"
 MOST_PIXELS = 50_000_000
-"""Pixels of a screenshot: an 8K screen has 33 million."""
+"""Largest number of pixels of a screenshot: an 8K screen has 33 million."""
 LONGEST_SIDE = 16384
-"""Pixels; a larger picture is no screenshot."""
+"""Longest side in pixels; a larger picture is no screenshot."""
 
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -44,13 +43,13 @@ def _file_name(name: str) -> str:
 
 
 class GuiStep(Frozen):
-    """One step: what the agent is told and shows, and what is right.
+    """Step on a screen: the agent's input, and the right output.
 
-    `instruction` is the whole task, `step_instruction` what to do now (empty where a dataset has none), `history` the
-    actions before, in words of any form. `screenshot` is a file in `screens/` of `width` x `height` pixels. `action` is
-    the right one as `actions.write` writes it, None where any click into `box` is right; `box` is [x1, y1, x2, y2] of
-    the element it is aimed at, None where it is not known; a right click or long press lies in it. `number` counts from
-    0 within the episode.
+    `instruction` is the full task, `step_instruction` the present step (empty if a dataset has none), `history` the
+    earlier actions, in words of any form. `screenshot` is a file in `screens/` of `width` x `height` pixels. `action`
+    is the right action in the form of `actions.write`, None if any click into `box` is right. `box` is [x1, y1, x2, y2]
+    of the target element, None if unknown; a right click or long press lies in it. `number` counts from 0 within the
+    episode.
     """
 
     id: str = Field(min_length=1)
@@ -67,7 +66,7 @@ class GuiStep(Frozen):
 
     @property
     def truth(self) -> GuiAction | None:
-        """The right action, None where any click into the box is right."""
+        """Right action, None if any click into the box is right."""
         return None if self.action is None else parse(self.action)
 
     @model_validator(mode="after")
@@ -94,7 +93,7 @@ class GuiStep(Frozen):
 
 @dataclass(frozen=True)
 class Recorded:
-    """A step with its screenshot in memory, to be written (`write_steps`); `box` is [x1, y1, x2, y2] in pixels."""
+    """Step with its screenshot in memory, for `write_steps`; `box` is [x1, y1, x2, y2] in pixels."""
 
     id: str
     episode: str
@@ -108,10 +107,10 @@ class Recorded:
 
 
 def read_steps(folder: Path) -> list[GuiStep]:
-    """The steps of a folder, in the order of its file, every screenshot looked at.
+    """Read the steps of a folder, in the order of its file, and check every screenshot.
 
-    Raises `MissingDataError` for a file that is not there, `UsageError` for one that is not as it should be, both with
-    file and line; `MissingExtraError` without Pillow.
+    Raises `MissingDataError` for a missing file and `UsageError` for an invalid one, both with file and line;
+    `MissingExtraError` without Pillow.
     """
     file = folder / STEPS
     steps: dict[str, GuiStep] = {}
@@ -121,7 +120,7 @@ def read_steps(folder: Path) -> list[GuiStep]:
         if step.id in steps:
             raise UsageError(f"{where}: the step {step.id!r} came before: every step has an id of its own")
         if step.screenshot not in sizes:
-            sizes[step.screenshot] = _size_of(folder, step.screenshot, where)
+            sizes[step.screenshot] = _read_size(folder, step.screenshot, where)
         size = sizes[step.screenshot]
         if size != (step.width, step.height):
             actual = f"{size[0]}x{size[1]} pixels, not {step.width}x{step.height}"
@@ -133,16 +132,14 @@ def read_steps(folder: Path) -> list[GuiStep]:
 
 
 def content_of(folder: Path, steps: Iterable[GuiStep]) -> dict[str, str]:
-    """What tells a folder from another that is named alike: the SHA-256 of its file of steps, and one over all
-    screenshots.
-    """
+    """Identify a folder by its content: the SHA-256 of its file of steps, and one over all screenshots."""
     names = dict.fromkeys(step.screenshot for step in steps)
     pictures = "".join(_digest(folder / SCREENS / name) for name in names)
     return {"steps": _digest(folder / STEPS), "screens": hashlib.sha256(pictures.encode()).hexdigest()}
 
 
 def screenshot_of(folder: Path, step: GuiStep) -> Image:
-    """The picture of a step, in RGB. Raises `UsageError` if it cannot be read."""
+    """Load the picture of a step, in RGB. Raises `UsageError` if it cannot be read."""
     from PIL import Image
 
     try:
@@ -153,29 +150,30 @@ def screenshot_of(folder: Path, step: GuiStep) -> Image:
 
 
 def write_steps(steps: Iterable[Recorded], folder: Path) -> list[GuiStep]:
-    """A new folder of these steps, as `read_steps` reads it; it appears whole or not at all.
+    """Write steps to a new folder, atomically, in the format of `read_steps`.
 
-    Equal pictures are stored once. Raises `UsageError` if the folder is there already, or for a step that is no step.
+    Equal pictures are stored once. Raises `UsageError` if the folder exists already, or for an invalid step.
     """
     if folder.exists():
         raise UsageError(f"{folder} is there already: name another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    shutil.rmtree(beside, ignore_errors=True)
-    (beside / SCREENS).mkdir(parents=True)
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / SCREENS).mkdir(parents=True)
     try:
-        written = list(_written(steps, beside / SCREENS))
+        written = list(_save_steps(steps, partial / SCREENS))
         lines = "".join(record.model_dump_json() + "\n" for record in written)
-        (beside / STEPS).write_text(lines, encoding="utf-8")
-        read_steps(beside)
-        beside.replace(folder)
+        (partial / STEPS).write_text(lines, encoding="utf-8")
+        read_steps(partial)
+        partial.replace(folder)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
     return written
 
 
 def records(file: Path, kind: type[Record]) -> Iterator[tuple[int, Record]]:
-    """(line number from 1, record) of a JSONL file. Raises `MissingDataError`, or `UsageError` with file and line."""
+    """Read (line number from 1, record) of a JSONL file. Raises `MissingDataError`, or `UsageError` with file and line.
+    """
     if not file.is_file():
         raise MissingDataError(f"there is no {file}")
     with open_file(file) as stream:
@@ -189,7 +187,7 @@ def records(file: Path, kind: type[Record]) -> Iterator[tuple[int, Record]]:
                 raise UsageError(f"{file} line {number}: {' '.join(problem.split())}") from error
 
 
-def _written(steps: Iterable[Recorded], screens: Path) -> Iterator[GuiStep]:
+def _save_steps(steps: Iterable[Recorded], screens: Path) -> Iterator[GuiStep]:
     names: dict[str, str] = {}
     for step in steps:
         image = step.screenshot.convert("RGB")
@@ -219,7 +217,7 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _size_of(folder: Path, name: str, where: str) -> tuple[int, int]:
+def _read_size(folder: Path, name: str, where: str) -> tuple[int, int]:
     try:
         from PIL import Image
     except ImportError as error:
@@ -243,7 +241,7 @@ def _size_of(folder: Path, name: str, where: str) -> tuple[int, int]:
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """The file of a screenshot. Raises `UsageError` for a link that leads out of the folder."""
+    """Return the file of a screenshot. Raises `UsageError` for a link out of the folder."""
     try:
         file, root = (folder / SCREENS / name).resolve(), folder.resolve()
     except (OSError, RuntimeError) as error:
@@ -255,7 +253,7 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def lies_in(point: Point, box: tuple[int, int, int, int]) -> bool:
-    """Whether a point lies in a box [x1, y1, x2, y2], edges included."""
+    """Check if a point lies in a box [x1, y1, x2, y2], edges included."""
     x1, y1, x2, y2 = box
     return x1 <= point.x <= x2 and y1 <= point.y <= y2
 

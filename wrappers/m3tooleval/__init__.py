@@ -1,4 +1,4 @@
-"""M3ToolEval: five families of tasks for several tools that are called in turn. Tasks are made when asked for."""
+"""M3ToolEval: five families of tasks for several tools called in turn. Tasks are generated on demand."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ TRAINING_TASKS = 2
 
 
 def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
-    """An M3ToolEval environment; `engine` is how calls are written and answers checked, "text" by default.
+    """Make an M3ToolEval environment; `engine` sets the form of calls and the check of answers, "text" by default.
 
-    Raises `MissingDataError` if `data_root` holds no tasks that can be loaded, `UsageError` for another engine.
+    Raises `MissingDataError` if `data_root` holds no loadable tasks, `UsageError` for another engine.
     """
     from align_echo.wrappers.m3tooleval.env import ToolEnv
     from align_echo.wrappers.m3tooleval.upstream import upstream_tasks
@@ -36,7 +36,7 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
 
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:
-    """Task ids of a split, family by family. Raises `MissingDataError` as `make_env`."""
+    """Return the task ids of a split, family by family. Raises `MissingDataError` as `make_env`."""
     from align_echo.wrappers.m3tooleval.tasks import align_half
     from align_echo.wrappers.m3tooleval.upstream import upstream_tasks
 
@@ -46,14 +46,14 @@ def task_ids(*, split: str, data_root: Path | None) -> list[str]:
 
 
 def data_source(*, data_root: Path | None) -> str:
-    """Whose tasks are played: "generated tasks" or "upstream's tasks at <path>"."""
+    """Describe the tasks in use: "generated tasks" or "upstream's tasks at <path>"."""
     return "generated tasks" if data_root is None else f"upstream's tasks at {data_root.absolute()}"
 
 
 def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
-    """ALIGN's tasks of one iteration (counted from 0): two of each family, new ones while there are any.
+    """Sample ALIGN's tasks of one iteration (counted from 0): two of each family, unused ones first.
 
-    Of upstream's tasks it is all ten of the training split, each time. Raises `UsageError` for a negative iteration,
+    With upstream's tasks, it is always all ten of the training split. Raises `UsageError` for a negative iteration,
     `MissingDataError` as `make_env`.
     """
     from align_echo.dice import drawn
@@ -61,8 +61,8 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
     ids = task_ids(split="train", data_root=data_root)
     tasks = []
     for family in FAMILIES:
-        of_family = [task for task in ids if task_type(task) == family]
-        tasks += drawn(of_family, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed} {family}")
+        candidates = [task for task in ids if task_type(task) == family]
+        tasks += drawn(candidates, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed} {family}")
     return tasks
 
 

@@ -1,7 +1,7 @@
-"""A calculator for what a model writes: numbers and + - * / // % ** ( ), and nothing else. Nothing is executed.
+"""Calculator for text written by a model: numbers and + - * / // % ** ( ) only. Nothing is executed.
 
 The text is parsed, and only listed kinds of syntax are computed. Expressions, numbers and results are bounded, so that
-`9**9**9` is refused before it is computed. Left out: names, functions, comparisons, complex numbers.
+`9**9**9` is refused before it is computed. Names, functions, comparisons and complex numbers are not supported.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from align_echo.interface import parse_source
 
 LONGEST = 400
-"""Characters of an expression."""
+"""Longest expression, in characters."""
 
 LARGEST = 1e30
-"""No number on the way may be larger."""
+"""Largest number, intermediate results included."""
 
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -30,7 +30,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 def calculate(expression: str) -> int | float:
-    """The value of an expression. Raises `ValueError` in one line for what is none, `ZeroDivisionError`."""
+    """Compute an expression. Raises `ValueError` with a one-line reason for invalid text, and `ZeroDivisionError`."""
     if len(expression) > LONGEST:
         raise ValueError(f"an expression has at most {LONGEST} characters")
     try:
@@ -58,7 +58,7 @@ def _value(node: ast.expr) -> int | float:
 
 
 def _power(base: float, exponent: float) -> int | float:
-    """Raises `ValueError` for a result that is too large, which is seen before it is computed, or not real."""
+    """Compute a power. Raises `ValueError` if the result is not real, or too large; the size is checked beforehand."""
     if base < 0 and exponent != int(exponent):
         raise ValueError("the result is not a real number")
     if base and abs(exponent * math.log10(abs(base))) > math.log10(LARGEST):

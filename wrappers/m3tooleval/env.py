@@ -1,7 +1,7 @@
-"""M3ToolEval as a `TextEnv`: the tools of a task, turns as they are read, the check of the answer, and the oracle.
+"""M3ToolEval as a `TextEnv`: a task's tools, parsing of turns, the check of the answer, and the oracle.
 
-An episode is its calls: a moment is come back to by making them again, which costs little and holds for upstream's
-tools as well. Left out: what the tools do, and how tasks are made (the other files here).
+An episode is its list of calls. A moment is restored by repeating them, which is cheap and works for upstream's tools
+as well. The other files here hold the tools and generate the tasks.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from align_echo.wrappers.text_env import EngineState, TextEnv
 RIGHT, WRONG = "The answer is right.", "The answer is wrong."
 CUT = "\n[the output was longer, and is cut here]"
 SHOWN = 200
-"""Characters of what an agent wrote that a refusal shows again."""
+"""Characters of an agent's text that a refusal repeats."""
 
 
 class ToolOracle:
-    """The calls that a task's known way still needs, and its answer. It knows one way, and no other."""
+    """Remaining calls of a task's known solution, and its answer. Only this solution is known."""
 
     def __init__(
         self, task: ToolTask, state: EngineState, calls: list[ToolCall], visit: Visit | None, *, as_json: bool
@@ -45,7 +45,7 @@ class ToolOracle:
         self._as_json = as_json
 
     def way(self) -> list[str] | None:
-        """The actions from here to the right answer; none after it, and None where no way is known or left."""
+        """Return the actions to the right answer; [] after it, None if no solution is known or left."""
         if self._state.done:
             return [] if self._state.won else None
         if not self._task.has_plan:
@@ -57,18 +57,19 @@ class ToolOracle:
         return [*(spelled(call, as_json=self._as_json) for call in way), f"{ANSWER} {self._task.expected}"]
 
     def expert_action(self) -> str | None:
-        """The first action of the way."""
+        """Return the first action of the solution."""
         way = self.way()
         return way[0] if way else None
 
     def distance(self) -> int | None:
-        """How many actions the way has."""
+        """Return the number of remaining actions."""
         way = self.way()
         return None if way is None else len(way)
 
 
 class ToolEnv(TextEnv):
-    """One split of tasks. `find` gives the task of an id; `engine` is one of `ENGINES`. For one thread at a time."""
+    """Environment over one split. `find` returns the task of an id; `engine` is one of `ENGINES`. For one thread at a
+    time."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class ToolEnv(TextEnv):
         step_limit: int | None = None,
         engine: str | None = None,
     ) -> None:
-        """Raises `UsageError` for another engine or a step limit below 1."""
+        """Open a split. Raises `UsageError` for another engine or a step limit below 1."""
         engine = engine or ENGINES[0]
         if engine not in ENGINES:
             raise UsageError(f"m3tooleval has the engines {', '.join(ENGINES)}, not {engine!r}")
@@ -93,7 +94,7 @@ class ToolEnv(TextEnv):
 
     @property
     def task(self) -> ToolTask:
-        """The present task. Raises `UsageError` before a reset."""
+        """Present task. Raises `UsageError` before a reset."""
         if self._task is None:
             raise UsageError("call reset() first")
         return self._task
@@ -107,20 +108,20 @@ class ToolEnv(TextEnv):
         return task_type(self._task_id)
 
     def oracle(self) -> ToolOracle:
-        """Raises `UsageError` before a reset."""
+        """Return the oracle of this episode. Raises `UsageError` before a reset."""
         calls = [tuple(map(str, call)) for call in self._calls]
         return ToolOracle(self.task, self.state, calls, self._visit, as_json=self._json)
 
     def as_read(self, action: str) -> str:
-        """A call or an answer in the engine's form with single spaces; "" for what is neither."""
+        """Normalize a call or an answer to the engine's form with single spaces; "" for anything else."""
         return self._read(action).canonical(as_json=self._json)
 
     def refuses(self, observation: str) -> bool:
-        """Whether the engine says that an action was no turn, named no tool, or could not be carried out."""
+        """Check if the engine reports a malformed turn, an unknown tool or a failed call."""
         return is_invalid(observation)
 
     def further_arguments(self) -> dict[str, str | int]:
-        """What ALIGN's interfaces for this benchmark are told: the task's name, its family's index, the instruction."""
+        """Return the extra inputs of ALIGN's interfaces for this benchmark: task name, family index and instruction."""
         index = list(FAMILIES).index(self.task_type) if self.task_type in FAMILIES else -1
         return {"task_name": self._task_id, "task_type_idx": index, "instruction": self.goal}
 
@@ -145,22 +146,22 @@ class ToolEnv(TextEnv):
         if turn.kind == "answer":
             check = is_same_text(turn.text, self.task.expected) if self._strict else None
             right = is_right(turn.text, self.task.expected, self.task.digits) if check is None else check
-            return EngineState(_reminded(RIGHT if right else WRONG, turn), float(right), right, done=True)
+            return EngineState(_add_reminder(RIGHT if right else WRONG, turn), float(right), right, done=True)
         text = turn.text if turn.kind == "refused" else self._call(turn.text, turn.arguments)
-        return EngineState(_reminded(text, turn))
+        return EngineState(_add_reminder(text, turn))
 
     def _read(self, action: str) -> ReadTurn:
         return read_turn(action, as_json=self._json)
 
     def _call(self, name: str, arguments: tuple[object, ...]) -> str:
-        """Call a tool: what it answers. What it raises is the agent's fault, and is its answer."""
+        """Call a tool and return its answer. Errors of a tool are the agent's fault and become its answer."""
         tool = self._tools.get(name)
         if tool is None:
             return clean(f"{NO_TOOL}{name[:SHOWN]!r}. The tools are: {', '.join(self._tools)}.")
         self._calls.append((name, *arguments))
-        given = tuple(map(converted, arguments)) if self.task.converts else arguments
+        values = tuple(map(converted, arguments)) if self.task.converts else arguments
         try:
-            output = str(tool.call(*given))
+            output = str(tool.call(*values))
         except Exception as error:
             reason = " ".join(str(error).split())[:SHOWN]
             return clean(
@@ -169,15 +170,15 @@ class ToolEnv(TextEnv):
         return clean(output[:LONGEST_OUTPUT]) + (CUT if len(output) > LONGEST_OUTPUT else "")
 
     def _probe(self, action: str) -> str:
-        """What the one look shows: the page in view, which it leaves as it is."""
+        """Return the page in view, for the only look there is, and leave it unchanged."""
         turn = read_turn(action, as_json=False)
         before = list(self._calls)
         text = self._call(turn.text, ())
-        self._open_again(before)
+        self._replay(before)
         return text
 
-    def _open_again(self, calls: list[tuple[Any, ...]]) -> None:
-        """Start the task anew and make these calls."""
+    def _replay(self, calls: list[tuple[Any, ...]]) -> None:
+        """Restart the task and repeat these calls."""
         self._open(self._task_id)
         for name, *arguments in calls:
             self._call(name, tuple(arguments))
@@ -188,8 +189,8 @@ class ToolEnv(TextEnv):
     def _restore(self, task_id: str, saved: tuple[tuple[Any, ...], ...]) -> None:
         if (task_id, list(saved)) != (self._task_id, self._calls):
             self._task_id = task_id
-            self._open_again(list(saved))
+            self._replay(list(saved))
 
 
-def _reminded(text: str, turn: ReadTurn) -> str:
+def _add_reminder(text: str, turn: ReadTurn) -> str:
     return f"{text}\n{turn.reminder}" if turn.reminder else text

@@ -1,4 +1,4 @@
-"""The family `message_decoder`: words that were shifted, turned round and written in hexadecimal, to be read again."""
+"""Task family `message_decoder`: decode words that were shifted, reversed and written in hexadecimal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _unhex(text: object) -> str:
 
 
 def shifted(text: str, by: int) -> str:
-    """A text whose letters each stand `by` places further on in the alphabet."""
+    """Shift each letter of a text by `by` places in the alphabet."""
     moved = []
     for letter in text:
         first = ord("A") if "A" <= letter <= "Z" else ord("a") if "a" <= letter <= "z" else None
@@ -73,8 +73,8 @@ def _message(dice: Dice, split: str) -> str:
     return " ".join(invented(dice, split, 2 + dice.below(3)) for _ in range(1 + dice.below(2)))
 
 
-def _of_lengths(dice: Dice, split: str, count: int) -> list[str]:
-    """Words of different lengths, in a random order."""
+def _invent_words(dice: Dice, split: str, count: int) -> list[str]:
+    """Invent words of different lengths, in a random order."""
     return [invented(dice, split, length) for length in dice.shuffled(range(2, 2 + count))]
 
 
@@ -112,7 +112,7 @@ def _length(dice: Dice, split: str, use: Use) -> tuple[str, object]:
 
 
 def _shortest(dice: Dice, split: str, use: Use) -> tuple[str, object]:
-    sent = [_hexed(word[::-1]) for word in _of_lengths(dice, split, 3)]
+    sent = [_hexed(word[::-1]) for word in _invent_words(dice, split, 3)]
     texts = [use("convert_hex_to_ascii", part) for part in sent]
     lengths = [use("string_length", text) for text in texts]
     return (
@@ -124,7 +124,7 @@ def _shortest(dice: Dice, split: str, use: Use) -> tuple[str, object]:
 
 def _longest(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     shift = 2 + dice.below(20)
-    sent = [_hexed(shifted(word, shift)[::-1]) for word in _of_lengths(dice, split, 2)]
+    sent = [_hexed(shifted(word, shift)[::-1]) for word in _invent_words(dice, split, 2)]
     texts = [str(use("convert_hex_to_ascii", part)) for part in sent]
     long = max(texts, key=len)
     text = use("caesar_decode", use("reverse_string", long), shift)
@@ -174,7 +174,7 @@ KINDS = (_whole_chain, _shift_then_hex, _length, _shortest, _longest, _largest, 
 
 
 def make(index: int, dice: Dice, split: str) -> ToolTask:
-    """The task of an index; kinds take turns."""
+    """Generate the task of an index; kinds alternate."""
     calls: list[ToolCall] = []
     instruction, expected = KINDS[index % len(KINDS)](dice, split, recorder(TOOLS, calls))
     return ToolTask(instruction, expected, lambda: TOOLS, tuple(calls))

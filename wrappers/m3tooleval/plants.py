@@ -1,7 +1,7 @@
-"""The family `cryptobotanists_plant_dna_sequencer`: invented plants, whose sequences are read by invented tables.
+"""Task family `cryptobotanists_plant_dna_sequencer`: invented plants with sequences decoded by invented tables.
 
-Each task has a table of its own, which only the tool knows: three letters of mRNA stand for an invented amino acid. How
-letters pair (A with U, C with G, G with C, T with A) is as in upstream's tools.
+Each task has its own table, known only to the tool: three letters of mRNA stand for an invented amino acid. The pairing
+of letters (A with U, C with G, G with C, T with A) is as in upstream's tools.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _most(*counts: object) -> tuple[str, int | float]:
 
 
 def tools_of(table: Mapping[str, str]) -> Tools:
-    """The tools, with a table of codons. What is no codon of the table is a "?"."""
+    """Build the tools with a table of codons. An unknown codon becomes a "?"."""
 
     def translate(sequence: object) -> str:
         text = written(sequence)
@@ -94,7 +94,7 @@ def _sequence(dice: Dice, letters: str = DNA, length: int = 0) -> str:
 
 
 def _uneven(dice: Dice, letters: str = DNA) -> str:
-    """A sequence in which one letter is the most frequent."""
+    """Draw a sequence with one most frequent letter."""
     while True:
         sequence = _sequence(dice, letters)
         ranked = Counter(sequence).most_common()
@@ -164,9 +164,9 @@ def _composition(dice: Dice, words: list[str], use: Use) -> tuple[str, object]:
 def _longest_valid(dice: Dice, words: list[str], use: Use) -> tuple[str, object]:
     sequences = [_sequence(dice, length=length) for length in (9, 12, 15)]
     sequences[2] = sequences[2][:7] + dice.pick("BEHKX") + sequences[2][8:]
-    shown = dice.shuffled(sequences)
-    valid = [sequence for sequence in shown if use("is_valid_dna_sequence", sequence)]
-    return f"Some of the sequences {listed(shown)} are no DNA. Answer with the longest that is valid.", max(
+    shuffled = dice.shuffled(sequences)
+    valid = [sequence for sequence in shuffled if use("is_valid_dna_sequence", sequence)]
+    return f"Some of the sequences {listed(shuffled)} are no DNA. Answer with the longest that is valid.", max(
         valid, key=len
     )
 
@@ -183,13 +183,13 @@ def _holds(dice: Dice, words: list[str], use: Use) -> tuple[str, object]:
 
 
 def _joined(dice: Dice, words: list[str], use: Use) -> tuple[str, object]:
-    whole = _uneven(dice)
-    cuts = (len(whole) // 3, len(whole) // 3 * 2)
-    parts = [whole[: cuts[0]], whole[cuts[0] : cuts[1]], whole[cuts[1] :]]
+    full_sequence = _uneven(dice)
+    cuts = (len(full_sequence) // 3, len(full_sequence) // 3 * 2)
+    parts = [full_sequence[: cuts[0]], full_sequence[cuts[0] : cuts[1]], full_sequence[cuts[1] :]]
     return (
         f"Put {listed(parts)} together in this order. Which nucleotide is the most frequent in the whole, and how "
         "often does it occur? Answer with both in a pair, such as ('A', 5).",
-        _most_frequent(use, whole),
+        _most_frequent(use, full_sequence),
     )
 
 
@@ -197,7 +197,7 @@ KINDS = (_common_to_rna, _validate, _common_in_dna, _chain_length, _composition,
 
 
 def make(index: int, dice: Dice, split: str) -> ToolTask:
-    """The task of an index; kinds take turns."""
+    """Generate the task of an index; kinds alternate."""
     words = several(AMINO_ACIDS, lambda: f"{invented(dice, split)}ine".capitalize())
     table = {"".join(codon): dice.pick(words) for codon in product(RNA, repeat=3)}
     tools = tools_of(table)

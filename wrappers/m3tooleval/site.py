@@ -1,6 +1,6 @@
-"""A small site and a visit to it: pages of lines, links that can be clicked where they are seen, five lines a view.
+"""Small web site and a visit to it: pages of lines, links that can be clicked while in view, five lines a view.
 
-Left out: what stands on the pages, and what is asked of them (`web.py`).
+The content of the pages and the questions about them are in `web.py`.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from typing import NamedTuple
 from align_echo.wrappers.m3tooleval.tools import CALCULATOR, Tool, ToolCall, Tools, toolbox, written
 
 LINES = 5
-"""Lines of a view."""
+"""Number of lines in a view."""
 
 HOME = "/"
 NO_LINK, NO_BACK = "[no such link in this view]", "[there is no page before this one]"
 TOP, BOTTOM = "[this is the top of the page]", "[this is the end of the page]"
 
 Site = Mapping[str, tuple[str, ...]]
-"""Pages by address: their lines. A link stands in a line as `[link '/address']`."""
+"""Pages by address: their lines. A link has the form `[link '/address']` in a line."""
 
 _LINK = re.compile(r"\[link '([^']+)'\]")
 
 
 class PageView(NamedTuple):
-    """What a visitor has open: a page, its first line in view, and the pages before it, the latest last."""
+    """View of a visitor: a page, its first line in view, and the pages before it, the latest last."""
 
     page: str
     first: int = 0
     before: tuple[str, ...] = ()
 
     def lines(self, site: Site) -> tuple[str, ...]:
-        """The lines in view."""
+        """Return the lines in view."""
         return site[self.page][self.first : self.first + LINES]
 
     def links(self, site: Site) -> list[str]:
-        """The addresses that can be clicked."""
+        """Return the addresses that can be clicked."""
         return _LINK.findall("\n".join(self.lines(site)))
 
     def facts(self, site: Site) -> set[tuple[str, int]]:
-        """(page, line) of what is in view."""
+        """Return (page, line) of the lines in view."""
         return {(self.page, self.first + line) for line in range(len(self.lines(site)))}
 
     def after(self, site: Site, name: str, address: str = "") -> PageView | str:
-        """What a tool leads to; a text in brackets where it leads nowhere."""
+        """Return the view after a tool call; a text in brackets if the call leads nowhere."""
         if name == "click_url":
             if address not in self.links(site):
                 return NO_LINK
@@ -60,14 +60,14 @@ class PageView(NamedTuple):
         return self
 
     def shown(self, site: Site) -> str:
-        """The view as text."""
+        """Render the view as text."""
         parts = -(-len(site[self.page]) // LINES)
         heading = f"[page {self.page}, part {self.first // LINES + 1} of {parts}]"
         return "\n".join((heading, *self.lines(site)))
 
 
 class Visit:
-    """A visit to a site, with its tools: where the visitor is, and what was shown so far."""
+    """Visit to a site, with its tools, the present view and the lines shown so far."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -75,7 +75,7 @@ class Visit:
         self.seen: set[tuple[str, int]] = set()
 
     def go(self, name: str, url: object = "") -> str:
-        """Use a tool by name: what is in view after it."""
+        """Call a tool by name and return the new view as text."""
         after = self.view.after(self.site, name, written(url).strip("\"'"))
         if isinstance(after, str):
             return after
@@ -84,7 +84,7 @@ class Visit:
         return after.shown(self.site)
 
     def tools(self) -> Tools:
-        """The tools of this visit."""
+        """Return the tools of this visit."""
         return toolbox(
             Tool(
                 "click_url",
@@ -111,7 +111,7 @@ class Visit:
 
 
 def route(site: Site, view: PageView, facts: set[tuple[str, int]]) -> list[ToolCall]:
-    """The least calls after which all the facts were shown, the nearest first."""
+    """Plan calls that show all the facts, always going to the nearest fact next."""
     calls: list[ToolCall] = []
     facts = set(facts)
     while facts:
@@ -122,12 +122,12 @@ def route(site: Site, view: PageView, facts: set[tuple[str, int]]) -> list[ToolC
 
 
 def _nearest(site: Site, view: PageView, facts: set[tuple[str, int]]) -> tuple[list[ToolCall], PageView]:
-    """The least calls, at least one, whose last shows one of the facts; and the view there."""
+    """Find the fewest calls, at least one, until a view shows one of the facts; also return that view."""
     reached = {view}
     ahead: deque[tuple[list[ToolCall], PageView]] = deque([([], view)])
     while ahead:
-        way, here = ahead.popleft()
-        for call, following in _steps(site, here):
+        way, current = ahead.popleft()
+        for call, following in _steps(site, current):
             if following.facts(site) & facts:
                 return [*way, call], following
             if following not in reached and len(following.before) < LONGEST_TRAIL:
@@ -137,7 +137,7 @@ def _nearest(site: Site, view: PageView, facts: set[tuple[str, int]]) -> tuple[l
 
 
 LONGEST_TRAIL = 12
-"""Clicks in a row that a route may hold, those made before it counted."""
+"""Longest chain of clicks in a route, including earlier clicks."""
 
 
 def _steps(site: Site, view: PageView) -> Iterator[tuple[ToolCall, PageView]]:

@@ -1,6 +1,6 @@
-"""What M3ToolEval is, without its tasks: families, splits, the forms of an action, the interface contract, refusals.
+"""Static facts about M3ToolEval, without its tasks: families, splits, forms of an action, interface contract, refusals.
 
-Left out: upstream's form in which an agent writes Python that is run.
+Upstream's form of action, in which an agent writes Python code to run, is not supported.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ FAMILIES = {
     "travel_itinerary_planning": 15,
     "web_browsing": 34,
 }
-"""Family -> how many of the 82 tasks are of it. A family's index is what interface code is told as `task_type_idx`."""
+"""Family -> its number of tasks among the 82. Interface code receives a family's index as `task_type_idx`."""
 
 SPLITS = ("train", "test", "align_train", "align_test")
 
 ENGINES = ("text", "json", "text_strict", "json_strict")
-"""How a call is written; with `_strict`, answers are checked as upstream checks them."""
+"""Form of a call; with `_strict`, answers are checked as upstream checks them."""
 
 STEP_LIMIT = 10
 """Turns of an episode, upstream's own limit."""
 
 LONGEST_OUTPUT = 2_000
-"""Characters of a tool's output that are shown."""
+"""Visible characters of a tool's output."""
 
 ACTION_FORMAT = """\
 A turn calls one of the tools that the task's first message lists, or gives the final answer, which ends the task:
@@ -33,7 +33,7 @@ Action: {call} End Action | Answer: {answer}
 A call is written as the first message shows. The answer stands alone, without explanation or unit."""
 
 LOOK = "Action: view End Action"
-"""Shows the present page of the web family once more; the other families have no such tool and say so."""
+"""Shows the present page of the web family again; the other families report that they have no such tool."""
 
 CONTRACT = InterfaceContract(
     environment="m3tooleval",
@@ -49,10 +49,10 @@ FAILED = "The call failed: "
 
 
 def is_invalid(observation: str) -> bool:
-    """The engine refused the action: it was no turn, named no tool that there is, or the tool could not take it."""
+    """Check if the engine refused the action: malformed turn, unknown tool, or arguments the tool could not take."""
     return observation.startswith((NO_TURN, NO_TOOL, FAILED))
 
 
 def task_type(task_id: str) -> str:
-    """The family, which a task id begins with."""
+    """Return the family, the first part of a task id."""
     return task_id.partition("/")[0]

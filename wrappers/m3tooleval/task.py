@@ -1,4 +1,4 @@
-"""What a task is, and invented names for tasks to be about. Left out: how tasks are made (one file a family)."""
+"""Task of M3ToolEval, and invented names for tasks. Each family's generator is in a file of its own."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from align_echo.wrappers.m3tooleval.site import Site
 from align_echo.wrappers.m3tooleval.tools import ToolCall, Tools, toolbox
 
 _CONSONANTS = {"train": "bdfgkl", "test": "mnprst"}
-"""Names of the two splits are made of other letters, so that no name is in both."""
+"""Consonants of invented names. The splits share none, so no name is in both."""
 
 
 @dataclass(frozen=True)
 class ToolTask:
-    """A task: what is asked, what the right answer is, and the tools to find it with.
+    """Task: the question, the right answer, and the tools for finding it.
 
-    `make_tools` gives the tools in their first state; where there is a `site`, they are those of a visit to it.
-    `digits` is how many digits after the point a number of the answer needs. `plan` holds the calls that lead to the
-    answer, `facts` the (page, line) of the site that have to be seen before. `has_plan` is False where no way is known.
-    `converts`: tools are given numbers for arguments that read as numbers, as upstream's are.
+    `make_tools` returns the tools in their initial state; with a `site`, they are those of a visit to it. `digits` is
+    the number of digits after the point in a numeric answer. `plan` holds the calls of a solution, `facts` the (page,
+    line) of the site to see beforehand. `has_plan` is False if no solution is known. `converts`: arguments that read as
+    numbers are passed as numbers, as for upstream's tools.
     """
 
     instruction: str
@@ -35,12 +35,12 @@ class ToolTask:
 
 
 def invented(dice: Dice, split: str, syllables: int = 3) -> str:
-    """A word that means nothing, in small letters: `train` and `test` are written with other consonants."""
+    """Invent a word in small letters; `train` and `test` use different consonants."""
     return "".join(dice.pick(_CONSONANTS[split]) + dice.pick("aeiou") for _ in range(syllables))
 
 
 def several(count: int, make: Callable[[], str]) -> list[str]:
-    """So many different texts."""
+    """Call `make` until `count` different texts have been collected."""
     texts: list[str] = []
     while len(texts) < count:
         if (text := make()) not in texts:
@@ -49,5 +49,5 @@ def several(count: int, make: Callable[[], str]) -> list[str]:
 
 
 def listed(items: list[str]) -> str:
-    """Words in a sentence: "a, b and c"."""
+    """Join words for a sentence: "a, b and c"."""
     return f"{', '.join(items[:-1])} and {items[-1]}" if len(items) > 1 else items[0]

@@ -1,6 +1,6 @@
-"""Which tasks there are, by id, and how each is made from its id alone: `<family>/<train or test>-<index>`.
+"""Task ids, and generation of a task from its id alone: `<family>/<train or test>-<index>`.
 
-Left out: upstream's own tasks (`upstream.py`).
+Upstream's own tasks are in `upstream.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from align_echo.wrappers.m3tooleval.spec import FAMILIES
 from align_echo.wrappers.m3tooleval.task import ToolTask
 
 GENERATOR = 1
-"""Raised when the same id becomes another task."""
+"""Version to raise whenever an id becomes another task."""
 
 TRAINING_SETS = 5
-"""Training tasks, in sets as large as the test's."""
+"""Number of training sets, each as large as the test set."""
 
 ALIGN_TRAINING = (4, 5)
-"""Tasks of each family in ALIGN's training split, by their index, as in its public code; the others are its test."""
+"""Indices of each family's tasks in ALIGN's training split, as in its public code; the others are its test split."""
 
 _MAKERS: dict[str, Callable[[int, Dice, str], ToolTask]] = dict(
     zip(FAMILIES, (messages.make, plants.make, trade.make, travel.make, web.make), strict=True)
@@ -32,7 +32,7 @@ _ID = re.compile(rf"({'|'.join(FAMILIES)})/(train|test)-(0|[1-9][0-9]{{0,3}})")
 
 
 def split_ids(split: str) -> list[str]:
-    """The task ids of a split, family by family."""
+    """Return the task ids of a split, family by family."""
     sets = TRAINING_SETS if split == "train" else 1
     name = "train" if split == "train" else "test"
     ids = [f"{family}/{name}-{index}" for family, count in FAMILIES.items() for index in range(count * sets)]
@@ -40,24 +40,24 @@ def split_ids(split: str) -> list[str]:
 
 
 def align_half(ids: list[str], split: str) -> list[str]:
-    """ALIGN's part of test tasks: `align_train` holds two of each family, any other split the rest."""
-    of_families = (_of(ids, family) for family in FAMILIES)
+    """Select ALIGN's part of test tasks: `align_train` holds two of each family, any other split the rest."""
+    of_families = (_in_family(ids, family) for family in FAMILIES)
     training = {own[index] for own in of_families for index in ALIGN_TRAINING if index < len(own)}
     return [task for task in ids if (task in training) == (split == "align_train")]
 
 
-def _of(ids: list[str], family: str) -> list[str]:
+def _in_family(ids: list[str], family: str) -> list[str]:
     return [task for task in ids if task.startswith(f"{family}/")]
 
 
 def is_ours(task_id: str) -> bool:
-    """Whether an id is that of a task made here, to which a way is known."""
+    """Check if an id is that of a generated task, with a known solution."""
     return _ID.fullmatch(task_id) is not None
 
 
 @lru_cache(maxsize=512)
 def made(task_id: str) -> ToolTask:
-    """The task of an id. Raises `UsageError` for no such id."""
+    """Generate the task of an id. Raises `UsageError` for an unknown id."""
     parts = _ID.fullmatch(task_id)
     if parts is None:
         raise UsageError(f"there is no task {task_id[:80]!r}; see tasks() for the ids")

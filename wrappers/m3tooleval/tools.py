@@ -1,9 +1,9 @@
-"""Tools and calls of them: what a tool is, how it reads its arguments, and the tools that need nothing but those.
+"""Tools and calls: the form of a tool, parsing of arguments, and the tools that need only their arguments.
 
-A tool of ours takes every argument as it was written (in the JSON form: as its value) and reads it as what it needs, so
-that no text that looks like a number is lost. What it raises is its answer to a call that it cannot take. All are
-bounded: no call takes longer than its text. Left out: the travel tools (`travel.py`) and the browser (`site.py`), which
-need the world of a task, and how a turn is read (`turns.py`).
+A built-in tool takes every argument as written (in the JSON form: as its value) and converts it itself, so that a text
+that looks like a number is preserved. An error of a tool is its answer to an invalid call. All tools are bounded: no
+call takes longer than its text. The travel tools (`travel.py`) and the browser (`site.py`) need a task's world;
+`turns.py` parses a turn.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple
 from align_echo.wrappers.m3tooleval.arithmetic import LARGEST, calculate
 
 LONGEST_NUMBER = 40
-"""Characters of a number."""
+"""Longest number, in characters."""
 
 
 class Tool(NamedTuple):
-    """A tool: its name, how it is called, what it does in words, and the function."""
+    """Tool: its name, its signature, its description and the function."""
 
     name: str
     signature: str
@@ -31,20 +31,20 @@ Tools = Mapping[str, Tool]
 """Tools by name, in the order in which they are listed."""
 
 ToolCall = tuple[str, ...]
-"""A tool's name and its arguments, as they are written."""
+"""Tool name and arguments, as they are written."""
 
 
 Use = Callable[..., object]
-"""Calls a tool by its name, with arguments, and gives what it answers."""
+"""Function that calls a tool by name, with arguments, and returns its answer."""
 
 
 def toolbox(*tools: Tool) -> Tools:
-    """Tools by name."""
+    """Index tools by name."""
     return {tool.name: tool for tool in tools}
 
 
 def number(value: object) -> int | float:
-    """A number from what was written. Raises `ValueError` for anything else, and for one that is not bounded."""
+    """Parse a number. Raises `ValueError` for anything else, and for a number out of bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("an argument is not a number")
     if isinstance(value, str) and len(value) > LONGEST_NUMBER:
@@ -61,31 +61,31 @@ def number(value: object) -> int | float:
 
 
 def numbers(values: tuple[object, ...]) -> list[int | float]:
-    """At least one number. Raises `ValueError`."""
+    """Parse at least one number. Raises `ValueError`."""
     if not values:
         raise ValueError("at least one number is needed")
     return [number(value) for value in values]
 
 
 def written(value: object) -> str:
-    """A text from what was written. Raises `ValueError` for what is no text and no number."""
+    """Return an argument as text. Raises `ValueError` unless it is text or a number."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("an argument is not a text")
     return str(value)
 
 
 def smallest(*values: object) -> int | float:
-    """The smallest of the given numbers. Raises `ValueError` as `numbers`."""
+    """Return the smallest number. Raises `ValueError` as `numbers`."""
     return min(numbers(values))
 
 
 def largest(*values: object) -> int | float:
-    """The largest of the given numbers. Raises `ValueError` as `numbers`."""
+    """Return the largest number. Raises `ValueError` as `numbers`."""
     return max(numbers(values))
 
 
 def recorder(tools: Tools, calls: list[ToolCall]) -> Use:
-    """A function that calls a tool by name, as an agent would, and writes the call down in `calls`."""
+    """Make a function that calls a tool by name, as an agent would, and records the call in `calls`."""
 
     def use(name: str, *arguments: object) -> object:
         call = (name, *map(str, arguments))
@@ -106,7 +106,7 @@ CALCULATOR = Tool(
 
 
 def converted(value: object) -> object:
-    """An int if a text can be one, else a float, else the text as it is: upstream's reading of arguments."""
+    """Convert a text to an int or else a float if possible, as upstream reads arguments."""
     if isinstance(value, str) and len(value) <= LONGEST_NUMBER:
         for kind in (int, float):
             try:

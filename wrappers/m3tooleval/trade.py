@@ -1,4 +1,4 @@
-"""The family `trade_calculator`: what goods are worth in currencies that do not exist, after tariffs and inflation."""
+"""Task family `trade_calculator`: values of goods in invented currencies, after tariffs and inflation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TOOLS = toolbox(
 
 
 class Deal(NamedTuple):
-    """Goods for sale: how many, for how much each, in which currency, and the tariff on the whole in percent."""
+    """Goods for sale: number of units, price of each, conversion rate, and the tariff on the total in percent."""
 
     good: str
     units: int
@@ -66,14 +66,14 @@ class Deal(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The deal in words."""
+        """Deal in words."""
         return (
             f"{self.units} crates of {self.good} at {self.price} a crate, conversion rate {self.rate}, tariff "
             f"{self.tariff}%"
         )
 
     def changed(self, **fields: float) -> Deal:
-        """The deal with other terms."""
+        """Return the deal with other terms."""
         return self._replace(**fields)  # type: ignore[arg-type]
 
 
@@ -91,7 +91,7 @@ def _step_by_step(use: Use, deal: Deal) -> object:
 
 
 def _worth(use: Use, deal: Deal, factor: str = "") -> object:
-    """What a deal brings in the end, computed at once."""
+    """Compute the final value of a deal in one call."""
     terms = f"{deal.units} * {deal.price} * {deal.rate} * (1 + {deal.tariff} / 100){factor}"
     return use("calculator", terms)
 
@@ -224,10 +224,10 @@ def _demand(dice: Dice, split: str, use: Use) -> tuple[str, object]:
 
 def _tradeoff(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     (deal,) = _deals(dice, split, 1)
-    other = deal.changed(units=deal.units - 9, tariff=deal.tariff + 1 + dice.below(9))
-    values = [_worth(use, deal), _worth(use, other)]
+    rival = deal.changed(units=deal.units - 9, tariff=deal.tariff + 1 + dice.below(9))
+    values = [_worth(use, deal), _worth(use, rival)]
     return (
-        f"Either {deal.text}; or {other.units} of the same crates with a tariff of {other.tariff}%. What is the final "
+        f"Either {deal.text}; or {rival.units} of the same crates with a tariff of {rival.tariff}%. What is the final "
         "value of the option whose final value is higher?",
         use("find_maximum", *values),
     )
@@ -299,7 +299,7 @@ KINDS = (
 
 
 def make(index: int, dice: Dice, split: str) -> ToolTask:
-    """The task of an index; kinds take turns."""
+    """Generate the task of an index; kinds alternate."""
     calls: list[ToolCall] = []
     instruction, expected = KINDS[index % len(KINDS)](dice, split, recorder(TOOLS, calls))
     if not isinstance(expected, str):

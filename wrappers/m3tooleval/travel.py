@@ -1,7 +1,7 @@
-"""The family `travel_itinerary_planning`: flights and hotels between places that do not exist.
+"""Task family `travel_itinerary_planning`: flights and hotels between invented places.
 
-Every task has a timetable and hotels of its own, which only the tools know. Between two places of a task there are two
-flights on its day and others on other days; each place has three hotels.
+Every task has its own timetable and hotels, known only to the tools. Between two places of a task there are two flights
+on its day and others on other days; each place has three hotels.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MONTHS = {"train": (1, 6), "test": (7, 12)}
 
 
 class Leg(NamedTuple):
-    """A part of a journey: from where to where, on which day, and how many nights are spent there."""
+    """Part of a journey: start, goal, date, and number of nights at the goal."""
 
     start: str
     goal: str
@@ -39,7 +39,7 @@ class Leg(NamedTuple):
 
 
 class Journey:
-    """The world of one task, and its tools as the plan calls them."""
+    """World of one task, and its tools as the plan calls them."""
 
     def __init__(self, dice: Dice, split: str, places: int) -> None:
         self.dice = dice
@@ -60,11 +60,11 @@ class Journey:
         self.use = recorder(self.tools, self.calls)
 
     def date(self) -> str:
-        """A day later than all that were named before."""
+        """Return a date after all earlier ones."""
         return next(self._dates)
 
     def leg(self, start: int, goal: int, date: str = "") -> Leg:
-        """A leg between two places by index, with two flights on its day and one on another."""
+        """Add a leg between two places by index, with two flights on its day and one on another."""
         leg = Leg(self.places[start], self.places[goal], date or self.date(), 2 + self.dice.below(6))
         prices = self.dice.shuffled(range(90, 990))[:3]
         days = (leg.date, leg.date, f"2040{leg.date[4:]}")
@@ -74,28 +74,28 @@ class Journey:
         return leg
 
     def fares(self, leg: Leg) -> list[int]:
-        """The prices of a leg's flights."""
+        """Return the prices of a leg's flights."""
         flights: Any = self.use("find_flights", leg.start, leg.goal, leg.date)
         return [flight["price"] for flight in flights]
 
     def rooms(self, leg: Leg, *wishes: str) -> list[dict[str, Any]]:
-        """The hotels where a leg ends."""
+        """Return the hotels at the end of a leg."""
         hotels: Any = self.use("book_hotel", leg.goal, *wishes)
         return list(hotels)
 
     def cost(self, leg: Leg, *wishes: str) -> float:
-        """What a leg costs with the cheapest flight and hotel."""
+        """Compute the cost of a leg with the cheapest flight and hotel."""
         fare, room = min(self.fares(leg)), _cheapest(self.rooms(leg, *wishes))
         return self.budget(fare, room["price_per_night"], leg.nights)
 
     def budget(self, fare: int, night: int, nights: int) -> float:
-        """A flight and nights in a hotel, by the tool."""
+        """Compute the price of a flight and nights in a hotel, by the tool."""
         total: Any = self.use("budget_calculator", fare, night, nights)
         return total  # type: ignore[no-any-return]
 
 
 def tools_of(flights: Sequence[dict[str, Any]], hotels: Sequence[dict[str, Any]]) -> Tools:
-    """The tools, over a timetable and hotels."""
+    """Build the tools over a timetable and hotels."""
 
     def known(location: object) -> str:
         text = written(location).strip("\"'")
@@ -270,12 +270,12 @@ def _both_prices(journey: Journey) -> tuple[str, object]:
 
 
 def _there_and_back(journey: Journey) -> tuple[str, object]:
-    there, back = journey.leg(0, 1), journey.leg(1, 0)
+    outward, back = journey.leg(0, 1), journey.leg(1, 0)
     home = min(journey.fares(back))
     return (
-        f"From {there.start}, go {_stay(there)}, and fly back on {back.date}. All flights and the hotel are the "
+        f"From {outward.start}, go {_stay(outward)}, and fly back on {back.date}. All flights and the hotel are the "
         "cheapest there are. What does it come to?",
-        journey.use("sum", journey.cost(there), home),
+        journey.use("sum", journey.cost(outward), home),
     )
 
 
@@ -324,7 +324,7 @@ KINDS = (
 
 
 def make(index: int, dice: Dice, split: str) -> ToolTask:
-    """The task of an index; kinds take turns."""
+    """Generate the task of an index; kinds alternate."""
     journey = Journey(dice, split, 4)
     instruction, expected = KINDS[index % len(KINDS)](journey)
     return ToolTask(instruction, expected, lambda: journey.tools, tuple(journey.calls))

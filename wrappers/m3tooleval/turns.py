@@ -1,7 +1,7 @@
-"""What an agent says in a turn, as the engine reads it: a call of one tool, an answer, or neither.
+"""Parse an agent's turn as the engine reads it: a call of one tool, an answer, or neither.
 
-A turn holds either `Action:` or `Answer:`. A call ends at `End Action`, or with the turn. Of several the first counts,
-and the agent is reminded. Left out: which tools there are and what they answer (`env.py`).
+A turn holds either `Action:` or `Answer:`. A call ends at `End Action`, or with the turn. Only the first of several
+counts, and the agent gets a reminder. The tools and their answers are in `env.py`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ A turn holds either `Action:` or `Answer:`, never both."""
 
 
 class ReadTurn(NamedTuple):
-    """A turn as it was read: a "call" (`text` is the tool's name), an "answer" (`text` is it) or "refused" (`text` says
-    why). `reminder` is what the agent is told besides.
-    """
+    """Parsed turn: a "call" (`text` is the tool's name), an "answer" (`text` is the answer) or "refused" (`text` is the
+    reason). `reminder` is an extra note for the agent."""
 
     kind: str
     text: str = ""
@@ -39,10 +38,10 @@ class ReadTurn(NamedTuple):
     reminder: str = ""
 
     def canonical(self, *, as_json: bool) -> str:
-        """The turn with single spaces, its call in the JSON form or in the text form; "" for what is no turn.
+        """Write the turn with single spaces, its call in the JSON form or in the text form; "" if it is no turn.
 
-        In the JSON form a number is the same as its text, as it is to the tools. A bare name has the text form in both,
-        which is that of the one look.
+        In the JSON form a number equals its text, as for the tools. A bare name has the text form in both, because the
+        only look is written so.
         """
         if self.kind == "call":
             if as_json and not (self.text.isidentifier() and not self.arguments):
@@ -53,7 +52,7 @@ class ReadTurn(NamedTuple):
 
 
 def read_turn(action: str, *, as_json: bool) -> ReadTurn:
-    """Read a turn, with its call in the JSON form or in the text form."""
+    """Parse a turn, with its call in the JSON form or in the text form."""
     if ACTION in action and ANSWER in action:
         return ReadTurn("refused", f"{NO_TURN}it holds both `Action:` and `Answer:`. Send one of them.")
     if ANSWER in action:
@@ -78,7 +77,7 @@ def read_turn(action: str, *, as_json: bool) -> ReadTurn:
 
 
 def spelled(call: tuple[str, ...], *, as_json: bool) -> str:
-    """A call as an agent writes it."""
+    """Write a call as an agent does."""
     written = json.dumps({"tool": call[0], "args": list(call[1:])}) if as_json else ", ".join(call)
     return f"{ACTION} {written} {END}"
 
@@ -87,5 +86,5 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _reminder(what: str, more: list[str]) -> str:
-    return f"Note: you sent more than one {what}, and only the first was used." if more else ""
+def _reminder(kind: str, more: list[str]) -> str:
+    return f"Note: you sent more than one {kind}, and only the first was used." if more else ""

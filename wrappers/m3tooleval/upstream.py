@@ -1,8 +1,9 @@
-"""Upstream's own tasks, from a folder of its checkout. Importing them runs their code: name only folders you trust.
+"""Upstream's own tasks, from a folder of its checkout. Importing them runs their code: use only folders you trust.
 
-The folder holds `tasks/base.py`, in itself or in `scripts/eval/m3tooleval` or `eval/m3tooleval` below it. Only what is
-played is taken from there: names, instructions, expected answers and tools. Turns, limits and checks are ours, and so
-is `calculator`: upstream's evaluates what a model writes as Python. Its interpreter of actions in Python is left out.
+The folder holds `tasks/base.py`, directly or in `scripts/eval/m3tooleval` or `eval/m3tooleval` below it. Only names,
+instructions, expected answers and tools are taken from it. Turns, limits and checks are the library's own, and so is
+`calculator`, because upstream's evaluates a model's text as Python. Upstream's interpreter of actions in Python is not
+supported.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _loading = threading.Lock()
 
 
 def upstream_tasks(root: Path) -> Mapping[str, ToolTask]:
-    """The tasks of a checkout by name, in upstream's order. Raises `MissingDataError` if they do not load."""
+    """Load the tasks of a checkout by name, in upstream's order. Raises `MissingDataError` if they do not load."""
     for folder in FOLDERS:
         if (root / folder / "tasks" / "base.py").is_file():
             with _loading:
@@ -74,7 +75,7 @@ def _task(task: Any) -> ToolTask:
 
 
 def _fresh(tools: Mapping[str, Any]) -> Callable[[], Tools]:
-    """Makes tools that share no state with those of any other episode."""
+    """Make a factory of tools that share no state between episodes."""
 
     def make() -> Tools:
         own = copy.deepcopy(dict(tools))

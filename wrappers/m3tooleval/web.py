@@ -1,7 +1,7 @@
-"""The family `web_browsing`: questions about a generated site of a firm with staff and goods, over several pages.
+"""Task family `web_browsing`: questions about a generated site of a firm with staff and goods, over several pages.
 
-Thirty-four tasks share a site: prices, e-mail addresses, departments, telephone numbers, specialities, totals, totals
-after a discount, heads of a department, and whose number one is.
+Thirty-four tasks share a site. They ask for prices, e-mail addresses, departments, telephone numbers, specialities,
+totals, totals after a discount, the size of a department, and the owner of a number.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from align_echo.wrappers.m3tooleval.tools import CALCULATOR
 DEPARTMENTS = {"train": ("Forge", "Ledger", "Garden", "Bakery"), "test": ("Mint", "Press", "Orchard", "Tannery")}
 KINDS_OF_GOODS = {"train": ("lamp", "kettle", "drum", "glove"), "test": ("mast", "rope", "tent", "saddle")}
 IN_A_KIND = 5
-"""Goods of each kind: one more than fits into the first view of their list."""
+"""Goods of each kind: one more than the first view of their list shows."""
 
 
 class Person(NamedTuple):
-    """Somebody of the staff, as their page tells it."""
+    """Member of the staff, as on their page."""
 
     name: str
     department: str
@@ -33,7 +33,7 @@ class Person(NamedTuple):
 
 
 class Ware(NamedTuple):
-    """Something for sale. `page` is its address, `kind` that of the list that links to it."""
+    """Article for sale. `page` is its address, `kind` that of the list with a link to it."""
 
     name: str
     price: float
@@ -42,7 +42,7 @@ class Ware(NamedTuple):
 
 
 class Firm(NamedTuple):
-    """A site, and what it says. People stand in no order, goods kind by kind."""
+    """Site and its data. People are in random order, goods kind by kind."""
 
     site: Site
     people: tuple[Person, ...]
@@ -50,12 +50,12 @@ class Firm(NamedTuple):
 
 
 PRICE, DEPARTMENT, SPECIALITY, MAIL, PHONE = 2, 1, 2, 5, 6
-"""On which line of a page something stands, counted from 0."""
+"""Line of each field on a page, counted from 0."""
 
 
 @lru_cache(maxsize=16)
 def firm(split: str, number: int) -> Firm:
-    """The firm that a split's tasks ask about; another for every 34 tasks."""
+    """Generate the firm for a split's tasks; a new one for every 34 tasks."""
     dice = Dice(f"m3tooleval site {split} {number}")
     title = invented(dice, split).capitalize()
     people, wares = _people(dice, split, title.lower()), _wares(dice, split)
@@ -140,7 +140,7 @@ def _wares(dice: Dice, split: str) -> tuple[Ware, ...]:
 
 
 class SiteQuestion(NamedTuple):
-    """What is asked, the answer, what has to be seen for it, and the arithmetic that it takes ("" for none)."""
+    """Question, its answer, the lines to see for it, and the arithmetic it takes ("" for none)."""
 
     text: str
     answer: object
@@ -149,7 +149,7 @@ class SiteQuestion(NamedTuple):
 
 
 Ask = Callable[[Firm, Dice, int], SiteQuestion]
-"""Asks the question of a number, counted from 0, about a firm."""
+"""Function that asks a question about a firm, by number, counted from 0."""
 
 
 def _price(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
@@ -157,8 +157,8 @@ def _price(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
     return SiteQuestion(f"What does the {ware.name} cost now?", ware.price, ((ware.page, PRICE),))
 
 
-def _of_a_person(text: str, field: str, line: int, first: int) -> Ask:
-    """A question about something that somebody's own page says; `first` is whom the question of number 0 is about."""
+def _ask_person(text: str, field: str, line: int, first: int) -> Ask:
+    """Make a question about a field on a person's page; `first` is the person in question number 0."""
 
     def ask(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
         person = firm.people[(first + number) % len(firm.people)]
@@ -184,7 +184,7 @@ def _discounted(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
 
 
 def _pair(firm: Firm, dice: Dice, number: int) -> list[Ware]:
-    """Two wares of one kind that the first view of its list links to."""
+    """Draw two articles of one kind with links in the first view of its list."""
     start = number * IN_A_KIND
     return dice.shuffled(firm.wares[start : start + IN_A_KIND - 1])[:2]
 
@@ -207,29 +207,29 @@ def _whose(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
 
 _ASKED: tuple[tuple[Ask, int], ...] = (
     (_price, 4),
-    (_of_a_person("What is the e-mail address of {name}?", "mail", MAIL, 0), 4),
-    (_of_a_person("Which department does {name} work in? Answer with its name alone.", "department", DEPARTMENT, 4), 4),
-    (_of_a_person("What is the telephone number of {name}, as their own page has it?", "phone", PHONE, 8), 4),
-    (_of_a_person("What is the speciality of {name}? Answer as the site writes it.", "speciality", SPECIALITY, 2), 4),
+    (_ask_person("What is the e-mail address of {name}?", "mail", MAIL, 0), 4),
+    (_ask_person("Which department does {name} work in? Answer with its name alone.", "department", DEPARTMENT, 4), 4),
+    (_ask_person("What is the telephone number of {name}, as their own page has it?", "phone", PHONE, 8), 4),
+    (_ask_person("What is the speciality of {name}? Answer as the site writes it.", "speciality", SPECIALITY, 2), 4),
     (_total, 4),
     (_discounted, 4),
     (_heads, 2),
     (_whose, 4),
 )
-"""Each kind of question, and how many of a site's tasks are of it."""
+"""Kinds of questions, with the number of a site's tasks for each."""
 
 KINDS = tuple((ask, number) for ask, count in _ASKED for number in range(count))
 
 
 def make(index: int, dice: Dice, split: str) -> ToolTask:
-    """The task of an index; every 34 have another site."""
+    """Generate the task of an index; every 34 tasks have another site."""
     ask, number = KINDS[index % len(KINDS)]
-    here = firm(split, index // len(KINDS))
-    question = ask(here, dice, number)
+    visited = firm(split, index // len(KINDS))
+    question = ask(visited, dice, number)
     return ToolTask(
-        f"{question.text} You are on the home page of {here.site[HOME][0]}.",
+        f"{question.text} You are on the home page of {visited.site[HOME][0]}.",
         question.answer,
-        site=here.site,
+        site=visited.site,
         facts=((HOME, 0), *question.facts),
         plan=(("calculator", question.sum),) if question.sum else (),
         digits=2 if isinstance(question.answer, float) else None,

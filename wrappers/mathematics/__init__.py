@@ -17,11 +17,11 @@ from align_echo.wrappers.mathematics.spec import (
 from align_echo.wrappers.text_env import TextEnv
 
 TRAINING_TASKS = 24
-"""Tasks of one iteration of ALIGN, which has no such environment: the number is ours, two of each kind."""
+"""Tasks of one iteration of ALIGN, two of each kind. ALIGN itself has no such environment; the number is ours."""
 
 
 def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
-    """A math environment; the verifier starts with the first reply that holds an answer.
+    """Make a math environment; the verifier starts with the first reply that holds an answer.
 
     Raises `MissingDataError` or `UsageError` for a `data_root` without readable problems.
     """
@@ -32,21 +32,21 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
 
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:
-    """Task ids of a split in a fixed order. Raises as `make_env`."""
+    """Return the task ids of a split in a fixed order. Raises as `make_env`."""
     from align_echo.wrappers.mathematics import problems
 
     return problems.task_ids(split, data_root)
 
 
 def data_source(*, data_root: Path | None) -> str:
-    """Whose problems are played: "generated problems, generator 1" or "problems at <path>". Raises as `make_env`."""
+    """Describe the problems in use: "generated problems, generator 1" or "problems at <path>". Raises as `make_env`."""
     from align_echo.wrappers.mathematics.problems import label
 
     return label(data_root)
 
 
 def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
-    """Training tasks of one iteration (counted from 0), none drawn before while there are fresh ones.
+    """Sample training tasks of one iteration (counted from 0), unused ones first.
 
     Raises `UsageError` for a negative iteration, otherwise as `make_env`.
     """

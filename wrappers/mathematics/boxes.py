@@ -1,7 +1,8 @@
-r"""The answer in a reply: what stands in `\boxed{...}`, written so that the verifier reads it as people do.
+r"""Extract the answer in `\boxed{...}` from a reply, spelled so that the verifier reads it as people do.
 
-Nothing is chosen: several boxes must say the same. Numbers of more than one spelling get the verifier's: "1 1/2" is a
-mixed number and "12 000" is twelve thousand (the verifier would add "1 234" up to 235). Left out: whether it is right.
+Several boxes must have the same content. Numbers with more than one spelling get the verifier's: "1 1/2" is a mixed
+number and "12 000" is twelve thousand (the verifier would add "1 234" up to 235). Whether the answer is right is not
+decided here.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from align_echo.errors import ReplyFormatError
 from align_echo.reading import braced
 
 LONGEST = 300
-"""Characters of an answer. No problem asks for more, and a longer one may keep the verifier busy without end."""
+"""Longest answer, in characters. No problem needs more, and a longer one may keep the verifier busy forever."""
 
 DEEPEST = 12
-"""Brackets within brackets of an answer: the verifier's grammar takes seconds for deep ones."""
+"""Deepest nesting of brackets in an answer: the verifier's grammar takes seconds for deep ones."""
 
 _SPELLING = {"<super>": "^{{{}}}", "<sub>": "_{{{}}}", "<fraction>": " {} "}
 _SMALL_FRACTION = re.compile("([⁰¹²³⁴-⁹]+)[⁄/]([₀-₉]+)")
@@ -33,11 +34,11 @@ _APART = re.compile(rf"\d{_BLANK}\d")
 
 
 MOST_BOXES = 8
-"""Boxes of one reply that are compared."""
+"""Largest number of boxes of a reply that are compared."""
 
 
 def answer_in(reply: str) -> str:
-    """Return the one answer of a reply. Raises as `answers_in`, and `ReplyFormatError` for several answers."""
+    """Return the answer of a reply. Raises as `answers_in`, and `ReplyFormatError` for several answers."""
     answers = answers_in(reply)
     if len(answers) > 1:
         raise several(len(answers))
@@ -45,9 +46,9 @@ def answer_in(reply: str) -> str:
 
 
 def answers_in(reply: str) -> list[str]:
-    """Return the answers of a reply that are written in different ways, in their order; mostly there is one.
+    """Return the answers of a reply with different spellings, in order; usually there is one.
 
-    Raises `ReplyFormatError`, with the reason in words, if a box cannot be read, or if there is none or too many.
+    Raises `ReplyFormatError`, with a readable reason, if a box cannot be read, or if there is none or too many.
     """
     answers = list(dict.fromkeys(" ".join(answer.split()) for answer in braced(reply, r"\boxed")))
     if not answers:
@@ -58,13 +59,13 @@ def answers_in(reply: str) -> list[str]:
 
 
 def several(count: int) -> ReplyFormatError:
-    """Return the refusal of a reply with so many answers that do not all say the same."""
+    """Build the error for a reply with this many different answers."""
     return ReplyFormatError(rf"the reply has {count} different answers in \boxed{{...}}")
 
 
 def tidied(answer: str) -> str:
-    """Return what a box holds, spelled as the verifier reads it. Raises `ReplyFormatError`."""
-    answer = _unwrapped(_checked(_spelled(_checked(answer)))).strip().removesuffix(".").strip(" $*")
+    """Return the content of a box, spelled as the verifier reads it. Raises `ReplyFormatError`."""
+    answer = _unwrap(_check_size(_spell_plainly(_check_size(answer)))).strip().removesuffix(".").strip(" $*")
     if not answer:
         raise ReplyFormatError(r"\boxed{} is empty")
     answer = _MIXED.sub(lambda mixed: rf"{mixed[1]}\frac{{{mixed[2] or mixed[4]}}}{{{mixed[3] or mixed[5]}}}", answer)
@@ -74,8 +75,8 @@ def tidied(answer: str) -> str:
     return answer
 
 
-def _checked(answer: str) -> str:
-    """An answer that is not too long and not too deep for what reads it next. Raises `ReplyFormatError`."""
+def _check_size(answer: str) -> str:
+    """Check the length and depth of an answer for the next reader. Raises `ReplyFormatError`."""
     if len(answer) > LONGEST:
         raise ReplyFormatError(f"the answer has {len(answer)} characters, more than {LONGEST}")
     if _depth(answer) > DEEPEST:
@@ -83,8 +84,8 @@ def _checked(answer: str) -> str:
     return answer
 
 
-def _spelled(answer: str) -> str:
-    """An answer in plain signs that keep its value: 2⁵ is no 25, and 1½ no 11/2."""
+def _spell_plainly(answer: str) -> str:
+    """Rewrite an answer in plain signs with the same value: 2⁵ is not 25, and 1½ not 11/2."""
     answer = _SMALL_FRACTION.sub(
         lambda parts: " {}/{} ".format(*map(_compatible, parts.groups())), answer.replace("º", "°")
     )
@@ -98,14 +99,15 @@ def _spelled(answer: str) -> str:
 
 
 def _repeating(number: re.Match[str]) -> str:
-    """The fraction of a decimal whose last digits repeat."""
-    whole, once, again = number.groups()
-    below = (10 ** len(again) - 1) * 10 ** len(once)
-    return rf"\frac{{{int(whole + once + again) - int(whole + once)}}}{{{below}}}"
+    """Convert a repeating decimal to a fraction."""
+    integer, once, repeated = number.groups()
+    below = (10 ** len(repeated) - 1) * 10 ** len(once)
+    return rf"\frac{{{int(integer + once + repeated) - int(integer + once)}}}{{{below}}}"
 
 
 def _tag(sign: str) -> str:
-    """What Unicode says that a sign is a form of a plainer one by: "<super>", "<sub>", "<fraction>", or else ""."""
+    """Return the kind of a sign that Unicode derives from a plainer one: "<super>", "<sub>", "<fraction>", or else "".
+    """
     tag = unicodedata.decomposition(sign).partition(" ")[0]
     return tag if tag in _SPELLING else ""
 
@@ -114,15 +116,15 @@ def _compatible(text: str) -> str:
     return unicodedata.normalize("NFKC", text)
 
 
-def _unwrapped(answer: str) -> str:
-    """What is in the innermost of boxes that hold only a box."""
+def _unwrap(answer: str) -> str:
+    """Remove boxes around a box."""
     while len(inner := braced(answer, r"\boxed")) == 1 and answer == rf"\boxed{{{inner[0]}}}":
         answer = inner[0].strip()
     return answer
 
 
 def _depth(answer: str) -> int:
-    """How many brackets are open at once, at most."""
+    """Compute the largest number of brackets open at once."""
     depth = deepest = 0
     for sign in answer:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(sign, 0)

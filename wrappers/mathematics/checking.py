@@ -1,9 +1,9 @@
-"""The verifier's process: `python -P checking.py` reads questions, one JSON object a line, and answers each with one.
+"""Verifier process: `python -P checking.py` reads questions, one JSON object a line, and answers each with one.
 
-A question holds `gold` and `answer` as LaTeX, and `seconds`. The answer is `{"right": true or false}`, or
-`{"error": why}` where the verifier raised or cannot read the gold answer. A question that takes longer than its seconds
-ends the process, also where nobody is left to end it. It imports math-verify and nothing of align-echo. Left out:
-starting, waiting and ending (`verifier.py`).
+A question holds `gold` and `answer` as LaTeX, and `seconds`. The answer is `{"right": true or false}`, or `{"error":
+why}` if the verifier raised an error or cannot read the gold answer. A question that takes longer than its seconds ends
+the process, even without a parent. It imports math-verify and nothing of align-echo. `verifier.py` starts, awaits and
+ends the process.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from functools import lru_cache
 from typing import Any
 
 MOST_MEMORY = 4 << 30
-"""Bytes of address space: what takes more raises within."""
+"""Limit of address space in bytes; allocations beyond it raise errors inside the process."""
 
 
 def main() -> None:
-    """Answer questions until there are no more."""
+    """Answer questions until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints is no answer
+    os.dup2(2, 1)  # keep output of libraries apart from answers
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")  # PYTHONWARNINGS=error would change what is read
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
@@ -40,16 +40,16 @@ def main() -> None:
 
 
 def judged(gold: str, answer: str) -> dict[str, Any]:
-    """Whether an answer is right; the error in words where that cannot be said."""
+    """Judge an answer; return an error message if that is not possible."""
     from math_verify import verify
 
     try:
         wanted = read_gold(gold)
         if not wanted:
             return {"error": f"the task's own answer cannot be read: {gold[:80]!r}"}
-        given = read(answer)
-        right = verify(wanted, given, allow_set_relation_comp=True, timeout_seconds=None, raise_on_error=True)
-        right = right and not apart(wanted, given)
+        parsed = read(answer)
+        right = verify(wanted, parsed, allow_set_relation_comp=True, timeout_seconds=None, raise_on_error=True)
+        right = right and not apart(wanted, parsed)
     except (Exception, RecursionError, MemoryError) as error:
         reason = (str(error).splitlines() or [""])[0][:200]
         return {"error": f"{type(error).__name__}: {reason}"}
@@ -57,7 +57,7 @@ def judged(gold: str, answer: str) -> dict[str, Any]:
 
 
 def read(answer: str) -> list[Any]:
-    """What math-verify makes of an answer: an expression, then its text; [] where it makes nothing of it."""
+    """Parse an answer with math-verify: an expression, then its text; [] if it cannot be parsed."""
     from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse
 
     ways = (LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig())
@@ -66,30 +66,30 @@ def read(answer: str) -> list[Any]:
 
 
 def apart(gold: list[Any], answer: list[Any]) -> bool:
-    """Return whether two readings that math-verify takes for equal have different values.
+    """Check if two readings that math-verify takes for equal have different values.
 
-    It rounds to 6 digits after the point, and cuts small differences off, so that all tiny numbers are equal to it.
+    math-verify rounds to 6 digits after the point and cuts off small differences, so all tiny numbers are equal to it.
     """
     if not (gold and answer) or gold[-1] == answer[-1]:  # the last of a reading is its text
         return False
-    return _apart(gold[0], answer[0])
+    return _differ(gold[0], answer[0])
 
 
-def _apart(gold: Any, answer: Any) -> bool:
+def _differ(gold: Any, answer: Any) -> bool:
     from sympy import Basic, Expr, FiniteSet, Interval, MatrixBase, Tuple, Union
     from sympy.core.relational import Relational
 
     gold, answer = _side(gold), _side(answer)
     if isinstance(gold, MatrixBase) and isinstance(answer, MatrixBase):
-        return any(map(_apart, gold.flat(), answer.flat()))
+        return any(map(_differ, gold.flat(), answer.flat()))
     if isinstance(gold, Interval) and isinstance(answer, Interval):
-        return _apart(gold.start, answer.start) or _apart(gold.end, answer.end)
+        return _differ(gold.start, answer.start) or _differ(gold.end, answer.end)
     if isinstance(gold, FiniteSet | Tuple | Union) or isinstance(answer, FiniteSet | Tuple | Union):
         left, right = (
             list(value.args) if isinstance(value, FiniteSet | Tuple | Union) else [value] for value in (gold, answer)
         )
-        unmatched = (all(_apart(one, other) for other in right) for one in left)
-        return any(unmatched) or any(all(_apart(one, other) for one in left) for other in right)
+        unmatched = (all(_differ(first, second) for second in right) for first in left)
+        return any(unmatched) or any(all(_differ(first, second) for first in left) for second in right)
     if isinstance(gold, Relational) or isinstance(answer, Relational):
         return False
     both = isinstance(gold, Expr) and isinstance(answer, Expr) and isinstance(gold, Basic)
@@ -97,14 +97,14 @@ def _apart(gold: Any, answer: Any) -> bool:
 
 
 def _side(value: Any) -> Any:
-    """What `name = value` says of the name; any other value as it is."""
+    """Return the right side of `name = value`; any other value as it is."""
     from sympy import Eq, Symbol
 
     return value.rhs if isinstance(value, Eq) and isinstance(value.lhs, Symbol) else value
 
 
 def _percentages(gold: Any) -> list[Any]:
-    """The values of the task's own answer: of a percentage its number, too, since problems ask for percent."""
+    """Return the values of the task's own answer: for a percentage also its number, since problems ask for percent."""
     from math_verify.grader import get_pct_val
 
     number = get_pct_val(gold)
@@ -112,7 +112,7 @@ def _percentages(gold: Any) -> list[Any]:
 
 
 def _values_differ(gold: Any, answer: Any) -> bool:
-    """Whether two expressions differ by more than rounding, where each name has a value."""
+    """Check if two expressions differ by more than rounding, with a value for each name."""
     from sympy import Float, N, Rational
 
     if gold.free_symbols != answer.free_symbols:  # math-verify compared them as texts
@@ -132,7 +132,7 @@ def _values_differ(gold: Any, answer: Any) -> bool:
 
 @lru_cache(maxsize=8192)
 def read_gold(gold: str) -> list[Any]:
-    """As `read`, once for each gold answer."""
+    """Parse a gold answer as `read` does, cached."""
     return read(gold)
 
 

@@ -1,7 +1,7 @@
 """One problem and one reply as a `TextEnv`.
 
-An answer, right or wrong, ends the episode; a reply without one takes a turn and changes nothing, and since there is
-one turn, the step limit ends the episode then. The score is 0 or 1.
+An answer, right or wrong, ends the episode. A reply without an answer takes a turn and changes nothing; since there is
+one turn, the step limit then ends the episode. The score is 0 or 1.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, EngineState,
 
 
 class MathEnv(TextEnv):
-    """The problems of one split. Many may be open: all of a process ask one verifier."""
+    """Environment over the problems of one split. All environments of a process share one verifier."""
 
     def __init__(self, problems: Mapping[str, Problem], step_limit: int | None = None) -> None:
-        """Raises `UsageError` for a step limit below 1."""
+        """Open a split. Raises `UsageError` for a step limit below 1."""
         super().__init__(tuple(problems), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
         self._problems = problems
         self._problem: Problem | None = None
@@ -43,17 +43,17 @@ class MathEnv(TextEnv):
         return self._problem.kind if self._problem else ""
 
     def oracle(self) -> AnswerOracle:
-        """Raises `UsageError` before a reset."""
+        """Return the oracle of this episode. Raises `UsageError` before a reset."""
         if self._problem is None:
             raise UsageError("call reset() before oracle()")
         return AnswerOracle(self._problem, done=self.state.done, won=self.state.won)
 
     def refuses(self, observation: str) -> bool:
-        """Whether the reply before this observation held no answer."""
+        """Check if the reply before this observation held no answer."""
         return is_invalid(observation)
 
     def as_read(self, action: str) -> str:
-        """The answer in its box, as it is handed to the verifier; the action itself where there is none."""
+        """Return the boxed answer as it goes to the verifier; the action itself if there is none."""
         try:
             return rf"\boxed{{{answer_in(action)}}}"
         except ReplyFormatError:
@@ -74,7 +74,7 @@ class MathEnv(TextEnv):
         try:
             answers = answers_in(action)
             right = all(_is_right(self._problem, answer) for answer in answers)
-            if len(answers) > 1 and not right:  # also where one of them is: which one must not be seen
+            if len(answers) > 1 and not right:  # also if one of them is right: the reply must not show which
                 raise several(len(answers))
         except ReplyFormatError as error:
             return EngineState(rf"{UNREADABLE}: {error}. An answer is given once, as \boxed{{answer}}.")
@@ -86,27 +86,27 @@ class MathEnv(TextEnv):
         raise UsageError("math has no action that only looks")
 
     def _save(self) -> None:
-        """Nothing: what there is of a state is in the snapshot itself."""
+        """Return nothing: the snapshot itself holds the full state."""
 
     def _restore(self, task_id: str, saved: None) -> None:
         self._problem = self._problems[task_id]
 
 
 def _is_right(problem: Problem, answer: str) -> bool:
-    """Whether an answer is right; where a number is asked for, the verifier sees that number and nothing else.
+    """Check an answer. If a number is wanted, the verifier sees only that number.
 
     Raises `EngineError`.
     """
     if problem.worked_out:
-        given = None if other_unit(answer, problem.text) else number_in(answer, problem.text)
-        return given is not None and is_right(problem.answer, given)
-    gold, given = _spelled(problem.answer), answer.replace("°", r"^{\circ}")
-    return same_text(gold, given) or (not contradicts(gold, given) and is_right(gold, given))
+        reading = None if other_unit(answer, problem.text) else number_in(answer, problem.text)
+        return reading is not None and is_right(problem.answer, reading)
+    gold, reading = _spelled(problem.answer), answer.replace("°", r"^{\circ}")
+    return same_text(gold, reading) or (not contradicts(gold, reading) and is_right(gold, reading))
 
 
 @lru_cache(maxsize=8192)
 def _spelled(gold: str) -> str:
-    """A row's own answer, spelled as those of agents are."""
+    """Spell a row's own answer as agents' answers are."""
     try:
         return tidied(gold)
     except ReplyFormatError:
@@ -114,7 +114,7 @@ def _spelled(gold: str) -> str:
 
 
 class AnswerOracle:
-    """What the expert does: it gives the answer that is known. For labels and tests; never shown to an agent."""
+    """Expert that gives the known answer. For labels and tests; never shown to an agent."""
 
     def __init__(self, problem: Problem, *, done: bool, won: bool) -> None:
         self._problem = problem
@@ -122,9 +122,9 @@ class AnswerOracle:
         self._won = won
 
     def expert_action(self) -> str | None:
-        """The answer in its box; None once one was given."""
+        """Return the boxed answer; None after an answer."""
         return None if self._done else rf"\boxed{{{self._problem.answer}}}"
 
     def distance(self) -> int | None:
-        """1 until an answer is given, then 0 if it was right and None if it was wrong."""
+        """Return 1 until an answer is given, then 0 if it was right and None if it was wrong."""
         return 1 if not self._done else 0 if self._won else None

@@ -1,8 +1,8 @@
-"""Generated problems: twelve kinds, five levels, made by seeds of their own, with answers that are computed.
+"""Generated problems: twelve kinds, five levels, from fixed seeds, with computed answers.
 
-A task id is `<kind>/<level>/<number>`. Numbers say the split, and no two problems of a kind hold the same numbers with
-the same answer, however they are worded: what is met in training is not met in a test. Left out: what a kind is about
-(`number_kinds.py`, `story_kinds.py`).
+A task id is `<kind>/<level>/<number>`. The number decides the split. No two problems of a kind have the same numbers
+with the same answer, whatever their wording, so no training problem is in a test. The kinds themselves are in
+`number_kinds.py` and `story_kinds.py`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from align_echo.dice import Dice
 from align_echo.wrappers.mathematics import number_kinds, story_kinds
 
 VERSION = 1
-"""Another number: other problems. Scores of two versions are not compared."""
+"""Version of the problems. Scores of different versions are not comparable."""
 
 LEVELS = range(1, 6)
 
 NUMBERS = {"test": range(10), "dev": range(10, 15), "train": range(15, 95)}
-"""The problems of each kind and level, by split."""
+"""Numbers of each kind and level's problems, by split."""
 
 MOST_DRAWS = 400
-"""Draws for one problem that is unlike all before it."""
+"""Largest number of draws for a problem unlike all before it."""
 
 KINDS: dict[str, Callable[[Dice, int], tuple[int | Fraction, tuple[str, ...]]]] = {
     "arithmetic": number_kinds.arithmetic,
@@ -46,8 +46,8 @@ KINDS: dict[str, Callable[[Dice, int], tuple[int | Fraction, tuple[str, ...]]]] 
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem, which may hold LaTeX, and its answer, in LaTeX. `worked_out`: the answer is a number, and has to be
-    given as one and not as a sum that has it for its value."""
+    """Problem, which may hold LaTeX, and its answer in LaTeX. `worked_out`: the answer has to be written as a number,
+    not as a sum with that value."""
 
     task_id: str
     text: str
@@ -58,13 +58,13 @@ class Problem:
 
 
 def task_ids(split: str) -> list[str]:
-    """The task ids of a split in their order, the kinds in turn."""
+    """Return the task ids of a split in order, the kinds in turn."""
     return [f"{kind}/{level}/{number}" for number in NUMBERS[split] for level in LEVELS for kind in KINDS]
 
 
 @cache
 def problems(split: str) -> Mapping[str, Problem]:
-    """The problems of a split by task id, in the order of `task_ids`."""
+    """Return the problems of a split by task id, in the order of `task_ids`."""
     return {
         problem.task_id: problem
         for number in NUMBERS[split]
@@ -75,20 +75,20 @@ def problems(split: str) -> Mapping[str, Problem]:
 
 @cache
 def problems_of(kind: str) -> Mapping[tuple[int, int], Problem]:
-    """All problems of a kind, of every split, by level and number."""
+    """Generate all problems of a kind, of every split, by level and number."""
     dice = Dice(f"math {VERSION} {kind}")
     seen: set[tuple[object, ...]] = set()
-    made = {}
+    generated = {}
     for number in range(max(numbers.stop for numbers in NUMBERS.values())):
         for level in LEVELS:
             answer, text = _new(kind, level, dice, seen)
             task_id = f"{kind}/{level}/{number}"
-            made[level, number] = Problem(task_id, text, latex(answer), kind, str(level), worked_out=True)
-    return made
+            generated[level, number] = Problem(task_id, text, latex(answer), kind, str(level), worked_out=True)
+    return generated
 
 
 def _new(kind: str, level: int, dice: Dice, seen: set[tuple[object, ...]]) -> tuple[int | Fraction, str]:
-    """An answer and its problem, unlike those that were seen, to which it is added."""
+    """Draw an answer and a problem unlike those in `seen`, and add it there."""
     for _ in range(MOST_DRAWS):
         answer, wordings = KINDS[kind](dice, level)
         content = (answer, *sorted(re.findall(r"\d+", wordings[0])))
@@ -99,7 +99,7 @@ def _new(kind: str, level: int, dice: Dice, seen: set[tuple[object, ...]]) -> tu
 
 
 def latex(answer: int | Fraction) -> str:
-    """A number as LaTeX."""
+    """Write a number as LaTeX."""
     if answer.denominator == 1:
         return str(answer.numerator)
     sign = "-" if answer < 0 else ""

@@ -1,8 +1,9 @@
-r"""Marks of an answer that math-verify leaves out, although they change what the answer says.
+r"""Marks of an answer that math-verify ignores, although they change its meaning.
 
-It reads `16_7` as 16, `5 m` as 5, `f'(x)` as f(x), `on` as the product n o, `2X` as 2x, and `1, 3, \ldots` without its
-dots. A reward must not be had by them, so an answer whose marks are not those of the task's own answer is wrong,
-whatever its value. A unit may be left out, and so may words around a value. Left out: the value (`checking.py`).
+math-verify reads `16_7` as 16, `5 m` as 5, `f'(x)` as f(x), `on` as the product n o, `2X` as 2x, and `1, 3, \ldots`
+without its dots. None of these may earn a reward, so an answer is wrong if its marks differ from the gold answer's,
+whatever its value. A unit may be left out, and so may words around a value. The value itself is checked in
+`checking.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ UNITS = {
     "EUR": "euro",
     "USD": "dollar",
 }
-"""Short and odd names of units. Other names lose their plural's s, and `meter` is read as `metre`."""
+"""Short and irregular names of units. Other names lose their plural's s, and `meter` is read as `metre`."""
 
 
 def _set(words: str) -> frozenset[str]:
@@ -62,7 +63,7 @@ _CHANGING = _set(
     "not no never none half third quarter dozen hundred thousand million billion trillion minus negative plus "
     "squared cubed factorial percent mod"
 )
-"""Words that change a value: an answer has those of the task's own answer, and no others."""
+"""Words that change a value: an answer must have exactly those of the gold answer."""
 
 _DOTS = re.compile(r"\\(?:[lc]|d|v)?dots[bcimo]?(?![A-Za-z])|\.\.\.|…")
 _SUBSCRIPT = re.compile(r"(?<![A-Za-z\d_])([\dA-F]*\d[\dA-F]*)\s*_\s*(?:\{\s*(?:\\text\{)?\s*(\w+)\s*\}?\s*\}|(\w))")
@@ -76,16 +77,16 @@ _MARKS = {
 _ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _DEGREES = re.compile(r"\^\s*\{?\s*\\circ\s*\}?|\\degree|°")
 _NAMES = frozenset("abckmnpqrstuvwxyz")
-"""Letters of which two stand for a product, so that their order does not matter."""
+"""Letters of which two in a row are a product, so their order does not matter."""
 
 
 def same_text(gold: str, answer: str) -> bool:
-    """Return whether two answers in LaTeX differ by their blanks, braces and fonts alone."""
-    return _written(gold) == _written(answer)
+    """Check if two answers in LaTeX differ only by blanks, braces and fonts."""
+    return _strip_layout(gold) == _strip_layout(answer)
 
 
 def contradicts(gold: str, answer: str) -> bool:
-    """Return whether the marks of an answer say something else than those of the task's own answer, both in LaTeX."""
+    """Check if the marks of an answer differ in meaning from those of the gold answer, both in LaTeX."""
     return (
         _marks(gold) != _marks(answer)
         or _DOTS.search(gold) is not None
@@ -96,12 +97,12 @@ def contradicts(gold: str, answer: str) -> bool:
 
 
 def units(text: str) -> frozenset[str]:
-    """Return the units of length, time and the like that a text names, by their whole names."""
+    """Return the units of length, time and the like in a text, by their full names."""
     return frozenset(_words(text)) & _KNOWN
 
 
 def other_unit(answer: str, problem: str) -> bool:
-    """Return whether an answer is in a unit that its problem does not name, though it names others of that kind."""
+    """Check if an answer is in a unit missing from its problem, although the problem names others of that kind."""
     named = units(problem)
     return any(unit in kind and named & kind and unit not in named for unit in units(answer) for kind in _KINDS)
 
@@ -117,14 +118,14 @@ _KINDS = (
 _KNOWN = frozenset().union(*_KINDS)
 
 
-def _written(text: str) -> str:
-    """A text without blanks and braces, and without the words that only set its size or font."""
+def _strip_layout(text: str) -> str:
+    """Strip blanks, braces, and commands for size or font from a text."""
     plain = re.sub(rf"{_FONT}|\\(?:left|right|displaystyle)(?![A-Za-z])|\\[,;:! ]", "", text)
     return re.sub(r"[\s{}$~]", "", _DOTS.sub("...", plain))
 
 
 def _marks(text: str) -> Counter[str]:
-    """How often each mark stands in a text, and the base of each number that has one."""
+    """Count each mark in a text, and the base of each number with a base."""
     marks = Counter({name: len(pattern.findall(text)) for name, pattern in _MARKS.items()})
     marks.update(f"{digits} to base {base or short}" for digits, base, short in _SUBSCRIPT.findall(text))
     marks.update(word for word in _words(text) if word in _CHANGING)
@@ -132,26 +133,26 @@ def _marks(text: str) -> Counter[str]:
 
 
 def _other_case(gold: str, answer: str) -> bool:
-    """Whether a letter that stands for a number is small in one text and a capital in the other."""
+    """Check if a letter that stands for a number is small in one text and a capital in the other."""
     left, right = (set(_LETTER.findall(_WORDS_IN_FONT.sub(" ", _LAYOUT.sub(" ", text)))) for text in (gold, answer))
-    if len(_written(gold)) == 1:  # the name of a choice
+    if len(_strip_layout(gold)) == 1:  # the name of a choice
         return False
     return bool({letter.swapcase() for letter in right - left} & (left - right))
 
 
 def _other_words(gold: str, answer: str) -> bool:
-    """Whether both texts have words, and not the same."""
-    letters = _written(gold)
+    """Check if both texts have words, and different ones."""
+    letters = _strip_layout(gold)
     if letters.isalpha() and len(letters) > 1:  # a word, of which the verifier would make a product
-        given = _written(answer)
-        product = len(letters) == 2 and set(letters) <= _NAMES and sorted(letters) == sorted(given)
-        return not product and given.isalpha() and letters.casefold() != given.casefold()
+        reply_letters = _strip_layout(answer)
+        product = len(letters) == 2 and set(letters) <= _NAMES and sorted(letters) == sorted(reply_letters)
+        return not product and reply_letters.isalpha() and letters.casefold() != reply_letters.casefold()
     left, right = (Counter(word for word in _words(text) if word not in _JOINING) for text in (gold, answer))
     return bool(left and right) and left != right
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text in small letters and in the singular; units by their whole names."""
+    """Return the words of a text in small letters and in the singular; units by their full names."""
     for sign, name in _SIGNS.items():
         text = text.replace(sign, name)
     text = _DEGREES.sub(" degree ", _LAYOUT.sub(" ", text))

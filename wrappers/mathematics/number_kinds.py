@@ -1,8 +1,8 @@
 """Kinds of problems about numbers and equations. Each is a function of dice and a level from 1 to 5.
 
-It gives the answer, exact, and the problem in several wordings that say the same. The unknowns of equations are drawn
-first, so that there is one solution. No problem is one quotient or one remainder already written as its answer may be.
-Left out: problems told as stories (`story_kinds.py`).
+It returns the exact answer, and the problem in several equivalent wordings. Unknowns of equations are drawn first, so
+that there is exactly one solution. No problem is a single quotient or remainder that is already in the form of its
+answer. Word problems are in `story_kinds.py`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from fractions import Fraction
 from align_echo.dice import Dice
 
 Draft = tuple[int | Fraction, tuple[str, ...]]
-"""An answer, and its problem in several wordings."""
+"""Answer, and its problem in several wordings."""
 
 
 def span(dice: Dice, low: int, high: int) -> int:
-    """A whole number from `low` to `high`, both included."""
+    """Draw a whole number from `low` to `high`, both included."""
     return low + dice.below(high - low + 1)
 
 
 def signed(dice: Dice, low: int, high: int) -> int:
-    """As `span`, negative at even odds."""
+    """Draw as `span`, negative at even odds."""
     return span(dice, low, high) * dice.pick((1, -1))
 
 
 def term(factor: int, name: str, *, first: bool = False) -> str:
-    """A term of a sum, with its sign: `+ 3x`, `- x`; as the first one `3x`, `-x`. A factor of 0 is written as well."""
+    """Write a term of a sum, with its sign: `+ 3x`, `- x`; as the first one `3x`, `-x`. A factor of 0 is written as
+    well."""
     size = "" if abs(factor) == 1 and name else str(abs(factor))
     if first:
         return f"{'-' if factor < 0 else ''}{size}{name}"
@@ -35,7 +36,7 @@ def term(factor: int, name: str, *, first: bool = False) -> str:
 
 
 def arithmetic(dice: Dice, level: int) -> Draft:
-    """Whole numbers with brackets and the order of operations."""
+    """Draw an expression of whole numbers with brackets and the order of operations."""
     a, b, c, d, e, f = (span(dice, 2, 9 + 8 * level) for _ in range(6))
     small, power = span(dice, 2, 9), span(dice, 2, 12)
     quotient = d * e
@@ -53,19 +54,19 @@ def arithmetic(dice: Dice, level: int) -> Draft:
 
 
 def fractions(dice: Dice, level: int) -> Draft:
-    """Sums, products and quotients of fractions; at level 5 a fraction within a fraction."""
+    """Draw sums, products and quotients of fractions; at level 5 a fraction within a fraction."""
     high = 7 + 2 * level
     below = [span(dice, 2, high) for _ in range(3)]
     a, b, c = (part(span(dice, 1, high), size) for size in below)
-    whole = span(dice, 1, 9)
+    integer = span(dice, 1, 9)
     x, y, z = (rf"\frac{{{n.numerator}}}{{{n.denominator}}}" for n in (a, b, c))
-    inner = whole + b
+    inner = integer + b
     text, answer = {
         1: (f"{x} + {y}", a + b),
         2: (f"{x} + {y} - {z}", a + b - c),
         3: (rf"{x} \times {y} + {z}", a * b + c),
         4: (rf"\left({x} - {y}\right) \div {z}", (a - b) / c),
-        5: (rf"{x} - \frac{{1}}{{{whole} + {y}}} \times {z}", a - c / inner),
+        5: (rf"{x} - \frac{{1}}{{{integer} + {y}}} \times {z}", a - c / inner),
     }[level]
     return answer, (
         f"Calculate ${text}$.",
@@ -75,22 +76,22 @@ def fractions(dice: Dice, level: int) -> Draft:
 
 
 def part(above: int, below: int) -> Fraction:
-    """A fraction that is no whole number."""
+    """Make a fraction that is no whole number."""
     share = Fraction(above, below)
     return share if share.denominator > 1 else share + Fraction(1, below)
 
 
 def equations(dice: Dice, level: int) -> Draft:
-    """One equation with one unknown; at level 5 a quadratic one, of which one solution is asked for."""
+    """Draw an equation with one unknown; at level 5 a quadratic one, with the question for one solution."""
     name = dice.pick(("x", "y", "t", "n"))
     x, a, b, c = signed(dice, 1, 10 + 2 * level), span(dice, 2, 12), signed(dice, 1, 30), span(dice, 2, 12)
     if level == 5:
-        other = signed(dice, 1, 15)
-        other += 1 if other == x else 0
-        total, product = -a * (x + other), a * x * other
+        second_root = signed(dice, 1, 15)
+        second_root += 1 if second_root == x else 0
+        total, product = -a * (x + second_root), a * x * second_root
         middle = term(total, name) if total else ""
         text = f"{a}{name}^2{middle}{term(product, '')} = 0"
-        which, answer = dice.pick((("larger", max(x, other)), ("smaller", min(x, other))))
+        which, answer = dice.pick((("larger", max(x, second_root)), ("smaller", min(x, second_root))))
         return answer, (
             f"What is the {which} solution of ${text}$?",
             f"The equation ${text}$ has two solutions. Find the {which} one.",
@@ -109,7 +110,8 @@ def equations(dice: Dice, level: int) -> Draft:
 
 
 def systems(dice: Dice, level: int) -> Draft:
-    """Linear equations in two unknowns, from level 4 in three; a number made of the solution is asked for."""
+    """Draw linear equations in two unknowns, from level 4 in three; the question is for a number made of the solution.
+    """
     names = dice.pick((("x", "y", "z"), ("a", "b", "c"), ("p", "q", "r")))[: 2 if level < 4 else 3]
     size = 5 + 2 * level
     while True:
@@ -140,7 +142,7 @@ def systems(dice: Dice, level: int) -> Draft:
 
 
 def determinant(rows: list[list[int]]) -> int:
-    """The determinant of a square of numbers."""
+    """Compute the determinant of a square of numbers."""
     if len(rows) == 1:
         return rows[0][0]
     minors = ([row[:column] + row[column + 1 :] for row in rows[1:]] for column in range(len(rows)))
@@ -148,43 +150,43 @@ def determinant(rows: list[list[int]]) -> int:
 
 
 def sequences(dice: Dice, level: int) -> Draft:
-    """Arithmetic and geometric sequences, their sums, and at level 5 one that is defined by its last term."""
+    """Draw arithmetic and geometric sequences, their sums, and at level 5 a sequence defined by its last term."""
     start, step, count = signed(dice, 1, 20), signed(dice, 2, 12), span(dice, 8, 40)
-    ratio, few = dice.pick((2, 3, 4, 5, -2, -3)), span(dice, 4, 7)
-    shown = ", ".join(str(start + step * index) for index in range(4))
+    ratio, length = dice.pick((2, 3, 4, 5, -2, -3)), span(dice, 4, 7)
+    listed = ", ".join(str(start + step * index) for index in range(4))
     powers = ", ".join(str(start * ratio**index) for index in range(3))
     if level == 1:
         return start + 4 * step, (
-            f"Which number comes next in the arithmetic sequence {shown}, ...?",
-            f"The sequence {shown}, ... goes on in equal steps. What is its fifth term?",
+            f"Which number comes next in the arithmetic sequence {listed}, ...?",
+            f"The sequence {listed}, ... goes on in equal steps. What is its fifth term?",
         )
     if level == 2:
         return start + (count - 1) * step, (
-            f"What is term number {count} of the arithmetic sequence {shown}, ...?",
-            f"The sequence {shown}, ... goes on in equal steps; {start} is term 1. Find term {count}.",
+            f"What is term number {count} of the arithmetic sequence {listed}, ...?",
+            f"The sequence {listed}, ... goes on in equal steps; {start} is term 1. Find term {count}.",
         )
     if level == 3:
         return count * start + step * count * (count - 1) // 2, (
-            f"Find the sum of the first {count} terms of the arithmetic sequence {shown}, ...",
-            f"The sequence {shown}, ... goes on in equal steps. What do its first {count} terms add up to?",
+            f"Find the sum of the first {count} terms of the arithmetic sequence {listed}, ...",
+            f"The sequence {listed}, ... goes on in equal steps. What do its first {count} terms add up to?",
         )
     if level == 4:
-        return start * (ratio**few - 1) // (ratio - 1), (
-            f"Find the sum of the first {few} terms of the geometric sequence {powers}, ...",
-            f"In {powers}, ... each term is the one before times the same number. What is the sum of {few} terms?",
+        return start * (ratio**length - 1) // (ratio - 1), (
+            f"Find the sum of the first {length} terms of the geometric sequence {powers}, ...",
+            f"In {powers}, ... each term is the one before times the same number. What is the sum of {length} terms?",
         )
     value, add = start, signed(dice, 1, 9)
-    for _ in range(few - 1):
+    for _ in range(length - 1):
         value = ratio * value + add
     rule = rf"a_{{n+1}} = {term(ratio, 'a_n', first=True)}{term(add, '')}"
     return value, (
-        f"A sequence has $a_1 = {start}$ and ${rule}$. Find $a_{{{few}}}$.",
-        f"Let $a_1 = {start}$, and let ${rule}$ for $n$ from 1 on. What is $a_{{{few}}}$?",
+        f"A sequence has $a_1 = {start}$ and ${rule}$. Find $a_{{{length}}}$.",
+        f"Let $a_1 = {start}$, and let ${rule}$ for $n$ from 1 on. What is $a_{{{length}}}$?",
     )
 
 
 def divisibility(dice: Dice, level: int) -> Draft:
-    """Common divisors and multiples, how many divisors there are, and counts of multiples."""
+    """Draw questions for common divisors and multiples, the number of divisors, and counts of multiples."""
     common, a, b, c = span(dice, 2, 15 + 5 * level), span(dice, 2, 15), span(dice, 2, 15), span(dice, 2, 15)
     x, y, z = common * a, common * b, common * c
     if level == 1:
@@ -221,7 +223,7 @@ def divisibility(dice: Dice, level: int) -> Draft:
 
 
 def modular(dice: Dice, level: int) -> Draft:
-    """Remainders: of a number, a product and a power, then inverses and two remainders at once."""
+    """Draw questions for remainders: of a number, a product and a power, then inverses and two remainders at once."""
     m = span(dice, 5, 20 + 10 * level)
     a, b, k = span(dice, m + 1, 400 * level), span(dice, m + 1, 90), span(dice, 5, 60)
     if level < 4:

@@ -1,9 +1,9 @@
-"""Problems by task id: those that are generated, or the rows of a user's files.
+"""Problems by task id: generated ones, or the rows of a user's files.
 
 A file is JSON lines with `problem` and `answer`, and optionally `level`, `subject` or `type`, and `unique_id` (the
-layout of MATH-500); `question` for `problem`, and the answer at the end of a solution, as GSM8K and MATH have them, are
-read, too. Damaged rows are left out, and said. A single file is the `test` split; a folder holds `train.jsonl`,
-`dev.jsonl`, `test.jsonl` or some of them. Left out: how problems are generated (`generator.py`).
+layout of MATH-500). `question` is accepted for `problem`, and an answer at the end of a solution, as in GSM8K and MATH.
+Damaged rows are skipped and reported. A single file is the `test` split; a folder holds `train.jsonl`, `dev.jsonl`,
+`test.jsonl` or some of them. `generator.py` generates problems.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from align_echo.wrappers.rows import read_rows
 
 LONGEST_ANSWER = 2_000
 LONGEST_PROBLEM = 50_000
-"""Characters in a file's row: observations end at twice as many."""
+"""Longest problem of a file's row, in characters: observations end at twice as many."""
 
 _DIVIDED_BY_ZERO = re.compile(
     r"\\[dtc]?frac\s*(?:\{[^{}]*\}|\w)\s*(?:\{\s*0+(?:\.0*)?\s*\}|0)|/\s*0+(?:\.0*)?(?![\d.])"
@@ -33,7 +33,7 @@ _DIVIDED_BY_ZERO = re.compile(
 
 
 class _File(NamedTuple):
-    """A file of one split, and how it was when it was found: it is read again when that changes."""
+    """File of one split with its state when listed: a change causes a new read."""
 
     split: str
     path: Path
@@ -42,9 +42,9 @@ class _File(NamedTuple):
 
 
 def problems(split: str, data_root: Path | None) -> Mapping[str, Problem]:
-    """The problems of a split by task id, in a fixed order; generated ones without a `data_root`.
+    """Return the problems of a split by task id, in a fixed order; generated ones without a `data_root`.
 
-    Raises `MissingDataError` for a file that is not there, `UsageError` for one without a problem.
+    Raises `MissingDataError` for a missing file, `UsageError` for a file without a problem.
     """
     if data_root is None:
         return generator.problems(split)
@@ -55,7 +55,7 @@ def problems(split: str, data_root: Path | None) -> Mapping[str, Problem]:
 
 
 def task_ids(split: str, data_root: Path | None) -> list[str]:
-    """The task ids of a split in their order; those of generated problems are known without generating any.
+    """Return the task ids of a split in order, without generating any problem.
 
     Raises as `problems`.
     """
@@ -63,7 +63,7 @@ def task_ids(split: str, data_root: Path | None) -> list[str]:
 
 
 def label(data_root: Path | None) -> str:
-    """Whose problems they are, in one line. Raises as `problems`."""
+    """Describe the problems in one line. Raises as `problems`."""
     if data_root is None:
         return f"generated problems, generator {generator.VERSION}"
     read = _read(_files(data_root))
@@ -85,7 +85,7 @@ def _files(data_root: Path) -> tuple[_File, ...]:
 
 
 class _Splits(NamedTuple):
-    """The problems by split and task id, how many stand in a later split, too, and what is said of damaged rows."""
+    """Problems by split and task id, the number of problems repeated in a later split, and notes on damaged rows."""
 
     problems: dict[str, dict[str, Problem]]
     repeated: int
@@ -94,37 +94,37 @@ class _Splits(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _read(files: tuple[_File, ...]) -> _Splits:
-    """Read the files of a data set, and leave out what a later split holds, so that no two splits share a text."""
+    """Read the files of a data set. Drop problems repeated in a later split, so that no two splits share a text."""
     read = {file.split: _rows(file.path, file.split) for file in files}
     by_split = {split: rows for split, (rows, _) in read.items()}
-    taken: set[str] = set()
+    later_texts: set[str] = set()
     repeated = 0
     for split in reversed([file.split for file in files]):
         rows = by_split[split]
         texts = {task_id: " ".join(row.text.split()) for task_id, row in rows.items()}
-        by_split[split] = {task_id: row for task_id, row in rows.items() if texts[task_id] not in taken}
+        by_split[split] = {task_id: row for task_id, row in rows.items() if texts[task_id] not in later_texts}
         repeated += len(rows) - len(by_split[split])
-        taken |= set(texts.values())
+        later_texts |= set(texts.values())
         if not by_split[split]:
             raise UsageError(f"{split}.jsonl holds no problem that a later split does not hold too")
     return _Splits(by_split, repeated, tuple(note for _, note in read.values() if note))
 
 
 def _rows(path: Path, split: str) -> tuple[dict[str, Problem], str]:
-    """The problems of a split's file by task id, in its order, and what is said of damaged rows."""
+    """Read the problems of a split's file by task id, in its order, and a note on damaged rows."""
     read = read_rows(path, lambda record, number, _: (number, _row(record, split, number)), "problems")
     rows: dict[str, Problem] = {}
     for number, row in read.rows:
-        if row.task_id in rows:  # two rows of one name are two problems
+        if row.task_id in rows:  # two rows with the same name are two problems
             row = replace(row, task_id=f"{row.task_id}-line-{number}")
         rows[row.task_id] = row
     return rows, read.note
 
 
 def _row(record: Mapping[str, Any], split: str, number: int) -> Problem:
-    """A problem from one row. Raises `ValueError` for what is missing or too long.
+    """Parse a problem from one row. Raises `ValueError` for missing or too long values.
 
-    Its task id is `<split>/<subject>/<level>/<unique_id>`, with what stands in for one that the row lacks.
+    Its task id is `<split>/<subject>/<level>/<unique_id>`, with defaults for missing parts.
     """
     text = _text(record, "problem" if "problem" in record else "question", LONGEST_PROBLEM)
     answer = _answer(record)
@@ -136,14 +136,14 @@ def _row(record: Mapping[str, Any], split: str, number: int) -> Problem:
 
 
 def _answer(record: Mapping[str, Any]) -> str:
-    """A row's own answer: of a solution what stands in its last box, or behind the `####` of GSM8K.
+    """Return a row's own answer: from a solution the content of its last box, or the text after GSM8K's `####`.
 
-    Raises `ValueError` for what nobody could be right by.
+    Raises `ValueError` if no reply could match it.
     """
-    given = record.get("answer")
-    if isinstance(given, list) and len(given) == 1:
-        record = {**record, "answer": given[0]}
-    elif given is None and "solution" in record:
+    value = record.get("answer")
+    if isinstance(value, list) and len(value) == 1:
+        record = {**record, "answer": value[0]}
+    elif value is None and "solution" in record:
         boxes = braced(_text(record, "solution", LONGEST_PROBLEM), r"\boxed")
         record = {**record, "answer": boxes[-1] if boxes else None}
     longest = LONGEST_PROBLEM if "####" in str(record.get("answer")) else LONGEST_ANSWER
@@ -154,7 +154,7 @@ def _answer(record: Mapping[str, Any]) -> str:
 
 
 def _text(record: Mapping[str, Any], key: str, longest: int) -> str:
-    """A row's text. An answer may be a number as well."""
+    """Return a row's text. An answer may be a number as well."""
     value = record.get(key)
     if key == "answer" and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         value = str(value)
@@ -168,7 +168,7 @@ def _text(record: Mapping[str, Any], key: str, longest: int) -> str:
 
 
 def _slug(value: object, signs: str) -> str:
-    """A name as a part of a task id: runs of other signs than letters, digits and these become a hyphen."""
+    """Turn a name into a part of a task id: runs of signs other than letters, digits and `signs` become a hyphen."""
     slug = re.sub(rf"[^A-Za-z0-9{re.escape(signs)}]+", "-", str(value)).strip("-/")
     if not slug:
         raise ValueError(f"{str(value)[:40]!r} can be no part of a task id")

@@ -1,4 +1,4 @@
-"""What the math environment is, without its verifier: splits, how an answer is given, what counts as unreadable."""
+"""Static facts about the math environment, without its verifier: splits, form of an answer, unreadable replies."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ CONTRACT = InterfaceContract(
 STEP_LIMIT = 1
 
 UNREADABLE = "No answer could be read"
-"""How the observation begins that follows a reply without an answer."""
+"""Prefix of the observation after a reply without an answer."""
 
 INSTALL = install_line("math")
 
 
 def is_invalid(observation: str) -> bool:
-    """The reply held no answer that could be read; a wrong answer is a valid action."""
+    """Check if the reply held no readable answer; a wrong answer is a valid action."""
     return observation.startswith(UNREADABLE)
 
 
 def task_type(task_id: str) -> str:
-    """The kind of problem, which a task id begins with; in a user's rows the subject, which comes after the split."""
+    """Return the kind of problem, the first part of a task id; in a user's rows the subject, after the split."""
     first, _, rest = task_id.partition("/")
     return rest.partition("/")[0] if first in SPLITS else first

@@ -1,4 +1,4 @@
-"""Kinds of problems told as stories: counts, chances, percentages, rates, shapes; otherwise as in `number_kinds.py`."""
+"""Word problems: counts, chances, percentages, rates, shapes; otherwise as in `number_kinds.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = (("red", "blue"), ("green", "white"), ("black", "yellow"))
 
 
 def combinatorics(dice: Dice, level: int) -> Draft:
-    """Menus, choices, orders, committees, and arrangements in which two may not be neighbours."""
+    """Draw menus, choices, orders, committees, and selections with at least one member of a group."""
     n, m = span(dice, 6, 16), span(dice, 5, 14)
     k, j, people = span(dice, 2, 4), span(dice, 2, 3), span(dice, 7, 70)
     if level == 1:
@@ -48,7 +48,7 @@ def combinatorics(dice: Dice, level: int) -> Draft:
 
 
 def probability(dice: Dice, level: int) -> Draft:
-    """Draws from a bag, dice, and repeated trials."""
+    """Draw questions about balls from a bag, dice, and repeated trials."""
     first, second = dice.pick(COLOURS)
     a, b = span(dice, 2, 20), span(dice, 2, 20)
     both = a + b
@@ -59,13 +59,13 @@ def probability(dice: Dice, level: int) -> Draft:
             f"{first} one?",
         )
     if level == 2:
-        sides, other = span(dice, 4, 20), span(dice, 4, 20)
-        total = span(dice, 3, sides + other - 1)
-        ways = sum(1 <= total - face <= other for face in range(1, sides + 1))
-        return Fraction(ways, sides * other), (
-            f"A fair die with {sides} sides and one with {other} sides, numbered from 1, are rolled. What is the "
+        sides, faces = span(dice, 4, 20), span(dice, 4, 20)
+        total = span(dice, 3, sides + faces - 1)
+        ways = sum(1 <= total - face <= faces for face in range(1, sides + 1))
+        return Fraction(ways, sides * faces), (
+            f"A fair die with {sides} sides and one with {faces} sides, numbered from 1, are rolled. What is the "
             f"probability that the sum is {total}?",
-            f"Two fair dice have the numbers 1 to {sides} and 1 to {other}. How likely is a sum of {total}?",
+            f"Two fair dice have the numbers 1 to {sides} and 1 to {faces}. How likely is a sum of {total}?",
         )
     if level == 3:
         return Fraction(a * (a - 1), both * (both - 1)), (
@@ -75,12 +75,12 @@ def probability(dice: Dice, level: int) -> Draft:
             f"both are {first}?",
         )
     if level == 4:
-        taken = span(dice, 2, 3)
-        none = Fraction(math.comb(b, taken), math.comb(both, taken))
+        drawn = span(dice, 2, 3)
+        none = Fraction(math.comb(b, drawn), math.comb(both, drawn))
         return 1 - none, (
-            f"From {a} {first} and {b} {second} balls, {taken} are drawn without putting any back. What is the "
+            f"From {a} {first} and {b} {second} balls, {drawn} are drawn without putting any back. What is the "
             f"probability that at least one is {first}?",
-            f"A bag holds {a} {first} and {b} {second} balls; {taken} are taken out together. How likely is it that a "
+            f"A bag holds {a} {first} and {b} {second} balls; {drawn} are taken out together. How likely is it that a "
             f"{first} one is among them?",
         )
     times, hits = span(dice, 3, 5), span(dice, 1, 3)
@@ -96,7 +96,7 @@ def probability(dice: Dice, level: int) -> Draft:
 
 
 def percentages(dice: Dice, level: int) -> Draft:
-    """Parts, changes, changes after changes, prices before a change, and mixtures."""
+    """Draw parts, changes, successive changes, prices before a change, and mixtures."""
     goods, name = dice.pick(GOODS), dice.pick(NAMES)
     share, base = 5 * span(dice, 1, 17), 20 * span(dice, 3, 60)
     if level == 1:
@@ -136,13 +136,13 @@ def percentages(dice: Dice, level: int) -> Draft:
 
 
 def _euros(amount: Fraction) -> str:
-    """An amount in euros, which comes out in whole cents."""
+    """Write an amount in euros, a whole number of cents."""
     return str(amount) if amount.denominator == 1 else f"{float(amount):.2f}"
 
 
 def rates(dice: Dice, level: int) -> Draft:
-    """Prices, speeds, meetings, work done together, and average speeds."""
-    goods, (name, other) = dice.pick(GOODS), dice.shuffled(NAMES)[:2]
+    """Draw prices, speeds, meetings, shared work, and average speeds."""
+    goods, (name, friend) = dice.pick(GOODS), dice.shuffled(NAMES)[:2]
     a, b, c = span(dice, 3, 12 + 3 * level), span(dice, 3, 12 + 3 * level), span(dice, 2, 9)
     if level == 1:
         paid = a * b + 5 * c
@@ -157,35 +157,35 @@ def rates(dice: Dice, level: int) -> Draft:
             f"How many km does a car go in {minutes} minutes at a steady {speed} km per hour?",
         )
     if level == 3:
-        fast, slow, apart = 10 + a, 3 + b, 10 * span(dice, 2, 40)
-        return Fraction(apart * 60, fast + slow), (
-            f"{name} and {other} are {apart} km apart and ride towards each other at {fast} and {slow} km per hour. "
+        fast, slow, km = 10 + a, 3 + b, 10 * span(dice, 2, 40)
+        return Fraction(km * 60, fast + slow), (
+            f"{name} and {friend} are {km} km apart and ride towards each other at {fast} and {slow} km per hour. "
             "After how many minutes do they meet?",
-            f"Two boats, {apart} km apart, head for each other at {fast} and {slow} km per hour. How many minutes pass "
+            f"Two boats, {km} km apart, head for each other at {fast} and {slow} km per hour. How many minutes pass "
             "until they meet?",
         )
     if level == 4:
         late = span(dice, 1, a - 1)
         rest = Fraction(a - late, a)
         return late + rest / (Fraction(1, a) + Fraction(1, b)), (
-            f"{name} paints a fence in {a} hours and {other} in {b}. {name} begins, and {other} joins after {late} "
+            f"{name} paints a fence in {a} hours and {friend} in {b}. {name} begins, and {friend} joins after {late} "
             "hours. How many hours after the beginning is the fence done?",
             f"One pump fills a pool in {a} hours, another in {b} hours. The first runs alone for {late} hours, then "
             "both run. After how many hours in all is the pool full?",
         )
-    there, back, apart = 5 * a, 5 * b, 10 * c
+    out, back, km = 5 * a, 5 * b, 10 * c
     rest_minutes = 6 * span(dice, 1, 10)
-    hours = Fraction(apart, there) + Fraction(apart, back) + Fraction(rest_minutes, 60)
-    return 2 * apart / hours, (
-        f"{name} drives {apart} km at {there} km per hour, rests for {rest_minutes} minutes and drives back at {back} "
+    hours = Fraction(km, out) + Fraction(km, back) + Fraction(rest_minutes, 60)
+    return 2 * km / hours, (
+        f"{name} drives {km} km at {out} km per hour, rests for {rest_minutes} minutes and drives back at {back} "
         "km per hour. What is the average speed of the whole trip, the rest included, in km per hour?",
-        f"A van goes {apart} km at {there} km per hour, is unloaded for {rest_minutes} minutes and returns the same "
+        f"A van goes {km} km at {out} km per hour, is unloaded for {rest_minutes} minutes and returns the same "
         f"way at {back} km per hour. What is its average speed in km per hour over all of that time?",
     )
 
 
 def geometry(dice: Dice, level: int) -> Draft:
-    """Rectangles, triangles, right angles, areas by coordinates, and points of a grid."""
+    """Draw rectangles, trapeziums, right angles, areas by coordinates, and points of a grid."""
     a, b, c = span(dice, 3, 30), span(dice, 3, 30), span(dice, 2, 20)
     if level == 1:
         return 2 * (a + b), (
@@ -211,16 +211,16 @@ def geometry(dice: Dice, level: int) -> Draft:
     twice = abs((x2 - x1) * (y3 - y1) - (x3 - x1) * (y2 - y1))
     if twice == 0:
         return geometry(dice, level)
-    shown = ", ".join(f"$({x}, {y})$" for x, y in corners)
+    listed = ", ".join(f"$({x}, {y})$" for x, y in corners)
     if level == 4:
         return Fraction(twice, 2), (
-            f"What is the area of the triangle with the corners {shown}?",
-            f"A triangle has its corners at {shown}. Find its area.",
+            f"What is the area of the triangle with the corners {listed}?",
+            f"A triangle has its corners at {listed}. Find its area.",
         )
     pairs = ((corners[0], corners[1]), (corners[1], corners[2]), (corners[2], corners[0]))
     border = sum(math.gcd(x - u, y - v) for (x, y), (u, v) in pairs)
     return (twice - border + 2) // 2, (
-        f"How many points with whole coordinates lie strictly inside the triangle with the corners {shown}?",
-        f"A triangle has its corners at {shown}. Count the points inside it, without its border, of which both "
+        f"How many points with whole coordinates lie strictly inside the triangle with the corners {listed}?",
+        f"A triangle has its corners at {listed}. Count the points inside it, without its border, of which both "
         "coordinates are whole.",
     )

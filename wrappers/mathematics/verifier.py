@@ -1,9 +1,9 @@
-"""math-verify in a process of its own, which can be given up: one for this process, and one question at a time.
+"""math-verify in a separate process that can be killed: one process, and one question at a time.
 
-The library's own time limits work by signals, which only a main thread may use; here whoever asks waits with a deadline
-and then ends the process. What hangs, raises or dies is an `EngineError`. The process starts with the first question,
-is started anew after it ended, is left to the parent by a process that forks, and ends with this one.
-Left out: what is right (`checking.py`).
+The library's own time limits use signals, which only a main thread may do. Here the caller waits with a deadline and
+then ends the process. A hang, an error or a crash becomes an `EngineError`. The process starts with the first question
+and is restarted after its end. A fork leaves it to the parent; it ends with this process. Answers are judged in
+`checking.py`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from align_echo.wrappers.pool import Pool, pool_of_process
 NEEDS = ("math_verify", "sympy", "antlr4", "latex2sympy2_extended")
 
 ANSWER_WITHIN = 30.0
-"""Seconds for one question. Nearly all take a hundredth of one."""
+"""Seconds for a question. Nearly all take a hundredth of a second."""
 
 START_WITHIN = 120.0
-"""Seconds for the process to import the library: one or two, on a machine that is not busy."""
+"""Seconds for the process to import the library: one or two, on an idle machine."""
 
 PROGRAM = (sys.executable, "-P", str(Path(__file__).with_name("checking.py")))
 
 
 class Verifier:
-    """One process that checks answers. `program` is the command that is run."""
+    """Process that checks answers. `program` is its command."""
 
     def __init__(self, *, answer_within: float = ANSWER_WITHIN, program: Sequence[str] = PROGRAM) -> None:
-        """Start it. Raises `MissingExtraError`, `EngineError`."""
+        """Start the process. Raises `MissingExtraError`, `EngineError`."""
         require_extra()
         self._answer_within = answer_within
         self._owner = os.getpid()
@@ -47,24 +47,24 @@ class Verifier:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
-            start_new_session=True,  # Ctrl-C is for this process
+            start_new_session=True,  # keep Ctrl-C from the child
         )
         self._receive(START_WITHIN, "did not start")
 
     @property
     def alive(self) -> bool:
-        """It can be asked: it runs, and this is the process that started it."""
+        """Return True while the process runs and belongs to this process."""
         return self._owner == os.getpid() and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """Process id."""
         return self._process.pid
 
     def is_right(self, gold: str, answer: str) -> bool:
-        """Whether `answer` says the same as `gold`, both LaTeX.
+        """Check if `answer` means the same as `gold`, both LaTeX.
 
-        Raises `EngineError` if the verifier hangs, raises, dies, or cannot read `gold`.
+        Raises `EngineError` if the verifier hangs, raises an error, dies, or cannot read `gold`.
         """
         question = {"gold": gold, "answer": answer, "seconds": self._answer_within + 5}
         try:
@@ -78,20 +78,22 @@ class Verifier:
         return bool(reply["right"])
 
     def close(self) -> None:
-        """End the process, if this is the one that started it."""
+        """End the process, if it belongs to this process."""
         if self._owner == os.getpid():
             self._process.kill()
             self._process.wait()
         self.leave_to_parent()
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked off: let go of the pipes that keep the verifier running."""
+        """Close the pipes that keep the verifier running. Call it in a forked child."""
         for stream in (self._process.stdin, self._process.stdout):
             _pipe(stream).close()
 
     def _receive(self, seconds: float, failure: str) -> dict[str, Any]:
-        """The next line that the process writes. Raises `EngineError`; whatever is raised ends the process, since an
-        answer that is still to come would be taken for the next question's."""
+        """Read the next line from the process. Raises `EngineError`.
+
+        Any error ends the process, since a late answer would be taken for the next question's.
+        """
         try:
             line = _line(_pipe(self._process.stdout), time.monotonic() + seconds)
             if line is None:
@@ -106,12 +108,13 @@ class Verifier:
 
 
 def require_extra() -> None:
-    """Raises `MissingExtraError` where math-verify, or what it reads expressions with, is not installed."""
+    """Check that math-verify and its parsers are installed. Raises `MissingExtraError`."""
     require("The math environment", "math", NEEDS)
 
 
 def is_right(gold: str, answer: str) -> bool:
-    """`Verifier.is_right` of the process's verifier; threads take turns. Raises as that, and `MissingExtraError`."""
+    """Call `Verifier.is_right` of the shared verifier; threads take turns. Raises as it does, and `MissingExtraError`.
+    """
     pool, turn = _shared()
     with turn, pool.borrowed() as verifier:
         return verifier.is_right(gold, answer)
@@ -122,7 +125,7 @@ _made: list[tuple[Pool[Verifier], threading.Lock]] = []
 
 
 def _shared() -> tuple[Pool[Verifier], threading.Lock]:
-    """The pool of this process, which holds one verifier, and the lock of whoever's turn it is."""
+    """Return this process's pool, which holds one verifier, and the lock for taking turns."""
     with _first:
         if not _made:
             _made.append((pool_of_process(Verifier, _forget), threading.Lock()))
@@ -130,14 +133,14 @@ def _shared() -> tuple[Pool[Verifier], threading.Lock]:
 
 
 def _forget() -> None:
-    """In a process that was forked off: another thread of the parent may have held either lock."""
+    """Reset the locks in a forked child: another thread of the parent may have held them."""
     global _first
     _first = threading.Lock()
     _made.clear()
 
 
 def _line(stream: IO[bytes], deadline: float) -> bytes | None:
-    """What is written up to the end of a line, or of the stream; None if that comes after the deadline."""
+    """Read up to the end of a line, or of the stream; None if the deadline passes first."""
     poller = select.poll()
     poller.register(stream.fileno(), select.POLLIN)
     line = b""
@@ -153,6 +156,6 @@ def _line(stream: IO[bytes], deadline: float) -> bytes | None:
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    """One of the process's pipes, which all are there."""
+    """Return a pipe of the process, which is never None."""
     assert stream is not None
     return stream

@@ -1,8 +1,8 @@
-r"""The number in an answer to a generated problem, if it stands there worked out: all that math-verify is handed then.
+r"""Extract a worked-out number from an answer to a generated problem. It is all that math-verify gets.
 
-math-verify takes 2+3 for 5, so that copying the question would be right, and never finishes some powers. What stands
-before a last equals sign does not matter, unless it is an equation of the problem itself, or says more than one thing.
-Units, fonts and rounded values behind \approx are let go. Left out: what number is right (`checking.py`).
+math-verify takes 2+3 for 5, so copying the question would be right, and it never finishes some powers. Text before a
+last equals sign is ignored, unless it is an equation of the problem itself or makes several claims. Units, fonts and
+rounded values behind \approx are ignored. `checking.py` decides which number is right.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _CURRENCY = r"(?:\\?\$|€|£|EUR\b|\\(?:text)?euro\b|[{}\s])+(?=[-+\d.(\\])"
 
 
 def number_in(answer: str, problem: str) -> str | None:
-    """The number of an answer, in LaTeX; None where none stands there alone, or where the problem's text has the
-    answer as one of its equations."""
+    """Return the number of an answer, in LaTeX. None if no number stands alone, or if the answer is an equation from
+    the problem's text."""
     plain = _plain(answer)
     if _is_of_problem(plain, problem):
         return None
@@ -59,7 +59,7 @@ def number_in(answer: str, problem: str) -> str | None:
 
 
 def _plain(answer: str) -> str:
-    """An answer without fonts and blanks of LaTeX; words within a font are no value and stand for a unit."""
+    """Strip LaTeX fonts and blanks from an answer; words within a font are no value and count as a unit."""
     plain = answer.replace(r"\approx", "≈").replace("{,}", ",")
     plain = re.sub(r"\\!|['\"]", "", plain)
     plain = re.sub(r"\\[,;: ]|~", " ", plain)
@@ -71,14 +71,14 @@ def _plain(answer: str) -> str:
 
 
 def _is_of_problem(plain: str, problem: str) -> bool:
-    """Whether this is an equation of the problem, and more than the value of one name."""
+    """Check if this is an equation of the problem, other than the value of a single name."""
     blankless = "".join(plain.split()).strip("$")
     stated = {"".join(formula.split()) for formula in re.findall(r"\$([^$]*)\$", problem)}
     return blankless in stated and re.match(r"[A-Za-z](?:_\w|_\{\w+\})?=", blankless) is None
 
 
 def _outside_brackets(text: str) -> str:
-    """A text without what stands in brackets, and without the commas of large numbers."""
+    """Remove the content of brackets and the commas of large numbers from a text."""
     text = re.sub(r"(?<=\d),(?=\d{3})", "", text)
     while (shorter := re.sub(r"[(\[{][^()\[\]{}]*[)\]}]", "()", text.replace("()", ""))) != text:
         text = shorter
@@ -86,7 +86,7 @@ def _outside_brackets(text: str) -> str:
 
 
 def _number(text: str) -> str | None:
-    """The number that is all of a text, but for its sign, its unit and brackets around it."""
+    """Return the number that makes up a text, apart from its sign, its unit and brackets around it."""
     sign = ""
     while text := re.sub(rf"^{_CURRENCY}", "", text.strip()):
         for form in (_fraction, _decimal):
@@ -103,22 +103,22 @@ def _number(text: str) -> str | None:
 
 
 def _fraction(text: str) -> str | None:
-    """A fraction or mixed number that is not a whole number, in lowest terms."""
+    """Parse a fraction or mixed number that is not a whole number, in lowest terms."""
     if match := _FRACTION.match(text):
-        whole = int((match[1] or "0").replace(",", ""))
+        integer = int((match[1] or "0").replace(",", ""))
         above, below = (_whole(part) for part in (match[2] or match[3], match[4] or match[5]))
         if match[1] and min(above, below) < 0:
             return None
     elif match := _QUOTIENT.match(text):
-        whole, above, below = 0, _whole(match[1]), _whole(match[2])
+        integer, above, below = 0, _whole(match[1]), _whole(match[2])
     else:
         return None
-    value = whole + Fraction(above, below) if below else Fraction(1)
+    value = integer + Fraction(above, below) if below else Fraction(1)
     return None if value.denominator == 1 else _with_percent(latex(value), text[match.end() :])
 
 
 def _decimal(text: str) -> str | None:
-    """A whole number, or one with a decimal point."""
+    """Parse a whole number, or a number with a decimal point."""
     match = _DECIMAL.match(text)
     if match is None:
         return None
@@ -131,7 +131,7 @@ def _whole(text: str) -> int:
 
 
 def _with_percent(number: str, rest: str) -> str | None:
-    """The number, in percent if the rest of its text says so; None where the rest is more than a unit."""
+    """Return the number, in percent if the rest of its text says so; None if the rest is more than a unit."""
     percent = _PERCENT.match(rest)
     rest = rest[percent.end() :] if percent else rest
     if _VALUE_WORDS.search(rest) or not _BETWEEN_UNITS.fullmatch(_UNIT.sub("", rest)):

@@ -1,4 +1,4 @@
-"""MiniWoB: small tasks on web pages, in a real browser without a window. The browser starts at the first reset."""
+"""MiniWoB: small tasks on web pages, in a real headless browser. The browser starts at the first reset."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from align_echo.wrappers.miniwob.spec import (
 from align_echo.wrappers.text_env import TextEnv
 
 TRAINING_TASKS = 24
-"""Tasks of one iteration of ALIGN, which has no such environment: the number is ours."""
+"""Tasks of one iteration of ALIGN. ALIGN itself has no such environment; the number is ours."""
 
 
 def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
-    """A MiniWoB environment; Chromium starts at the first reset.
+    """Make a MiniWoB environment; Chromium starts at the first reset.
 
     Raises `UsageError` for a `data_root` (the pages are the package's own).
     """
@@ -33,7 +33,7 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
 
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:
-    """Task ids of a split, by page and seed; needs no browser. Raises `UsageError` for a `data_root`."""
+    """Return the task ids of a split, by page and seed; needs no browser. Raises `UsageError` for a `data_root`."""
     from align_echo.wrappers.miniwob import tasks
 
     _refuse_data(data_root)
@@ -41,7 +41,7 @@ def task_ids(*, split: str, data_root: Path | None) -> list[str]:
 
 
 def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
-    """Training tasks of one iteration (counted from 0), none drawn before while there are fresh ones.
+    """Sample training tasks of one iteration (counted from 0), unused ones first.
 
     Raises `UsageError` for a negative iteration or a `data_root`.
     """

@@ -1,9 +1,9 @@
-"""One headless Chromium, driven over WebDriver and its DevTools: scripts, input events, pictures.
+"""Headless Chromium, driven over WebDriver and its DevTools: scripts, input events, pictures.
 
-Chromium and its driver are the machine's own; nothing is downloaded. The browser sees no network, one family of fonts,
-UTC and American English, so that a page is laid out alike on every machine with that Chromium. Every failure is an
-`EngineError` and ends the browser, since nobody knows what state it is in. Left out: how the driver's process starts
-and ends (`driver.py`), and what a page is (`page.py`).
+Chromium and its driver are installed on the machine; nothing is downloaded. The browser has no network, one family of
+fonts, UTC and American English, so a page looks the same on every machine with that Chromium. Every failure is an
+`EngineError` and ends the browser, because its state is unknown. `driver.py` starts and ends the driver's process;
+pages are in `page.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from align_echo.wrappers.miniwob.driver import DriverProcess
 from align_echo.wrappers.miniwob.spec import INSTALL_CHROMIUM
 
 ANSWER_WITHIN = 60
-"""Seconds after which a driver that has not told its port, or a call that has not returned, is a fault."""
+"""Seconds after which a driver without a port, or a call without an answer, is a fault."""
 
 FONTS = ("/usr/share/fonts", "/usr/local/share/fonts")
 FAMILIES = {
@@ -29,7 +29,7 @@ FAMILIES = {
     "Liberation Serif": ("Times New Roman", "serif"),
     "Liberation Mono": ("Courier New", "monospace"),
 }
-"""Fonts with the metrics of those that the pages ask for."""
+"""Fonts with the metrics of those the pages ask for."""
 
 SWITCHES = (
     "--headless=new",
@@ -60,10 +60,10 @@ Answer = TypeVar("Answer")
 
 
 class Browser:
-    """One browser with one page. It belongs to one environment at a time and to the process that started it."""
+    """Browser with one page, owned by one environment at a time and by the Python process that started it."""
 
     def __init__(self, size: tuple[int, int], *, at_start: str = "") -> None:
-        """Start it (seconds); `at_start` is a script that runs in every page before the page's own.
+        """Start the browser (seconds); `at_start` is a script that runs in every page before the page's own.
 
         `size` is the page's width and height in pixels. Raises `MissingExtraError`, `MissingDataError`, `EngineError`.
         """
@@ -100,7 +100,7 @@ class Browser:
         address = f"http://localhost:{self._process.port}"
         asking = ClientConfig(remote_server_addr=address, timeout=ANSWER_WITHIN)
         connection = ChromeRemoteConnection(address, ignore_proxy=True, client_config=asking)
-        self._driver = Remote(command_executor=connection, options=options)  # which looks for no driver to download
+        self._driver = Remote(command_executor=connection, options=options)  # this class downloads no driver
         self._driver.set_page_load_timeout(ANSWER_WITHIN / 2)
         self._driver.set_script_timeout(ANSWER_WITHIN / 2)
         width, height = size
@@ -110,17 +110,17 @@ class Browser:
 
     @property
     def alive(self) -> bool:
-        """It can be asked: it runs, has not failed, and this is the process that started it."""
+        """Return True while the browser runs, has not failed, and belongs to this Python process."""
         running = self._process is not None and self._process.running
         return running and not self._broken and self._owner == os.getpid()
 
     @property
     def pid(self) -> int:
-        """The driver's process id, which is also that of the group of all the browser's processes."""
+        """Process id of the driver, also the id of the process group of the browser."""
         return self._process.pid if self._process else 0
 
     def close(self) -> None:
-        """End the browser and its driver, if this is the process that started them."""
+        """End the browser and its driver, if they belong to this process."""
         self._broken = True
         if self._owner != os.getpid():
             return
@@ -129,7 +129,7 @@ class Browser:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked off: let go of what keeps the browser running."""
+        """Close the pipe that keeps the browser running. Call it in a forked child."""
         if self._process is not None:
             self._process.leave_to_parent()
 
@@ -140,19 +140,19 @@ class Browser:
         self._ask(f"opening {address.rpartition('/')[2]}", lambda: self._driver.get(address))
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """What a script returns: the body of a function of `arguments`."""
+        """Run a script, the body of a function of `arguments`, and return its result."""
         return self._ask("a script", lambda: self._driver.execute_script(script, *arguments))
 
     def run_until_told(self, script: str, *arguments: Any) -> Any:
-        """What a script tells the function that is its last argument."""
+        """Run a script and wait until it passes a result to its last argument, a callback."""
         return self._ask("a script", lambda: self._driver.execute_async_script(script, *arguments))
 
     def command(self, name: str, parameters: Mapping[str, Any]) -> Any:
-        """A command of the DevTools protocol, such as an input event."""
+        """Send a command of the DevTools protocol, such as an input event."""
         order = {"cmd": name, "params": dict(parameters)}
         return self._ask(name, lambda: self._driver.execute("executeCdpCommand", order)["value"])
 
-    def _ask(self, what: str, call: Callable[[], Answer]) -> Answer:
+    def _ask(self, task: str, call: Callable[[], Answer]) -> Answer:
         if not self.alive:
             raise EngineError("the browser has ended: reset() starts another")
         try:
@@ -162,13 +162,13 @@ class Browser:
             raise
         except Exception as error:
             self.close()
-            raise EngineError(f"the browser failed at {what}: {first_line(error)}") from error
+            raise EngineError(f"the browser failed at {task}: {first_line(error)}") from error
 
 
 def find_chromium() -> tuple[str, str]:
-    """Paths of Chromium and of its driver: those that the environment names, else those on the path.
+    """Find Chromium and its driver: at the paths in the environment variables, else on the path.
 
-    Raises `MissingDataError` if one is missing.
+    Raises `MissingDataError` if either is missing.
     """
     browser = (
         os.environ.get("MINIWOB_CHROME_BINARY") or shutil.which("chromium"),
@@ -185,7 +185,7 @@ def find_chromium() -> tuple[str, str]:
 
 
 def find_fonts() -> Path:
-    """The folder of the fonts that pages are laid out with. Raises `MissingDataError` if they are not installed."""
+    """Find the folder of the fonts that pages use. Raises `MissingDataError` if they are not installed."""
     for folder in FONTS:
         for file in sorted(Path(folder).rglob("LiberationSans-Regular.ttf")):
             return file.parent
@@ -194,7 +194,7 @@ def find_fonts() -> Path:
 
 
 def _font_settings(fonts: Path, cache: str) -> str:
-    """Settings that let the browser see one folder of fonts and no other, whatever else the machine has."""
+    """Write settings that restrict the browser to one folder of fonts."""
     families = "".join(
         f'<alias binding="same"><family>{name}</family><prefer><family>{family}</family></prefer></alias>'
         for family, names in FAMILIES.items()

@@ -1,6 +1,6 @@
-"""Chromium's driver as a process below a keeper (`keeper.py`), which ends it with this process, whatever ends this one.
+"""Chromium's driver as a child of a keeper (`keeper.py`), which ends it whenever this process ends.
 
-Left out: talking to the driver (`chromium.py`).
+`chromium.py` talks to the driver.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 KEEPER = Path(__file__).with_name("keeper.py")
 
 ENDED_WITHIN = 20.0
-"""Seconds after which a keeper that was told to end is killed: it may be frozen."""
+"""Seconds after which a keeper that was asked to end is killed: it may be frozen."""
 
 
 class DriverProcess:
-    """A driver that listens at `port`. Its process id, `pid`, is also that of the group of the browser's processes."""
+    """Driver that listens at `port`. Its process id, `pid`, is also the id of the browser's process group."""
 
     def __init__(self, path: str, environment: Mapping[str, str], folder: str, *, within: float) -> None:
-        """Start it and wait until it listens, at most `within` seconds. `folder` is removed when it ends.
+        """Start the driver and wait until it listens, at most `within` seconds. `folder` is removed when it ends.
 
-        Raises `OSError` in one line if it does not; then nothing of it is left, as after an interrupt.
+        Raises `OSError` with a one-line message on failure. Then, as after an interrupt, no part of it is left running.
         """
         self.pid = self.port = 0
         command = [str(KEEPER), str(os.getpid()), str(within), folder, path, "--port=0"]
@@ -56,20 +56,20 @@ class DriverProcess:
 
     @property
     def running(self) -> bool:
-        """Neither the driver nor its keeper has ended."""
+        """Return True while the driver and its keeper run."""
         return self._keeper.poll() is None
 
     def end(self) -> None:
-        """End the driver and all that it has started; returns when they are gone, and the folder with them.
+        """End the driver and its descendants; return after they are gone, and the folder with them.
 
-        A keeper that does not do so in time is killed with the driver; then the folder stays.
+        A keeper that misses the time limit is killed with the driver; then the folder stays.
         """
         pipe = self._keeper.stdin
         assert pipe is not None
         ending = pipe.closed
         if not ending:
             with contextlib.suppress(OSError):
-                pipe.write(b"\n")  # the pipe's end is no sign if a process that was forked off still holds it
+                pipe.write(b"\n")  # closing alone is no signal while a forked child holds the pipe too
             pipe.close()
         try:
             self._keeper.wait(timeout=ENDED_WITHIN)
@@ -80,6 +80,6 @@ class DriverProcess:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked off: let go of the pipe that keeps the driver running."""
+        """Close the pipe that keeps the driver running. Call it in a forked child."""
         if self._keeper.stdin is not None:
             self._keeper.stdin.close()

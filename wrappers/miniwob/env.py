@@ -1,7 +1,7 @@
 """MiniWoB as a `TextEnv`: a page as text and as a picture, actions on a screen, the page's own reward, an oracle.
 
-The score is the page's raw reward where that is above 0; `raw_score` keeps it (-1 to 1). A page cannot be copied:
-`restore` opens it anew and plays the actions so far again.
+The score is the page's raw reward if that is above 0; `raw_score` keeps the raw value (-1 to 1). A page cannot be
+copied, so `restore` reopens it and repeats the actions.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 LONGEST_TYPED = 200
-"""Characters that one `type` may enter."""
+"""Longest text of one `type` action, in characters."""
 
 
 class MiniWoBEnv(TextEnv):
-    """One split of MiniWoB. Holds a browser from the first reset until `close`. Not shared between threads."""
+    """Environment over one split of MiniWoB. Holds a browser from the first reset until `close`. Not shared between
+    threads."""
 
     def __init__(self, split: str, step_limit: int | None = None) -> None:
-        """Raises `UsageError` for a step limit below 1."""
+        """Open a split. Raises `UsageError` for a step limit below 1."""
         super().__init__(task_ids(split), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
         self._split = split
         self._known = frozenset(self.task_ids)
@@ -67,15 +68,15 @@ class MiniWoBEnv(TextEnv):
         return self._task.subdomain if self._task else ""
 
     def oracle(self) -> ScreenOracle:
-        """Raises `UsageError` before a reset."""
+        """Return the oracle of this episode. Raises `UsageError` before a reset."""
         if self._task is None:
             raise UsageError("call reset() before oracle()")
         return ScreenOracle(self._page, self._task, done=self.state.done, won=self.state.won)
 
     def screenshot(self) -> Image:
-        """The page as an RGB picture of 160 by 210 pixels.
+        """Return the page as an RGB picture of 160 by 210 pixels.
 
-        Raises `EngineError`, `UsageError` before a reset and after the end, when the page shows its cover again,
+        Raises `EngineError`; `UsageError` before a reset and after the end, when the page shows its cover again;
         `MissingExtraError` without Pillow.
         """
         try:
@@ -89,7 +90,8 @@ class MiniWoBEnv(TextEnv):
         return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
 
     def as_read(self, action: str) -> str:
-        """As it is written; a click by the element that it meets in the present page, unless the very point counts.
+        """Return the action as written; a click by the element it hits in the present page, unless the exact point
+        counts.
 
         Raises `EngineError`.
         """
@@ -102,7 +104,7 @@ class MiniWoBEnv(TextEnv):
         return write(read) if target is None else f"{action_type(read)} {target}"
 
     def close(self) -> None:
-        """Give the browser back. Only `reset` brings the environment to life again."""
+        """Give the browser back. Only `reset` starts the environment again."""
         self._over = True
         self._opened = None
         if self._leased is not None:
@@ -139,7 +141,7 @@ class MiniWoBEnv(TextEnv):
         return EngineState(listing(look), score, look.reward == 1.0, look.done, tuple(clicks), look.reward)
 
     def _refused(self, why: str) -> EngineState:
-        """The same page, after a line that says what was wrong."""
+        """Return the same page, after a line with the reason of the refusal."""
         return dataclasses.replace(self.state, observation=f"{REFUSAL}{plain(why)}.\n{listing(self._page.look)}")
 
     @property
@@ -175,7 +177,7 @@ class MiniWoBEnv(TextEnv):
 
 
 def what_is_wrong(action: GuiAction) -> str:
-    """Why an action cannot be carried out on a page, in words for whoever said it; "" if it can."""
+    """Explain why an action cannot be carried out on a page; "" if it can."""
     match action:
         case OpenApp():
             return "there are no apps here"

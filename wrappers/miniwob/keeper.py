@@ -1,11 +1,10 @@
-"""Keeps Chromium's driver for the process that started it, and ends it with that process, whatever ends that one.
+"""Keep Chromium's driver for a parent process, and end it when that process ends for any reason.
 
-A program of its own, which needs the standard library alone: `keeper.py PARENT SECONDS FOLDER DRIVER [ARGUMENT ...]`.
-It writes one line to standard output: the driver's process id and the port that it listens at, or why there is none. It
-ends when its standard input does or has something to read, when the process PARENT is gone, when the driver ends, when
-the driver has not told its port after SECONDS, or by a signal; before that it ends the driver with all below it and
-removes FOLDER. A driver that ends before it listens is started again, `STARTS` times in all. Left out: talking to the
-driver (`chromium.py`).
+This is a separate program using the standard library alone: `keeper.py PARENT SECONDS FOLDER DRIVER [ARGUMENT ...]`. It
+writes one line to standard output: the driver's process id and port, or a reason why there is none. It ends when its
+standard input is closed or readable, when the process PARENT is gone, when the driver ends, when the driver has not
+reported its port after SECONDS, or by a signal. Before it ends, it ends the driver with all descendants and removes
+FOLDER. A driver that ends before it listens is restarted, `STARTS` times in all. `chromium.py` talks to the driver.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from select import select
 from time import monotonic
 
 PARENT = 0
-"""Standard input, a pipe whose other end the parent holds."""
+"""Standard input, a pipe from the parent."""
 
 LOOK_EVERY = 1.0
-"""Seconds between looks at the clock and at the parent, whose pipe a process that it forked off may hold as well."""
+"""Seconds between checks of the clock and of the parent, whose pipe may also be held by its forked children."""
 
 STARTS = 4
-"""How often a driver is started before its end is told. Chromium's takes a port that is free for IPv6 and wants the
-same one for IPv4; where another program has that one, it ends."""
+"""Largest number of starts of a driver before its failure is reported. Chromium's driver takes a port that is free for
+IPv6 and wants the same port for IPv4; if another program has that port, the driver ends."""
 
 LONGEST = 1 << 16
-"""Bytes of the driver's output that are read at once, and kept until it has told its port."""
+"""Bytes of the driver's output per read, and in the buffer until the port is known."""
 
 ADOPT_ORPHANS = 36
-"""`PR_SET_CHILD_SUBREAPER` of Linux: what loses its parent below this process becomes its child."""
+"""`PR_SET_CHILD_SUBREAPER` of Linux: orphaned descendants become children of this process."""
 
 
 def main() -> None:
-    """Keep a driver until it is to end."""
+    """Keep a driver until it has to end."""
     parent, seconds, folder, *command = sys.argv[1:]
     alarm = alarmed()
     with contextlib.suppress(AttributeError):  # another system has no such call
@@ -66,7 +65,7 @@ def main() -> None:
 
 
 def alarmed() -> int:
-    """A file descriptor that can be read once a child has ended or a signal asks for the end."""
+    """Open a file descriptor that becomes readable when a child ends or a signal asks for the end."""
     alarm, ring = os.pipe()
     os.set_blocking(ring, False)
     signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
@@ -76,9 +75,9 @@ def alarmed() -> int:
 
 
 def keep(driver: subprocess.Popen[bytes], alarm: int, parent: int, seconds: float, *, last: bool) -> bool:
-    """Return when the driver is to end. Until then all that it writes is read, so that it never waits for a reader.
+    """Wait until the driver has to end, reading all its output, so that it never blocks.
 
-    False asks for another start: it ended before it listened, and this was not the last one.
+    Return False to ask for another start: the driver ended before it listened, and this was not the last start.
     """
     assert driver.stdout is not None
     output, written, listens = driver.stdout.fileno(), b"", False
@@ -106,16 +105,16 @@ def keep(driver: subprocess.Popen[bytes], alarm: int, parent: int, seconds: floa
 
 
 def has_ended(driver: int) -> bool:
-    """Whether the driver has ended. Other children that have are let go."""
+    """Check if the driver has ended. Other finished children are reaped."""
     with contextlib.suppress(ChildProcessError):
-        while ended := os.waitpid(-1, os.WNOHANG)[0]:
-            if ended == driver:
+        while child := os.waitpid(-1, os.WNOHANG)[0]:
+            if child == driver:
                 return True
     return False
 
 
 def end(driver: int) -> None:
-    """End the driver's process group and what else is left below this process; returns when all of it is gone."""
+    """End the driver's process group and other descendants of this process; return when all are gone."""
     with contextlib.suppress(OSError):
         os.killpg(driver, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
@@ -127,7 +126,7 @@ def end(driver: int) -> None:
 
 
 def children() -> list[int]:
-    """The processes whose parent this is, those included that have ended; none where the system does not tell."""
+    """List the child processes, including finished ones; empty if the system does not list them."""
     try:
         return [int(child) for child in Path("/proc/thread-self/children").read_text().split()]
     except OSError:
@@ -135,7 +134,7 @@ def children() -> list[int]:
 
 
 def tell(line: str) -> None:
-    """Tell the parent, if it still listens."""
+    """Send a line to the parent, if it still listens."""
     with contextlib.suppress(OSError):
         os.write(1, f"{line}\n".encode(errors="replace"))
 

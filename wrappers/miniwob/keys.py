@@ -1,6 +1,7 @@
-"""Text as a keyboard types it: DevTools key events with the key codes that pages read (a US keyboard).
+"""Text as typed on a keyboard: DevTools key events with key codes that pages read (a US keyboard).
 
-Left out: shortcuts. What no key writes, such as letters of other scripts, is inserted as from an input method.
+Shortcuts are not supported. Characters without a key, such as letters of other scripts, are inserted as from an input
+method.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ CONTROL = {"\n": ("Enter", 13, "\r"), "\t": ("Tab", 9, ""), "\b": ("Backspace", 
 SHIFTED = dict(zip(')!@#$%^&*(:+<_>?~{|}"', "0123456789;=,-./`[\\]'", strict=True))
 MARKS = dict(zip(";=,-./`[\\]'", (186, 187, 188, 189, 190, 191, 192, 219, 220, 221, 222), strict=True))
 SHIFT = 8
-"""The bit of the shift key among an event's modifiers."""
+"""Bit of the shift key among an event's modifiers."""
 
 
 def key_events(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Commands of the DevTools protocol that type a text: (name, parameters)."""
+    """Yield the commands of the DevTools protocol that type a text: (name, parameters)."""
     for character in text:
         if character in CONTROL:
             name, code, written = CONTROL[character]

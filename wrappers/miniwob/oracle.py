@@ -1,7 +1,7 @@
-"""Ground truth about a page: what an expert would do from here, by the page's own state. For labels and tests.
+"""Ground truth about a page: an expert's actions from this state, by the page's own state. For labels and tests.
 
-The plan starts anew from every state, so it makes good what a slip has done wherever the page lets one. Left out: pages
-without an expert (`tasks.OTHERS`); there the oracle knows no action and no distance.
+The plan is made from scratch in every state, so it corrects a slip wherever the page allows it. Pages without an expert
+(`tasks.OTHERS`) have no expert action and no distance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from align_echo.wrappers.miniwob.tasks import PageTask
 
 
 class ScreenOracle:
-    """One moment of an episode, for as long as the page has not moved on."""
+    """Oracle for one moment of an episode, valid while the page stays the same."""
 
     def __init__(self, page: Page, task: PageTask, *, done: bool, won: bool) -> None:
         self._page = page
@@ -25,14 +25,14 @@ class ScreenOracle:
         self._won = won
 
     def expert_action(self) -> str | None:
-        """The expert's next action; None once the episode is over, if the task is lost, or without an expert.
+        """Return the expert's next action; None after the end, if the task is lost, or without an expert.
 
         Raises `EngineError`.
         """
         return write(_action(self._plan[0])) if self._plan else None
 
     def distance(self) -> int | None:
-        """Actions left by the expert's count; 0 once won, None where there is no way or no expert.
+        """Return the expert's number of remaining actions; 0 once won, None without a solution or an expert.
 
         Raises `EngineError`.
         """

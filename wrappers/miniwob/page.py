@@ -1,7 +1,7 @@
-"""A task's page in a browser: opened from its seed, acted on by real input events, looked at as text and as a picture.
+"""Page of a task in a browser: opened from its seed, acted on by real input events, read as text and as a picture.
 
-The page's clock stands still but for one second after every action (`clock.js`), so that the same actions give the same
-page however fast they come. Left out: which actions a page has no sense for, and turns (`env.py`).
+The page's clock runs for one second after every action and stands still otherwise (`clock.js`), so the same actions
+give the same page at any speed. `env.py` handles turns and refuses actions without meaning for a page.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SIZE = (160, 210)
 """Width and height of a page, in pixels."""
 
 TURN_MS = 1000
-"""How far the page's clock goes on after an action; a long press holds for as long."""
+"""Time that passes on the page's clock after an action; a long press holds for as long."""
 
 OPENINGS = 3
-"""How often a page is opened that does not begin: a busy browser now and then drops one of its scripts."""
+"""Largest number of attempts to open a page: a busy browser now and then drops a script of it."""
 
 SCROLL_PIXELS = 100
 DRAG_STEPS = 8
@@ -46,7 +46,7 @@ alignEcho.begin(arguments[0], arguments[1]).then(done, (error) => done({error: S
 
 @dataclass(frozen=True)
 class Element:
-    """Something that can be seen. `text` is None where it holds none; `color` is "" or as "#ff0000"."""
+    """Visible element. `text` is None if it holds none; `color` is "" or as "#ff0000"."""
 
     kind: str
     text: str | None
@@ -59,7 +59,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Look:
-    """What a page tells: what is on it, whether the task has ended, and the page's reward (-1 to 1, 0 before)."""
+    """State of a page: its visible elements, whether the task has ended, and the reward (-1 to 1, 0 before the end)."""
 
     elements: tuple[Element, ...]
     done: bool
@@ -67,12 +67,12 @@ class Look:
 
 
 class Page:
-    """The page of one task in a browser."""
+    """Page of one task in a browser."""
 
     def __init__(self, browser: Browser, task: PageTask) -> None:
-        """Open it. Raises `EngineError`."""
+        """Open the page. Raises `EngineError`."""
         self._browser = browser
-        self._mouse("mouseMoved", Point(0, 0))  # else what lies under the pointer of the task before looks hovered
+        self._mouse("mouseMoved", Point(0, 0))  # else the element under the last task's pointer looks hovered
         goal: Any = None
         for _ in range(OPENINGS):
             browser.open(address(task))
@@ -109,22 +109,22 @@ class Page:
         self.look = self._pass(TURN_MS)
 
     def screenshot(self) -> bytes:
-        """The page as a PNG. Raises `EngineError`."""
+        """Return the page as a PNG. Raises `EngineError`."""
         picture = self._browser.command("Page.captureScreenshot", {"format": "png"})
         return base64.b64decode(picture["data"])
 
     def target(self, point: Point) -> str | None:
-        """Which element a click there is for; None where the point itself counts. Raises `EngineError`."""
+        """Return the element a click at a point is for; None if the exact point counts. Raises `EngineError`."""
         target = self._browser.run("return alignEcho.target(arguments[0], arguments[1]);", *point)
         return None if target is None else str(target)
 
     def plan(self, subdomain: str) -> list[dict[str, Any]] | None:
-        """What an expert would do from here, by the page's own state; None where there is no expert."""
+        """Return an expert's plan from the page's present state; None without an expert."""
         steps = self._browser.run("return alignEcho.plan(arguments[0]);", subdomain)
         return None if steps is None else list(steps)
 
     def _pass(self, milliseconds: int) -> Look:
-        """Let the page's clock go on."""
+        """Advance the page's clock and read the page."""
         answer = self._browser.run_until_told(_AFTER, milliseconds)
         elements = tuple(
             Element(
@@ -152,12 +152,12 @@ class Page:
 
 
 def start_browser() -> Browser:
-    """A browser for pages of tasks. Raises `MissingExtraError`, `MissingDataError`, `EngineError`."""
+    """Start a browser for pages of tasks. Raises `MissingExtraError`, `MissingDataError`, `EngineError`."""
     return Browser(SIZE, at_start=_scripts())
 
 
 def address(task: PageTask) -> str:
-    """Where a task's page lies. What is in the query makes it another page for the browser."""
+    """Return the address of a task's page. A different query makes it another page for the browser."""
     spec = find_spec("miniwob")
     if spec is None or spec.origin is None:
         raise EngineError("the package miniwob is gone")
@@ -166,7 +166,7 @@ def address(task: PageTask) -> str:
 
 
 def between(start: Point, end: Point) -> list[Point]:
-    """The points that a drag passes, the end last."""
+    """Return the points on the way of a drag, the end last."""
     ways = [
         Point(
             start.x + round((end.x - start.x) * step / DRAG_STEPS),

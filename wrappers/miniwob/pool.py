@@ -1,4 +1,4 @@
-"""The browsers of this process: an environment leases one, plays many tasks in it and gives it back."""
+"""Browsers of this process: an environment leases a browser, plays many tasks in it and gives it back."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from align_echo.wrappers.pool import Pool, pool_of_process
 
 @functools.cache
 def pool() -> Pool[Browser]:
-    """This process's pool."""
+    """Return this process's pool."""
     return pool_of_process(start_browser, pool.cache_clear)

@@ -1,10 +1,10 @@
-"""A page as text: one line for each element that can be seen, in the order of the page.
+"""Page as text: one line for each visible element, in the order of the page.
 
     button "Submit" (45, 77) 60x22
 
-reads: what it is, its text as a JSON string, then where they apply its name, its color and its states, the middle of
-what can be seen of it, and that part's width and height. `read_screen` reads it back. Left out: the instruction, which
-is the goal.
+A line holds the element's kind, its text as a JSON string, its name, color and states if it has any, the middle of its
+visible part, and that part's width and height. `read_screen` parses it. The instruction is not included; it is the
+goal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PRINTABLE = frozenset(TEXT_CHARACTERS)
 
 @dataclass(frozen=True)
 class ScreenLine:
-    """A line of the screen: what is in front of the text, the text, and where it is."""
+    """Line of the screen: the words before the text, the text, and the position."""
 
     kind: str
     text: str
@@ -39,7 +39,7 @@ class ScreenLine:
 
 
 def listing(look: Look) -> str:
-    """What a page shows; at most `MOST_ELEMENTS` lines of elements."""
+    """Render a page as text; at most `MOST_ELEMENTS` lines of elements."""
     if look.done:
         return ENDED
     known = look.elements[:MOST_ELEMENTS]
@@ -49,7 +49,7 @@ def listing(look: Look) -> str:
 
 
 def line(element: Element) -> str:
-    """An element in one line."""
+    """Render an element in one line."""
     text = None if element.text is None else json.dumps(_cut(element.text, LONGEST_TEXT))
     name, color = _cut(plain(element.name), LONGEST_NAME), element.color
     x, y = element.center
@@ -60,7 +60,8 @@ def line(element: Element) -> str:
 
 
 def plain(text: str) -> str:
-    """A text in the characters of observations; others as JSON escapes them, which an action can say."""
+    """Restrict a text to the characters of observations; others are escaped as in JSON, so that an action can name
+    them."""
     return "".join(line if line in _PRINTABLE else json.dumps(line)[1:-1] for line in text)
 
 
@@ -69,7 +70,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def read_screen(text: str) -> list[ScreenLine]:
-    """What a screen lists; [] for text that is none. Words around it do not matter."""
+    """Parse the elements of a screen; [] for any other text. Words around it do not matter."""
     return [element for line in text.splitlines() if (element := _read_line(line)) is not None]
 
 

@@ -1,4 +1,4 @@
-"""What MiniWoB is, without a browser: splits, action forms, interface contract, what counts as invalid."""
+"""Static facts about MiniWoB, without a browser: splits, action forms, interface contract, invalid actions."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ INSTALL = f"{install_line('miniwob')}, and {INSTALL_CHROMIUM}"
 
 
 def is_invalid(observation: str) -> bool:
-    """The action was refused: malformed, off the screen, or without a sense here."""
+    """Check if the action was refused: malformed, off the screen, or without meaning here."""
     return observation.startswith(REFUSAL)
 
 
 def task_type(task_id: str) -> str:
-    """The page's name, which a task id begins with."""
+    """Return the page's name, the first part of a task id."""
     return task_id.partition("/")[0]
 
 
 def has_expert(task_id: str) -> bool:
-    """Whether there is an expert for the task's page."""
+    """Check if there is an expert for the task's page."""
     from align_echo.wrappers.miniwob.tasks import WITH_EXPERT
 
     return task_type(task_id) in WITH_EXPERT

@@ -1,7 +1,7 @@
-"""The tasks of MiniWoB++: which of its pages are played, what an id says, splits. Needs neither browser nor package.
+"""Tasks of MiniWoB++: the supported pages, the parts of an id, and the splits. Needs neither browser nor package.
 
-An id is `<subdomain>/<seed>`. Seeds below 10 are for testing, the 100 after them for training; the few pages that draw
-from one distribution for training and another for testing are told by the seed which it is. Left out: what a page asks.
+An id is `<subdomain>/<seed>`. Seeds below 10 are for testing, the next 100 for training. A few pages have separate
+distributions for training and testing; the seed selects between them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ enter-text enter-text-2 enter-text-dynamic find-word focus-text focus-text-2 gri
 login-user odd-or-even read-table read-table-2 simple-algebra simple-arithmetic unicode-test
 """
 WITH_EXPERT = tuple(_WITH_EXPERT.split())
-"""Pages that `experts.js` knows what to do on."""
+"""Pages with an expert in `experts.js`."""
 
 _OTHERS = """
 bisect-angle book-flight book-flight-nodelay button-delay buy-ticket circle-center click-menu click-menu-2
@@ -55,31 +55,31 @@ SEEDS = {"test": range(10), "train": range(10, 110)}
 
 @dataclass(frozen=True)
 class PageTask:
-    """A page and the seed that it is made with."""
+    """Page and its seed."""
 
     subdomain: str
     seed: int
 
     @property
     def mode(self) -> str:
-        """The distribution that a page draws from, if it has two: "train" or "test"."""
+        """Distribution of a page with two of them: "train" or "test"."""
         return "test" if self.seed in SEEDS["test"] else "train"
 
     @property
     def has_expert(self) -> bool:
-        """Whether an expert knows what to do on the page."""
+        """Return True if the page has an expert."""
         return self.subdomain in WITH_EXPERT
 
 
 def task_ids(split: str) -> tuple[str, ...]:
-    """The ids of a split, by subdomain and then by seed. Raises `KeyError` for an unknown split."""
+    """Return the ids of a split, by subdomain and then by seed. Raises `KeyError` for an unknown split."""
     subdomains = WITH_EXPERT if split.startswith("expert_") else SUBDOMAINS
     seeds = SEEDS[split.removeprefix("expert_")]
     return tuple(f"{subdomain}/{seed}" for subdomain in subdomains for seed in seeds)
 
 
 def read_task(task_id: str) -> PageTask:
-    """The task of an id. Raises `UsageError` if there is none."""
+    """Parse a task id. Raises `UsageError` for an unknown task."""
     subdomain, _, number = task_id.partition("/")
     if subdomain in LEFT_OUT:
         raise UsageError(f"{subdomain} is not played: it {LEFT_OUT[subdomain]}")

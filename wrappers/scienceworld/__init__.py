@@ -1,4 +1,4 @@
-"""ScienceWorld: school experiments in text, played by the real simulator. Its engine is imported when first used."""
+"""ScienceWorld: school experiments in text, played by the real simulator. Its engine is imported on first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from align_echo.wrappers.text_env import TextEnv
 
 
 def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
-    """A ScienceWorld environment; Java starts at the first reset.
+    """Make a ScienceWorld environment; Java starts at the first reset.
 
     Raises `UsageError` for a `data_root` (there is no data but the engine's own).
     """
@@ -22,7 +22,7 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
 
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:
-    """Task ids of a split, by task and variation; needs no Java. Raises `UsageError` for a `data_root`."""
+    """Return the task ids of a split, by task and variation; needs no Java. Raises `UsageError` for a `data_root`."""
     from align_echo.wrappers.scienceworld import tasks
 
     _refuse_data(data_root)
@@ -30,9 +30,9 @@ def task_ids(*, split: str, data_root: Path | None) -> list[str]:
 
 
 def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
-    """ALIGN's tasks of one iteration (counted from 0): one training variation of each of the 30 tasks.
+    """Sample ALIGN's tasks of one iteration (counted from 0): one training variation of each of the 30 tasks.
 
-    None is drawn twice while there are fresh ones. Raises `UsageError` for a negative iteration or a `data_root`.
+    Unused variations come first. Raises `UsageError` for a negative iteration or a `data_root`.
     """
     from align_echo.dice import drawn
     from align_echo.wrappers.scienceworld.tasks import VARIATIONS, variations

@@ -1,7 +1,7 @@
 """ScienceWorld as a `TextEnv`: the real simulator's text, its score mapped to [0, 1], its gold path as oracle.
 
-The score is the engine's 0 to 100 divided by 100; `raw_score` keeps the engine's own, which is -100 after a wrong focus
-(the episode is over and its score 0). A state cannot be copied: `restore` plays the actions so far again.
+The score is the engine's 0 to 100 divided by 100. `raw_score` keeps the engine's own, which is -100 after a wrong focus
+(the episode is over and its score 0). A state cannot be copied, so `restore` replays the actions.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from align_echo.wrappers.scienceworld.tasks import LabTask, read_task, task_ids
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 
 NOT_PLAY = ("reset task",)
-"""Forms that the engine lists and that are no moves of an episode: this one undoes all progress."""
+"""Forms in the engine's list that are no moves of an episode: this form undoes all progress."""
 
 
 LOST = "Unknown action."
-"""The engine's answer to an action that does not answer its question. The question is gone after it."""
+"""Engine's answer to an action that does not answer its question. The question is gone afterwards."""
 
 TITLE = ("Task Description:", "Task description:")
-"""How the free action heads the task, and how the action itself does."""
+"""Headings of the task: by the free call, and by the action itself."""
 
 
 class ScienceWorldEnv(TextEnv):
-    """One split of ScienceWorld. Holds a simulator from the first reset until `close`. Not shared between threads.
+    """Environment over one split. Holds a simulator from the first reset until `close`. Not shared between threads.
 
     `probe` looks without a trace, for experiments; `look` looks as upstream's users do, for interface code.
     """
 
     def __init__(self, split: str, step_limit: int | None = None) -> None:
-        """Raises `UsageError` for a step limit below 1."""
+        """Open a split. Raises `UsageError` for a step limit below 1."""
         super().__init__(task_ids(split), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
         self._split = split
         self._leased: JavaSimulator | None = None
         self._task: LabTask | None = None
         self._history: list[str] = []
-        """All actions of the episode."""
+        """Actions of the episode."""
         self._played: list[str] = []
-        """Those that the engine did not refuse: a refused one takes no time and changes nothing."""
+        """Accepted actions: a refused action takes no time and changes nothing."""
         self._goal = ""
 
     @property
@@ -54,28 +54,29 @@ class ScienceWorldEnv(TextEnv):
         return self._task.name if self._task else ""
 
     def oracle(self) -> LabOracle:
-        """Raises `UsageError` before a reset."""
+        """Return the oracle of this episode. Raises `UsageError` before a reset."""
         if self._task is None:
             raise UsageError("call reset() before oracle()")
         return LabOracle(self._task, self._history, self._played, done=self.state.done, won=self.state.won)
 
     def offered(self) -> Offered:
-        """The engine's forms of actions and its names for things. Raises `EngineError`, `UsageError` before a reset."""
+        """Return the engine's forms of actions and names of objects. Raises `EngineError`, `UsageError` before a reset.
+        """
         self._check_started()
         forms = [form for form in self._simulator.templates() if form not in NOT_PLAY]
         return Offered(tuple(sorted(map(_template, forms))), tuple(sorted(self._simulator.objects())))
 
     def as_read(self, action: str) -> str:
-        """In lower case, one space between words, no articles."""
+        """Return the action in lower case, with one space between words and no articles."""
         return as_read(action)
 
     @property
     def told_score(self) -> float:
-        """A hundredth of the engine's own: -1 after a wrong focus."""
+        """Return a hundredth of the engine's own score: -1 after a wrong focus."""
         return (self.state.raw_score or 0.0) / 100
 
     def close(self) -> None:
-        """Give the simulator back. Only `reset` brings the environment to life again."""
+        """Give the simulator back. Only `reset` starts the environment again."""
         self._over = True
         if self._leased is not None:
             java_pool(JavaSimulator).give_back(self._leased)
@@ -99,8 +100,10 @@ class ScienceWorldEnv(TextEnv):
         return looks[action]().removesuffix("\n").replace(*TITLE, 1)
 
     def _answer_look(self, action: str) -> str:
-        """The engine's answer to the action itself, as upstream's users have it. It takes no move, with one exception:
-        where the engine has asked which thing is meant, `look around` and `inventory` end the question and take a move.
+        """Return the engine's answer to the action itself, as upstream's users get it.
+
+        It takes no move, with one exception: if the engine has asked which object is meant, `look around` and
+        `inventory` end the question and take a move.
         """
         observation = self._simulator.step(action)
         if observation.startswith(LOST):
@@ -109,7 +112,7 @@ class ScienceWorldEnv(TextEnv):
         return observation
 
     def _start(self, task: LabTask) -> EngineState:
-        """The first observation is that of `look around`, as upstream's reset has it; it takes no move."""
+        """Start a task; return the observation of `look around`, as upstream's reset does. It takes no move."""
         if self._leased is None or not self._leased.alive:
             self.close()
             self._leased = java_pool(JavaSimulator).lease(self)
@@ -147,7 +150,7 @@ class ScienceWorldEnv(TextEnv):
 
 
 def _template(form: str) -> str:
-    """The engine's form with {0}, {1} in place of OBJ."""
+    """Replace OBJ in the engine's form by {0}, {1} and so on."""
     for index in range(form.count("OBJ")):
         form = re.sub(r"\bOBJ\b", f"{{{index}}}", form, count=1)
     return form

@@ -1,7 +1,7 @@
-"""One running simulator of ScienceWorld: the calls of its engine that are used.
+"""Running simulator of ScienceWorld, reduced to the engine calls in use.
 
-Only what is asked for is computed: upstream's own wrapper lists all valid actions at every step, which takes most of
-its time. Left out: the process (`java.py`).
+Values are computed only on request: upstream's own wrapper lists all valid actions at every step, which takes most of
+its time. The process is in `java.py`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from align_echo.wrappers.java import JavaProcess, as_java
 
 
 class JavaSimulator(JavaProcess):
-    """One simulator. Each call raises `EngineError`."""
+    """ScienceWorld simulator. Each call raises `EngineError`."""
 
     def __init__(self) -> None:
-        """Raises `MissingExtraError`, `EngineError`."""
+        """Start the simulator. Raises `MissingExtraError`, `EngineError`."""
         super().__init__(
             *("ScienceWorld", "scienceworld", "scienceworld", "scienceworld.jar"),
             entry="scienceworld.runtime.pythonapi.PythonInterface",
@@ -26,71 +26,73 @@ class JavaSimulator(JavaProcess):
         self._loaded: tuple[str, int, str, bool] | None = None
 
     def load(self, task: str, variation: int, simplifications: str, *, gold: bool = False) -> None:
-        """Choose a task, which `reset` then builds; `gold` plans its gold path instead (seconds, up to a minute)."""
+        """Choose the task for the next `reset`; with `gold`, plan its gold path instead (seconds, up to a minute)."""
         wanted = (task, variation, simplifications, gold)
         if wanted != self._loaded:
             self._loaded = None
             self.ask("load", *wanted)
-            self.ask("goldPathGenerationEnabled_$eq", False)  # else every later reset of this process plans it again
+            self.ask("goldPathGenerationEnabled_$eq", False)  # otherwise every later reset plans it again
             self._loaded = wanted
 
     def reset(self) -> None:
-        """Back to the start of the loaded task."""
+        """Return to the start of the loaded task."""
         self.ask("reset")
 
     def step(self, action: str) -> str:
-        """Carry out one action."""
+        """Carry out an action and return the observation."""
         return str(self.ask("step", as_java(action)))
 
     def raw_score(self) -> int:
-        """0 to 100, or -100 once the wrong thing was focused on."""
+        """Return the score, 0 to 100, or -100 after focusing on the wrong object."""
         return round(100 * float(self.ask("getScore")))
 
     def completed(self) -> bool:
-        """The engine holds the task for over."""
+        """Check if the engine considers the task over."""
         return bool(self.ask("getCompleted"))
 
     def look(self) -> str:
-        """What `look around` shows, without a move."""
+        """Return the text of `look around`, without a move."""
         return str(self.ask("freeActionLook"))
 
     def inventory(self) -> str:
-        """What `inventory` shows, without a move."""
+        """Return the text of `inventory`, without a move."""
         return str(self.ask("freeActionInventory"))
 
     def task(self) -> str:
-        """What `task` shows, without a move."""
+        """Return the text of `task`, without a move."""
         return str(self.ask("freeActionTaskDesc"))
 
     def goal(self) -> str:
-        """The task in words."""
+        """Return the task description."""
         return str(self.ask("getTaskDescription"))
 
     def templates(self) -> list[str]:
-        """The forms of actions, with OBJ for a thing."""
+        """Return the forms of actions, with OBJ for an object."""
         return self.listed("getPossibleActions")
 
     def objects(self) -> list[str]:
-        """Names for what can be referred to now."""
+        """Return the names of objects that can be referred to now."""
         return self.listed("getPossibleObjects")
 
     def gold_path(self) -> list[str]:
-        """The gold path of a task that was loaded with one."""
+        """Return the gold path of a task loaded with `gold`."""
         return self.listed("getGoldActionSequence")
 
     def tasks(self) -> list[str]:
-        """The names of the engine's tasks."""
+        """Return the names of the engine's tasks."""
         return self.listed("getTaskNames")
 
     def variations(self) -> dict[str, list[int]]:
-        """The loaded task's variations by split."""
+        """Return the loaded task's variations by split."""
         calls = {"train": "getVariationsTrain", "dev": "getVariationsDev", "test": "getVariationsTest"}
         return {split: [int(number) for number in self.listed(call)] for split, call in calls.items()}
 
 
 def _folder() -> str:
-    """A folder to run in. The engine writes a table where it runs, which nobody reads: there it goes nowhere, so that
-    all simulators share the folder, and a killed process leaves nothing behind. Raises `EngineError`.
+    """Return a working folder for simulators. Raises `EngineError`.
+
+    The engine writes an unused table to its working folder. Here the table is a link to the null device, so all
+    simulators share the folder and a killed process leaves no file.
     """
     folder = cache_folder() / "scienceworld"
     table = folder / "object_type_ids.tsv"

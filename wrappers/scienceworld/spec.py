@@ -1,4 +1,4 @@
-"""What ScienceWorld is, without Java: splits, action forms, interface contract, what counts as invalid."""
+"""Static facts about ScienceWorld, without Java: splits, action forms, interface contract, invalid actions."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ INSTALL = install_line("scienceworld")
 
 
 def is_invalid(observation: str) -> bool:
-    """The engine refused the action, as ALIGN's metric has it; "Unknown action", questions and the like are valid."""
+    """Check if the engine refused the action, as in ALIGN's metric; "Unknown action", questions and the like are valid.
+    """
     return observation.startswith(REFUSAL)
 
 
 def as_read(action: str) -> str:
-    """The action as the engine reads it: in lower case, one space between words, no articles."""
+    """Return the action as the engine reads it: lower case, one space between words, no articles."""
     return " ".join(word for word in action.lower().split() if word not in ("a", "an", "the"))
 
 
 def task_type(task_id: str) -> str:
-    """The task's name, which a task id begins with."""
+    """Return the task's name, the first part of a task id."""
     return task_id.partition("/")[0]

@@ -1,7 +1,7 @@
 """Task ids of ScienceWorld and its splits, without Java.
 
 An id is `<task>/<simplification>/<variation>`: `boil/easy/21`, `boil/none/21`, `boil/teleportAction+openDoors/21`. A
-split lists its tasks with the simplification `easy`, which is ALIGN's; any other is played by naming the id.
+split lists its tasks with ALIGN's simplification, `easy`; name an id to play any other.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ VARIATIONS = {
     "test-conductivity-of-unknown-substances": (300, 150, 150),
     "use-thermometer": (270, 135, 135),
 }
-"""Task -> how many variations are for training, development and test; they are numbered from 0 in this order."""
+"""Task -> number of variations for training, development and test; they are numbered from 0 in this order."""
 
 SIMPLIFICATIONS = ("teleportAction", "openDoors", "openContainers", "selfWateringFlowerPots", "noElectricalAction")
 """The engine's own simplifications; `easy` is all of them that the task allows, `none` is none."""
 
 FIRST = 5
-"""ALIGN tests on at most so many variations of each task (appendix C)."""
+"""Largest number of variations of each task in ALIGN's tests (appendix C)."""
 
 
 @dataclass(frozen=True)
 class LabTask:
-    """A task as the engine wants it: `simplifications` is "" or names joined by commas."""
+    """Task in the engine's terms: `simplifications` is "" or names joined by commas."""
 
     name: str
     simplifications: str
@@ -61,12 +61,12 @@ class LabTask:
 
 
 def task_ids(split: str) -> tuple[str, ...]:
-    """The ids of a split, by task and then by variation."""
+    """Return the ids of a split, by task and then by variation."""
     return tuple(f"{name}/easy/{number}" for name in VARIATIONS for number in variations(name, split))
 
 
 def variations(name: str, split: str) -> range:
-    """The variations of a task in a split. Raises `KeyError` for an unknown one."""
+    """Return the variations of a task in a split. Raises `KeyError` for an unknown task or split."""
     train, dev, test = VARIATIONS[name]
     return {
         "train": range(train),
@@ -77,7 +77,7 @@ def variations(name: str, split: str) -> range:
 
 
 def read_task(task_id: str, split: str) -> LabTask:
-    """The task of an id. Raises `UsageError` if there is none, or if its variation is not in the split."""
+    """Parse a task id. Raises `UsageError` for an unknown task, or a variation outside the split."""
     name, _, rest = task_id.partition("/")
     simplification, _, number = rest.partition("/")
     if name not in VARIATIONS:

@@ -1,9 +1,10 @@
-"""What is left of the gold path from any moment of an episode, found by playing it in a simulator of its own.
+"""Remaining part of the gold path from any moment of an episode, found by trying it in a separate simulator.
 
-The engine plans one way from the start and nothing beside it. From a moment beside that way a few rests of it are
-played; the shortest that reaches the full score tells how far the goal is at most. A state cannot be copied, so each
-try plays the episode from its beginning: some 10 ms for each action so far and each of the rest, 150 ms in the genetics
-tasks. Left out: ways that the gold path does not know, and planning anew from where the episode is.
+The engine plans one route from the start and none beside it. From a moment beside the route, a few remainders of it are
+tried. The shortest that reaches the full score gives an upper bound of the distance to the goal. A state cannot be
+copied, so each try replays the episode from its beginning: some 10 ms for each earlier action and each of the
+remainder, 150 ms in the genetics tasks. Routes unknown to the gold path, and new plans from the present state, are not
+considered.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from align_echo.wrappers.scienceworld.tasks import LabTask
 Plan = tuple[str, ...]
 
 LOOK = "look around"
-"""Takes no move. Where the engine has asked which of several things was meant, it ends the question."""
+"""Takes no move. If the engine has asked which of several objects was meant, it ends the question."""
 
 TELEPORT = "teleport to "
 
 SKIPPED = 2
-"""How many first actions of a rest may be left out: they may have been done in other words (go to, for teleport to).
-Not more, since a rest that only finds out the answer could be left out as a whole."""
+"""Number of first actions of a remainder that may be skipped: they may have been done in other words (go to, for
+teleport to). Not more, since a remainder that only finds out the answer could be skipped entirely."""
 
 
 def costs_at_most(task: LabTask, gold: Plan, played: Plan, action: str, allowance: int) -> bool | None:
-    """Whether the full score is reached from after `action` with at most `allowance` turns more than without it.
+    """Check if the full score is reached from after `action` with at most `allowance` turns more than without it.
 
-    `played` are the actions so far. The turn of the action itself counts. A rest that would have done as well without
-    the action is no merit of it: an idle action costs 1. None if no rest that is tried leads to the full score from
-    here. Raises `EngineError`.
+    `played` are the actions so far. The turn of the action itself counts. The action gets no credit for a remainder
+    that works as well without it: an idle action costs 1. None if no tried remainder reaches the full score from this
+    moment. Raises `EngineError`.
     """
     way = needed(task, gold)
     before = fewest_turns(task, way, played)
@@ -51,21 +52,21 @@ def costs_at_most(task: LabTask, gold: Plan, played: Plan, action: str, allowanc
 
 @functools.lru_cache(maxsize=256)
 def needed(task: LabTask, gold: Plan) -> Plan:
-    """The gold path up to the full score, without the looks and doors that it can do without, and the shortest way from
-    room to room where the task allows that."""
+    """Shorten the gold path up to the full score: drop dispensable looks and doors, and take the shortest way from room
+    to room if the task allows it."""
     way = gold[: turns_to_win(task, (), gold)]
     for kind in (LOOK, "open door "):
-        way = _if_it_wins(task, tuple(action for action in way if not action.startswith(kind)), way)
+        way = _first_if_winning(task, tuple(action for action in way if not action.startswith(kind)), way)
     moved: list[str] = []
     for action in map(_as_teleport, way):
         if moved and action.startswith(TELEPORT) and moved[-1].startswith(TELEPORT):
             moved.pop()
         moved.append(action)
-    return _if_it_wins(task, tuple(moved), way)
+    return _first_if_winning(task, tuple(moved), way)
 
 
-def _if_it_wins(task: LabTask, plan: Plan, other: Plan) -> Plan:
-    return plan if turns_to_win(task, (), plan) is not None else other
+def _first_if_winning(task: LabTask, plan: Plan, fallback: Plan) -> Plan:
+    return plan if turns_to_win(task, (), plan) is not None else fallback
 
 
 def _as_teleport(action: str) -> str:
@@ -73,11 +74,11 @@ def _as_teleport(action: str) -> str:
 
 
 def fewest_turns(task: LabTask, way: Plan, played: Plan) -> int | None:
-    """Turns to the full score by the first kind of rest that reaches it, with or without its first actions; None if
-    none does. Raises `EngineError`."""
-    after, unplayed, *further = rests(way, played)
+    """Count the turns to the full score by the first kind of remainder that reaches it, with or without its first
+    actions; None if none does. Raises `EngineError`."""
+    after, unplayed, *alternatives = rests(way, played)
     skipped = range(SKIPPED + 1)
-    for kind in ([after[n:] for n in skipped], [unplayed[n:] for n in skipped], *([plan] for plan in further)):
+    for kind in ([after[n:] for n in skipped], [unplayed[n:] for n in skipped], *([plan] for plan in alternatives)):
         counts: list[int] = []
         for plan in kind:
             turns = turns_to_win(task, played, plan)
@@ -91,12 +92,10 @@ def fewest_turns(task: LabTask, way: Plan, played: Plan) -> int | None:
 
 
 def rests(way: Plan, played: Sequence[str]) -> list[Plan]:
-    """What may be left to do of a way: what comes after the last action that was played; all that were not played; the
-    same after a look, or back in the room of the last that was played before; all from the first that was not played;
-    the whole way.
+    """List candidate remainders of a route: after the last played action; all unplayed actions; the same after a look,
+    or back in the room of the last action before; all from the first unplayed action; the full route.
 
-    An action that was played stands for the first such on the way for which none stood before; going stands for
-    teleporting.
+    A played action matches the first equal action on the route that is not matched yet; going counts as teleporting.
     """
     left = {at: _as_teleport(as_read(action)) for at, action in enumerate(way)}
     last = -1
@@ -113,7 +112,7 @@ def rests(way: Plan, played: Sequence[str]) -> list[Plan]:
 
 @functools.lru_cache(maxsize=4096)
 def turns_to_win(task: LabTask, played: Plan, plan: Plan) -> int | None:
-    """After how many actions of a plan the score is full, None if it never is. Raises `EngineError`."""
+    """Count the actions of a plan until the score is full, None if it never is. Raises `EngineError`."""
     with java_pool(JavaSimulator).borrowed() as simulator:
         simulator.load(task.name, task.variation, task.simplifications)
         simulator.reset()

@@ -1,4 +1,4 @@
-"""SearchQA: questions that are answered by searching documents, one after the other. Documents are loaded when used."""
+"""SearchQA: questions answered by searching documents, in several steps. Documents are loaded on first use."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ TRAINING_TASKS = 20
 
 
 def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
-    """A SearchQA environment; `engine` is how an answer is scored, "exact" (the default) or "f1".
+    """Make a SearchQA environment; `engine` is the score of an answer, "exact" (the default) or "f1".
 
-    Raises `MissingDataError` if the data folder lacks the split, `UsageError` for another engine or for an address of a
-    retrieval server that is none.
+    Raises `MissingDataError` if the data folder lacks the split, `UsageError` for another engine or an invalid address
+    of a retrieval server.
     """
     from align_echo.wrappers.searchqa.corpus import find_folder, open_questions
     from align_echo.wrappers.searchqa.env import SearchQAEnv
@@ -37,14 +37,14 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
 
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:
-    """Task ids of a split, kind by kind. Raises `MissingDataError` if the data folder lacks the split."""
+    """Return the task ids of a split, kind by kind. Raises `MissingDataError` if the data folder lacks the split."""
     from align_echo.wrappers.searchqa.corpus import find_folder, open_questions
 
     return list(open_questions(find_folder(data_root), split))
 
 
 def data_source(*, data_root: Path | None) -> str:
-    """Whose questions are asked and where is searched, in words. Raises `MissingDataError`, `UsageError`."""
+    """Describe the questions in use and the place of the search. Raises `MissingDataError`, `UsageError`."""
     from align_echo.wrappers.searchqa.corpus import find_folder
     from align_echo.wrappers.searchqa.searching import label
 
@@ -52,7 +52,7 @@ def data_source(*, data_root: Path | None) -> str:
 
 
 def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
-    """The tasks of one iteration (counted from 0): 20 drawn, none drawn before while there are fresh ones.
+    """Sample the tasks of one iteration (counted from 0): 20, unused ones first.
 
     Raises `UsageError` for a negative iteration, `MissingDataError`.
     """

@@ -1,9 +1,9 @@
-"""Text as an agent is shown it, and answers as they are compared: exact match and F1 over words, as SQuAD counts them.
+"""Text shown to an agent, and comparison of answers: exact match and F1 over words, as in SQuAD.
 
-An answer is compared in small letters, without punctuation, articles and accents, with single spaces. Accents are left
-out because observations are ASCII: an agent that repeats what it read must not be wrong for that. So a right answer is
-also right as it is shown, but for one of which no letter can be shown ("??" for a name in Chinese). A right answer of
-which nothing would be left ("A", "The The") is compared as it is written, but for capitals and spaces.
+Answers are compared in small letters, without punctuation, articles and accents, with single spaces. Accents are
+dropped because observations are ASCII: an agent that repeats the text it read must not be wrong. So a right answer also
+matches in its shown form, except if none of its letters can be shown ("??" for a name in Chinese). A right answer that
+would be empty ("A", "The The") is compared as written, but for capitals and spaces.
 """
 
 from __future__ import annotations
@@ -19,51 +19,52 @@ _SIGNS = str.maketrans(
     | {"ß": "ss", "ẞ": "SS", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ø": "o", "Ø": "O"}
     | {"ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D", "ħ": "h", "Ħ": "H", "ŋ": "n", "Ŋ": "N", "ı": "i"}
 )
-"""Signs that are letters of their own to Unicode, in ASCII."""
+"""Letters that Unicode does not decompose, in ASCII."""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def plain(text: str) -> str:
-    """The text in printable ASCII on one line: letters without accents, "?" for what has no such letter."""
+    """Convert a text to printable ASCII on one line: letters without accents, "?" for signs without an equivalent."""
     letters = unicodedata.normalize("NFKD", text.translate(_SIGNS))
     bare = " ".join("".join(letter for letter in letters if not unicodedata.combining(letter)).split())
     return "".join(letter if " " <= letter <= "~" else "?" for letter in bare)
 
 
 def normalised(answer: str) -> str:
-    """The answer as it is compared."""
+    """Normalise an answer for comparison."""
     letters = unicodedata.normalize("NFKD", answer.translate(_SIGNS).lower())
     bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return " ".join(_ARTICLES.sub(" ", bare.translate(_PUNCTUATION)).split())
 
 
 def exact(answer: str, right: Sequence[str]) -> bool:
-    """Whether the answer is one of the right ones. What has no word or number left is right as it is written alone."""
-    given, bare = normalised(answer), _bare(answer)
-    as_compared = bool(given) and any(given in _forms(text) for text in right)
+    """Check if the answer matches a right one. An answer that normalises to nothing matches only as written."""
+    reply, bare = normalised(answer), _bare(answer)
+    as_compared = bool(reply) and any(reply in _forms(text) for text in right)
     return as_compared or (bool(bare) and any(bare == _bare(text) for text in right if not normalised(text)))
 
 
 def f1(answer: str, right: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall over words, in [0, 1]; the best over the right answers."""
-    given, bare = normalised(answer).split(), _bare(answer).split()
-    whole = (text for text in right if normalised(text))
-    scores = [_f1(given, form.split()) for text in whole for form in _forms(text)]
+    """Compute the F1 over words, in [0, 1]; the best over the right answers."""
+    reply, bare = normalised(answer).split(), _bare(answer).split()
+    comparable = (text for text in right if normalised(text))
+    scores = [_f1(reply, form.split()) for text in comparable for form in _forms(text)]
     return max([*scores, *(_f1(bare, _bare(text).split()) for text in right if not normalised(text))], default=0.0)
 
 
 def _forms(text: str) -> tuple[str, str]:
-    """A right answer as it is compared, by itself and as it is shown."""
+    """Return a right answer in normal form, by itself and as it is shown."""
     return normalised(text), normalised(plain(text))
 
 
 def _bare(text: str) -> str:
-    """A text in small letters with single spaces: without its articles nothing would be left of "A" or "The The"."""
+    """Lower-case a text and collapse spaces. Unlike `normalised`, it keeps articles, so "A" and "The The" are not
+    empty."""
     return " ".join(text.lower().split())
 
 
-def _f1(given: Sequence[str], right: Sequence[str]) -> float:
-    shared = sum((Counter(given) & Counter(right)).values())
-    return 2 * shared / (len(given) + len(right)) if shared else 0.0
+def _f1(reply: Sequence[str], right: Sequence[str]) -> float:
+    shared = sum((Counter(reply) & Counter(right)).values())
+    return 2 * shared / (len(reply) + len(right)) if shared else 0.0

@@ -1,8 +1,8 @@
-"""Searches at a retrieval server: one request and its whole reply, within a deadline and a number of bytes.
+"""Search at a retrieval server: one request and its complete reply, within a time limit and a number of bytes.
 
-Requests run on the asyncio thread of the process (`halting.answer_of`); whoever stops waiting gives its request up.
-Redirects are not followed. Whatever goes wrong is an `EngineError` in one line: it is never the agent's fault. Left
-out: asking again, which a rollout does with the whole episode.
+Requests run on the asyncio thread of the process (`halting.answer_of`); a caller that stops waiting cancels its
+request. Redirects are not followed. Any failure is a one-line `EngineError`, never the agent's fault. There is no retry
+here; a rollout repeats the complete episode.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     import httpx
 
 SERVER_VARIABLE = "SEARCHQA_URL"
-"""Where the address of a server stands."""
+"""Environment variable with the address of a server."""
 
 DEADLINE = 30.0
-"""Seconds for a request and its whole reply."""
+"""Seconds for a request and its complete reply."""
 
 POOLS = 16
-"""Pools of connections that the threads of a process share: one pool of 64 busy connections takes four times as long to
-choose one of them as to ask."""
+"""Connection pools shared by the threads of a process: with one pool of 64 busy connections, choosing a connection
+takes four times as long as the request."""
 
 MOST_BYTES = 4 * 2**20
-"""Of one reply. Three documents are far less; more is a fault of the server and is not kept."""
+"""Largest reply in bytes. Three documents are far less; more is a fault of the server and is not read."""
 
 
-def checked_url(given: str) -> str:
-    """The address that requests go to, from that of a server (`http://host:port`), with `/retrieve` or without.
+def checked_url(server: str) -> str:
+    """Return the address for requests, from that of a server (`http://host:port`), with or without `/retrieve`.
 
-    Raises `UsageError` for what is no address, in words that do not repeat a password, and for a variable of the
-    environment that is in the way.
+    Raises `UsageError` for an invalid address, without repeating a password, and for a conflicting environment
+    variable.
     """
-    address = given.strip().rstrip("/")
+    address = server.strip().rstrip("/")
     try:
         parts = urlsplit(address)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -55,7 +55,7 @@ def checked_url(given: str) -> str:
         conceal(parts.password or parts.username)
         raise UsageError("the address of a retrieval server holds no user and no password")
     if not valid or parts.query or parts.fragment or not address.isprintable() or " " in address:
-        raise UsageError(f"{given!r} is no address of a retrieval server, such as http://127.0.0.1:8000")
+        raise UsageError(f"{server!r} is no address of a retrieval server, such as http://127.0.0.1:8000")
     find_route(address).certificates()
     return address if parts.path.endswith(PATH) else address + PATH
 
@@ -63,10 +63,10 @@ def checked_url(given: str) -> str:
 def search_at(
     url: str, query: str, topk: int, *, deadline: float = DEADLINE, quiet: float = QUIET
 ) -> list[Document]:
-    """The best documents for a query by the server at `url` (of `checked_url`).
+    """Return the best documents for a query from the server at `url` (of `checked_url`).
 
-    After `quiet` seconds a line says what is waited for, once. Raises `EngineError`, and `UsageError` for a server that
-    never answered and cannot be reached by this address, or a variable of the environment that is in the way.
+    After `quiet` seconds a notice reports the wait, once. Raises `EngineError`. Raises `UsageError` for a conflicting
+    environment variable, or a server that never answered and cannot be reached at this address.
     """
     import httpx
 
@@ -91,7 +91,7 @@ def search_at(
 
 
 async def _post(client: httpx.AsyncClient, url: str, body: bytes) -> tuple[int, bytes]:
-    """(status, body) of the reply. Raises `EngineError` for one that is packed or too long."""
+    """Send a request; return (status, body) of the reply. Raises `EngineError` for a compressed or too long reply."""
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     async with client.stream("POST", url, content=body, headers=headers) as response:
         if response.headers.get("content-encoding", "identity") not in ("", "identity"):
@@ -105,7 +105,7 @@ async def _post(client: httpx.AsyncClient, url: str, body: bytes) -> tuple[int, 
 
 
 def _fault(error: httpx.HTTPError, url: str, route: Route) -> Exception:
-    """What to raise for a search without a reply."""
+    """Build the error for a search without a reply."""
     failure, subject = find_failure(error), f"the retrieval server at {url} cannot be"
     if failure is None:
         return EngineError(f"{subject} asked: {type(error).__name__}: {first_line(error)}")
@@ -114,7 +114,7 @@ def _fault(error: httpx.HTTPError, url: str, route: Route) -> Exception:
 
 
 _answered: set[str] = set()
-"""Servers that answered this process: what is wrong with them later may pass."""
+"""Servers that have answered this process: their later failures may be temporary."""
 
 
 @functools.cache
@@ -124,7 +124,7 @@ def _notices(url: str) -> WaitNotices:
 
 @functools.cache
 def _client(process: int, pool: int, route: Route, *authorities: str | None) -> httpx.AsyncClient:
-    """A pool of connections of a process, for one way and the `authorities` that the environment names."""
+    """Make a connection pool of a process, for one route and the `authorities` in the environment variables."""
     import httpx
 
     verify = _certificates(process, route, *authorities)
@@ -133,7 +133,7 @@ def _client(process: int, pool: int, route: Route, *authorities: str | None) -> 
 
 @functools.cache
 def _certificates(process: int, route: Route, *authorities: str | None) -> ssl.SSLContext:
-    """Read once: that takes longer than many searches."""
+    """Load the certificates, cached: loading takes longer than many searches."""
     import httpx
 
     return httpx.create_ssl_context(route.certificates(), trust_env=False)

@@ -1,13 +1,13 @@
-"""Documents and questions: the embedded ones, or those of a folder in the layout that many such data sets have.
+"""Documents and questions: the embedded ones, or those of a folder in a common layout of such data sets.
 
 | File of a folder | A line holds |
 |---|---|
 | `corpus.jsonl` | a document: `contents` (its title, a line break, its text), or `title` and `text` |
 | `train.jsonl`, `dev.jsonl`, `test.jsonl` | a question of the split: `question`, `golden_answers` (a list, or one) |
 
-All are read into memory, once a process, and shared by its environments. A question that stands in several splits is
-asked in the last of them alone, so that nobody is tested on what was trained on. Left out: corpora that do not fit
-there, which are searched at a retrieval server (`client.py`).
+All are read into memory once per process and shared by its environments. A question in several splits is asked only in
+the last of them, so that no training question is in a test. Larger corpora are searched at a retrieval server
+(`client.py`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from align_echo.wrappers.searchqa.subjects import VERSION, Document, documents, 
 VARIABLE = "SEARCHQA_DATA"
 CORPUS = "corpus.jsonl"
 ANSWERS = ("golden_answers", "answers", "answer")
-"""Keys of a question's right answers, the first that is there: a list, or one answer."""
+"""Keys of a question's right answers; the first present one is used: a list, or a single answer."""
 
 MOST_DOCUMENTS = 1_000_000
-"""Of a file. More belong on a retrieval server."""
+"""Largest number of documents of a file. More belong on a retrieval server."""
 
 EMBEDDED = f"embedded questions, generator {VERSION}"
 
@@ -42,21 +42,22 @@ _opening = threading.RLock()
 
 
 class Corpus:
-    """Documents with their index. Nothing in it changes: threads and environments share it."""
+    """Documents with their index. Immutable, so threads and environments share it."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
         self._index = SearchIndex.of(plain(document.contents) for document in documents)
 
     def search(self, query: str, topk: int) -> list[tuple[Document, float]]:
-        """(document, score) of the best that share a word with the query, best first; accents do not count."""
+        """Return (document, score) of the best documents that share a word with the query, best first; accents do not
+        count."""
         return [(self.documents[row], score) for row, score in self._index.ranked(plain(query), topk)]
 
 
 def find_folder(data_root: Path | None) -> Path | None:
-    """The folder that was given or that `$SEARCHQA_DATA` names; None for the embedded questions.
+    """Return `data_root` or the folder in `$SEARCHQA_DATA`; None for the embedded questions.
 
-    Raises `MissingDataError` if there is no such folder.
+    Raises `MissingDataError` if the folder does not exist.
     """
     folder = data_root or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if folder is not None and not folder.is_dir():
@@ -65,37 +66,38 @@ def find_folder(data_root: Path | None) -> Path | None:
 
 
 def open_corpus(file: Path | None) -> Corpus:
-    """The corpus of a file, or the embedded one: the same object in the whole process.
+    """Open the corpus of a file, or the embedded one: the same object throughout the process.
 
-    Raises `MissingDataError` where there is no such file, `UsageError` naming a line that is no document,
-    `MissingExtraError` where what searches is not installed.
+    Raises `MissingDataError` for a missing file, `UsageError` naming an invalid line, `MissingExtraError` if the search
+    packages are not installed.
     """
     require("searching documents in this process", "searchqa", NEEDS)
     with _opening:
-        return _corpus_of(file, _stamp(file)) if file is not None else _embedded_corpus()
+        return _read_corpus(file, _stamp(file)) if file is not None else _embedded_corpus()
 
 
 def open_questions(folder: Path | None, split: str) -> dict[str, SearchTask]:
-    """The questions of a split that no later split has too, by their task ids, in order. Raises as `open_corpus`."""
+    """Return the questions of a split, except repeats in a later split, by task id, in order. Raises as `open_corpus`.
+    """
     with _opening:
         if folder is None:
             return _embedded()[1][split]
         file = folder / f"{split}.jsonl"
         if not file.exists():
             raise MissingDataError(f"{folder} has no {file.name}: there is no split {split} in it")
-        kept, _ = _parted(_stamped(folder, split))
-        if not kept:
+        unique, _ = _drop_repeats(_stamped_files(folder, split))
+        if not unique:
             raise UsageError(f"{file} holds no question that a later split does not hold too")
-        return kept
+        return unique
 
 
 def left_out(folder: Path) -> list[str]:
-    """What of a folder's questions is not asked: those that a later split has too, and damaged rows. Raises as
-    `open_corpus`."""
+    """Describe the skipped questions of a folder: repeats in a later split, and damaged rows. Raises as `open_corpus`.
+    """
     with _opening:
         present = [split for split in SPLITS if (folder / f"{split}.jsonl").exists()]
-        repeated = sum(_parted(_stamped(folder, split))[1] for split in present)
-        notes = [_question_rows(*_stamped(folder, split)[0]).note for split in present]
+        repeated = sum(_drop_repeats(_stamped_files(folder, split))[1] for split in present)
+        notes = [_question_rows(*_stamped_files(folder, split)[0]).note for split in present]
         return [f"{repeated} left out that a later split has too"] * bool(repeated) + [note for note in notes if note]
 
 
@@ -104,13 +106,13 @@ def left_out(folder: Path) -> list[str]:
 
 @functools.cache
 def _embedded() -> tuple[list[Document], dict[str, dict[str, SearchTask]]]:
-    """All documents, and the questions of each split."""
-    every = provinces(sum(PROVINCES.values()))
-    written = documents(every)
-    texts = {document.title: document for document in written}
-    rest = iter(every)
+    """Generate all documents, and the questions of each split."""
+    all_provinces = provinces(sum(PROVINCES.values()))
+    all_documents = documents(all_provinces)
+    texts = {document.title: document for document in all_documents}
+    rest = iter(all_provinces)
     by_split = {split: questions(split, [next(rest) for _ in range(PROVINCES[split])], texts) for split in SPLITS}
-    return written, {split: {task.task_id: task for task in tasks} for split, tasks in by_split.items()}
+    return all_documents, {split: {task.task_id: task for task in tasks} for split, tasks in by_split.items()}
 
 
 @functools.cache
@@ -123,14 +125,14 @@ def _embedded_corpus() -> Corpus:
 Stamp = tuple[int, int]
 
 
-def _stamped(folder: Path, split: str) -> tuple[tuple[Path, Stamp], ...]:
-    """The files of a split and of those after it that are there, with their stamps."""
+def _stamped_files(folder: Path, split: str) -> tuple[tuple[Path, Stamp], ...]:
+    """List the existing files of a split and of those after it, with their stamps."""
     files = [folder / f"{name}.jsonl" for name in SPLITS[SPLITS.index(split) :]]
     return tuple((file, _stamp(file)) for file in files if file.exists())
 
 
 def _stamp(file: Path) -> Stamp:
-    """When a file was changed last, and its size: a changed one is read again. Raises `MissingDataError`."""
+    """Return the time of the last change and the size of a file, to detect changes. Raises `MissingDataError`."""
     try:
         stat = file.stat()
     except OSError as error:
@@ -139,7 +141,7 @@ def _stamp(file: Path) -> Stamp:
 
 
 @functools.lru_cache(maxsize=2)
-def _corpus_of(file: Path, stamp: Stamp) -> Corpus:
+def _read_corpus(file: Path, stamp: Stamp) -> Corpus:
     rows = read_rows(file, _document, "document")
     read = rows.rows
     if rows.note:
@@ -152,7 +154,7 @@ def _corpus_of(file: Path, stamp: Stamp) -> Corpus:
 
 
 def _document(record: Mapping[str, Any], number: int, index: int) -> Document:
-    """A document from one row. Raises `ValueError`."""
+    """Parse a document from a row. Raises `ValueError`."""
     contents = record.get("contents")
     if not isinstance(contents, str):
         title, text = record.get("title"), record.get("text")
@@ -164,23 +166,23 @@ def _document(record: Mapping[str, Any], number: int, index: int) -> Document:
 
 
 def document_of(contents: str) -> Document:
-    """A document from a title's line (which may stand in quotes) and the text after it."""
+    """Make a document from a title's line (optionally in quotes) and the text after it."""
     title, _, text = contents.strip().partition("\n")
     return Document(title.strip().strip('"') or "untitled", " ".join(text.split()))
 
 
 @functools.lru_cache(maxsize=6)
-def _parted(files: tuple[tuple[Path, Stamp], ...]) -> tuple[dict[str, SearchTask], int]:
-    """The questions of the first file that no other one holds, and how many more it has."""
-    own, *later = (_questions_of(*file) for file in files)
-    taken = {text for questions_ in later for text, _ in questions_.values()}
-    kept = {task_id: task for task_id, (text, task) in own.items() if text not in taken}
-    return kept, len(own) - len(kept)
+def _drop_repeats(files: tuple[tuple[Path, Stamp], ...]) -> tuple[dict[str, SearchTask], int]:
+    """Return the questions of the first file without repeats in the others, and the number of repeats."""
+    own, *later = (_read_questions(*file) for file in files)
+    later_texts = {text for questions_ in later for text, _ in questions_.values()}
+    unique = {task_id: task for task_id, (text, task) in own.items() if text not in later_texts}
+    return unique, len(own) - len(unique)
 
 
 @functools.lru_cache(maxsize=6)
-def _questions_of(file: Path, stamp: Stamp) -> dict[str, tuple[str, SearchTask]]:
-    """(text as it is compared between splits, question) by task id."""
+def _read_questions(file: Path, stamp: Stamp) -> dict[str, tuple[str, SearchTask]]:
+    """Return (text compared between splits, question) by task id."""
     return {task.task_id: (normalised(text) or text, task) for text, task in _question_rows(file, stamp).rows}
 
 
@@ -194,10 +196,10 @@ def _question_rows(file: Path, stamp: Stamp) -> Rows[tuple[str, SearchTask]]:
 
 
 def _question(record: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """The question of a row and its right answers. Raises `ValueError`."""
+    """Parse the question of a row and its right answers. Raises `ValueError`."""
     question = record.get("question")
-    given = next((record[key] for key in ANSWERS if record.get(key) is not None), None)
-    listed = given if isinstance(given, list) else [given]
+    value = next((record[key] for key in ANSWERS if record.get(key) is not None), None)
+    listed = value if isinstance(value, list) else [value]
     if not all(isinstance(answer, str | int | float) and not isinstance(answer, bool) for answer in listed):
         listed = []
     answers = tuple(str(answer) for answer in listed if str(answer).strip())

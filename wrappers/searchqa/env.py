@@ -1,4 +1,4 @@
-"""SearchQA as a `TextEnv`: searches and one answer, an oracle, and snapshots that cost nothing."""
+"""SearchQA as a `TextEnv`: searches and one answer, an oracle, and free snapshots."""
 
 from __future__ import annotations
 
@@ -22,33 +22,34 @@ from align_echo.wrappers.searchqa.subjects import Document
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 
 DOCUMENTS_SHOWN = 3
-"""By a search."""
+"""Number of documents shown by a search."""
 
 CHARACTERS_SEARCHED = 1_000
-"""Of what an agent searches for; the rest of it does not count."""
+"""Characters of a query that count; the rest is ignored."""
 
 LONGEST_RESULT = 2_000
-"""Characters of the documents that a search shows (some 500 tokens, the bound of Search-R1); the rest is cut off."""
+"""Longest result of a search, in characters (some 500 tokens, the bound of Search-R1); the rest is cut off."""
 
 RIGHT, WRONG = "The answer is right.", "The answer is not right."
 
 TEMPLATES = ("<search>{0}</search>", "<answer>{0}</answer>")
 
 Search = Callable[[str, int], list[Document]]
-"""(query, how many) -> the best documents, best first. Raises `EngineError`."""
+"""(query, count) -> the best documents, best first. Raises `EngineError`."""
 
 _NAMES = re.compile(r"[A-Z][\w'.-]*(?: [A-Z][\w'.-]*)*")
 _OWN_TAGS = re.compile(r"</?information>")
 
 History = tuple[tuple[str, tuple[str, ...]], ...]
-"""(query, titles of the documents that it showed) of every search of an episode."""
+"""(query, titles of the shown documents) of every search of an episode."""
 
 
 class SearchQAEnv(TextEnv):
-    """The questions of one split. `open_search` gives what searches, and is asked at every reset.
+    """Environment over the questions of one split. `open_search` returns the search function, and is called at every
+    reset.
 
-    `score` is "exact" (1 for a right answer, else 0) or "f1"; `raw_score` in `info` is F1 in both cases, and an episode
-    is won by an exact answer in both.
+    `score` is "exact" (1 for a right answer, else 0) or "f1". In both cases `raw_score` in `info` is F1, and an exact
+    answer wins the episode.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class SearchQAEnv(TextEnv):
         step_limit: int | None = None,
         score: str = SCORES[0],
     ) -> None:
-        """Raises `UsageError` for another score or a step limit below 1."""
+        """Open a split. Raises `UsageError` for another score or a step limit below 1."""
         if score not in SCORES:
             raise UsageError(f"SearchQA scores an answer by {' or '.join(SCORES)}, not {score!r}")
         super().__init__(tuple(tasks), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
@@ -72,7 +73,7 @@ class SearchQAEnv(TextEnv):
 
     @property
     def task(self) -> SearchTask:
-        """The present question with its answers. Raises `UsageError` before a reset."""
+        """Present question with its answers. Raises `UsageError` before a reset."""
         if self._task is None:
             raise UsageError("call reset() first")
         return self._task
@@ -86,19 +87,19 @@ class SearchQAEnv(TextEnv):
         return task_type(self._task_id)
 
     def oracle(self) -> SearchOracle:
-        """Raises `UsageError` before a reset."""
+        """Return the oracle of this episode. Raises `UsageError` before a reset."""
         return SearchOracle(self.task, self._history, self._won)
 
     def refuses(self, observation: str) -> bool:
         return observation in (UNREAD, EMPTY)
 
     def offered(self) -> Offered:
-        """The two forms, the names that the question holds and the titles that were shown."""
+        """Return the two forms of an action, the names in the question and the titles shown so far."""
         names = [*_NAMES.findall(self.goal)[1:], *(title for _, titles in self._history for title in titles)]
         return Offered(TEMPLATES, tuple(dict.fromkeys(names)))
 
     def as_read(self, action: str) -> str:
-        """The first form in the action, with single spaces; "" for what has none."""
+        """Return the first form in the action, with single spaces; "" if there is none."""
         name, text = parse_action(action)
         return f"<{name}>{text}</{name}>" if name else ""
 
@@ -129,7 +130,7 @@ class SearchQAEnv(TextEnv):
         return EngineState(shown(documents), raw_score=0.0)
 
     def _judge(self, answer: str) -> EngineState:
-        """The end of the episode, whatever the answer is."""
+        """Judge an answer and end the episode."""
         won, shared = exact(answer, self.task.answers), f1(answer, self.task.answers)
         self._won = won
         score = shared if self._by_f1 else float(won)
@@ -148,7 +149,7 @@ class SearchQAEnv(TextEnv):
 
 
 def shown(documents: Iterable[Document]) -> str:
-    """The documents as a search shows them, cut at `LONGEST_RESULT` characters."""
+    """Render the documents of a search, cut at `LONGEST_RESULT` characters."""
     lines = [
         _OWN_TAGS.sub("", plain(f"Doc {number}(Title: {document.title}) {document.text}"))
         for number, document in enumerate(documents, start=1)

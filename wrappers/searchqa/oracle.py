@@ -1,6 +1,6 @@
-"""Ground truth about a question: the documents that lead to its answer, less those that were shown, then the answer.
+"""Ground truth about a question: the documents that lead to its answer, except those already shown, then the answer.
 
-It counts an answer as known once every document was shown or searched for by its title. For labels and tests; never
+An answer counts as known after every document was shown, or was searched for by its title. For labels and tests; never
 shown to an agent.
 """
 
@@ -12,16 +12,16 @@ from align_echo.wrappers.searchqa.questions import SearchTask
 
 
 class SearchOracle:
-    """What the expert does after searches, (query, titles that it showed) each. `won` is None before an answer."""
+    """Oracle after searches, given as (query, titles shown) each. `won` is None before an answer."""
 
     def __init__(self, task: SearchTask, searched: Sequence[tuple[str, tuple[str, ...]]], won: bool | None) -> None:
         self._task = task
         self._won = won
-        known = {title for query, titles in searched for title in (query, *titles)}
-        self._missing = [title for title in task.chain if title not in known]
+        seen_titles = {title for query, titles in searched for title in (query, *titles)}
+        self._missing = [title for title in task.chain if title not in seen_titles]
 
     def expert_action(self) -> str | None:
-        """The next search along the chain, or the answer; None once there was one, or where no chain is known."""
+        """Return the next search along the chain, or the answer; None after an answer, or without a known chain."""
         if self._won is not None or not self._task.chain:
             return None
         if self._missing:
@@ -29,7 +29,7 @@ class SearchOracle:
         return f"<answer>{self._task.answers[0]}</answer>"
 
     def distance(self) -> int | None:
-        """Documents that were not shown yet, and 1 for the answer; 0 after a right one, None after a wrong one."""
+        """Count the documents still to show, and 1 for the answer; 0 after a right answer, None after a wrong one."""
         if self._won is not None:
             return 0 if self._won else None
         return len(self._missing) + 1 if self._task.chain else None

@@ -1,10 +1,10 @@
-"""The retrieval protocol of Search-R1: what is asked of a server and what it answers, without the way between them.
+"""Retrieval protocol of Search-R1: requests to a server and its replies, without the transport.
 
-`POST /retrieve` takes `{"queries": [text, ...], "topk": number or null, "return_scores": true or false}` and gives
+`POST /retrieve` takes `{"queries": [text, ...], "topk": number or null, "return_scores": true or false}` and returns
 `{"result": [[{"document": {"contents": title, line break, text}, "score": number}, ...], ...]}`, a list for each query;
-without scores, the bare documents. An error is `{"error": text}`. As there, a number may be a text, 0 is the default,
-what else a request holds does not matter, and no queries have no results. Of a query that is longer than
-`LONGEST_QUERY` the beginning is searched for: one reply that runs on does not cost a batch.
+without scores, the bare documents. An error is `{"error": text}`. As in Search-R1, a number may be a text, 0 is the
+default, unknown keys are ignored, and no queries have no results. A query longer than `LONGEST_QUERY` is cut, so that
+one runaway reply does not cost a batch.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from align_echo.wrappers.searchqa.subjects import Document
 
 PATH = "/retrieve"
 DEFAULT_TOPK = 3
-"""Documents for a query where a request does not say."""
+"""Documents for a query if a request names no number."""
 
 MOST_TOPK, MOST_QUERIES, LONGEST_QUERY = 100, 8_192, 2_000
-"""Of one request: documents for a query, queries (a trainer asks for all episodes of a batch at once), and characters
-of a query that are searched for."""
+"""Limits of a request: documents for a query, queries (a trainer asks for all episodes of a batch at once), and
+characters of a query."""
 
 MOST_BYTES = 32 * 2**20
-"""Of the body of one request."""
+"""Largest body of a request, in bytes."""
 
 
 def answer(body: bytes, search: Callable[[str, int], list[tuple[Document, float]]]) -> str:
-    """The reply to a request's body. Raises `UsageError` in one line for what is no request."""
+    """Return the reply to a request's body. Raises `UsageError` with a one-line message for an invalid request."""
     queries, topk, scores = _read_request(body)
-    result = [[_written(document, score, scores) for document, score in search(query, topk)] for query in queries]
+    result = [[_encode(document, score, scores) for document, score in search(query, topk)] for query in queries]
     return json.dumps({"result": result})
 
 
 def request(query: str, topk: int) -> bytes:
-    """The body that asks for the best documents for one query."""
+    """Build the body of a request for one query."""
     return json.dumps({"queries": [query], "topk": topk, "return_scores": True}).encode()
 
 
 def read_reply(text: str, topk: int) -> list[Document]:
-    """The documents of a reply to one query, at most `topk`, with scores or without. Raises `ValueError` in one line
-    for what is no reply."""
+    """Parse a reply to one query: at most `topk` documents, with or without scores. Raises `ValueError` with a one-line
+    message for an invalid reply."""
     parsed = parse_json(text)
     result = parsed.get("result") if isinstance(parsed, dict) else None
     if not (isinstance(result, list) and len(result) == 1 and isinstance(result[0], list)):
@@ -52,7 +52,7 @@ def read_reply(text: str, topk: int) -> list[Document]:
     return [_read_document(entry) for entry in result[0][:topk]]
 
 
-def _written(document: Document, score: float, scores: bool) -> dict[str, Any]:
+def _encode(document: Document, score: float, scores: bool) -> dict[str, Any]:
     bare = {"contents": document.contents}
     return {"document": bare, "score": score} if scores else bare
 
@@ -85,7 +85,7 @@ def _read_request(body: bytes) -> tuple[list[str], int, bool]:
 
 
 def _whole(topk: object) -> int | None:
-    """The number of documents that a request asks for; None for what is no whole number."""
+    """Parse the number of documents in a request; None if it is no whole number."""
     if topk in (None, 0, "0"):
         return DEFAULT_TOPK
     if isinstance(topk, bool) or not isinstance(topk, int | float | str):

@@ -1,15 +1,15 @@
-"""Questions over the invented subjects: which documents lead to the answer, in which order, and what it is.
+"""Questions about the invented subjects: the documents that lead to the answer, in order, and the answer.
 
 | Kind | Asks | Documents |
 |---|---|---|
-| `bridge-2` | for a fact of a subject that is described by another: "In which town was the author of X born?" | 2 |
-| `bridge-3` | the same over two that are described | 3 |
+| `bridge-2` | for a fact of a subject that another one describes: "In which town was the author of X born?" | 2 |
+| `bridge-3` | the same over two described subjects | 3 |
 | `comparison-2` | which of two named subjects is older, longer or deeper | 2 |
-| `comparison-3` | the same of one that is named and one that is described | 3 |
+| `comparison-3` | the same of a named and a described subject | 3 |
 
-Each split has provinces of its own, so that no subject of a question of one split is in a question of another; the
-documents of all lie in one corpus. No document before the last one of a `bridge` question holds its answer, nor does
-the question. Left out: whether a search finds the documents, which a test looks after.
+Each split has its own provinces, so that no two splits ask about the same subject; all documents are in one corpus.
+The answer of a `bridge` question is neither in the question nor in any document before the last. A test checks that
+searches find the documents.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PROVINCES = {"train": 34, "dev": 8, "test": 14}
 KINDS = ("bridge-2", "bridge-3", "comparison-2", "comparison-3")
 
 EACH = {"train": 300, "dev": 50, "test": 100}
-"""Questions of each kind."""
+"""Number of questions of each kind."""
 
 
 @dataclass(frozen=True)
 class SearchTask:
-    """A question and every answer that is right. `chain` holds the titles of the documents that lead to it, in order;
-    empty where that is not known."""
+    """Question and all its right answers. `chain` holds the titles of the documents on the way to it, in order; empty
+    if unknown."""
 
     task_id: str
     question: str
@@ -41,7 +41,7 @@ class SearchTask:
 
 
 NOUNS = {"novel": "the novel {}", "company": "the company {}", "bridge": "the bridge {}", "river": "the river {}"}
-"""How a subject of a kind is named in a question; by its name alone, where nothing stands here."""
+"""Form of a subject in a question, by kind; kinds not listed use the name alone."""
 
 DESCRIBED = {
     ("novel", "author"): "the author of {}",
@@ -58,7 +58,7 @@ DESCRIBED = {
     ("region", "capital"): "the capital of {}",
     ("river", "lake"): "the lake into which {} flows",
 }
-"""How a subject is described by another one that it is a fact of."""
+"""Description of a subject by another subject with this fact."""
 
 ASKED = {
     ("person", "birthplace"): "In which town was {} born?",
@@ -77,7 +77,7 @@ ASKED = {
     ("river", "length"): "How many kilometres long is {}?",
     ("lake", "depth"): "How many metres deep is {}?",
 }
-"""How a fact is asked for."""
+"""Question for a fact."""
 
 COMPARED = {
     ("person", "born"): ("Who was born first, {} or {}? Give the name.", -1),
@@ -86,13 +86,14 @@ COMPARED = {
     ("river", "length"): ("Which river is longer, {} or {}? Give its name.", 1),
     ("lake", "depth"): ("Which lake is deeper, {} or {}? Give its name.", 1),
 }
-"""How two subjects are compared by a number, and whether the lower (-1) or the higher one (1) is the answer."""
+"""Question for comparing two subjects by a number; the answer is the lower (-1) or the higher one (1)."""
 
 UNITS = {"length": (" kilometres", " kilometers", " km", "km"), "depth": (" metres", " meters", " m", "m")}
 
 
 def questions(split: str, own: Sequence[Sequence[Subject]], texts: dict[str, Document]) -> list[SearchTask]:
-    """The questions of a split over its own provinces, kind by kind. `texts` holds every document by its title."""
+    """Generate the questions of a split over its own provinces, kind by kind. `texts` holds every document by its
+    title."""
     tasks = []
     for kind in KINDS:
         dice = Dice(f"searchqa {VERSION} {split} {kind}")
@@ -111,7 +112,7 @@ def questions(split: str, own: Sequence[Sequence[Subject]], texts: dict[str, Doc
 def _bridges(
     dice: Dice, own: Sequence[Sequence[Subject]], texts: dict[str, Document], hops: int
 ) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    """(question, answers, titles) over so many documents, without end; some are drawn again."""
+    """Yield (question, answers, titles) over `hops` documents, without end; some are drawn again."""
     while True:
         chain, phrase = _described(dice, dice.pick(dice.pick(own)), hops - 1)
         last = chain[-1]
@@ -130,7 +131,7 @@ def _bridges(
 def _pairs(
     dice: Dice, own: Sequence[Sequence[Subject]], kind: str
 ) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    """(question, answers, titles) that compare two subjects, without end; some are drawn again."""
+    """Yield (question, answers, titles) that compare two subjects, without end; some are drawn again."""
     while True:
         compared, fact = dice.pick(list(COMPARED))
         first = dice.pick(dice.pick(own))
@@ -148,22 +149,22 @@ def _pairs(
 
 
 def _described(dice: Dice, start: Subject, steps: int) -> tuple[list[Subject], str]:
-    """A walk of so many facts from a subject (fewer where it ends), and the last one in words."""
+    """Walk along `steps` facts from a subject (fewer if the walk ends), and describe the last subject in words."""
     chain, phrase = [start], _noun(start)
     for _ in range(steps):
-        here = chain[-1]
-        ways = [(name, fact) for name, fact in here.facts.items() if isinstance(fact, Subject)]
-        ways = [(name, fact) for name, fact in ways if (here.kind, name) in DESCRIBED]
+        current = chain[-1]
+        ways = [(name, fact) for name, fact in current.facts.items() if isinstance(fact, Subject)]
+        ways = [(name, fact) for name, fact in ways if (current.kind, name) in DESCRIBED]
         if not ways:
             break
         name, fact = dice.pick(ways)
         chain.append(fact)
-        phrase = DESCRIBED[here.kind, name].format(phrase)
+        phrase = DESCRIBED[current.kind, name].format(phrase)
     return chain, phrase
 
 
 def _named(subject: Subject) -> tuple[str, ...]:
-    """Its name, alone and with what it is ("river Tundel Burn", "town of Upper Kothund")."""
+    """Return a subject's name, alone and with its kind ("river Tundel Burn", "town of Upper Kothund")."""
     name, kind = subject.name, subject.kind
     return (name,) if kind == "person" else (name, f"{kind} {name}", f"{kind} of {name}")
 

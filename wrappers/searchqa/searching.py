@@ -1,4 +1,4 @@
-"""Where an environment searches: in this process, or at a retrieval server that `$SEARCHQA_URL` names."""
+"""Choose the place of the search: this process, or the retrieval server in `$SEARCHQA_URL`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from align_echo.wrappers.searchqa.subjects import Document
 
 
 def searcher(folder: Path | None) -> Callable[[], Search]:
-    """What gives the search of a data folder (None: of the embedded documents), opened when it is first needed.
+    """Return a function that opens the search of a data folder (None: of the embedded documents) on first use.
 
-    Raises `UsageError` for a `$SEARCHQA_URL` that is no address, `MissingDataError` for a folder without documents.
+    Raises `UsageError` for an invalid `$SEARCHQA_URL`, `MissingDataError` for a folder without documents.
     """
-    given = os.environ.get(SERVER_VARIABLE)
-    if given:
-        at_server = functools.partial(search_at, checked_url(given))
+    server = os.environ.get(SERVER_VARIABLE)
+    if server:
+        at_server = functools.partial(search_at, checked_url(server))
         return lambda: at_server
     file = None if folder is None else folder / CORPUS
     if file is not None and not file.is_file():
@@ -30,12 +30,12 @@ def searcher(folder: Path | None) -> Callable[[], Search]:
 
 
 def label(folder: Path | None) -> str:
-    """Whose questions are asked and where is searched, in words. Raises as `searcher` and `open_questions`."""
-    given = os.environ.get(SERVER_VARIABLE)
+    """Describe the questions in use and the place of the search. Raises as `searcher` and `open_questions`."""
+    server = os.environ.get(SERVER_VARIABLE)
     source = EMBEDDED if folder is None else f"questions at {folder.absolute()}"
     if folder is not None:
         source = ", ".join([source, *left_out(folder)])
-    return f"{source}, searched at {checked_url(given)}" if given else source
+    return f"{source}, searched at {checked_url(server)}" if server else source
 
 
 def _search_in(corpus: Corpus, query: str, topk: int) -> list[Document]:

@@ -1,7 +1,7 @@
-"""A retrieval server over a corpus, for environments in other processes, in the protocol of Search-R1.
+"""Retrieval server over a corpus, for environments in other processes, in the protocol of Search-R1.
 
-It keeps connections open between requests. Every reply is JSON, errors too. Left out: who may ask. Bound to this
-machine unless it is told otherwise, it answers everyone who reaches it.
+Connections stay open between requests. Every reply is JSON, errors too. There is no access control: the server is bound
+to this machine by default, and answers everyone who reaches it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from align_echo.wrappers.serving import HOST, QuietServer, content_length
 
 
 def make_server(corpus: Corpus, port: int, host: str = HOST) -> QuietServer:
-    """A server of a corpus; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
+    """Make a server of a corpus; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
     return _RetrievalServer(corpus, port, host)
 
 
@@ -27,13 +27,13 @@ class _RetrievalServer(QuietServer):
 
 
 class _RetrievalHandler(BaseHTTPRequestHandler):
-    """One connection, and the requests that come over it."""
+    """Handler of one connection and its requests."""
 
     server: _RetrievalServer
     protocol_version = "HTTP/1.1"
     timeout = 60
-    """Seconds without a word after which a connection is closed."""
-    wbufsize = -1  # head and body leave in one piece
+    """Seconds of silence after which a connection is closed."""
+    wbufsize = -1  # send head and body together
     disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
@@ -55,7 +55,7 @@ class _RetrievalHandler(BaseHTTPRequestHandler):
             self._send(400, json.dumps({"error": str(error)}))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse a request in JSON and close the connection, on which its body may still be under way."""
+        """Refuse a request in JSON and close the connection, since the rest of its body may still arrive."""
         self.close_connection = True
         self._send(code, json.dumps({"error": message or self.responses.get(code, ("refused",))[0]}))
 
@@ -71,8 +71,8 @@ class _RetrievalHandler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def version_string(self) -> str:
-        """What answers, without the version of Python."""
+        """Return the server's name, without the version of Python."""
         return "align-echo"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing of each request."""
+        """Log nothing for a request."""

@@ -1,4 +1,4 @@
-"""What SearchQA is, without its documents: splits, action forms, interface contract, what counts as invalid."""
+"""Static facts about SearchQA, without its documents: splits, action forms, interface contract, invalid actions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEP_LIMIT = 10
 """Turns of an episode. Published loops differ: 2 searches and an answer, 5 turns, 30 turns."""
 
 SCORES = ("exact", "f1")
-"""What `engine` chooses from: whether an answer is right, or how many words it has in common with the right one."""
+"""Choices of `engine`: if an answer is right, or its word overlap with the right answer."""
 
 REFUSAL = "Not an action: "
 
@@ -37,7 +37,7 @@ _OPENING = re.compile(r"<(search|answer)>")
 
 
 def parse_action(action: str) -> tuple[str, str]:
-    """("search" or "answer", what stands between the tags) of the first pair of tags; ("", "") without one."""
+    """Parse ("search" or "answer", text between the tags) of the first pair of tags; ("", "") if there is none."""
     last = {name: action.rfind(f"</{name}>") for name in ("search", "answer")}
     for opening in _OPENING.finditer(action):
         name, start = opening[1], opening.end()
@@ -47,15 +47,15 @@ def parse_action(action: str) -> tuple[str, str]:
 
 
 def is_invalid(observation: str) -> bool:
-    """The action was refused: it has neither form, or its search is empty."""
+    """Check if the action was refused: it has neither form, or its search is empty."""
     return observation.startswith(REFUSAL)
 
 
 def task_type(task_id: str) -> str:
-    """The kind of question, read off `<split>/<kind>/<number>`; "" for what is no id."""
+    """Read the kind of question from `<split>/<kind>/<number>`; "" for an invalid id."""
     return task_id.partition("/")[2].partition("/")[0]
 
 
 def has_expert(task_id: str) -> bool:
-    """Whether it is known in which documents the answer stands: in the embedded questions."""
+    """Check if the documents with the answer are known, as for the embedded questions."""
     return task_type(task_id) != "question"

@@ -1,10 +1,10 @@
-"""Invented subjects that the embedded documents are about: regions, lakes, rivers, towns, people, companies, novels and
-bridges, drawn with seeds, so that no model can have read of them.
+"""Invented subjects of the embedded documents: regions, lakes, rivers, towns, people, companies, novels and bridges,
+drawn with seeds, so that no model can have read about them.
 
-They come in provinces of 54. A fact names another subject of the same province (a novel's author, the author's
-birthplace) or is a number or a word. Each fact is told in one document only: that of the subject that has it, never
-that of the subject that it names. Names are put together from few parts, so that every name has others like it. Left
-out: how a fact is asked for (`questions.py`).
+They come in provinces of 54. A fact is another subject of the same province (a novel's author, the author's
+birthplace), a number or a word. Each fact is in one document only: that of the subject that has it, never that of the
+subject it names. Names are built from few parts, so that every name has similar ones. `questions.py` asks about the
+facts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from align_echo.dice import Dice
 
 VERSION = "1"
-"""Counts up with every change of the generator or its tables: a task id must stay the same task."""
+"""Version to raise with every change of the generator or its tables: a task id must stay the same task."""
 
 COUNTS = {
     "region": 1,
@@ -67,27 +67,27 @@ _GOODS = ("bells", "buttons", "chairs", "clocks", "combs", "hinges", "kettles", 
 
 
 class Document(NamedTuple):
-    """A title and the text under it, both without line breaks."""
+    """Title and text, both without line breaks."""
 
     title: str
     text: str
 
     @property
     def contents(self) -> str:
-        """The title's line, then the text: what an index reads and a retrieval server sends."""
+        """Title line and text, as an index reads and a retrieval server sends them."""
         return f"{self.title}\n{self.text}"
 
 
 @dataclass(eq=False)
 class Subject:
-    """What a document is about. `facts` holds other subjects, numbers and words by the fact's name."""
+    """Subject of a document. `facts` holds other subjects, numbers and words by the fact's name."""
 
     kind: str
     name: str
     facts: dict[str, Subject | int | str] = field(default_factory=dict)
 
     def document(self, dice: Dice) -> Document:
-        """Its facts in one of several wordings."""
+        """Write the subject's facts in one of several wordings."""
         values = {name: fact.name if isinstance(fact, Subject) else fact for name, fact in self.facts.items()}
         sentences = [dice.pick(wordings).format(name=self.name, **values) for wordings in WORDINGS[self.kind]]
         return Document(self.name, " ".join(sentences))
@@ -137,11 +137,11 @@ WORDINGS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("It was opened in {opened}.", "{name} was opened to traffic in {opened}."),
     ),
 }
-"""Sentences of a kind of subject in order, each in several wordings."""
+"""Sentences for a kind of subject in order, each in several wordings."""
 
 
 def provinces(count: int) -> list[list[Subject]]:
-    """The subjects of so many provinces, which know nothing of each other; no name is there twice."""
+    """Generate the subjects of `count` provinces without links between them; no name occurs twice."""
     dice = Dice(f"searchqa names {VERSION}")
     stems = _invented(dice, _STEMS + _FAMILIES, _ENDS)
     names = _Names(stems[:_STEMS], _invented(dice, _FIRST_NAMES, _FIRST_ENDS), stems[_STEMS:])
@@ -149,7 +149,7 @@ def provinces(count: int) -> list[list[Subject]]:
 
 
 def documents(provinces_: Iterable[Sequence[Subject]]) -> list[Document]:
-    """The documents of all subjects, those of a kind not side by side."""
+    """Write the documents of all subjects, in random order."""
     dice = Dice(f"searchqa documents {VERSION}")
     written = [subject.document(dice) for province in provinces_ for subject in province]
     return dice.shuffled(written)
@@ -163,17 +163,17 @@ def _invented(dice: Dice, count: int, ends: Sequence[str]) -> list[str]:
 
 
 class _Names:
-    """Draws names, none of them twice."""
+    """Generator of names without repeats."""
 
     def __init__(self, stems: Sequence[str], first: Sequence[str], families: Sequence[str]) -> None:
         self._stems, self._first, self._families = stems, first, families
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
 
     def draw(self, kind: str, dice: Dice) -> str:
-        """A new name for a subject of a kind."""
-        while (name := self._draw(kind, dice)) in self._taken:
+        """Draw a new name for a subject of a kind."""
+        while (name := self._draw(kind, dice)) in self._used:
             pass
-        self._taken.add(name)
+        self._used.add(name)
         return name
 
     def _draw(self, kind: str, dice: Dice) -> str:
@@ -186,7 +186,7 @@ class _Names:
 
 
 def _province(dice: Dice, names: _Names) -> list[Subject]:
-    """The subjects of one province."""
+    """Generate the subjects of one province."""
     by_kind = {
         kind: [Subject(kind, names.draw(kind, dice)) for _ in range(count)] for kind, count in COUNTS.items()
     }
@@ -199,7 +199,7 @@ def _province(dice: Dice, names: _Names) -> list[Subject]:
 def _facts(
     kind: str, number: int, dice: Dice, by_kind: dict[str, list[Subject]]
 ) -> dict[str, Subject | int | str]:
-    """The facts of the subject of a kind with this number in its province."""
+    """Draw the facts of the subject of a kind with this number in its province."""
 
     def among(kind: str) -> Subject:
         return dice.pick(by_kind[kind])

@@ -1,4 +1,4 @@
-"""TextWorldExpress: eight small text games, played by the real simulator. Its engine is imported when first used."""
+"""TextWorldExpress: eight small text games, played by the real simulator. Its engine is imported on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRAINING_TASKS = 3
 
 
 def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
-    """A TextWorldExpress environment; Java starts at the first reset.
+    """Make a TextWorldExpress environment; Java starts at the first reset.
 
     Raises `UsageError` for a `data_root` (there is no data but the engine's own).
     """
@@ -25,15 +25,15 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
 
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:
-    """Task ids of a split, by game and seed; needs no Java. Raises `UsageError` for a `data_root`."""
+    """Return the task ids of a split, by game and seed; needs no Java. Raises `UsageError` for a `data_root`."""
     _refuse_data(data_root)
     return list(spec.task_ids(split))
 
 
 def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
-    """ALIGN's tasks of one iteration (counted from 0): training seeds of every game.
+    """Sample ALIGN's tasks of one iteration (counted from 0): training seeds of every game.
 
-    None is drawn twice while there are fresh ones. Raises `UsageError` for a negative iteration or a `data_root`.
+    Unused seeds come first. Raises `UsageError` for a negative iteration or a `data_root`.
     """
     from align_echo.dice import drawn
 

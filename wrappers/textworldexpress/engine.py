@@ -1,6 +1,6 @@
-"""One running simulator of TextWorldExpress: one call to Java a step, where upstream's own wrapper makes two.
+"""Running simulator of TextWorldExpress: one call to Java a step, while upstream's own wrapper makes two.
 
-Left out: the process (`java.py`).
+The process is in `java.py`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Answer = dict[str, Any]
 
 
 class ExpressSimulator(JavaProcess):
-    """One simulator. Each call raises `EngineError`."""
+    """TextWorldExpress simulator. Each call raises `EngineError`."""
 
     def __init__(self) -> None:
-        """Raises `MissingExtraError`, `EngineError`."""
+        """Start the simulator. Raises `MissingExtraError`, `EngineError`."""
         super().__init__(
             *("TextWorldExpress", "textworldexpress", "textworld_express", "textworld-express.jar"),
             entry="textworldexpress.runtime.PythonInterface",
@@ -29,7 +29,7 @@ class ExpressSimulator(JavaProcess):
         self._game = ""
 
     def start(self, game: str, seed: int, *, gold: bool = False) -> Answer:
-        """Generate a game of the default size, and begin it; `gold` plans its gold path as well."""
+        """Generate a game of the default size and start it; with `gold`, plan its gold path as well."""
         if game != self._game:
             self._game = ""
             if problem := self.ask("load", game, ""):
@@ -39,19 +39,19 @@ class ExpressSimulator(JavaProcess):
         return self._read(self.ask("generateNewGameJSON", seed, fold, gold))
 
     def step(self, action: str) -> Answer:
-        """Carry out one action."""
+        """Carry out an action and return the answer."""
         return self._read(self.ask("stepJSON", as_java(action)))
 
     def goal(self) -> str:
-        """The task in words."""
+        """Return the task description."""
         return str(self.ask("getTaskDescription"))
 
     def gold_path(self) -> tuple[str, ...]:
-        """The gold path of a game that was begun with one."""
+        """Return the gold path of a game started with `gold`."""
         return tuple(self.listed("getGoldActionSequence"))
 
     def _read(self, answer: object) -> Answer:
-        """What an answer holds. The process ends with one that cannot be read."""
+        """Parse an answer. An unreadable answer ends the process."""
         try:
             read: Answer = json.loads(str(answer))
             read["observation"], read["validActions"], float(read["score"])

@@ -1,7 +1,7 @@
 """TextWorldExpress as a `TextEnv`: the real simulator's text, its partial scores, its valid actions.
 
-The engine's score is -1 where a game is lost by a wrong action, which counts as 0; `raw_score` keeps it. A state cannot
-be copied: `restore` plays the actions so far again.
+The engine's score is -1 if a game is lost by a wrong action, which counts as 0; `raw_score` keeps it. A state cannot be
+copied, so `restore` replays the actions.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from align_echo.wrappers.textworldexpress.spec import CONTRACT, REFUSAL, STEP_LI
 
 
 class ExpressEnv(TextEnv):
-    """One split. Holds a simulator from the first reset until `close`. Not shared between threads."""
+    """Environment over one split. Holds a simulator from the first reset until `close`. Not shared between threads."""
 
     def __init__(self, split: str, step_limit: int | None = None) -> None:
-        """Raises `UsageError` for a step limit below 1."""
+        """Open a split. Raises `UsageError` for a step limit below 1."""
         super().__init__(task_ids(split), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
         self._split = split
         self._leased: ExpressSimulator | None = None
@@ -36,17 +36,17 @@ class ExpressEnv(TextEnv):
         return self._game[0]
 
     def oracle(self) -> ExpressOracle:
-        """Raises `UsageError` before a reset."""
+        """Return the oracle of this episode. Raises `UsageError` before a reset."""
         if not self._game[0]:
             raise UsageError("call reset() before oracle()")
         return ExpressOracle(*self._game, self._played, done=self.state.done, won=self.state.won)
 
     def refuses(self, observation: str) -> bool:
-        """Whether the engine did not know the action, or has no such action now."""
+        """Check if the engine did not know the action, or has no such action now."""
         return is_invalid(observation)
 
     def close(self) -> None:
-        """Give the simulator back. `reset`, or `restore` of an earlier moment, brings the environment to life again."""
+        """Give the simulator back. `reset`, or `restore` of an earlier moment, starts the environment again."""
         self._over = True
         if self._leased is not None:
             java_pool(ExpressSimulator).give_back(self._leased)

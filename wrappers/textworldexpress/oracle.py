@@ -1,7 +1,7 @@
-"""The gold path of a game, and the way back to it from beside it.
+"""Gold path of a game, and the way back to it.
 
-The engine plans one way from the start, which wins and need not be the shortest. Beside it a few plans are tried in a
-simulator of its own: what is left of the gold path, with the walks that led away from it undone first.
+The engine plans one route from the start, which wins but need not be the shortest. Off the route, a few plans are tried
+in a separate simulator: the remaining gold path, with the walks away from it undone first.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from align_echo.wrappers.textworldexpress.spec import LOOKS, is_invalid
 Plan = tuple[str, ...]
 
 FREE = (*LOOKS, "task")
-"""Actions of the gold path that change nothing: it does without them."""
+"""Actions of the gold path without effect; they can be dropped."""
 
 BACK = {
     **{"move north": "move south", "move south": "move north"},
     **{"move east": "move west", "move west": "move east"},
 }
-"""What undoes a walk."""
+"""Inverse of each walk."""
 
 
 class ExpressOracle:
-    """One moment of an episode: `played` are the actions so far that were not refused."""
+    """Oracle for one moment of an episode: `played` are the accepted actions so far."""
 
     def __init__(self, game: str, seed: int, played: Iterable[str], *, done: bool, won: bool) -> None:
         self._game = game
@@ -36,12 +36,12 @@ class ExpressOracle:
         self._won = won
 
     def expert_action(self) -> str | None:
-        """The first action of a plan that wins from here; None once the episode is over or where none is known."""
+        """Return the first action of a winning plan; None once the episode is over, or without a known plan."""
         plan = None if self._done else plan_from(self._game, self._seed, self._played)
         return plan[0] if plan else None
 
     def distance(self) -> int | None:
-        """Actions of a plan that wins from here, an upper bound; 0 once won, None where none is known."""
+        """Count the actions of a winning plan, an upper bound; 0 once won, None without a known plan."""
         if self._won:
             return 0
         plan = None if self._done else plan_from(self._game, self._seed, self._played)
@@ -50,7 +50,7 @@ class ExpressOracle:
 
 @functools.lru_cache(maxsize=1024)
 def gold_path(game: str, seed: int) -> Plan:
-    """The gold path of a game, up to where it wins, without refused actions and without walks in a circle.
+    """Return the gold path of a game, up to its win, without refused actions and without walks in a circle.
 
     Raises `EngineError`.
     """
@@ -71,27 +71,26 @@ def gold_path(game: str, seed: int) -> Plan:
 
 
 def without_circles(path: Sequence[str], looks: Sequence[str]) -> Plan:
-    """A path without walks that lead back to where they began with nothing done on the way: the engine's own planner
-    tries such walks before it goes on.
+    """Remove walks that lead back to their start without doing anything; the engine's own planner tries such walks.
 
-    `looks[i]` is what is seen before `path[i]`; the last is what is seen at the end.
+    `looks[i]` is the view before `path[i]`; the last is the view at the end.
     """
-    kept, seen = list[str](), [looks[0]]  # `seen[i]`: before `kept[i]`
+    retained, seen = list[str](), [looks[0]]  # `seen[i]`: before `retained[i]`
     for action, look in zip(path, looks[1:], strict=True):
-        kept.append(action)
+        retained.append(action)
         seen.append(look)
         if action in BACK:
-            begin = len(kept)
-            while begin and kept[begin - 1] in BACK:
+            begin = len(retained)
+            while begin and retained[begin - 1] in BACK:
                 begin -= 1
             same = seen.index(look, begin)
-            del kept[same:], seen[same + 1 :]
-    return tuple(kept)
+            del retained[same:], seen[same + 1 :]
+    return tuple(retained)
 
 
 @functools.lru_cache(maxsize=4096)
 def plan_from(game: str, seed: int, played: Plan) -> Plan | None:
-    """A plan that wins after these actions; None if none of those that are tried does. Raises `EngineError`."""
+    """Find a plan that wins after these actions; None if no tried plan does. Raises `EngineError`."""
     gold = gold_path(game, seed)
     if gold[: len(played)] == played:
         return gold[len(played) :]
@@ -103,8 +102,8 @@ def plan_from(game: str, seed: int, played: Plan) -> Plan | None:
 
 
 def plans(gold: Plan, played: Plan) -> list[Plan]:
-    """What may be left to do: the gold path from after the last of its actions that were played in order, with the
-    other walks undone first or not, and all of its actions that were not played."""
+    """List candidate plans: the gold path after its last action played in order, with other walks undone first or not,
+    and all of its unplayed actions."""
     needed = tuple(action for action in gold if action not in FREE)
     followed, back = 0, list[str]()
     for action in played:
@@ -124,7 +123,7 @@ def plans(gold: Plan, played: Plan) -> list[Plan]:
 
 
 def turns_to_win(game: str, seed: int, played: Plan, plan: Plan) -> int | None:
-    """After how many actions of a plan the game is won; None if it never is. Raises `EngineError`."""
+    """Count the actions of a plan until the game is won; None if it never is. Raises `EngineError`."""
     with java_pool(ExpressSimulator).borrowed() as simulator:
         answer = simulator.start(game, seed)
         for action in played:

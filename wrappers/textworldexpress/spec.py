@@ -1,7 +1,7 @@
-"""What TextWorldExpress is, without Java: games, splits, task ids, action forms, what counts as invalid.
+"""Static facts about TextWorldExpress, without Java: games, splits, task ids, action forms, invalid actions.
 
 A task id is `<game>/<seed>`: `coin/20003`. The engine generates a game of its default size from the seed; the thousands
-of the seed are upstream's fold. Left out: games of other sizes, which upstream makes from parameters.
+of the seed are upstream's fold. Upstream's games of other sizes are not supported.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ INSTALL = install_line("textworldexpress")
 
 
 def is_invalid(observation: str) -> bool:
-    """The engine did not know the action, or it is not one of the present state: both have one answer."""
+    """Check if the engine did not know the action, or does not allow it in the present state: both have one answer."""
     return observation.startswith("Unknown action")
 
 
 def task_type(task_id: str) -> str:
-    """The game, which a task id begins with."""
+    """Return the game, the first part of a task id."""
     return task_id.partition("/")[0]
 
 
 def task_ids(split: str) -> tuple[str, ...]:
-    """The ids of a split, by game and then by seed."""
+    """Return the ids of a split, by game and then by seed."""
     return tuple(f"{game}/{seed}" for game in GAMES for seed in SEEDS[split])
 
 
 def read_task(task_id: str, split: str) -> tuple[str, int]:
-    """The game and the seed of an id. Raises `UsageError` if there is none, or if its seed is not in the split."""
+    """Parse an id into game and seed. Raises `UsageError` for an unknown game, or a seed outside the split."""
     game, _, number = task_id.partition("/")
     if game not in GAMES:
         hint = did_you_mean(game, GAMES)

@@ -1,4 +1,4 @@
-"""WebShop: shopping for what an instruction asks for, in text. Its catalogue is loaded when first used."""
+"""WebShop: shopping by an instruction, in text. Its catalogue is loaded on first use."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from align_echo.wrappers.webshop.catalogue import Catalogue
 
 TRAINING_TASKS = 20
-"""ALIGN trains each iteration on so many tasks of its training split (appendix C.1)."""
+"""Tasks of one iteration of ALIGN, from its training split (appendix C.1)."""
 
 
 def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
-    """A WebShop environment; `engine` is how it shows pages, "text" (the default) or "text_rich".
+    """Make a WebShop environment; `engine` is the form of its pages, "text" (the default) or "text_rich".
 
     Raises `MissingDataError` if `data_root` holds no catalogue, `UsageError` for another engine, `MissingExtraError`.
     """
     catalogue = _catalogue(data_root)
-    assert catalogue.index  # better loaded now than in the first step
+    assert catalogue.index  # load it now rather than in the first step
     from align_echo.wrappers.webshop.env import WebShopEnv
 
     return WebShopEnv(catalogue, split, step_limit, engine or MODES[0])
 
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:
-    """Task ids of a split by index. Raises `MissingDataError` if `data_root` holds no catalogue; `MissingExtraError`.
-    """
+    """Return the task ids of a split by index. Raises `MissingDataError` if `data_root` holds no catalogue;
+    `MissingExtraError`."""
     return list(_catalogue(data_root).ids(split))
 
 
 def data_source(*, data_root: Path | None) -> str:
-    """Which catalogue is shopped in: "embedded catalogue, generator 1" or "official products at <path>, ...".
+    """Describe the catalogue in use: "embedded catalogue, generator 1" or "official products at <path>, ...".
 
     Raises `MissingDataError`.
     """
@@ -47,7 +47,7 @@ def data_source(*, data_root: Path | None) -> str:
 
 
 def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
-    """ALIGN's tasks of one iteration (counted from 0): 20 drawn, none drawn before while there are fresh ones.
+    """Sample ALIGN's tasks of one iteration (counted from 0): 20, unused ones first.
 
     Raises `UsageError` for a negative iteration, `MissingDataError` if `data_root` holds no catalogue.
     """

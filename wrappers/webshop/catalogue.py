@@ -1,8 +1,8 @@
-"""The catalogue of a process: products, goals and search index, built once on disk and shared by all who open it.
+"""Catalogue of a process: products, goals and search index, built once on disk and shared by all users.
 
-A catalogue is a folder in the cache that appears whole or not at all: products as JSON lines with their offsets (mapped
-into memory and read one by one), goals in the order of their indices, the search index, and the checksums of all. Two
-processes that build the same one at once build it twice; the first to finish wins.
+A catalogue is a folder in the cache, created atomically. It holds products as JSON lines with their offsets
+(memory-mapped and read one by one), goals in the order of their indices, the search index, and the checksums of all.
+Two processes that build it at once both do so; the first to finish wins.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from align_echo.wrappers.webshop.products import Node, Product
 from align_echo.wrappers.webshop.spec import SPLITS
 
 FORMAT = 3
-"""Version of the folder's layout and of how goals are drawn."""
+"""Version of the folder's layout and of the sampling of goals."""
 
 ENDS = 32 * 2**20
-"""Bytes at each end of a file that its checksum is of; a file of up to twice as many is read whole."""
+"""Bytes at each end of a file that go into its checksum; a file of up to twice as many is read completely."""
 
 VARIABLE = "WEBSHOP_DATA"
 _PRODUCTS, _OFFSETS, _GOALS, _INDEX = "products.jsonl", "offsets.npy", "goals.json", "index"
@@ -42,17 +42,17 @@ _CHECKSUMS = "checksums.json"
 
 
 CatalogueSource = EmbeddedProducts | OfficialFiles
-"""Where products and instructions come from.
+"""Source of products and instructions.
 
-`label` says so, for the record of a run; `goal_kind` is "goal" where people wrote the goals (or seem to have) and
-"synthetic" elsewhere; `only_findable` leaves out goals whose product its own title does not find.
+`label` describes it, for the record of a run; `goal_kind` is "goal" if people wrote the goals (or seem to have) and
+"synthetic" otherwise; `only_findable` drops goals of products that a search for their own title does not find.
 """
 
 
 def find_source(data_root: Path | None) -> CatalogueSource:
-    """The official files under `data_root` or `$WEBSHOP_DATA`; without either, the embedded products.
+    """Return the official files under `data_root` or `$WEBSHOP_DATA`; without either, the embedded products.
 
-    Raises `MissingDataError` if the folder that was named holds no data set.
+    Raises `MissingDataError` if a configured folder holds no data set.
     """
     if data_root is not None:
         return find_files(data_root, str(data_root))
@@ -63,7 +63,7 @@ def find_source(data_root: Path | None) -> CatalogueSource:
 
 
 def open_catalogue(data_root: Path | None) -> Catalogue:
-    """The catalogue that `find_source` finds, one object a process; built on disk if it is not there yet.
+    """Open the catalogue of `find_source`, one object a process; build it on disk if it does not exist.
 
     Raises `MissingDataError`, or `UsageError` if the files are not readable or the cache cannot be written.
     """
@@ -72,7 +72,7 @@ def open_catalogue(data_root: Path | None) -> Catalogue:
 
 
 def _name(source: CatalogueSource) -> str:
-    """The folder of a source: one for each generator of embedded products, and for each state that files are in."""
+    """Name the folder of a source: one for each generator of embedded products, and for each state of the files."""
     if isinstance(source, EmbeddedProducts):
         return f"embedded-{source.version}-{source.fingerprint}-{FORMAT}"
     stamps = [(str(path.resolve()), path.stat().st_mtime_ns, path.stat().st_size) for path in source.paths]
@@ -94,10 +94,10 @@ def _open(source: CatalogueSource, folder: Path) -> Catalogue:
 
 
 class Catalogue:
-    """An open catalogue. Safe to share between threads and environments: nothing in it changes."""
+    """Open catalogue. Immutable, so threads and environments may share it."""
 
     def __init__(self, label: str, folder: Path) -> None:
-        """Raises `EngineError` if the folder is damaged."""
+        """Open a folder. Raises `EngineError` if it is damaged."""
         self.label = label
         try:
             _check(folder)
@@ -106,7 +106,7 @@ class Catalogue:
                 self._products = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
             stored = parse_json((folder / _GOALS).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise _damaged(folder, error) from error
+            raise _damage_error(folder, error) from error
         self._folder = folder
         self._kind = str(stored["kind"])
         self._goals = [ShoppingGoal.from_record(record) for record in stored["goals"]]
@@ -121,37 +121,39 @@ class Catalogue:
         return (f"{self._kind}-{number}" for number in range(len(self._goals)))
 
     def ids(self, split: str) -> tuple[str, ...]:
-        """Task ids of a split by index."""
+        """Return the task ids of a split by index."""
         return tuple(self._numbers)[slice(*SPLITS[split])]
 
     def goal(self, task_id: str) -> ShoppingGoal:
-        """The goal of a task. Raises `UsageError` for an id that is not there."""
+        """Return the goal of a task. Raises `UsageError` for an unknown id."""
         if task_id not in self._numbers:
             last = f"{self._kind}-{len(self._goals) - 1}"
             raise UsageError(f"there is no WebShop task {task_id!r}: there are {self._kind}-0 to {last}")
         return self._goals[self._numbers[task_id]]
 
     def find(self, query: str) -> tuple[int, ...]:
-        """Rows of the products that a search finds, best first. Raises `EngineError` if the index is damaged."""
+        """Search; return the rows of the products, best first. Raises `EngineError` if the index is damaged."""
         return self.index.find(query)
 
     @functools.cached_property
     def index(self) -> SearchIndex:
-        """What searches. The first look at it imports it, which takes longer than all else of a catalogue: whoever only
-        wants to know what tasks there are is spared that. Raises `EngineError` if it is damaged."""
+        """Search index, loaded on first use. Raises `EngineError` if it is damaged.
+
+        Importing its packages takes longer than the rest of a catalogue, so code that only lists tasks avoids it.
+        """
         try:
             return SearchIndex.load(self._folder / _INDEX)
         except (OSError, ValueError) as error:
-            raise _damaged(self._folder, error) from error
+            raise _damage_error(self._folder, error) from error
 
     def _listing(self, row: int) -> tuple[Node, ...]:
-        return self._product(row).listing  # far smaller than the product: many can be remembered
+        return self._product(row).listing  # far smaller than the product, so many can be cached
 
     def _product(self, row: int) -> Product:
         return Product.from_record(json.loads(self._products[self._offsets[row] : self._offsets[row + 1]]))
 
 
-def _damaged(folder: Path, error: Exception) -> EngineError:
+def _damage_error(folder: Path, error: Exception) -> EngineError:
     return EngineError(f"the WebShop catalogue {folder} is damaged ({error}): delete that folder")
 
 
@@ -165,7 +167,7 @@ def _build(source: CatalogueSource, folder: Path) -> None:
         goals = _write_products(source, draft)
         SearchIndex.of(_documents(draft / _PRODUCTS)).save(draft / _INDEX)
         if source.only_findable:
-            goals = _findable(goals, draft)
+            goals = _filter_findable(goals, draft)
         record = {"kind": source.goal_kind, "goals": [asdict(goal) for goal in in_order(goals)]}
         (draft / _GOALS).write_text(json.dumps(record), encoding="utf-8")
         (draft / _CHECKSUMS).write_text(json.dumps(_checksums(draft)), encoding="utf-8")
@@ -179,7 +181,7 @@ def _build(source: CatalogueSource, folder: Path) -> None:
 
 
 def _check(folder: Path) -> None:
-    """Raises `OSError` or `ValueError` for a file that is not as it was built."""
+    """Compare the files with their checksums. Raises `OSError` or `ValueError` for a changed file."""
     stored = parse_json((folder / _CHECKSUMS).read_text(encoding="utf-8"))
     if not isinstance(stored, dict):
         raise ValueError(f"{_CHECKSUMS} is not as it was written")
@@ -190,7 +192,7 @@ def _check(folder: Path) -> None:
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file's size and ends, by its path in the folder."""
+    """Compute the SHA-256 of each file's size and ends, by its path in the folder."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != _CHECKSUMS)
     return {str(file.relative_to(folder)): _checksum(file) for file in files}
 
@@ -206,7 +208,7 @@ def _checksum(file: Path) -> str:
 
 
 def _write_products(source: CatalogueSource, folder: Path) -> list[ShoppingGoal]:
-    """Write the products and where each begins; the goals in the order of the products."""
+    """Write the products and their offsets; return the goals in the order of the products."""
     offsets = [0]
     goals: list[ShoppingGoal] = []
     with (folder / _PRODUCTS).open("wb") as stream:
@@ -228,8 +230,8 @@ def _documents(products: Path) -> Iterator[str]:
             yield Product.from_record(json.loads(line)).document
 
 
-def _findable(goals: list[ShoppingGoal], folder: Path) -> list[ShoppingGoal]:
-    """The goals whose product is among the results of a search for its title."""
+def _filter_findable(goals: list[ShoppingGoal], folder: Path) -> list[ShoppingGoal]:
+    """Return the goals of products that a search for their title finds."""
     index = SearchIndex.load(folder / _INDEX)
     with (folder / _PRODUCTS).open("rb") as stream:
         titles = [str(json.loads(line)["title"]) for line in stream]

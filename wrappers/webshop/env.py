@@ -1,4 +1,4 @@
-"""WebShop as a `TextEnv`: pages as text, turns and step limit, an oracle, and snapshots that cost nothing."""
+"""WebShop as a `TextEnv`: pages as text, turns and step limit, an oracle, and free snapshots."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ TEMPLATES = ("search[{0}]", "click[{0}]")
 
 
 History = tuple[tuple[str, str], ...]
-"""The (observation, action) pairs that later observations may repeat, the latest last."""
+"""Pairs of (observation, action) that later observations may repeat, the latest last."""
 
 
 class WebShopEnv(TextEnv):
-    """One split of a catalogue. Many may share a catalogue; each is for one thread at a time."""
+    """Environment over one split of a catalogue. A catalogue may be shared; each environment is for one thread at a
+    time."""
 
     def __init__(
         self,
@@ -30,7 +31,8 @@ class WebShopEnv(TextEnv):
         num_prev_actions: int = 0,
         show_attrs: bool = False,
     ) -> None:
-        """`mode` is "text" or "text_rich"; the numbers are how many earlier observations and actions are shown again.
+        """Open a split. `mode` is "text" or "text_rich"; the numbers are how many earlier observations and actions are
+        repeated.
 
         Raises `UsageError` for another mode, a negative number or a step limit below 1.
         """
@@ -50,7 +52,7 @@ class WebShopEnv(TextEnv):
 
     @property
     def shop(self) -> Shop:
-        """The pages of the present task. Raises `UsageError` before a reset."""
+        """Pages of the present task. Raises `UsageError` before a reset."""
         if self._shop is None:
             raise UsageError("call reset() first")
         return self._shop
@@ -64,15 +66,15 @@ class WebShopEnv(TextEnv):
         return task_type(self._task_id)
 
     def oracle(self) -> ShopOracle:
-        """Raises `UsageError` before a reset."""
+        """Return the oracle of this episode. Raises `UsageError` before a reset."""
         return ShopOracle(self.shop, self._page)
 
     def offered(self) -> Offered:
-        """The two forms of an action, and what the page lets one click."""
+        """Return the two forms of an action, and the clickable names of the page."""
         return Offered(TEMPLATES, self._names())
 
     def as_read(self, action: str) -> str:
-        """Without regard to the case of arguments and to spaces in a search; "" for what is no action."""
+        """Normalise the case of arguments and the spaces in a search; "" if this is no action."""
         name, argument = parse_action(action)
         return f"{name}[{' '.join(argument.split()) if name == 'search' else argument}]" if name else ""
 
@@ -89,14 +91,14 @@ class WebShopEnv(TextEnv):
         self._shop = Shop(self._catalogue, self._catalogue.goal(task_id), show_attrs=self._show_attrs)
 
     def _act(self, action: str) -> EngineState:
-        kept = max(self._num_prev_obs, self._num_prev_actions)
-        if kept:
-            self._history = (*self._history, (self._look(), action))[-kept:]
+        length = max(self._num_prev_obs, self._num_prev_actions)
+        if length:
+            self._history = (*self._history, (self._look(), action))[-length:]
         self._page = self.shop.follow(self._page, action)
         return self._answer(self._with_history(self._look()))
 
     def _look(self) -> str:
-        """The page as text."""
+        """Render the page as text."""
         nodes = self.shop.nodes(self._page)
         return plain_text(nodes) if self._mode == "text" else rich_text(nodes, self._page)
 
@@ -104,7 +106,7 @@ class WebShopEnv(TextEnv):
         return clickables(self.shop.nodes(self._page))
 
     def _with_history(self, observation: str) -> str:
-        """The observation after the earlier ones and their actions, oldest first."""
+        """Put the earlier observations and their actions before the observation, oldest first."""
         parts = []
         for age, (seen, action) in zip(range(len(self._history), 0, -1), self._history, strict=True):
             parts += [seen] if age <= self._num_prev_obs else []
@@ -117,7 +119,7 @@ class WebShopEnv(TextEnv):
         return EngineState(observation, page.score, done and page.score == 1.0, done, self._admissible())
 
     def _admissible(self) -> tuple[str, ...]:
-        """Every click; on the first page, where none leads anywhere, a search for the instruction."""
+        """Return every click; on the first page, without useful clicks, a search for the instruction."""
         if self._page.kind == "search":
             return (f"search[{self.goal}]",)
         return tuple([f"click[{name}]" for name in self._names()])

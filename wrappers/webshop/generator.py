@@ -1,7 +1,7 @@
-"""The embedded products: a seeded catalogue with instructions that read as if people had written them.
+"""Embedded products: a seeded catalogue with instructions in the style of human ones.
 
-Products are put together from the tables of `vocabulary.json`: many of one kind that differ in brand, attributes,
-options and price, as in a real shop. They are not the official products, and scores on them are not official scores.
+Products are built from the tables of `vocabulary.json`: many of one kind that differ in brand, attributes, options and
+price, as in a real shop. They are not the official products, and scores on them are not official scores.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from align_echo.wrappers.webshop.goals import Instruction, price_between
 from align_echo.wrappers.webshop.products import Product
 
 VERSION = "1"
-"""Counts up with every change of the generator or its tables: a task id must stay the same task."""
+"""Version to raise with every change of the generator or its tables: a task id must stay the same task."""
 
 PRODUCTS = 4_000
 _TABLES = "vocabulary.json"
@@ -30,7 +30,7 @@ _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ0123456789"
 
 @dataclass(frozen=True)
 class EmbeddedProducts:
-    """The source of the embedded catalogue."""
+    """Source of the embedded catalogue."""
 
     version: str = VERSION
     goal_kind: str = "goal"
@@ -38,18 +38,18 @@ class EmbeddedProducts:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A hash of this file and its tables: what was made by others must not be taken for theirs."""
+        """Hash of this file and its tables, so that a cache is only used with the generator that built it."""
         folder = resources.files(__package__)
-        made_by = b"".join(folder.joinpath(name).read_bytes() for name in ("generator.py", _TABLES))
-        return hashlib.sha256(made_by).hexdigest()[:16]
+        sources = b"".join(folder.joinpath(name).read_bytes() for name in ("generator.py", _TABLES))
+        return hashlib.sha256(sources).hexdigest()[:16]
 
     @property
     def label(self) -> str:
-        """Which version of the generator makes them."""
+        """Version of the generator."""
         return f"embedded catalogue, generator {self.version}"
 
     def entries(self) -> Iterator[tuple[Product, tuple[Instruction, ...], None]]:
-        """Every product with what was written for it: one instruction, two or none."""
+        """Yield every product with its instructions: one, two or none."""
         tables = json.loads(resources.files(__package__).joinpath(_TABLES).read_text(encoding="utf-8"))
         titles: set[str] = set()
         codes: set[str] = set()
@@ -66,7 +66,7 @@ class EmbeddedProducts:
 
 
 class _Maker:
-    """One product in the making."""
+    """Generator of one product."""
 
     def __init__(self, tables: dict[str, Any], category: dict[str, Any], dice: Dice) -> None:
         self._tables, self._category, self._dice = tables, category, dice
@@ -84,28 +84,28 @@ class _Maker:
 
     def _draw_title(self) -> str:
         name = " ".join(part for part in (self._brand, self._audience, self._style, self._noun) if part)
-        told = self._dice.shuffled([*self._is, *self._has])[: 1 + self._dice.below(2)]
-        details = " and ".join(attribute.title() for attribute in told)
+        attributes = self._dice.shuffled([*self._is, *self._has])[: 1 + self._dice.below(2)]
+        details = " and ".join(attribute.title() for attribute in attributes)
         return self._dice.pick((f"{name} for {self._use}, {details}", f"{name}, {details}", f"{name} - {details}"))
 
     def _draw_options(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         groups = []
         for name, values in self._family["options"].items():
             if self._dice.chance(0.8):
-                kept = set(self._dice.shuffled(values)[: 2 + self._dice.below(len(values) - 1)])
-                groups.append((name, tuple(value for value in values if value in kept)))
+                chosen = set(self._dice.shuffled(values)[: 2 + self._dice.below(len(values) - 1)])
+                groups.append((name, tuple(value for value in values if value in chosen)))
         return tuple(groups)
 
     def product(self) -> Product:
-        """The product with its price and its texts."""
+        """Build the product with its price and its texts."""
         price, tag = self._draw_price()
         attributes = tuple(self._dice.shuffled([*self._is, *self._has]))
-        told = self._dice.shuffled(self._tables["bullets"])[: 3 + self._dice.below(3)]
+        bullets = self._dice.shuffled(self._tables["bullets"])[: 3 + self._dice.below(3)]
         return Product(
             asin=self.asin,
             title=self.title,
             description=self._fill(self._dice.pick(self._tables["descriptions"])),
-            bullets=tuple(self._fill(text) for text in told),
+            bullets=tuple(self._fill(text) for text in bullets),
             price_tag=tag,
             price=price,
             category=self._category["name"],
@@ -134,10 +134,10 @@ class _Maker:
             **{"is": self._dice.pick(self._is), "has": self._dice.pick(self._has)},
         )
 
-    # ------------------------------------------------------------ what people write
+    # ------------------------------------------------------------ instructions
 
     def instructions(self) -> tuple[Instruction, ...]:
-        """What was written for it."""
+        """Write the instructions for the product."""
         if not self._dice.chance(_WRITTEN):
             return ()
         return tuple(self._instruction() for _ in range(1 + self._dice.chance(_WRITTEN_TWICE)))
@@ -147,19 +147,19 @@ class _Maker:
         is_ = tuple(dice.shuffled(self._is)[: dice.below(3)])
         has = tuple(dice.shuffled(self._has)[: max(dice.below(3), not is_)])
         chosen = tuple((name, dice.pick(values)) for name, values in self._options if dice.chance(0.65))
-        return Instruction(self._worded(is_, has, chosen), (*is_, *has), tuple(value for _, value in chosen))
+        return Instruction(self._word_instruction(is_, has, chosen), (*is_, *has), tuple(value for _, value in chosen))
 
-    def _worded(self, is_: tuple[str, ...], has: tuple[str, ...], chosen: tuple[tuple[str, str], ...]) -> str:
+    def _word_instruction(self, is_: tuple[str, ...], has: tuple[str, ...], chosen: tuple[tuple[str, str], ...]) -> str:
         dice = self._dice
         many = self._noun.endswith("s") and not self._noun.endswith("ss")
         style = self._style if dice.chance(0.3) else ""
         noun = " ".join(part for part in (self._audience, style, self._noun) if part).lower()
         asked, having = " and ".join(is_), " and ".join(has)
         after = is_ and dice.chance(0.5)
-        thing = noun if after or not asked else f"{asked} {noun}"
+        phrase = noun if after or not asked else f"{asked} {noun}"
         if self._family["countable"] and not many and dice.chance(0.8):
-            thing = f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}"
-        text = f"{dice.pick(self._tables['openings'])} {thing}"
+            phrase = f"{'an' if phrase[0] in 'aeiou' else 'a'} {phrase}"
+        text = f"{dice.pick(self._tables['openings'])} {phrase}"
         if after:
             text += f" that {'are' if many else 'is'} {asked}"
             text += f" and {'have' if many else 'has'} {having}" if having else ""
@@ -167,9 +167,9 @@ class _Maker:
             text += f" with {having}"
         if dice.chance(0.25):
             text += f" for {self._use.lower()}"
-        return text + self._worded_choice(chosen) + dice.pick(("", "."))
+        return text + self._word_options(chosen) + dice.pick(("", "."))
 
-    def _worded_choice(self, chosen: tuple[tuple[str, str], ...]) -> str:
+    def _word_options(self, chosen: tuple[tuple[str, str], ...]) -> str:
         if not chosen:
             return ""
         parts = [self._dice.pick((f"{name} {value}", f"{value}", f"{value} {name}")) for name, value in chosen]

@@ -1,7 +1,7 @@
-"""Goals: what a shopper is told to buy, from instructions that people wrote or from one for every choice of options.
+"""Shopping goals, from human instructions or from a synthetic one for every choice of options.
 
-Every draw is seeded by what it is for, so a goal's bound does not depend on how many products were read before it, and
-index i is the same goal in every process. The order is upstream's own: its shuffle has a fixed seed.
+Every draw is seeded by its purpose, so a goal's price bound does not depend on the number of products read before it,
+and index i is the same goal in every process. The order is upstream's own: its shuffle has a fixed seed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from align_echo.dice import Dice
 from align_echo.wrappers.webshop.products import Product
 
 NO_BOUND = 1_000_000.0
-"""The bound of a goal that names no price, in dollars."""
+"""Bound of a goal without a price, in dollars."""
 
 SHUFFLE_SEED = 233
 _BOUNDS = tuple(10.0 * step for step in range(1, 100))
@@ -25,7 +25,7 @@ _BOUNDS = tuple(10.0 * step for step in range(1, 100))
 
 @dataclass(frozen=True)
 class Instruction:
-    """What was written for a product, with the attributes and option values that it asks for."""
+    """Text written for a product, with the attributes and option values it asks for."""
 
     text: str
     attributes: tuple[str, ...]
@@ -34,9 +34,9 @@ class Instruction:
 
 @dataclass(frozen=True)
 class ShoppingGoal:
-    """A task. `row` is the product's place in the catalogue; a price up to `price_upper` dollars is in order.
+    """Task. `row` is the product's row in the catalogue; a price up to `price_upper` dollars is accepted.
 
-    `weight` is how often upstream draws it relative to others; here every goal is drawn alike.
+    `weight` is upstream's relative sampling frequency; here all goals are sampled alike.
     """
 
     row: int
@@ -48,13 +48,13 @@ class ShoppingGoal:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> ShoppingGoal:
-        """A goal from the JSON that `dataclasses.asdict` made of one."""
+        """Build a goal from the JSON of `dataclasses.asdict`."""
         lists = {"attributes": tuple(record["attributes"]), "options": tuple(record["options"])}
         return cls(**{**record, **lists})
 
 
 def human_goals(row: int, product: Product, instructions: Sequence[Instruction]) -> Iterator[ShoppingGoal]:
-    """One goal for each instruction that names an attribute."""
+    """Yield a goal for each instruction that names an attribute."""
     for number, written in enumerate(instructions):
         if written.attributes:
             bound, price_text = price_bound(product.price, f"{product.asin} {number}")
@@ -63,7 +63,7 @@ def human_goals(row: int, product: Product, instructions: Sequence[Instruction])
 
 
 def synthetic_goals(row: int, product: Product, written: Instruction) -> Iterator[ShoppingGoal]:
-    """One goal for each choice of one value from every group of options."""
+    """Yield a goal for each choice of one value from every group of options."""
     bound, price_text = price_bound(product.price, f"{product.asin} synthetic")
     groups = sorted(product.options)
     for values in itertools.product(*(values for _, values in groups)):
@@ -73,7 +73,7 @@ def synthetic_goals(row: int, product: Product, written: Instruction) -> Iterato
 
 
 def weighted(goals: Sequence[ShoppingGoal]) -> list[ShoppingGoal]:
-    """Synthetic goals with their weights: the mean of 1 / how many goals ask for an attribute."""
+    """Add weights to synthetic goals: the mean of 1 / number of goals that ask for an attribute."""
     uses = Counter(attribute for goal in goals for attribute in goal.attributes)
     return [
         replace(goal, weight=sum(1 / uses[attribute] for attribute in goal.attributes) / len(goal.attributes))
@@ -82,9 +82,10 @@ def weighted(goals: Sequence[ShoppingGoal]) -> list[ShoppingGoal]:
 
 
 def price_bound(price: float, seed: str) -> tuple[float, str]:
-    """The most that may be paid, in dollars, and the words that say so.
+    """Draw the highest allowed price, in dollars, and its wording.
 
-    The larger of two of the next four multiples of 10 (up to 990) above the price; none where fewer than two are left.
+    It is the larger of two of the next four multiples of 10 (up to 990) above the price; there is no bound if fewer
+    than two are left.
     """
     above = [bound for bound in _BOUNDS if bound > price][:4]
     if len(above) < 2:
@@ -94,12 +95,12 @@ def price_bound(price: float, seed: str) -> tuple[float, str]:
 
 
 def price_between(low: float, high: float, asin: str) -> float:
-    """The price of a product with a range of prices, in dollars."""
+    """Draw the price of a product with a range of prices, in dollars."""
     return Dice(f"price {asin}").between(low, high)
 
 
 def in_order(goals: Iterable[ShoppingGoal]) -> list[ShoppingGoal]:
-    """Goals in the order that their indices count."""
+    """Sort goals in the order of their indices."""
     order = list(goals)
     random.Random(SHUFFLE_SEED).shuffle(order)
     return order

@@ -1,7 +1,7 @@
 """WebShop's official data files, read as upstream reads them.
 
 `items_shuffle*.json` (products), `items_ins_v2*.json` (attributes, synthetic instructions) and `items_human_ins.json`
-(instructions that people wrote) lie in one folder. Reviews and images are left out: no text page shows them.
+(human instructions) lie in one folder. Reviews and images are not read: no text page shows them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from align_echo.wrappers.webshop.products import NO_ATTRIBUTES, Product
 PRODUCTS, ATTRIBUTES, INSTRUCTIONS = "items_shuffle", "items_ins_v2", "items_human_ins.json"
 LONGEST_ASIN = 10
 NO_PRICE = 100.0
-"""The price in dollars of a product without one."""
+"""Price in dollars of a product without a price."""
 
 
 @dataclass(frozen=True)
 class OfficialFiles:
-    """The files of one data set. Without `instructions`, the goals are the synthetic ones."""
+    """Files of one data set. Without `instructions`, the goals are the synthetic ones."""
 
     products: Path
     attributes: Path
@@ -33,27 +33,27 @@ class OfficialFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """All the files."""
+        """Paths of all files."""
         return tuple(path for path in (self.products, self.attributes, self.instructions) if path is not None)
 
     @property
     def label(self) -> str:
-        """Where they lie, which they are and whose goals they give."""
+        """Location of the files and kind of their goals."""
         goals = "human goals" if self.instructions else "synthetic goals"
         return f"official products at {self.products.absolute()}, {goals}"
 
     @property
     def goal_kind(self) -> str:
-        """Which goals they give."""
+        """Kind of goals."""
         return "goal" if self.instructions else "synthetic"
 
     @property
     def only_findable(self) -> bool:
-        """Not here: goals keep upstream's indices."""
+        """False: goals keep upstream's indices."""
         return False
 
     def entries(self) -> Iterator[tuple[Product, tuple[Instruction, ...], Instruction | None]]:
-        """Each product in file order with its human instructions and its synthetic one.
+        """Yield each product in file order with its human instructions and its synthetic one.
 
         Raises `UsageError` for a file that is not laid out as documented.
         """
@@ -79,7 +79,7 @@ class OfficialFiles:
 
 
 def find_files(root: Path, named: str) -> OfficialFiles:
-    """The data set in a folder: the full one if it is complete, else a smaller one (`items_shuffle_1000.json`).
+    """Find the data set in a folder: the full one if complete, else a smaller one (`items_shuffle_1000.json`).
 
     Raises `MissingDataError`.
     """
@@ -144,7 +144,7 @@ def _options(groups: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _price(pricing: str | None, asin: str) -> tuple[float, str]:
-    """The price in dollars and what pages show: one number, or the first two of a range."""
+    """Parse the price in dollars and the text for pages: one number, or the first two of a range."""
     if not pricing:
         return NO_PRICE, f"${NO_PRICE}"
     prices = [float(re.sub(r"[^\d.]", "", part)) for part in pricing.split("$")[1:]]

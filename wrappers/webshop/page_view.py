@@ -1,6 +1,6 @@
-"""The same pages as HTML, for people: what an agent reads as text, with forms to search and to click.
+"""WebShop pages as HTML for people: the agent's text, with forms to search and to click.
 
-Images are left out: the embedded products have none, and the official ones lie on another shop's server.
+There are no images: the embedded products have none, and the official ones are on another shop's server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from align_echo.wrappers.webshop.pages import Shop, ShopPage
 
 
 def html(shop: Shop, page: ShopPage) -> str:
-    """A whole HTML document for a page. Every text of the catalogue is escaped."""
+    """Render a complete HTML document for a page. Every text of the catalogue is escaped."""
     return _template().render(
         title=page.kind,
         nodes=shop.nodes(page),

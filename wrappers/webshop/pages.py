@@ -1,7 +1,7 @@
-"""Pages: where a shopper is, what is to be seen there, what can be clicked, and where an action leads.
+"""Pages of a shop: the shopper's position, the visible texts, the clickable names, and the effect of an action.
 
-A page is an immutable value, so to save one is to keep it. Its visible texts are put together from what each product
-holds ready; no HTML is made or read. Leaves out the score's formula (`reward.py`) and HTML (`page_view.py`).
+A page is an immutable value, so saving it means keeping it. Visible texts come from the products; no HTML is made or
+parsed. The score's formula is in `reward.py`, HTML in `page_view.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BUTTONS = {name: Node("button", name.capitalize()) for name in _SUB_PAGES}
 
 @dataclass(frozen=True)
 class ShopPage:
-    """A page of a shop. `results` and `item` are rows of the catalogue; `number` counts pages of results from 1.
+    """Page of a shop. `results` and `item` are rows of the catalogue; `number` counts pages of results from 1.
 
     `options` are the chosen (name, value) pairs, `viewed` the codes of products opened since the first page.
     """
@@ -54,15 +54,15 @@ class ShopPage:
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The chosen option values."""
+        """Chosen option values."""
         return tuple(value for _, value in self.options)
 
 
 def parse_action(action: str) -> tuple[str, str]:
-    """Name and argument of `name[argument]`; ("", "") for anything else.
+    """Parse `name[argument]` into name and argument; ("", "") for anything else.
 
-    Reads what the greedy pattern `(.+)\\[(.+)\\]` matches from the start, in linear time: the last bracket that opens
-    before the last one that closes, on the first line.
+    The result equals that of the greedy pattern `(.+)\\[(.+)\\]` from the start of the first line, in linear time: the
+    last opening bracket before the last closing one.
     """
     line = action.partition("\n")[0]
     end = line.rfind("]")
@@ -71,29 +71,29 @@ def parse_action(action: str) -> tuple[str, str]:
 
 
 class Shop:
-    """The pages of one goal. `show_attrs` adds a button that shows a product's attributes."""
+    """Pages of one goal. `show_attrs` adds a button that shows a product's attributes."""
 
     def __init__(self, catalogue: Catalogue, goal: ShoppingGoal, *, show_attrs: bool = False) -> None:
         self.catalogue = catalogue
         self.goal = goal
         self._sub_pages = _SUB_PAGES if show_attrs else _SUB_PAGES[:-1]
         self._instruction = texts("Instruction:", goal.instruction)
-        self._shown: tuple[ShopPage | None, tuple[Node, ...]] = (None, ())
+        self._last_page: tuple[ShopPage | None, tuple[Node, ...]] = (None, ())
 
-    # ------------------------------------------------------------ what a page shows
+    # ------------------------------------------------------------ visible texts
 
     def nodes(self, page: ShopPage) -> tuple[Node, ...]:
-        """The visible texts of a page, in order; those of the last page are remembered."""
-        shown = self._shown  # read once: another thread may replace it
-        if shown[0] is not page:
-            shown = self._shown = (page, tuple(self._make(page)))
-        return shown[1]
+        """Return the visible texts of a page, in order; those of the last page are cached."""
+        cached = self._last_page  # read once: another thread may replace it
+        if cached[0] is not page:
+            cached = self._last_page = (page, tuple(self._make(page)))
+        return cached[1]
 
     def _make(self, page: ShopPage) -> list[Node]:
         if page.kind == "search":
             return [*texts("WebShop"), *self._instruction, _SEARCH]
         if page.kind == "results":
-            return self._results_shown(page)
+            return self._result_nodes(page)
         product = self.catalogue.product(page.item)
         if page.kind == "done":
             return _receipt(page, product.asin)
@@ -109,17 +109,17 @@ class Shop:
         }
         return [*head, *texts(*content[page.kind])]
 
-    def _results_shown(self, page: ShopPage) -> list[Node]:
+    def _result_nodes(self, page: ShopPage) -> list[Node]:
         nodes = [*self._instruction, _BACK, *texts(f"Page {page.number} (Total results: {len(page.results)})")]
         nodes += (_PREVIOUS, _NEXT) if page.number > 1 else (_NEXT,)
         for row in page.listed:
             nodes += self.catalogue.listing(row)
         return nodes
 
-    # ------------------------------------------------------------ where an action leads
+    # ------------------------------------------------------------ actions
 
     def follow(self, page: ShopPage, action: str) -> ShopPage:
-        """The page that an action leads to: the same one where it means nothing."""
+        """Return the page after an action: the same page if the action has no meaning there."""
         name, argument = parse_action(action)
         if name == "search":
             return self.search(page, argument)
@@ -128,7 +128,7 @@ class Shop:
         return page
 
     def search(self, page: ShopPage, query: str) -> ShopPage:
-        """The first page of results."""
+        """Return the first page of results."""
         return ShopPage("results", query, self.catalogue.find(query), 1, viewed=page.viewed)
 
     def _click(self, page: ShopPage, name: str) -> ShopPage:
@@ -161,7 +161,7 @@ class Shop:
 
 
 def _receipt(page: ShopPage, asin: str) -> list[Node]:
-    """The last page, with the fields that upstream leaves empty."""
+    """Build the last page, with the fields upstream leaves empty."""
     options = str(htmlsafe_json_dumps(dict(page.options), sort_keys=True))
     bought = ("Purchased", "asin", asin, "options", options, "attrs", "None", "category", "None", "query", "None")
     target = ("asin", "options", "attrs", "price upper", "instuction text", "category", "product category", "query")
@@ -174,7 +174,8 @@ def _receipt(page: ShopPage, asin: str) -> list[Node]:
 
 
 def clickables(nodes: Iterable[Node]) -> tuple[str, ...]:
-    """What can be named in a click: buttons in page order, then products, then option values. "search" cannot be."""
+    """List the names for clicks: buttons in page order, then products, then option values. "search" is not clickable.
+    """
     by_kind: dict[str, list[str]] = {"text": [], "button": [], "link": [], "option": []}
     for kind, text in nodes:
         by_kind[kind].append(text if kind == "option" else text.lower())
@@ -182,12 +183,12 @@ def clickables(nodes: Iterable[Node]) -> tuple[str, ...]:
 
 
 def plain_text(nodes: Iterable[Node]) -> str:
-    """WebShop's "text" observation."""
+    """Render WebShop's "text" observation."""
     return SEPARATOR.join([text for _, text in nodes])
 
 
 def rich_text(nodes: Iterable[Node], page: ShopPage) -> str:
-    """WebShop's "text_rich" observation: one text a line, buttons marked, what was chosen said first."""
+    """Render WebShop's "text_rich" observation: one text a line, buttons marked, chosen options first."""
     options = json.dumps(dict(page.options))  # upstream looks for the quoted value in the address of the page
     lines: list[str] = []
     clicked: list[str] = []

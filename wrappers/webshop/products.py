@@ -1,4 +1,4 @@
-"""A product: what is sold, what pages show of it, and the text that it is found by. Leaves out where it comes from."""
+"""Product of the catalogue: its data, its texts on pages, and its text for the search engine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 NO_ATTRIBUTES = ("DUMMY_ATTR",)
-"""Attributes of a product for which the data lists none, as upstream has them."""
+"""Attributes of a product without any in the data, as in upstream."""
 
 
 class Node(NamedTuple):
-    """One visible text of a page. A link is a product's code; an option is a value that can be chosen."""
+    """Visible text of a page. A link is a product's code; an option is a value that can be chosen."""
 
     kind: Literal["text", "button", "link", "option"]
     text: str
@@ -19,10 +19,10 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True)
 class Product:
-    """A product of the catalogue.
+    """Product of the catalogue.
 
-    `price` is in dollars and is what the reward looks at; `price_tag` is what pages show, a range for some. `options`
-    are (name, values) in page order, all lower case. `product_category` is a path with "›" between its parts.
+    `price` is in dollars and enters the reward; `price_tag` is the text on pages, a range for some. `options` are
+    (name, values) in page order, all lower case. `product_category` is a path with "›" between its parts.
     """
 
     asin: str
@@ -39,35 +39,35 @@ class Product:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Product:
-        """A product from the JSON that `dataclasses.asdict` made of one."""
+        """Build a product from the JSON of `dataclasses.asdict`."""
         options = tuple((name, tuple(values)) for name, values in record["options"])
         lists = {"bullets": tuple(record["bullets"]), "attributes": tuple(record["attributes"]), "options": options}
         return cls(**{**record, **lists})
 
     @property
     def document(self) -> str:
-        """What the search engine reads: title, description, first bullet point and options, in lower case."""
+        """Searchable text: title, description, first bullet point and options, in lower case."""
         options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options)
         return " ".join((self.title, self.description, *self.bullets[:1], options)).lower()
 
     @functools.cached_property
     def prose(self) -> tuple[str, str, str]:
-        """Title, bullet points and description in lower case: where an attribute may also stand."""
+        """Title, bullet points and description in lower case, searched for attributes."""
         return self.title.lower(), " ".join(self.bullets).lower(), self.description.lower()
 
     @functools.cached_property
     def option_groups(self) -> dict[str, str]:
-        """Option value -> name of its group; of a value in several groups, the last."""
+        """Option value -> name of its group; for a value in several groups, the last."""
         return {value: name for name, values in self.options for value in values}
 
     @property
     def listing(self) -> tuple[Node, ...]:
-        """How a page of results shows it."""
+        """Product on a page of results."""
         return (Node("link", self.asin), *texts(self.title, self.price_tag))
 
     @functools.cached_property
     def options_shown(self) -> tuple[Node, ...]:
-        """The options on the item page: each name, then its values."""
+        """Options on the item page: each name, then its values."""
         return tuple(
             node
             for name, values in self.options
@@ -76,10 +76,10 @@ class Product:
 
     @functools.cached_property
     def facts_shown(self) -> tuple[Node, ...]:
-        """Title, price and rating on the item page. Nothing is rated: the data has no reviews."""
+        """Title, price and rating on the item page. There are no ratings, because the data has no reviews."""
         return texts(self.title, f"Price: {self.price_tag}", "Rating: N.A.")
 
 
 def texts(*lines: str) -> tuple[Node, ...]:
-    """Plain texts of a page, stripped; empty ones are not there."""
+    """Make plain texts of a page, stripped, without empty ones."""
     return tuple(Node("text", line.strip()) for line in lines if line.strip())

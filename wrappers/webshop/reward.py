@@ -1,7 +1,7 @@
-"""The score of a purchase, between 0 and 1: WebShop's own formula, in pure functions.
+"""Score of a purchase, between 0 and 1: WebShop's own formula, in pure functions.
 
-score = type factor * (attribute hits + option hits + 1 if the price is in order) / (attributes + options + 1).
-Differs from upstream in the tagger that finds the nouns of a title: textblob's here (no download), spaCy's there.
+score = type factor * (attribute hits + option hits + 1 if the price is accepted) / (attributes + options + 1). Differs
+from upstream in the tagger that finds the nouns of a title: textblob (no download) instead of spaCy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from align_echo.wrappers.webshop.goals import ShoppingGoal
 from align_echo.wrappers.webshop.products import Product
 
 ALIKE = 85
-"""Two words of an attribute or option are the same above this `token_set_ratio`."""
+"""Words of attributes or options are equal above this `token_set_ratio`."""
 
 _COLOR_WORDS = """
 alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo
@@ -27,29 +27,29 @@ seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger
 wine yellow
 """
 COLORS = tuple(_COLOR_WORDS.split())
-"""The words that upstream takes for colors, in its order."""
+"""Words that upstream takes for colors, in its order."""
 
 
 def score(bought: Product, chosen: Collection[str], goal: ShoppingGoal, wanted: Product) -> float:
-    """The score of buying a product with the chosen option values, where `wanted` is the goal's product."""
+    """Compute the score of buying a product with the chosen option values; `wanted` is the goal's product."""
     hits = attribute_hits(bought, goal.attributes) + option_hits(chosen, goal.options)
     hits += bought.price <= goal.price_upper
     return type_factor(bought, wanted) * (hits / (len(goal.attributes) + len(goal.options) + 1))
 
 
 def type_factor(bought: Product, wanted: Product) -> float:
-    """How far two products are of one kind: 1, 0.5, 0.1 or 0."""
+    """Rate the similarity of two products' kinds: 1, 0.5, 0.1 or 0."""
     shared = title_score(bought.title, wanted.title)
     if shared == 0:
         return 0.0
     if shared < 0.1:
         return 0.1
-    alike = bought.query == wanted.query or shares_categories(bought, wanted) or shared > 0.2
-    return 1.0 if alike else 0.5
+    same_kind = bought.query == wanted.query or shares_categories(bought, wanted) or shared > 0.2
+    return 1.0 if same_kind else 0.5
 
 
 def shares_categories(bought: Product, wanted: Product) -> bool:
-    """Whether at least two parts of the category paths are the same, in whatever order."""
+    """Check if at least two parts of the category paths are equal, in any order."""
     return len(_parts(bought.product_category) & _parts(wanted.product_category)) >= 2
 
 
@@ -58,14 +58,14 @@ def _parts(path: str) -> set[str]:
 
 
 def title_score(bought: str, wanted: str) -> float:
-    """Share of the wanted title's nouns that the other title has; 0.2 if there are none."""
+    """Compute the share of the wanted title's nouns in the other title; 0.2 if there are none."""
     nouns = title_nouns(wanted)
     return len(set(nouns) & set(title_nouns(bought))) / len(nouns) if nouns else 0.2
 
 
 @functools.lru_cache(maxsize=20_000)
 def title_nouns(title: str) -> tuple[str, ...]:
-    """The nouns and proper nouns of a title in lower case, repeated ones too."""
+    """Return the nouns and proper nouns of a title in lower case, with repeats."""
     from textblob.en import tag
 
     tagged = tag(title)
@@ -73,7 +73,7 @@ def title_nouns(title: str) -> tuple[str, ...]:
 
 
 def attribute_hits(product: Product, attributes: Sequence[str]) -> int:
-    """How many attributes the product has: among its own, or word for word in its texts."""
+    """Count the attributes the product has: among its own, or word for word in its texts."""
     return sum(
         any(fuzz.token_set_ratio(own, attribute) > ALIKE for own in product.attributes)
         or any(attribute in text for text in product.prose)
@@ -82,11 +82,11 @@ def attribute_hits(product: Product, attributes: Sequence[str]) -> int:
 
 
 def option_hits(chosen: Collection[str], options: Sequence[str]) -> int:
-    """How many of the options asked for are among the chosen values, colors taken by their main word."""
+    """Count the requested options among the chosen values, with colors reduced to their main word."""
     values = [main_color(value) for value in chosen]
     return sum(any(fuzz.token_set_ratio(value, main_color(option)) > ALIKE for value in values) for option in options)
 
 
 def main_color(value: str) -> str:
-    """The first color of `COLORS` that a value contains ("dark navy blue" -> "blue"), or the value itself."""
+    """Return the first color of `COLORS` in a value ("dark navy blue" -> "blue"), or the value itself."""
     return next((color for color in COLORS if color in value), value)

@@ -1,7 +1,7 @@
-"""A web server of one task's pages, for people. It serves this machine only.
+"""Web server of one task's pages, for people. It serves this machine only.
 
-A shopper's page is kept here under a cookie; what a browser sends is read as an action of the environment, so a person
-can do no more than an agent.
+A shopper's page is stored under a cookie. A browser's input is read as an action of the environment, so a person can do
+no more than an agent.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _LONGEST_FORM = 10_000
 
 
 def make_server(shop: Shop, port: int) -> QuietServer:
-    """A server of one task's pages; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
+    """Make a server of one task's pages; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
     return _ShopServer(shop, port)
 
 
 class _ShopServer(QuietServer):
-    """Keeps the page of each shopper by cookie; the shopper that was away longest is forgotten first."""
+    """Server with the page of each shopper by cookie; the least recent shopper is forgotten first."""
 
     def __init__(self, shop: Shop, port: int) -> None:
         super().__init__(_Handler, port)
@@ -37,7 +37,7 @@ class _ShopServer(QuietServer):
         self._lock = threading.Lock()
 
     def enter(self, shopper: str) -> tuple[str, ShopPage]:
-        """The shopper's page, or a new shopper with the first page."""
+        """Return the shopper's page, or a new shopper with the first page."""
         with self._lock:
             if shopper not in self._pages:
                 shopper = secrets.token_hex(16)
@@ -48,7 +48,7 @@ class _ShopServer(QuietServer):
             return shopper, self._pages[shopper]
 
     def act(self, shopper: str, action: str) -> None:
-        """Carry out an action; an empty one begins anew. Nothing but that follows a purchase."""
+        """Carry out an action; an empty one starts again. After a purchase nothing else is possible."""
         with self._lock:
             page = self._pages[shopper]
             if not action:
@@ -60,7 +60,7 @@ class _ShopServer(QuietServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _ShopServer
     timeout = 60
-    """Seconds without a word after which a connection is closed."""
+    """Seconds of silence after which a connection is closed."""
 
     def do_GET(self) -> None:
         if self.path != "/":
@@ -102,4 +102,4 @@ class _Handler(BaseHTTPRequestHandler):
         return cookie.value if cookie else ""
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing of each request."""
+        """Log nothing for a request."""

@@ -1,6 +1,6 @@
-"""What WebShop is, without loading its catalogue: splits, action format, interface contract.
+"""Static facts about WebShop, without its catalogue: splits, action format, interface contract.
 
-Leaves out what counts as an invalid action: the engine answers one with the page as it was, and so says nothing.
+There is no test of invalid actions: the engine answers them with the unchanged page.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ STEP_LIMIT = 30
 
 
 def task_type(task_id: str) -> str:
-    """The kind of goal, read off `<kind>-<index>`: "goal" (written by a person) or "synthetic"."""
+    """Read the kind of goal from `<kind>-<index>`: "goal" (written by a person) or "synthetic"."""
     return task_id.partition("-")[0]

@@ -91,7 +91,7 @@ def test_games_that_alfworld_leaves_out_are_left_out(official, some_ids, spoil):
 def test_a_listing_is_remembered_but_follows_changes(official, some_ids, monkeypatch):
     first = task_ids(split="valid_seen", data_root=official)
     with monkeypatch.context() as patch:
-        patch.setattr(data, "_playable", lambda folder: pytest.fail("a known listing was read again"))
+        patch.setattr(data, "_is_playable", lambda folder: pytest.fail("a known listing was read again"))
         assert task_ids(split="valid_seen", data_root=official) == first
     shutil.rmtree(official / "json_2.1.1" / some_ids[1])
     assert task_ids(split="valid_seen", data_root=official) == sorted({*some_ids} - {some_ids[1]})

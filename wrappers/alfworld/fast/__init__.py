@@ -1,1 +1,1 @@
-"""The fast engine: a game compiled once from its PDDL and its grammar, then played with integers."""
+"""Fast engine: a game is compiled once from its PDDL and grammar, then played with integers."""

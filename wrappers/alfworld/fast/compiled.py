@@ -1,7 +1,7 @@
-"""A compiled game as plain data: what `compiler.py` makes, `store.py` keeps on disk and `program.py` plays.
+"""Compiled game as plain data: output of `compiler.py`, stored by `store.py`, played by `program.py`.
 
-Large tables are kept as text and read when they are first used, so that a game in memory is small and quick to load.
-A bit is a position in the state, an integer. A literal is `2 * bit`, plus 1 where the fact must be false.
+Large tables are kept as text and parsed on first use, so that a game in memory is small and loads quickly. A bit is a
+position in the state, which is an integer. A literal is `2 * bit`, plus 1 for a fact that must be false.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 Symbols = list[Any]
-"""A template: text as itself; ["rule", name], ["value", expression], ["each", query, symbol], ["list", query, symbol].
+"""Template: text as itself; ["rule", name], ["value", expression], ["each", query, symbol], ["list", query, symbol].
 
-`query` is a list of [signatures, placeholders]: the facts looked for ("predicate type ...") and what their arguments
-are called ([name, type] each); None where nothing is asked.
+`query` is a list of [signatures, placeholders]: the facts to match ("predicate type ...") and the names of their
+arguments ([name, type] each); None for no query.
 """
 
 
 @dataclass(frozen=True)
 class Schema:
-    """An action before its parameters ([name, type] each) are filled in, and the template of its answer."""
+    """Action with open parameters ([name, type] each), and the template of its answer."""
 
     name: str
     parameters: list[list[str]]
@@ -29,16 +29,15 @@ class Schema:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One game.
+    """Compiled game.
 
-    `variables`: [id, type, display name] of everything that facts and operators speak of ("" where it has no name);
-    `facts`: by signature, "argument,argument:bit ..." in TextWorld's order, bit -1 for what is always true;
-    `initial`: the initial state in hexadecimal; `goal`: literals;
-    `operators`: "schema;arguments;preconditions;effects" in the library's order, an effect being its literal or
-    "conditions>literal"; `commands`: what each is typed as; `watched`: operators by the bit that must be set before
-    they are looked at ("-1": always); `read`: the mask of the bits in preconditions, in hexadecimal;
-    `told` and `denied`: by a fact's bit, the bit that is set where the text takes the fact for true, or for false;
-    `axioms`: [layer, conditions, literal]; `rules`: by name, [query or None, symbols] in order.
+    `variables`: [id, type, display name] of all arguments of facts and operators ("" without a name); `facts`: by
+    signature, "argument,argument:bit ..." in TextWorld's order, bit -1 for an always true fact; `initial`: the initial
+    state in hexadecimal; `goal`: literals; `operators`: "schema;arguments;preconditions;effects" in the library's
+    order, an effect being its literal or "conditions>literal"; `commands`: the text of each operator; `watched`:
+    operators by the bit that must be set before they are checked ("-1": always); `read`: the mask of the bits in
+    preconditions, in hexadecimal; `told` and `denied`: by a fact's bit, the bit that is set if the text takes the fact
+    for true, or for false; `axioms`: [layer, conditions, literal]; `rules`: by name, [query or None, symbols] in order.
     """
 
     variables: list[list[str]]
@@ -57,6 +56,6 @@ class Compiled:
 
     @property
     def bytes(self) -> int:
-        """What the large tables take in memory."""
+        """Size of the large tables in memory."""
         tables = (self.operators, self.commands, self.facts.values(), self.watched.values())
         return sum(sum(map(sys.getsizeof, table)) for table in tables)

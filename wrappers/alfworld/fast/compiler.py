@@ -1,6 +1,6 @@
-"""Compiles a game: Fast Downward's ground operators and TextWorld's parsed grammar become the tables of `Compiled`.
+"""Compile a game: Fast Downward's ground operators and TextWorld's parsed grammar become the tables of `Compiled`.
 
-Nothing here knows an action or a predicate of ALFWorld. What the tables cannot express is refused by name.
+No action or predicate of ALFWorld is known here. Anything the tables cannot express is refused by name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from align_echo.wrappers.alfworld.translation import Translation, translate
 
 
 def compile_game(domain: str, grammar: str, problem: str) -> Compiled:
-    """Compile a game's three texts. Raises `EngineError` naming what is not understood."""
+    """Compile a game's three texts. Raises `EngineError` naming the unsupported part."""
     texts = read_grammar(grammar)
     translation = translate(domain, problem)
     return _Compiler(translation, read_sas(translation.sas), texts).compiled()
@@ -66,9 +66,9 @@ class _Compiler:
     # ------------------------------------------------------------ facts
 
     def _facts(self) -> tuple[dict[str, str], list[Fact]]:
-        """All facts that the text may look at, by signature; and those that hold at first.
+        """Collect all facts the text may look at, by signature, and the facts of the initial state.
 
-        Both are sorted, as the translator's sets come in another order in every process.
+        Both are sorted, because the translator's sets come in a different order in every process.
         """
         sas = self._sas
         changing = {fact: variable for variable, fact in enumerate(sas.facts) if variable not in sas.derived}
@@ -103,7 +103,7 @@ class _Compiler:
         return self._variables.setdefault((name, kind), len(self._variables))
 
     def _expand(self, facts: dict[str, str]) -> Expand:
-        """From a predicate and types to the signatures of facts that match, in TextWorld's order."""
+        """Return a function from a predicate and types to the signatures of matching facts, in TextWorld's order."""
 
         def expand(predicate: str, types: Sequence[str]) -> list[str]:
             try:
@@ -140,16 +140,16 @@ class _Compiler:
         return f"{schema_names.index(name)};{filled};{needs};{effects}"
 
     def _with_commands(self, blank: Compiled, schema_names: list[str], expand: Expand) -> Compiled:
-        """Fill in what each operator is typed as; it may not depend on what changes."""
+        """Fill in each operator's command, which may not depend on changing facts."""
         program = Program(blank)
         symbols = [plain(self._grammar.commands[name], expand) for name in schema_names]
         template = functools.cache(lambda schema, filled: program.template(schema, filled, symbols[schema]))
         commands = []
         for number in range(len(blank.operators)):
             schema, values = program.filled(number)
-            seen = [0]
-            text = template(schema, len(values))(program.initial, values, seen)
-            if seen[0]:
+            bits_read = [0]
+            text = template(schema, len(values))(program.initial, values, bits_read)
+            if bits_read[0]:
                 raise EngineError(f"the command of the action {schema_names[schema]} depends on what changes")
             try:
                 commands.append(text.format_map(program.names))
@@ -159,19 +159,19 @@ class _Compiler:
 
 
 def _text_bits(sas: Sas) -> tuple[dict[int, int], dict[int, int]]:
-    """For each variable the bit of what the text holds true, and that of what it holds explicitly false.
+    """Assign each variable the bit for "true in the text" and the bit for "explicitly false in the text".
 
-    TextWorld's facts follow every effect of an action, its conditions met or not, so a fact with a conditional effect
-    needs a bit of its own; a negation is known to the text only after an effect has said so.
+    TextWorld's facts follow every effect of an action even if its conditions are not met, so a fact with a conditional
+    effect needs a bit of its own. The text knows a negation only after an effect stated it.
     """
-    told = {variable: variable for variable in range(len(sas.facts)) if variable not in sas.derived}
+    text_bits = {variable: variable for variable in range(len(sas.facts)) if variable not in sas.derived}
     free = len(sas.facts)
     conditional = {e.literal >> 1 for operator in sas.operators for e in operator.effects if e.conditions}
     for variable in sorted(conditional):
-        told[variable] = free
+        text_bits[variable] = free
         free += 1
     negated = {e.literal >> 1 for operator in sas.operators for e in operator.effects if e.literal & 1}
-    return told, {variable: free + number for number, variable in enumerate(sorted(negated))}
+    return text_bits, {variable: free + number for number, variable in enumerate(sorted(negated))}
 
 
 def _read(operators: Sequence[SasOperator]) -> int:
@@ -182,7 +182,7 @@ def _read(operators: Sequence[SasOperator]) -> int:
 
 
 def _watched(operators: Sequence[SasOperator]) -> dict[str, list[int]]:
-    """Operators by the most common fact that they need: only those of facts that hold have to be looked at."""
+    """Group operators by the most common fact they need, so that only groups with a true fact are checked."""
     uses = Counter(literal for operator in operators for literal in operator.preconditions if not literal & 1)
     groups: dict[str, list[int]] = defaultdict(list)
     for number, operator in enumerate(operators):
@@ -201,7 +201,7 @@ def _types(translation: Translation) -> Any:
 
 
 def _display_names(facts: Iterable[Fact]) -> dict[str, str]:
-    """What ALFWorld calls everything that some fact speaks of."""
+    """Return ALFWorld's names for all arguments of facts."""
     from textworld.generator.game import EntityInfo
 
     entities = {name: EntityInfo(name, "") for _, arguments in facts for name in arguments}

@@ -1,4 +1,4 @@
-"""The fast engine: one integer for the state, everything else shared with other engines of the same game."""
+"""Fast engine: one integer holds the state; everything else is shared between engines of the same game."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from align_echo.wrappers.alfworld.fast.store import program_of
 
 @dataclass(frozen=True, slots=True)
 class GameState:
-    """A state of a game, and what can be seen in it."""
+    """State of a game, and what can be seen in it."""
 
     game: Game
     program: Program
@@ -21,7 +21,7 @@ class GameState:
 
     @property
     def position(self) -> int:
-        """The bits that what comes next may depend on."""
+        """Bits the future may depend on."""
         return self.bits & self.program.telling
 
     @property
@@ -30,12 +30,12 @@ class GameState:
         return self.program.menu(self.bits)
 
     def facts(self, predicates: Iterable[str] | None = None) -> list[Fact]:
-        """What is true, and what was made false; of some predicates only, if they are named."""
+        """Return the true facts, and those made false; restricted to `predicates` unless None."""
         return self.program.facts(self.bits, predicates)
 
 
 class FastEngine:
-    """Plays one game at a time. Not shared between threads, but games are."""
+    """Engine that plays one game at a time. Not shared between threads, but games are."""
 
     def __init__(self) -> None:
         self._state: GameState | None = None
@@ -45,24 +45,24 @@ class FastEngine:
         self._state = None
 
     def reset(self, game: Game) -> str:
-        """Start a game from its initial state; returns the intro. Raises `EngineError` if it cannot be compiled."""
+        """Start a game from its initial state; return the intro. Raises `EngineError` if it cannot be compiled."""
         program = program_of(game)
         self._state = GameState(game, program, program.initial)
         return program.intro
 
     def step(self, command: str) -> str:
-        """Carry out a command; returns what happened. A command that is not admissible changes nothing."""
-        now = self.sight
-        program = now.program
-        operator = program.menu(now.bits).get(command.strip())
+        """Carry out a command; return the answer. A command that is not admissible changes nothing."""
+        sight = self.sight
+        program = sight.program
+        operator = program.menu(sight.bits).get(command.strip())
         if operator is None:
             return NOTHING_HAPPENS
-        bits = program.apply(operator, now.bits)
-        self._state = GameState(now.game, program, bits)
+        bits = program.apply(operator, sight.bits)
+        self._state = GameState(sight.game, program, bits)
         return program.answer(operator, bits)
 
     def peek(self, command: str) -> str:
-        """What a command would answer, without doing it."""
+        """Return the answer to a command without carrying it out."""
         before = self.sight
         answer = self.step(command)
         self._state = before
@@ -70,7 +70,7 @@ class FastEngine:
 
     @property
     def won(self) -> bool:
-        """The goal holds."""
+        """Return True if the goal holds."""
         return self.sight.program.won(self.sight.bits)
 
     @property
@@ -80,16 +80,16 @@ class FastEngine:
 
     @property
     def sight(self) -> GameState:
-        """The present state. Raises `EngineError` before a reset."""
+        """Present state. Raises `EngineError` before a reset."""
         if self._state is None:
             raise EngineError("no game is loaded: call reset() first")
         return self._state
 
     @property
     def names(self) -> Mapping[str, str]:
-        """What every entity is called in text, by its id."""
+        """Display name of every entity, by id."""
         return self.sight.program.names
 
     def restore(self, sight: GameState) -> None:
-        """Go to a state, which may be another fast engine's."""
+        """Return to a state, possibly another fast engine's."""
         self._state = sight

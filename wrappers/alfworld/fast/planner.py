@@ -1,6 +1,6 @@
-"""Fast Downward's own search for a plan from a state: for tests of the exact distances, and slow in large kitchens.
+"""Fast Downward's own search for a plan from a state. Used to test the exact distances; slow in large kitchens.
 
-The library is loaded when a plan is first asked for, once for the process.
+The library is loaded once per process, for the first plan.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from align_echo.wrappers.alfworld.fast.sas import read_sas
 from align_echo.wrappers.alfworld.translation import translate, translate_for_planning
 
 _LOCK = threading.Lock()
-"""The library holds one task at a time."""
+"""Guard of the library, which holds one task at a time."""
 
 
 def plan(state: GameState) -> list[str] | None:
-    """Commands from a state to the goal, None if the search finds none. Takes from seconds to minutes."""
+    """Search for commands from a state to the goal; None if the search fails. Takes seconds to minutes."""
     names = _plan(state.game.domain, state.game.problem, state.bits)
     if names is None:
         return None
@@ -47,7 +47,7 @@ def _translations(domain: str, problem: str) -> tuple[str, str]:
 
 
 def _started_at(sas: str, bits: int) -> str:
-    """The task with another initial state; derived facts keep their defaults."""
+    """Replace the initial state of a task; derived facts keep their defaults."""
     task = read_sas(sas)
     head, _, rest = sas.partition("begin_state\n")
     values, _, tail = rest.partition("end_state\n")

@@ -1,7 +1,8 @@
-"""Plays a compiled game. A state is one integer; a program holds none, and is shared between engines and threads.
+"""Player of a compiled game. A state is one integer, held by the caller, so a program is shared between engines and
+threads.
 
-What an operator needs, does and answers is read from the tables when it first matters, and kept. Admissible commands
-are remembered by the bits that preconditions look at; an answer by the bits that its text was seen to depend on.
+An operator's needs, effects and answers are parsed from the tables on first use and cached. Admissible commands are
+cached by the bits that preconditions read; an answer by the bits its text depended on.
 """
 
 from __future__ import annotations
@@ -15,33 +16,33 @@ from align_echo.wrappers.alfworld.fast.sas import Fact
 from align_echo.wrappers.alfworld.fast.text import Entity, Speaker, Spell, Values
 
 MENUS = 256
-"""States of which the admissible commands are remembered, per game."""
+"""Number of states with cached admissible commands, per game."""
 
 TEXTS = 16
-"""Answers that are remembered, per operator."""
+"""Number of cached answers, per operator."""
 
 BRANCHES = 4
-"""Sets of bits that an operator's answer may be remembered by."""
+"""Number of bit sets that may key an operator's cached answers."""
 
 TABLES_GROW, GROUP_BYTES, ANSWER_BYTES = 2.7, 25_000, 2_900
-"""What a program takes for each byte of its tables, each group of operators that was looked at, and each operator that
-was asked for its answer: by least squares over games of every task type, played for 0 to 1500 steps (n = 204; the mean
-error is 11%)."""
+"""Memory of a program per byte of its tables, per group of operators in use, and per operator with answers. Fitted by
+least squares over games of every task type, played for 0 to 1500 steps (n = 204; the mean error is 11%)."""
 
 Change = tuple[int, int, tuple[tuple[int, int, int, bool], ...]]
-"""What an operator does: bits cleared, bits then set, and (mask, wanted, bit, on) where the state before decides."""
+"""Effect of an operator: bits to clear, bits to set afterwards, and (mask, wanted, bit, on) for conditions on the state
+before."""
 
 
 class Program:
-    """One game, ready to be played. All methods are functions of the state."""
+    """Game ready to be played. All methods are functions of the state."""
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
-        entities = [Entity(name, kind, shown) for name, kind, shown in compiled.variables]
+        entities = [Entity(name, kind, label) for name, kind, label in compiled.variables]
         self._speaker = Speaker(compiled.rules, entities, self._rows)
         self._watched = [(_bit(int(bit)), numbers) for bit, numbers in compiled.watched.items()]
-        self._told = {int(variable): bit for variable, bit in compiled.told.items()}
-        self._denied = {int(variable): bit for variable, bit in compiled.denied.items()}
+        self._text_bits = {int(variable): bit for variable, bit in compiled.told.items()}
+        self._negated_bits = {int(variable): bit for variable, bit in compiled.denied.items()}
         self._goal = _wanted(compiled.goal)
         self._derive = _axioms(compiled)
         self._read = int(compiled.read, 16)
@@ -57,7 +58,7 @@ class Program:
 
     @property
     def bytes(self) -> int:
-        """What the game takes in memory by now, the more the longer it is played; within a third of it."""
+        """Estimated size of the game in memory, growing with play; within a third of the real size."""
         return (
             int(TABLES_GROW * self._table_bytes)
             + GROUP_BYTES * self._group.cache_info().currsize
@@ -67,15 +68,15 @@ class Program:
     # ------------------------------------------------------------ playing
 
     def menu(self, state: int) -> dict[str, int]:
-        """What can be done in a state: commands in the library's order, and the operator of each."""
+        """Return the admissible commands of a state in the library's order, with the operator of each."""
         return self._menu(state & self._read)
 
     def commands(self, state: int) -> tuple[str, ...]:
-        """The commands of the menu, sorted."""
+        """Return the commands of the menu, sorted."""
         return self._commands(state & self._read)
 
     def apply(self, operator: int, state: int) -> int:
-        """The state after an operator that is on the menu."""
+        """Return the state after an operator from the menu."""
         cleared, added, conditional = self._change(operator)
         after = (state ^ (state & cleared)) | added
         for mask, wanted, bit, on in conditional:
@@ -84,23 +85,24 @@ class Program:
         return self._derive(after)
 
     def won(self, state: int) -> bool:
-        """The goal holds."""
+        """Check if the goal holds."""
         mask, wanted = self._goal
         return state & mask == wanted
 
     def answer(self, operator: int, state: int) -> str:
-        """What the game says in the state after an operator."""
+        """Return the game's text in the state after an operator."""
         return self._answer(operator)(state)
 
     @functools.cached_property
     def intro(self) -> str:
-        """The first text of an episode."""
+        """First text of an episode."""
         return self._speaker.template([["rule", "intro"]], ())(self.initial, (), [0])
 
     # ------------------------------------------------------------ looking inside
 
     def facts(self, state: int, predicates: Iterable[str] | None = None) -> list[Fact]:
-        """What is true, and what was made false as `not_...`, as TextWorld keeps it; or some predicates' only."""
+        """Return the true facts, and as `not_...` those made false, as TextWorld keeps them; restricted to `predicates`
+        unless None."""
         wanted = None if predicates is None else frozenset(predicates)
         return [
             fact
@@ -112,22 +114,24 @@ class Program:
 
     @functools.cached_property
     def telling(self) -> int:
-        """The bits that menus, effects and answers may depend on: all but those of what was made false, of which only
-        `facts` tells, unless a text asks for it."""
+        """Bits that menus, effects and answers may depend on.
+
+        Excluded are the bits of facts made false, which only `facts` shows, unless a text asks for them.
+        """
         compiled = self._compiled
         asked = set(_texts_in([*compiled.rules.values(), *(schema.feedback for schema in compiled.schemas)]))
-        denied = _union(map(_bit, self._denied.values())) & ~self._read
+        denied = _union(map(_bit, self._negated_bits.values())) & ~self._read
         read = _union(_bit(bit) for signature in asked & set(compiled.facts) for _, bit in self._rows(signature))
         return ~(denied & ~read)
 
     @functools.cached_property
     def names(self) -> dict[str, str]:
-        """What every entity is called in text, by its id."""
-        return {name: shown for name, _, shown in self._compiled.variables if shown}
+        """Display name of every entity, by id."""
+        return {name: label for name, _, label in self._compiled.variables if label}
 
     @functools.cached_property
     def commands_of_operators(self) -> dict[str, str]:
-        """What each operator is typed as, by its name in the translation ("gotolocation agent1 ...")."""
+        """Command of each operator, by its name in the translation ("gotolocation agent1 ...")."""
         compiled, commands = self._compiled, {}
         for number, command in enumerate(compiled.commands):
             schema, values = self.filled(number)
@@ -136,16 +140,16 @@ class Program:
         return commands
 
     def template(self, schema: int, filled: int, symbols: Sequence[Any]) -> Spell:
-        """A template over the first parameters of an action: those that an operator fills in."""
+        """Compile a template over the first parameters of an action: those that an operator fills in."""
         bound = tuple((name, kind) for name, kind in self._compiled.schemas[schema].parameters[:filled])
         return self._speaker.template(symbols, bound)
 
     def filled(self, operator: int) -> tuple[int, Values]:
-        """An operator's action, and what its parameters stand for."""
+        """Return an operator's action and the values of its parameters."""
         schema, arguments, _, _ = self._compiled.operators[operator].split(";")
         return int(schema), _numbers(arguments)
 
-    # ------------------------------------------------------------ what is made when first needed
+    # ------------------------------------------------------------ parsed on first use
 
     def _find_menu(self, key: int) -> dict[str, int]:
         applicable: list[int] = []
@@ -160,7 +164,8 @@ class Program:
         return operators
 
     def _find_group(self, index: int) -> tuple[list[int], list[tuple[int, int, int]]]:
-        """Operators that wait for a bit: those that need no more than it; (mask, wanted, operator) of all others."""
+        """Split the operators that wait for a bit: those without further needs; (mask, wanted, operator) of the others.
+        """
         bit, numbers = self._watched[index]
         free, conditional = [], []
         for number in numbers:
@@ -172,7 +177,7 @@ class Program:
         return free, conditional
 
     def _find_change(self, operator: int) -> Change:
-        return _change(self._compiled.operators[operator].split(";")[3], self._told, self._denied)
+        return _change(self._compiled.operators[operator].split(";")[3], self._text_bits, self._negated_bits)
 
     def _find_answer(self, operator: int) -> Callable[[int], str]:
         schema, values = self.filled(operator)
@@ -195,7 +200,7 @@ class Program:
 
 
 def _answers(spell: Spell, values: Values) -> Callable[[int], str]:
-    """The answers of one operator by the state, remembered by the bits that they were seen to depend on."""
+    """Make a function from states to an operator's answers, cached by the bits they depended on."""
     masks: tuple[int, ...] = ()
     texts: dict[tuple[int, int], str] = {}
 
@@ -205,23 +210,24 @@ def _answers(spell: Spell, values: Values) -> Callable[[int], str]:
             cached = texts.get((mask, state & mask))
             if cached is not None:
                 return cached
-        seen = [0]
-        text = spell(state, values, seen)
-        [mask] = seen
-        known, kept = masks, texts
+        bits_read = [0]
+        text = spell(state, values, bits_read)
+        [mask] = bits_read
+        known, retained = masks, texts
         if mask not in known:
             known = (mask, *known[: BRANCHES - 1])
-        if len(kept) >= TEXTS or known is not masks:
-            kept = {key: value for key, value in list(kept.items())[-TEXTS + 1 :] if key[0] in known}
-        # Made anew rather than changed: other threads may be reading.
-        masks, texts = known, {**kept, (mask, state & mask): text}
+        if len(retained) >= TEXTS or known is not masks:
+            retained = {key: value for key, value in list(retained.items())[-TEXTS + 1 :] if key[0] in known}
+        # Replaced rather than changed: other threads may be reading.
+        masks, texts = known, {**retained, (mask, state & mask): text}
         return text
 
     return answer
 
 
 def _axioms(compiled: Compiled) -> Callable[[int], int]:
-    """What brings a state's derived facts up to date: from their defaults, layer by layer, until nothing changes."""
+    """Make a function that updates a state's derived facts: from their defaults, layer by layer, until nothing changes.
+    """
     rules: dict[int, list[tuple[int, int, int, bool]]] = {}
     for layer, conditions, literal in compiled.axioms:
         rules.setdefault(layer, []).append((*_wanted(conditions), 1 << (literal >> 1), not literal & 1))
@@ -250,15 +256,15 @@ def _axioms(compiled: Compiled) -> Callable[[int], int]:
     return derive if derived else lambda state: state
 
 
-def _change(effects: str, told: dict[int, int], denied: dict[int, int]) -> Change:
-    """Read an operator's effects. The text follows every effect in order, whether its conditions hold or not."""
+def _change(effects: str, text_bits: dict[int, int], negated_bits: dict[int, int]) -> Change:
+    """Parse an operator's effects. The text follows every effect in order, even if its conditions do not hold."""
     cleared = added = 0
     conditional = []
     parsed = [effect.rpartition(">") for effect in effects.split(",") if effect]
     depending = {int(literal) >> 1 for conditions, _, literal in parsed if conditions}
     for conditions, _, literal in parsed:
         variable, negative = int(literal) >> 1, bool(int(literal) & 1)
-        text_bit, negation = _bit(told.get(variable, -1)), _bit(denied.get(variable, -1))
+        text_bit, negation = _bit(text_bits.get(variable, -1)), _bit(negated_bits.get(variable, -1))
         if variable in depending:
             mask, wanted = _wanted(_numbers(conditions, "&"))
             conditional.append((mask, wanted, 1 << variable, not negative))
@@ -270,7 +276,7 @@ def _change(effects: str, told: dict[int, int], denied: dict[int, int]) -> Chang
 
 
 def _wanted(literals: Sequence[int]) -> tuple[int, int]:
-    """The bits that literals speak of, and what those bits must be."""
+    """Return the mask of the bits in literals, and the values those bits must have."""
     mask = wanted = 0
     for literal in literals:
         mask |= 1 << (literal >> 1)

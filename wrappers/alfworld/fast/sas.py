@@ -1,7 +1,7 @@
-"""Reads Fast Downward's SAS text: variables, operators with conditional effects, axioms, initial state, goal.
+"""Parser of Fast Downward's SAS text: variables, operators with conditional effects, axioms, initial state, goal.
 
 Every variable must be one fact and its negation, as the translator writes them without invariant synthesis; anything
-else is refused. Facts are numbered by their variable; a literal is `2 * variable`, plus 1 where the fact is false.
+else is refused. Facts are numbered by their variable; a literal is `2 * variable`, plus 1 for a false fact.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Fact = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Effect:
-    """A literal that an operator makes true where all conditions held before it, or an axiom where they hold."""
+    """Literal made true by an operator if all conditions held before it, or by an axiom while they hold."""
 
     conditions: tuple[int, ...]
     literal: int
@@ -25,7 +25,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class SasOperator:
-    """A ground action: its name with arguments, its preconditions and its effects in order."""
+    """Ground action: its name with arguments, its preconditions and its effects in order."""
 
     name: str
     preconditions: tuple[int, ...]
@@ -34,9 +34,9 @@ class SasOperator:
 
 @dataclass(frozen=True)
 class Sas:
-    """A ground task. `operators` stand in the order in which the library lists those that apply.
+    """Ground task. `operators` are in the order in which the library lists applicable ones.
 
-    `derived` maps each variable that axioms decide to its layer: axioms of one layer are applied until nothing changes.
+    `derived` maps each variable decided by axioms to its layer; axioms of one layer apply until nothing changes.
     """
 
     facts: tuple[Fact, ...]
@@ -48,7 +48,7 @@ class Sas:
 
 
 def read_sas(text: str) -> Sas:
-    """Read a task. Raises `EngineError` naming what is not understood."""
+    """Parse a task. Raises `EngineError` naming the unsupported part."""
     try:
         return _Reader(text).task()
     except (ValueError, IndexError, StopIteration) as error:
@@ -108,28 +108,28 @@ class _Reader:
 
     def _literal(self, pair: str) -> int:
         variable, value = map(int, pair.split())
-        return self._literal_of(variable, value)
+        return self._encode_literal(variable, value)
 
-    def _literal_of(self, variable: int, value: int) -> int:
+    def _encode_literal(self, variable: int, value: int) -> int:
         return 2 * variable + (value != self._true_value[variable])
 
     def _operator(self, lines: list[str]) -> tuple[list[tuple[int, int]], SasOperator]:
-        """The operator, and what it is sorted by: the library walks a tree of sorted preconditions."""
+        """Parse an operator; also return its sort key, because the library walks a tree of sorted preconditions."""
         name, count = lines[0], int(lines[1])
         needed = [(int(v), int(value)) for v, value in (line.split() for line in lines[2 : 2 + count])]
         effects = []
         for line in lines[3 + count : 3 + count + int(lines[2 + count])]:
             numbers = [int(number) for number in line.split()]
-            given, (variable, before, after) = numbers[1:-3], numbers[-3:]
+            pairs, (variable, before, after) = numbers[1:-3], numbers[-3:]
             if before >= 0:
                 needed.append((variable, before))
-            conditions = tuple(self._literal_of(v, w) for v, w in zip(given[::2], given[1::2], strict=True))
-            effects.append(Effect(conditions, self._literal_of(variable, after)))
+            conditions = tuple(self._encode_literal(v, w) for v, w in zip(pairs[::2], pairs[1::2], strict=True))
+            effects.append(Effect(conditions, self._encode_literal(variable, after)))
         needed = sorted(set(needed))
-        operator = SasOperator(name, tuple(self._literal_of(*pair) for pair in needed), tuple(effects))
+        operator = SasOperator(name, tuple(self._encode_literal(*pair) for pair in needed), tuple(effects))
         return needed, operator
 
     def _axiom(self, lines: list[str]) -> Effect:
         variable, _before, after = map(int, lines[-1].split())
         conditions = tuple(self._literal(line) for line in lines[1:-1])
-        return Effect(conditions, self._literal_of(variable, after))
+        return Effect(conditions, self._encode_literal(variable, after))

@@ -1,4 +1,5 @@
-"""Compiled forms of the embedded games, which ship: playing them needs none of the packages that compile a game.
+"""Compiled forms of the embedded games, part of the package. They can be played without the packages that compile a
+game.
 
 They are JSON in a ZIP archive, each under a name made of the game's texts; `build_data.py` makes the archive.
 """
@@ -21,13 +22,14 @@ from align_echo.wrappers.alfworld.fast.compiled import Compiled, Schema
 FILE = "compiled.zip"
 
 FORMAT = 2
-"""Raise it whenever the compiler makes something else of the same texts; then build the archive anew."""
+"""Raise this whenever the compiler's output for the same texts changes; then rebuild the archive."""
 
 _DATE = (2020, 1, 1, 0, 0, 0)
 
 
 def shipped_form(game: Game) -> Compiled | None:
-    """The compiled form of a game that ships, None for any other game. Raises `EngineError` for a damaged archive."""
+    """Return the compiled form of an embedded game, None for any other game. Raises `EngineError` for a damaged
+    archive."""
     try:
         with resources.files(__package__).joinpath(FILE).open("rb") as file, zipfile.ZipFile(file) as archive:
             name = name_of(game)
@@ -37,7 +39,7 @@ def shipped_form(game: Game) -> Compiled | None:
 
 
 def write_archive(games: Mapping[str, Compiled], target: Path) -> None:
-    """Write compiled games by their names (`name_of`); the same games give the same bytes."""
+    """Write compiled games by name (`name_of`); the same games give the same bytes."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_LZMA) as archive:
         for name, compiled in sorted(games.items()):
             info = zipfile.ZipInfo(name, _DATE)
@@ -46,16 +48,16 @@ def write_archive(games: Mapping[str, Compiled], target: Path) -> None:
 
 
 def name_of(game: Game) -> str:
-    """A game's name in the archive, from its texts."""
+    """Compute a game's name in the archive from its texts."""
     return hashlib.sha256("\0".join((str(FORMAT), game.domain, game.grammar, game.problem)).encode()).hexdigest()[:20]
 
 
 def as_json(compiled: Compiled) -> str:
-    """A compiled game as one line of JSON."""
+    """Serialize a compiled game as one line of JSON."""
     return json.dumps(asdict(compiled), separators=(",", ":"))
 
 
 def from_json(text: str | bytes) -> Compiled:
-    """The reverse of `as_json`. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
+    """Parse the output of `as_json`. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
     record = json.loads(text)
     return Compiled(**{**record, "schemas": [Schema(**schema) for schema in record["schemas"]]})

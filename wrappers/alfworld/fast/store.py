@@ -1,8 +1,8 @@
-"""Compiled games: those that ship, and any other kept on disk once it was compiled.
+"""Compiled games: the shipped ones, and a disk cache of all others.
 
-Compiling takes some tenths of a second and the extra `alfworld`; reading back takes milliseconds. A file is named
-after what it was made from and begins with a checksum. Files are written to a temporary name and then renamed, so any
-number of processes may share a folder; one that is missing or damaged is made again.
+Compiling takes some tenths of a second and the extra `alfworld`; reading takes milliseconds. A file is named after its
+source texts and begins with a checksum. Files are written to a temporary name and then renamed, so any number of
+processes may share a folder. A missing or damaged file is rebuilt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from align_echo.wrappers.memory import memory
 
 
 def program_of(game: Game) -> Program:
-    """A game ready to be played, kept in memory as long as there is room (`memory.py`).
+    """Return a game ready to be played, cached in memory while there is room (`memory.py`).
 
     Raises `EngineError` if it cannot be compiled, `MissingExtraError`.
     """
@@ -30,7 +30,8 @@ def program_of(game: Game) -> Program:
 
 
 def compiled_game(game: Game) -> Compiled:
-    """A compiled game, as it ships or from its cache if it is there. Raises as `compile_game`; `MissingExtraError`."""
+    """Return a compiled game: the shipped form, the cached one, or a new one. Raises as `compile_game`;
+    `MissingExtraError`."""
     if (shipped := shipped_form(game)) is not None:
         return shipped
     upstream.require_packages("an ALFWorld game that does not come with align-echo")
@@ -40,13 +41,13 @@ def compiled_game(game: Game) -> Compiled:
     try:
         return _decode(file.read_text(encoding="ascii"))
     except (OSError, ValueError, KeyError, TypeError, zlib.error):
-        made = _compile(game)
+        compiled = _compile(game)
     try:
         game.cache.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, _encode(made))
+        write_atomically(file, _encode(compiled))
     except OSError:
         pass  # a full or read-only disk costs time at the next start, nothing else
-    return made
+    return compiled
 
 
 def _compile(game: Game) -> Compiled:

@@ -1,4 +1,5 @@
-"""TextWorld's parsed templates and queries as plain data (`compiled.Symbols`); what is not known is refused by name."""
+"""Convert TextWorld's parsed templates and queries to plain data (`compiled.Symbols`); unknown parts are refused by
+name."""
 
 from __future__ import annotations
 
@@ -12,16 +13,17 @@ from align_echo.wrappers.alfworld.fast.compiled import Symbols
 from align_echo.wrappers.alfworld.grammar import Grammar, query_of, symbols_of
 
 Expand = Callable[[str, Sequence[str]], list[str]]
-"""From a predicate and the types of its arguments to the signatures of facts that match, in TextWorld's order."""
+"""Function from a predicate and the types of its arguments to the signatures of matching facts, in TextWorld's order.
+"""
 
 
 def plain(text: str, expand: Expand) -> Symbols:
-    """A template. Raises `EngineError` naming a symbol that is not understood."""
+    """Convert a template. Raises `EngineError` naming an unsupported symbol."""
     return [_symbol(symbol, expand) for symbol in symbols_of(text)]
 
 
 def plain_rules(grammar: Grammar, expand: Expand) -> dict[str, list[list[Any]]]:
-    """All rules by name: (condition or None, symbols) in order."""
+    """Convert all rules: by name, (condition or None, symbols) in order."""
     return {
         name: [[_query(rule.condition, expand), [_symbol(symbol, expand) for symbol in rule.symbols]] for rule in rules]
         for name, rules in grammar.rules.items()

@@ -1,7 +1,7 @@
-"""Spells out the templates of a compiled grammar on a state, and says which bits the text depended on.
+"""Render the templates of a compiled grammar on a state, and report the bits the text depended on.
 
-Templates become closures once per game. A closure takes the state, the variables bound so far and a one-element list
-into which it collects the mask of the bits it looked at: the same bits give the same text.
+Templates become closures once per game. A closure takes the state, the bound variables and a one-element list. Into the
+list it collects the mask of the bits it read: the same bits give the same text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Bound = tuple[tuple[str, str], ...]
 """Placeholders (name, type) in the order in which they were bound."""
 
 Values = tuple[int, ...]
-"""The variables that they are bound to, by number."""
+"""Variables bound to the placeholders, by number."""
 
 Spell = Callable[[int, Values, list[int]], str]
 Each = Callable[[int, Values, list[int]], Iterator[str]]
@@ -28,12 +28,12 @@ Find = Callable[[int, Values, list[int]], Iterator[Values]]
 
 
 Shape = tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]
-"""Signatures, for each argument the first that must be the same, and the arguments that are known."""
+"""Signatures; for each argument the first one that must be equal; and the positions of known arguments."""
 
 
 @dataclass(frozen=True)
 class Entity:
-    """What an expression in a template may ask of a variable. TextWorld's other attributes are never set here."""
+    """Attributes of a variable for expressions in templates. TextWorld's other attributes are never set here."""
 
     id: str
     type: str
@@ -52,7 +52,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Facts that agree with what is bound: (bit as a number, new variables) of each.
+    """Facts that agree with the bound variables: (bit as a number, new variables) of each.
 
     `mask` holds their bits; `constant` says that some are always true.
     """
@@ -62,11 +62,11 @@ class Candidates:
     facts: tuple[tuple[int, Values], ...]
 
 
-_OPEN: ContextVar[tuple[str, ...]] = ContextVar("rules that this thread is compiling, the outermost first", default=())
+_OPEN: ContextVar[tuple[str, ...]] = ContextVar("rules this thread is compiling, the outermost first", default=())
 
 
 class Speaker:
-    """The templates of one game over its facts. Several threads may compile at once; what they find is the same."""
+    """Templates of one game over its facts. Threads may compile at the same time; they get the same result."""
 
     def __init__(
         self,
@@ -74,7 +74,8 @@ class Speaker:
         entities: Sequence[Entity],
         facts: Callable[[str], Sequence[tuple[Values, int]]],
     ) -> None:
-        """`facts` gives a signature's facts in order: (variables, bit), bit -1 where the fact is always true."""
+        """Start with a game's rules. `facts` gives a signature's facts in order: (variables, bit), bit -1 for always
+        true."""
         self._rules = rules
         self._entities = entities
         self._facts = facts
@@ -82,7 +83,7 @@ class Speaker:
         self._indices: dict[Shape, Callable[[], dict[Values, Candidates]]] = {}
 
     def template(self, symbols: Sequence[Any], bound: Bound) -> Spell:
-        """Compile a template. Raises `EngineError` naming what is not understood."""
+        """Compile a template. Raises `EngineError` naming the unsupported part."""
         return _joined([self._symbol(symbol, bound) for symbol in symbols])
 
     def _symbol(self, symbol: Any, bound: Bound) -> Spell:
@@ -101,7 +102,7 @@ class Speaker:
         raise EngineError(f"the game's grammar holds a symbol that is not understood: {symbol!r}")
 
     def _rule(self, name: str, bound: Bound) -> Spell:
-        """The first rule of a name whose condition holds."""
+        """Compile the rules of a name; the first with a true condition is used."""
         chosen = self._chosen.get((name, bound))
         if chosen is not None:
             return chosen
@@ -159,7 +160,7 @@ class Speaker:
     # ------------------------------------------------------------ queries
 
     def _query(self, query: Sequence[Any], bound: Bound) -> tuple[Find, Bound]:
-        """What finds the bindings under which all facts hold, and the placeholders that are bound then."""
+        """Compile a query: a finder of bindings under which all facts hold, and the placeholders bound afterwards."""
         steps = []
         for signatures, placeholders in query:
             arguments: Bound = tuple((name, kind) for name, kind in placeholders)
@@ -181,7 +182,7 @@ class Speaker:
             if not candidates.constant and not state & candidates.mask:
                 return
             for bit, added in candidates.facts:
-                # Two placeholders never stand for the same variable.
+                # Two placeholders never have the same variable.
                 if (bit and not state & bit) or any(variable in values for variable in added):
                     continue
                 yield from find(state, values + added, seen, depth + 1)
@@ -191,7 +192,7 @@ class Speaker:
     def _index(
         self, signatures: Sequence[str], arguments: Bound, known: tuple[int, ...]
     ) -> Callable[[], dict[Values, Candidates]]:
-        """Facts by the variables at the known positions; made when first asked for, shared by queries of one shape."""
+        """Index facts by the variables at the known positions, on first use; queries of one shape share the index."""
         shape = tuple(signatures), tuple(arguments.index(argument) for argument in arguments), known
         if shape not in self._indices:
             self._indices[shape] = functools.cache(lambda: self._indexed(*shape))
@@ -200,7 +201,7 @@ class Speaker:
     def _indexed(
         self, signatures: Sequence[str], first: tuple[int, ...], known: tuple[int, ...]
     ) -> dict[Values, Candidates]:
-        """`first` gives for each position the first one that asks for the same variable."""
+        """Build an index. `first` gives for each position the first one with the same variable."""
         repeated = [(position, same) for position, same in enumerate(first) if position != same]
         new = [position for position, same in enumerate(first) if position == same and position not in known]
         index: dict[Values, list[tuple[int, Values]]] = {}
@@ -258,7 +259,7 @@ def _joined(parts: list[Spell]) -> Spell:
 
 
 def _check(node: ast.expr, names: Mapping[str, int], expression: str) -> None:
-    """Names, attributes of entities, text, `+` and `or` only: game files are data and run no code."""
+    """Accept only names, attributes of entities, text, `+` and `or`: game files are data and run no code."""
     match node:
         case ast.Constant(value=str()):
             return
@@ -289,10 +290,10 @@ def _evaluate(node: ast.expr, names: Mapping[str, Entity]) -> Any:
         case ast.BinOp(left=left, right=right):
             return _evaluate(left, names) + _evaluate(right, names)
         case ast.BoolOp(values=values):
-            value_found = None
+            result = None
             for value in values:
-                value_found = _evaluate(value, names)
-                if value_found:
+                result = _evaluate(value, names)
+                if result:
                     break
-            return value_found
+            return result
     raise AssertionError("checked when it was compiled")
