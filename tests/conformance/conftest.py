@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,18 @@ from align_echo.wrappers.text_env import TextEnv
 from tests.conformance.subjects import raw
 
 
-@pytest.fixture(scope="module", params=environments().values(), ids=lambda spec: spec.name)
+IN_OTHER_PROCESSES = {"miniwob", "scienceworld"}
+"""Engines that take seconds to begin: a browser and a Java machine."""
+
+
+def subjects() -> Iterator[Any]:
+    """Yield every environment; those with an engine of its own process are tried in the long tests."""
+    for spec in environments().values():
+        marks = [pytest.mark.long] if spec.name in IN_OTHER_PROCESSES else []
+        yield pytest.param(spec, id=spec.name, marks=marks)
+
+
+@pytest.fixture(scope="module", params=subjects())
 def spec(request: pytest.FixtureRequest) -> EnvironmentSpec:
     """An environment of the catalogue, installed."""
     spec: EnvironmentSpec = request.param

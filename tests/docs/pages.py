@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [
-        *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"),
+        *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", ROOT / "SECURITY.md"),
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "examples").glob("*/README.md"),
     ]
