@@ -14,7 +14,6 @@ from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
 from tests.conformance.subjects import raw
 
-
 IN_OTHER_PROCESSES = {"miniwob", "scienceworld"}
 """Engines that take seconds to begin: a browser and a Java machine."""
 
