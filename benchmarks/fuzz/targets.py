@@ -53,7 +53,7 @@ from align_echo.view.reading import episodes_of, told
 from align_echo.wrappers.gui.actions import parse as parse_gui
 from align_echo.wrappers.gui.actions import write as write_gui
 from align_echo.wrappers.m3tooleval.turns import read_turn
-from align_echo.wrappers.mathematics.boxes import answer_in
+from align_echo.wrappers.mathematics.boxes import extract_answer
 from align_echo.wrappers.searchqa.protocol import answer as answer_search
 from align_echo.wrappers.searchqa.protocol import read_reply
 from align_echo.wrappers.searchqa.spec import parse_action as parse_search
@@ -357,7 +357,7 @@ _ALL = (
     Target("sentences", sentences_of, _MESSAGES, (), _joined),
     Target("skeleton", lambda text: skeleton_of(text, ["apple 1", "shelf 1"]), _MESSAGES),
     Target("braces", lambda text: braced(text, r"\boxed"), (r"so \boxed{\frac{1}{2}} or \boxed{3}",), (), _within),
-    Target("box", answer_in, (r"so \boxed{1 \frac{1}{2}}", r"\boxed{x^{2} + 3,000}"), _REPLY),
+    Target("box", extract_answer, (r"so \boxed{1 \frac{1}{2}}", r"\boxed{x^{2} + 3,000}"), _REPLY),
     Target("search or answer", parse_search, ("<search>who is</search>", "<answer>a</answer>")),
     Target("shop's action", parse_shop, ("search[red shoes]", "click[buy now]")),
     Target(

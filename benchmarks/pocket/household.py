@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from align_echo.dice import Dice
 from align_echo.types import AgentReply, AgentView
-from align_echo.wrappers.alfworld.household import APPLIANCES, Belief, name_of, read_goal
+from align_echo.wrappers.alfworld.household import APPLIANCES, BeliefState, entity_name, read_goal
 from align_echo.wrappers.alfworld.tables import tables
 
 REFUSAL = "Nothing happens."
@@ -114,7 +114,7 @@ class Teacher:
             if goal is None:
                 raise ValueError(f"the teacher cannot read the goal {view.goal!r}")
             self._goal = goal
-            self._belief = Belief.from_intro(view.initial_observation)
+            self._belief = BeliefState.from_intro(view.initial_observation)
         self.follow(view)
         action = self._choose(view)
         return AgentReply(text=action, action=action)
@@ -134,7 +134,7 @@ class Teacher:
         return self._goal.obj
 
     @property
-    def belief(self) -> Belief:
+    def belief(self) -> BeliefState:
         """What it read."""
         return self._belief
 
@@ -146,9 +146,9 @@ class Teacher:
             return
         held = self._belief.holding
         self._belief.update(observation, self._goal.dest)
-        if held is not None and name_of(held) == self._goal.obj:
+        if held is not None and entity_name(held) == self._goal.obj:
             put = action == f"move {held} to {self._goal.dest} 1"
-            used = self._goal.kind == "light" and name_of(action.removeprefix("use ")) == self._goal.tool
+            used = self._goal.kind == "light" and entity_name(action.removeprefix("use ")) == self._goal.tool
             treated = self._goal.kind not in APPLIANCES or self._goal.kind in self._belief.done_to.get(held, ())
             self._delivered += (put and treated) or used
         for verb in ("go to ", "examine "):
@@ -187,7 +187,7 @@ class Teacher:
     def _intent(self) -> Intent:
         goal, belief = self._goal, self._belief
         held = belief.holding
-        if held is None or name_of(held) != goal.obj:
+        if held is None or entity_name(held) != goal.obj:
             seen_at = belief.find(goal.obj)
             return self._near(seen_at[1], f"take {seen_at[0]} from {seen_at[1]}") if seen_at else self._search(goal.obj)
         if goal.kind == "light":
@@ -220,8 +220,8 @@ class Teacher:
     def _order(self, name: str) -> list[str]:
         """Furniture in the order of the search: what it was advised, what can hold the thing, then the rest."""
         places = self._belief.places
-        can = [index for index in places if name in holdable(name_of(index))]
-        open_first = sorted(can, key=lambda place: name_of(place) in CLOSED_AT_FIRST)
+        can = [index for index in places if name in holdable(entity_name(index))]
+        open_first = sorted(can, key=lambda place: entity_name(place) in CLOSED_AT_FIRST)
         return list(
             dict.fromkeys(
                 [*(receptacle for receptacle in self._search_first if receptacle in places), *open_first, *places]
@@ -239,9 +239,9 @@ class Teacher:
             return None
         if self._at and self._at not in self._belief.closed and self._dice.chance(0.4):
             return f"take {self._goal.obj} 1 from {self._at}"
-        kinds = {name_of(place) for place in self._belief.places}
+        kinds = {entity_name(place) for place in self._belief.places}
         kind = self._dice.pick(sorted(kinds if self._dice.chance(0.7) else furniture() - kinds))
-        numbers = [int(place.rsplit(" ", 1)[1]) for place in self._belief.places if name_of(place) == kind]
+        numbers = [int(place.rsplit(" ", 1)[1]) for place in self._belief.places if entity_name(place) == kind]
         return f"go to {kind} {max(numbers, default=0) + 1}"
 
     def _slip(self, intent: Intent) -> str | None:

@@ -20,7 +20,7 @@ from align_echo.session import extend, start_view, take_turn
 from align_echo.train.demonstrations import Demonstration
 from align_echo.types import AgentView, Step, Trajectory
 from align_echo.wrappers.alfworld import SPEC
-from align_echo.wrappers.alfworld.data import Source
+from align_echo.wrappers.alfworld.data import GameSource
 from align_echo.wrappers.alfworld.env import TASK_PREFIX, AlfworldEnv
 from align_echo.wrappers.alfworld.games import sentence
 from align_echo.wrappers.alfworld.task import TaskParameters
@@ -65,7 +65,7 @@ class Rooms:
     full: gym.Env[str, str]
 
     @classmethod
-    def of(cls, games: Source) -> Rooms:
+    def of(cls, games: GameSource) -> Rooms:
         """One engine each."""
         interface = SPEC.interface(INTERFACE)
         if interface is None:

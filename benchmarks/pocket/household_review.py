@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.types import Step, Trajectory
-from align_echo.wrappers.alfworld.household import APPLIANCES, Belief, HouseholdGoal, name_of, read_goal
+from align_echo.wrappers.alfworld.household import APPLIANCES, BeliefState, HouseholdGoal, entity_name, read_goal
 from benchmarks.pocket.household import REFUSAL, holdable
 from benchmarks.pocket.review import Finding, Review, listed, then
 
@@ -131,7 +131,7 @@ class Attempt:
     """What the player could know at the end. `homes` says where each thing was seen first."""
 
     goal: HouseholdGoal
-    belief: Belief
+    belief: BeliefState
     homes: dict[str, str] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
     searched: set[str] = field(default_factory=set)
@@ -147,7 +147,7 @@ class Attempt:
         goal = read_goal(trajectory.goal)
         if goal is None:
             raise UsageError(f"the goal {trajectory.goal!r} is not worded as ALFWorld words its goals")
-        attempt = cls(goal, Belief.from_intro(trajectory.initial_observation))
+        attempt = cls(goal, BeliefState.from_intro(trajectory.initial_observation))
         attempt._notice()
         before: Step | None = None
         for step in trajectory.steps:
@@ -184,19 +184,19 @@ class Attempt:
 
     def copies(self) -> list[str]:
         """The things of the wanted kind that were seen, as many as are needed, those that were held first."""
-        copies = [thing for thing in self.homes if name_of(thing) == self.goal.obj]
+        copies = [thing for thing in self.homes if entity_name(thing) == self.goal.obj]
         if self.goal.kind == "two":
-            copies = [thing for thing in copies if name_of(self.homes[thing]) != self.goal.dest] or copies
+            copies = [thing for thing in copies if entity_name(self.homes[thing]) != self.goal.dest] or copies
         return sorted(copies, key=lambda thing: thing not in self.held)[: self.goal.copies]
 
     def lamp(self) -> str | None:
         """The lamp that the task names, if it was seen."""
-        return next((thing for thing in self.homes if name_of(thing) == self.goal.tool), None)
+        return next((thing for thing in self.homes if entity_name(thing) == self.goal.tool), None)
 
     def unsearched(self, name: str, dice: Dice) -> list[str]:
         """Furniture that was never seen into: first where the player stood, then the kinds that can hold the thing."""
         left = [index for index in self.belief.places if index not in self.searched]
-        kinds = dice.shuffled(sorted({name_of(place) for place in left}))
+        kinds = dice.shuffled(sorted({entity_name(place) for place in left}))
 
         def rank(place: str) -> tuple[bool, bool, int, int]:
             kind, number = place.rsplit(" ", 1)
@@ -206,7 +206,7 @@ class Attempt:
 
     def into(self, place: str) -> list[str]:
         """The commands that bring one from afar to where the contents of furniture can be had."""
-        shut = place in self.closed or (name_of(place) in OPENED and place not in self.searched)
+        shut = place in self.closed or (entity_name(place) in OPENED and place not in self.searched)
         return [f"go to {place}", *([f"open {place}"] if shut else [])]
 
     def fetch(self, thing: str) -> list[str]:
@@ -230,7 +230,7 @@ class Attempt:
 
     def first(self, kind: str) -> str:
         """The furniture of a kind with the lowest number that the room has."""
-        numbers = [int(place.rsplit(" ", 1)[1]) for place in self.belief.places if name_of(place) == kind]
+        numbers = [int(place.rsplit(" ", 1)[1]) for place in self.belief.places if entity_name(place) == kind]
         return f"{kind} {min(numbers, default=1)}"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 
 from align_echo.dice import Dice
-from align_echo.wrappers.alfworld.household import APPLIANCES, name_of
+from align_echo.wrappers.alfworld.household import APPLIANCES, entity_name
 from benchmarks.pocket.idle_words import QUOTES, idle_sentence, nothing
 
 _AFAR = (
@@ -203,8 +203,8 @@ def _names(action: str) -> list[str]:
 def misleading(dice: Dice, places: list[str], wanted: str) -> str:
     """A command that does not help: refused, or without use. `wanted` is the kind of thing that is looked for."""
     place = dice.pick(places)
-    kind = name_of(place)
-    numbers = [int(name.rsplit(" ", 1)[1]) for name in places if name_of(name) == kind]
+    kind = entity_name(place)
+    numbers = [int(name.rsplit(" ", 1)[1]) for name in places if entity_name(name) == kind]
     beyond = f"{kind} {max(numbers) + 1 + dice.below(2)}"
     return dice.pick(
         (

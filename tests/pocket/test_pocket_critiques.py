@@ -16,7 +16,7 @@ from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.rollout import run_episode
 from align_echo.types import AgentReply, AgentView, Fault, Step, Trajectory
-from align_echo.wrappers.alfworld.household import Belief
+from align_echo.wrappers.alfworld.household import BeliefState
 from benchmarks.pocket import household_review, shopping_review
 from benchmarks.pocket.critiques import critique_demonstration
 from benchmarks.pocket.household import CARELESS, Teacher
@@ -90,7 +90,7 @@ def test_the_places_to_search_are_in_the_room_and_were_not_looked_into() -> None
     searched = 0
     for attempt in attempts():
         critique, advice = criticise(attempt)
-        assert set(advice.search_first) <= set(Belief.from_intro(attempt.initial_observation).places)
+        assert set(advice.search_first) <= set(BeliefState.from_intro(attempt.initial_observation).places)
         assert len(advice.search_first) <= 5
         assert all(place in critique.advice for place in advice.search_first)
         if not advice.commands and advice.search_first:

@@ -11,7 +11,7 @@ from align_echo.errors import UsageError
 from align_echo.installation import look_around
 from align_echo.wrappers import memory as memory_module
 from align_echo.wrappers.alfworld.env import AlfworldEnv
-from align_echo.wrappers.alfworld.fast.program import Program
+from align_echo.wrappers.alfworld.fast.program import GameProgram
 from align_echo.wrappers.alfworld.fast.store import compiled_game
 from align_echo.wrappers.memory import DEFAULT_MEGABYTES, VARIABLE, Memory, memory_bound
 
@@ -94,7 +94,7 @@ def test_a_game_is_about_as_large_as_it_says():
         env.reset(options={"task": task})
         game = env._engine.sight.game  # type: ignore[attr-defined]
         tracemalloc.start()
-        program = Program(compiled_game(game))
+        program = GameProgram(compiled_game(game))
         state = program.initial
         for turn in range(300):
             menu = list(program.menu(state).values())

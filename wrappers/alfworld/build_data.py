@@ -15,12 +15,12 @@ from typing import Any
 
 from align_echo.files import write_atomically
 from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.engine import Game
+from align_echo.wrappers.alfworld.engine import GameSpec
 from align_echo.wrappers.alfworld.fast import shipped
 from align_echo.wrappers.alfworld.fast.compiler import compile_game
 from align_echo.wrappers.alfworld.floorplans import ROOMS
 from align_echo.wrappers.alfworld.games import write_game
-from align_echo.wrappers.alfworld.manifest import shipped as listed_games
+from align_echo.wrappers.alfworld.manifest import load_embedded as listed_games
 from align_echo.wrappers.alfworld.spec import GAME, TASK_TYPES
 from align_echo.wrappers.alfworld.tables import FILE
 
@@ -61,10 +61,10 @@ def _layout(package: Path, number: int) -> tuple[list[str], dict[str, list[float
     return sorted(set(occurring)), dict(sorted(placed.items()))
 
 
-def listed_game(task_id: str) -> Game:
+def listed_game(task_id: str) -> GameSpec:
     """Return the texts of an embedded game, without its files."""
     record = json.loads(write_game(task_id)[GAME])
-    return Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
+    return GameSpec(record["pddl_domain"], record["grammar"], record["pddl_problem"])
 
 
 def main() -> None:
@@ -72,7 +72,7 @@ def main() -> None:
     folder = Path(__file__).parent
     write_atomically(folder / FILE, tables_text())
     games = [listed_game(task_id) for task_id in listed_games().entries]
-    compiled = {shipped.name_of(game): compile_game(game.domain, game.grammar, game.problem) for game in games}
+    compiled = {shipped.archive_name(game): compile_game(game.domain, game.grammar, game.problem) for game in games}
     shipped.write_archive(compiled, folder / "fast" / shipped.FILE)
     print(f"{len(compiled)} games compiled: {folder / 'fast' / shipped.FILE}")
 

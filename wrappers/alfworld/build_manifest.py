@@ -17,7 +17,7 @@ from pathlib import Path
 
 from align_echo.dice import Dice
 from align_echo.files import write_atomically
-from align_echo.wrappers.alfworld.engine import Game, GameEngine
+from align_echo.wrappers.alfworld.engine import GameEngine, GameSpec
 from align_echo.wrappers.alfworld.engines import make_engine
 from align_echo.wrappers.alfworld.floorplans import SEEN, UNSEEN, floor_plan
 from align_echo.wrappers.alfworld.games import GENERATOR_VERSION, game_id, goals_for, write_game
@@ -61,7 +61,7 @@ def expert_steps(id_: str, engine: GameEngine) -> int | None:
     """Count the expert's actions; None if it does not win within the step limit."""
     files = write_game(id_)
     record = json.loads(files[GAME])
-    game = Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
+    game = GameSpec(record["pddl_domain"], record["grammar"], record["pddl_problem"])
     oracle = HouseOracle(engine, engine.reset(game), json.loads(files[TRAJECTORY]))
     for step in range(STEP_LIMIT):
         action = oracle.handcoded_action()

@@ -22,7 +22,7 @@ from align_echo.wrappers.alfworld.spec import FOLDER, GAME, TASK_TYPES, TRAJECTO
 from align_echo.wrappers.cache import cache_folder
 
 
-class Source(Protocol):
+class GameSource(Protocol):
     """Collection of games. `label` identifies it in the record of a run.
 
     A task's folder holds the files `GAME` and `TRAJECTORY`.
@@ -34,7 +34,7 @@ class Source(Protocol):
     def folder(self, task_id: str) -> Path: ...
 
 
-def source(data_root: Path | None) -> Source:
+def source(data_root: Path | None) -> GameSource:
     """Return the official games under `data_root` or `$ALFWORLD_DATA`; without either, the embedded ones.
 
     ALFWorld's own default folder counts as unset if it holds no games, because the package exports it on import. Raises
@@ -44,7 +44,7 @@ def source(data_root: Path | None) -> Source:
         return _official(data_root, f"{data_root}", "leave data_root out")
     configured = upstream.configured_data()
     if not configured or (_is_default(Path(configured)) and not (Path(configured) / FOLDER).is_dir()):
-        return manifest.shipped()
+        return manifest.load_embedded()
     return _official(Path(configured), f"$ALFWORLD_DATA ({configured})", "unset it")
 
 

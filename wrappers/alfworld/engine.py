@@ -15,7 +15,7 @@ Fact = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Game:
+class GameSpec:
     """Three texts of a `game.tw-pddl`; `cache` is a folder for compiled forms, None for no cache."""
 
     domain: str
@@ -29,7 +29,7 @@ class Game:
         return sum(map(sys.getsizeof, (self.domain, self.grammar, self.problem)))
 
 
-class Sight(Protocol):
+class GameView(Protocol):
     """State of a game: what can be seen in it, and the target of `GameEngine.restore`."""
 
     @property
@@ -52,7 +52,7 @@ class GameEngine(Protocol):
     def close(self) -> None:
         """Release the engine's resources. A later reset starts it again."""
 
-    def reset(self, game: Game) -> str:
+    def reset(self, game: GameSpec) -> str:
         """Start a game from its initial state; return the intro with the goal. Raises `EngineError`."""
 
     def step(self, command: str) -> str:
@@ -70,7 +70,7 @@ class GameEngine(Protocol):
         """Admissible commands, sorted."""
 
     @property
-    def sight(self) -> Sight:
+    def sight(self) -> GameView:
         """Present state; valid for every later `restore` of an engine of the same kind."""
 
     @property

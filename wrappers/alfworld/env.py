@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.types import AgentView
-from align_echo.wrappers.alfworld.data import Source, read_json
-from align_echo.wrappers.alfworld.engine import Game
+from align_echo.wrappers.alfworld.data import GameSource, read_json
+from align_echo.wrappers.alfworld.engine import GameSpec
 from align_echo.wrappers.alfworld.engines import make_engine
-from align_echo.wrappers.alfworld.oracle import HouseOracle, Moment
+from align_echo.wrappers.alfworld.oracle import EpisodeStep, HouseOracle
 from align_echo.wrappers.alfworld.searching import EXAMINE, explores
 from align_echo.wrappers.alfworld.spec import CONTRACT, GAME, STEP_LIMIT, TRAJECTORY, is_invalid
 from align_echo.wrappers.cache import cache_folder
@@ -34,7 +34,7 @@ class AlfworldEnv(TextEnv):
 
     in_memory = True
 
-    def __init__(self, source: Source, split: str, step_limit: int | None = None, engine: str = "fast") -> None:
+    def __init__(self, source: GameSource, split: str, step_limit: int | None = None, engine: str = "fast") -> None:
         """Open a split. `engine` is "fast" or "textworld".
 
         Raises `MissingDataError` if the source has no such split, `UsageError` for a step limit below 1 or an unknown
@@ -125,10 +125,10 @@ class AlfworldEnv(TextEnv):
     def _known(self) -> frozenset[str]:
         return frozenset(self.task_ids)
 
-    def _save(self) -> tuple[Moment, ...]:
+    def _save(self) -> tuple[EpisodeStep, ...]:
         return self.oracle().moments
 
-    def _restore(self, task_id: str, saved: tuple[Moment, ...]) -> None:
+    def _restore(self, task_id: str, saved: tuple[EpisodeStep, ...]) -> None:
         if task_id != self._task_id:
             self._load(task_id)
         _call_engine(self._engine.restore, saved[-1].sight)  # the oracle records the state after every action
@@ -145,16 +145,16 @@ def _call_engine(call: Callable[[T], R], argument: T) -> R:
         raise EngineError(f"ALFWorld's engine failed: {type(error).__name__}: {error}".splitlines()[0]) from error
 
 
-def _game(file: Path) -> Game:
+def _game(file: Path) -> GameSpec:
     stamp = file.stat()
     key = (file, stamp.st_mtime_ns, stamp.st_size)
     return memory().recall(key, lambda: _read_game(file), lambda game: game.bytes)
 
 
-def _read_game(path: Path) -> Game:
+def _read_game(path: Path) -> GameSpec:
     record = read_json(path)
     try:
         texts = record["pddl_domain"], record["grammar"], record["pddl_problem"]
     except KeyError as error:
         raise EngineError(f"{path} lacks {error}") from error
-    return Game(*texts, cache=cache_folder() / "alfworld" / "compiled")
+    return GameSpec(*texts, cache=cache_folder() / "alfworld" / "compiled")

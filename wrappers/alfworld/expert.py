@@ -78,7 +78,7 @@ def _policy_class(task_type: str) -> Any:
     module = upstream.load("alfworld.agents.expert.handcoded_expert_tw")
     base = module.HandCodedTWAgent().get_task_policy({"task_type": task_type})
 
-    class Repeatable(base):  # type: ignore[misc, valid-type]
+    class RepeatablePolicy(base):  # type: ignore[misc, valid-type]
         def get_next_subgoal(self) -> Any:
             action, parameter, objects = super().get_next_subgoal()
             return action, parameter, objects[:1]
@@ -88,4 +88,4 @@ def _policy_class(task_type: str) -> Any:
                 last_action = "put " + last_action.removeprefix("move ")
             super().update_state_tracking(game_state, last_action)
 
-    return Repeatable
+    return RepeatablePolicy

@@ -59,7 +59,7 @@ def floor_plan(number: int) -> FloorPlan:
     """Return the plan of a number (1-30 kitchens, 201-230 living rooms, 301-330 bedrooms, 401-430 bathrooms)."""
     room = next(name for name, numbers in ROOMS.items() if number in numbers)
     layout = tables().layouts[number]
-    receptacles = [Receptacle(id_, kind_of(id_), _location(point)) for id_, point in sorted(layout.placed.items())]
+    receptacles = [Receptacle(id_, parse_kind(id_), _location(point)) for id_, point in sorted(layout.placed.items())]
     kinds = {receptacle.kind for receptacle in receptacles}
     fixed = tables().receptacles - tables().movable
     for kind in sorted(set(layout.occurring) & fixed - kinds):
@@ -67,7 +67,7 @@ def floor_plan(number: int) -> FloorPlan:
     return FloorPlan(number, room, tuple(receptacles), tuple(sorted(set(layout.occurring))))
 
 
-def kind_of(id_: str) -> str:
+def parse_kind(id_: str) -> str:
     """Return the kind in an id: `Sink|...|SinkBasin` is a SinkBasin, `Drawer|...` a Drawer."""
     parts = id_.split("|")
     return parts[-1] if parts[-1].endswith("Basin") else parts[0]

@@ -16,7 +16,7 @@ from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.wrappers.alfworld import problem
 from align_echo.wrappers.alfworld.floorplans import FloorPlan, Receptacle, coordinates, floor_plan
-from align_echo.wrappers.alfworld.problem import Room, Thing
+from align_echo.wrappers.alfworld.problem import ObjectSpec, RoomSpec
 from align_echo.wrappers.alfworld.spec import GAME, TASK_TYPES, TRAJECTORY
 from align_echo.wrappers.alfworld.tables import tables
 from align_echo.wrappers.alfworld.task import TaskParameters
@@ -161,11 +161,11 @@ def _placeable(plan: FloorPlan) -> frozenset[str]:
     return frozenset(kind for kind in plan.object_kinds if kind in problem.pickupable_kinds() and _homes(plan, kind))
 
 
-def _furnish(plan: FloorPlan, goal: TaskParameters, dice: Dice) -> Room:
+def _furnish(plan: FloorPlan, goal: TaskParameters, dice: Dice) -> RoomSpec:
     """Place the goal objects first (never at their target), then lamps and plants, then the other objects of the room.
     """
     free = {r.id: CAPACITY.get(r.kind, OPEN_CAPACITY) for r in plan.receptacles}
-    objects: list[Thing] = []
+    objects: list[ObjectSpec] = []
 
     def place(kind: str, avoid: str = "") -> None:
         homes = _homes(plan, kind)
@@ -176,7 +176,7 @@ def _furnish(plan: FloorPlan, goal: TaskParameters, dice: Dice) -> Room:
         furniture = dice.pick(sorted({r.kind for r in options}))
         receptacle = dice.pick([r for r in options if r.kind == furniture])
         free[receptacle.id] -= 1
-        objects.append(Thing(f"{kind}|{coordinates(dice)}", kind, receptacle))
+        objects.append(ObjectSpec(f"{kind}|{coordinates(dice)}", kind, receptacle))
 
     copies = 2 + dice.below(2) if goal.task_type == "pick_two_obj_and_place" else 1 + dice.below(3)
     for _ in range(copies):
@@ -189,7 +189,7 @@ def _furnish(plan: FloorPlan, goal: TaskParameters, dice: Dice) -> Room:
         for _ in range(1 + dice.chance(0.45) + dice.chance(0.2)):
             if len(objects) < MOST_THINGS:
                 place(kind)
-    return Room(plan.receptacles, tuple(objects), _start(plan.receptacles, dice))
+    return RoomSpec(plan.receptacles, tuple(objects), _start(plan.receptacles, dice))
 
 
 def _start(receptacles: tuple[Receptacle, ...], dice: Dice) -> str:

@@ -34,7 +34,7 @@ class GrammarRule:
 
 
 @dataclass(frozen=True)
-class Grammar:
+class GameGrammar:
     """Texts of one game.
 
     `commands` and `feedback` are templates by the lower-case name of an action: its command, and the answer after it
@@ -46,7 +46,7 @@ class Grammar:
     rules: Mapping[str, tuple[GrammarRule, ...]]
 
 
-def read_grammar(source: str) -> Grammar:
+def read_grammar(source: str) -> GameGrammar:
     """Parse a TWL2 grammar. Raises `EngineError` if TextWorld's parser refuses it."""
     shared, sentence = _without_goal(source)
     if not sentence:
@@ -55,7 +55,7 @@ def read_grammar(source: str) -> Grammar:
     return replace(shared, rules={**shared.rules, "task": task})
 
 
-def _without_goal(source: str) -> tuple[Grammar, str]:
+def _without_goal(source: str) -> tuple[GameGrammar, str]:
     """Parse the grammar apart from its goal; also return the sentence of the rule #task#, "" if that rule is not one
     sentence.
 
@@ -73,7 +73,7 @@ def _without_goal(source: str) -> tuple[Grammar, str]:
 
 
 @functools.lru_cache(maxsize=16)
-def _parse(source: str) -> Grammar:
+def _parse(source: str) -> GameGrammar:
     try:
         with PARSING:
             logic = GameLogic(domain="", grammar=source)
@@ -85,18 +85,18 @@ def _parse(source: str) -> Grammar:
         name: tuple(GrammarRule(rule.condition, tuple(rule.rhs)) for rule in rules)
         for name, rules in logic.grammar._rules.items()
     }
-    return Grammar(commands, feedback, rules)
+    return GameGrammar(commands, feedback, rules)
 
 
 @functools.lru_cache(maxsize=4096)
-def symbols_of(text: str) -> tuple[Any, ...]:
+def parse_symbols(text: str) -> tuple[Any, ...]:
     """Parse a template with TextWorld."""
     with PARSING:
         return tuple(textgen._parse_and_convert(text, rule_name="symbols"))
 
 
 @functools.lru_cache(maxsize=4096)
-def query_of(text: str) -> Rule:
+def parse_query(text: str) -> Rule:
     """Parse a conjunctive query with TextWorld."""
     with PARSING:
         return Rule.parse_conjunctive_query(text)

@@ -59,13 +59,13 @@ def read_goal(text: str) -> HouseholdGoal | None:
     return None
 
 
-def name_of(entity: str) -> str:
+def entity_name(entity: str) -> str:
     """Return the name without its number: "mug 1" -> "mug"."""
     return entity.rsplit(" ", 1)[0]
 
 
 @dataclass
-class Belief:
+class BeliefState:
     """Agent's belief about the room. `contents` maps each place it has seen to the objects last seen there."""
 
     places: list[str]
@@ -76,7 +76,7 @@ class Belief:
     closed: set[str] = field(default_factory=set)
 
     @classmethod
-    def from_intro(cls, text: str) -> Belief:
+    def from_intro(cls, text: str) -> BeliefState:
         """Read the places from the opening text."""
         listing = text.lower().split("looking quickly around you, you see", 1)[-1].split("your task is to", 1)[0]
         return cls(places=list(dict.fromkeys(re.findall(rf"\ban? ({ENTITY})", listing))))
@@ -92,7 +92,7 @@ class Belief:
         if match := re.search(rf"you (?:move|put) the ({ENTITY}) (?:to|in|on|in/on) the ({ENTITY})", text):
             self.holding = None
             self.contents.setdefault(match[2], []).append(match[1])
-            if name_of(match[2]) == destination:
+            if entity_name(match[2]) == destination:
                 self.placed.add(match[1])
             news = True
         if match := re.search(rf"you (heat|cool|clean) the ({ENTITY}) using the", text):
@@ -127,6 +127,6 @@ class Belief:
         """Find an object of a name and the place where it was seen, except those already placed."""
         for location, objects in self.contents.items():
             for obj in objects:
-                if name_of(obj) == name and obj not in self.placed:
+                if entity_name(obj) == name and obj not in self.placed:
                     return obj, location
         return None

@@ -95,7 +95,7 @@ def _known_intact(folder: Path, game_stamp: int, trajectory_stamp: int, digest_:
 
 
 @functools.cache
-def shipped() -> EmbeddedGames:
+def load_embedded() -> EmbeddedGames:
     """Load the list of games in the package. Raises `EngineError` if it is missing or damaged."""
     try:
         return decode(resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8"))

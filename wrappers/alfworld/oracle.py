@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from align_echo.wrappers.alfworld.engine import Fact, GameEngine, Sight
+from align_echo.wrappers.alfworld.engine import Fact, GameEngine, GameView
 from align_echo.wrappers.alfworld.expert import FACTS_READ, HandcodedExpert
 from align_echo.wrappers.alfworld.routes import shortest_route
 from align_echo.wrappers.alfworld.task import TaskParameters
 
 
 @dataclass(frozen=True)
-class Moment:
+class EpisodeStep:
     """Step and the state after it, kept so that the expert can catch up later."""
 
     action: str
     feedback: str
-    sight: Sight
+    sight: GameView
 
 
 class HouseOracle:
@@ -32,7 +32,7 @@ class HouseOracle:
         self._engine = engine
         self._intro = intro
         self._parameters = TaskParameters.read(trajectory)
-        self._moments: list[Moment] = []
+        self._moments: list[EpisodeStep] = []
         self._followed = 0
         self._expert: HandcodedExpert | None = None
         self._advice: str | None = None
@@ -40,14 +40,14 @@ class HouseOracle:
 
     def record(self, action: str, feedback: str) -> None:
         """Record an action that was carried out or refused."""
-        self._moments.append(Moment(action, feedback, self._engine.sight))
+        self._moments.append(EpisodeStep(action, feedback, self._engine.sight))
 
     @property
-    def moments(self) -> tuple[Moment, ...]:
+    def moments(self) -> tuple[EpisodeStep, ...]:
         """Recorded moments, in order."""
         return tuple(self._moments)
 
-    def rewind(self, moments: tuple[Moment, ...]) -> None:
+    def rewind(self, moments: tuple[EpisodeStep, ...]) -> None:
         """Reset the record to earlier moments."""
         self._moments = list(moments)
         self._followed = 0
@@ -85,7 +85,7 @@ class HouseOracle:
             return []
         return shortest_route(self._engine.sight.facts(), self._engine.names, self._parameters)
 
-    def _facts(self, sight: Sight) -> list[Fact]:
+    def _facts(self, sight: GameView) -> list[Fact]:
         """Return the facts the expert reads, with the names it knows."""
         names = self._engine.names
         return sorted(

@@ -19,7 +19,7 @@ _CHARACTERS = str.maketrans({"-": "_minus_", "#": "-", "|": "_bar_", "+": "_plus
 
 
 @dataclass(frozen=True)
-class Thing:
+class ObjectSpec:
     """Object and the receptacle it starts in."""
 
     id: str
@@ -28,24 +28,24 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Room:
+class RoomSpec:
     """Initial state of a game. `start` is the agent's location, away from all furniture."""
 
     receptacles: tuple[Receptacle, ...]
-    things: tuple[Thing, ...]
+    things: tuple[ObjectSpec, ...]
     start: str
 
 
-def mangled(text: str) -> str:
+def mangle(text: str) -> str:
     """Encode an id for PDDL as ALFWorld does, in lower case as the engine reads it."""
     return text.translate(_CHARACTERS)
 
 
-def display_names(room: Room) -> dict[str, str]:
+def display_names(room: RoomSpec) -> dict[str, str]:
     """Name each receptacle and object as the engine does ("mug 1"): among n of a kind, the first id in order is number
     n."""
-    kinds = {mangled(r.id).lower(): r.kind for r in room.receptacles}
-    kinds |= {mangled(t.id).lower(): t.kind for t in room.things}
+    kinds = {mangle(r.id).lower(): r.kind for r in room.receptacles}
+    kinds |= {mangle(t.id).lower(): t.kind for t in room.things}
     left = Counter(kinds.values())
     names = {}
     for key in sorted(kinds):
@@ -54,13 +54,13 @@ def display_names(room: Room) -> dict[str, str]:
     return names
 
 
-def walkthrough(room: Room, goal: TaskParameters) -> list[str] | None:
+def walkthrough(room: RoomSpec, goal: TaskParameters) -> list[str] | None:
     """Find a shortest solution, as the engine's commands; None if there is none."""
-    facts = [(name.lower(), tuple(mangled(item).lower() for item in items)) for name, *items in _facts(room, goal)]
+    facts = [(name.lower(), tuple(mangle(item).lower() for item in items)) for name, *items in _facts(room, goal)]
     return shortest_route(facts, display_names(room), goal.lower())
 
 
-def problem_text(name: str, room: Room, goal: TaskParameters) -> str:
+def problem_text(name: str, room: RoomSpec, goal: TaskParameters) -> str:
     """Write the PDDL problem, without `:metric`: before `:init` the engine's parser refuses it, and it changes nothing.
     """
     template = tables().goals[goal.task_type].pddl
@@ -69,7 +69,7 @@ def problem_text(name: str, room: Room, goal: TaskParameters) -> str:
         f"(define (problem plan_{name})\n(:domain alfred)\n(:objects\n{_lines(_objects(room))})\n"
         f"(:init\n{_lines([_format_fact(fact) for fact in _facts(room, goal)])})\n"
     )
-    return mangled(text + goal_pddl)
+    return mangle(text + goal_pddl)
 
 
 def _format_fact(fact: tuple[str, ...]) -> str:
@@ -80,7 +80,7 @@ def _lines(items: list[str]) -> str:
     return "".join(f"    {item}\n" for item in items)
 
 
-def _objects(room: Room) -> list[str]:
+def _objects(room: RoomSpec) -> list[str]:
     receptacle_kinds = sorted({r.kind for r in room.receptacles})
     object_kinds = sorted({t.kind for t in room.things})
     locations = sorted({r.location for r in room.receptacles} | {room.start})
@@ -94,7 +94,7 @@ def _objects(room: Room) -> list[str]:
     ]
 
 
-def _facts(room: Room, goal: TaskParameters) -> list[tuple[str, ...]]:
+def _facts(room: RoomSpec, goal: TaskParameters) -> list[tuple[str, ...]]:
     facts: list[tuple[str, ...]] = [("atLocation", AGENT, room.start)]
     openable = tables().openable
     for r in room.receptacles:
@@ -106,7 +106,7 @@ def _facts(room: Room, goal: TaskParameters) -> list[tuple[str, ...]]:
     return facts + _fits(room)
 
 
-def _object_facts(item: Thing, goal: TaskParameters) -> list[tuple[str, ...]]:
+def _object_facts(item: ObjectSpec, goal: TaskParameters) -> list[tuple[str, ...]]:
     facts: list[tuple[str, ...]] = [
         ("objectType", item.id, f"{item.kind}Type"),
         ("inReceptacle", item.id, item.place.id),
@@ -127,7 +127,7 @@ def _object_facts(item: Thing, goal: TaskParameters) -> list[tuple[str, ...]]:
     return facts
 
 
-def _fits(room: Room) -> list[tuple[str, ...]]:
+def _fits(room: RoomSpec) -> list[tuple[str, ...]]:
     holds = tables().holds
     object_kinds = sorted({t.kind for t in room.things})
     return [

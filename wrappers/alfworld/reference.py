@@ -16,16 +16,16 @@ from textworld.envs import PddlEnv
 
 from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.engine import NOTHING_HAPPENS, Fact, Game
+from align_echo.wrappers.alfworld.engine import NOTHING_HAPPENS, Fact, GameSpec
 from align_echo.wrappers.alfworld.grammar import PARSING
 from align_echo.wrappers.alfworld.translation import TRANSLATING
 
 
 @dataclass(frozen=True)
-class Played:
+class ReplayState:
     """State: the commands from the game's start to it, and TextWorld's output for it."""
 
-    game: Game
+    game: GameSpec
     played: tuple[str, ...]
     commands: tuple[str, ...]
     all_facts: tuple[Fact, ...]
@@ -43,7 +43,7 @@ class ReferenceEngine:
 
     def __init__(self) -> None:
         self._env: Any = None
-        self._game: Game | None = None
+        self._game: GameSpec | None = None
         self._state: Any = None
         self._played: tuple[str, ...] = ()
 
@@ -51,7 +51,7 @@ class ReferenceEngine:
         """Forget the game."""
         self._env = self._game = self._state = None
 
-    def reset(self, game: Game) -> str:
+    def reset(self, game: GameSpec) -> str:
         """Start a game from its initial state; return the intro. Raises `EngineError` if it does not load."""
         self._state = _alone(lambda: self._load(game))
         self._game, self._played = game, ()
@@ -85,19 +85,19 @@ class ReferenceEngine:
         return tuple(self._running()[1]["admissible_commands"])
 
     @property
-    def sight(self) -> Played:
+    def sight(self) -> ReplayState:
         """Present state."""
         state = self._running()[1]
         assert self._game is not None
         facts = tuple((fact.name, tuple(fact.names)) for fact in state["_facts"])
-        return Played(self._game, self._played, tuple(dict.fromkeys(state["_valid_commands"])), facts)
+        return ReplayState(self._game, self._played, tuple(dict.fromkeys(state["_valid_commands"])), facts)
 
     @property
     def names(self) -> Mapping[str, str]:
         """Display name of every entity, by id."""
         return {name: str(info.name) for name, info in self._running()[1]["_entity_infos"].items()}
 
-    def restore(self, sight: Played) -> None:
+    def restore(self, sight: ReplayState) -> None:
         """Replay a game up to a state."""
         self.reset(sight.game)
         for command in sight.played:
@@ -108,7 +108,7 @@ class ReferenceEngine:
             raise EngineError("no game is loaded: call reset() first")
         return self._env, self._state
 
-    def _load(self, game: Game) -> Any:
+    def _load(self, game: GameSpec) -> Any:
         if self._env is None:
             upstream.load("alfworld.agents.environment.alfred_tw_env")
             from alfworld.agents.environment.alfred_tw_env import AlfredDemangler

@@ -19,7 +19,7 @@ Fact = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Treatment:
+class TreatmentRule:
     """Required change of the object: the verb, the resulting fact, the needed ability and the appliance."""
 
     verb: str
@@ -33,9 +33,9 @@ PROPERTIES = (
 )  # fmt: skip
 
 TREATMENTS = {
-    "pick_clean_then_place_in_recep": Treatment("clean", "isclean", "cleanable", "sinkbasintype"),
-    "pick_heat_then_place_in_recep": Treatment("heat", "ishot", "heatable", "microwavetype"),
-    "pick_cool_then_place_in_recep": Treatment("cool", "iscool", "coolable", "fridgetype"),
+    "pick_clean_then_place_in_recep": TreatmentRule("clean", "isclean", "cleanable", "sinkbasintype"),
+    "pick_heat_then_place_in_recep": TreatmentRule("heat", "ishot", "heatable", "microwavetype"),
+    "pick_cool_then_place_in_recep": TreatmentRule("cool", "iscool", "coolable", "fridgetype"),
 }
 
 
@@ -74,7 +74,7 @@ class _World:
     def has(self, item: str, fact: str) -> bool:
         return item in self._properties[fact]
 
-    def of_kind(self, kind: str) -> list[str]:
+    def list_kind(self, kind: str) -> list[str]:
         return sorted(name for name, its_kind in self.kind.items() if its_kind == kind and self.reachable(name))
 
     def reachable(self, name: str) -> bool:
@@ -126,7 +126,7 @@ class _Walk:
 
 
 def _routes(world: _World, task: TaskParameters) -> Iterator[list[str]]:
-    targets = [item for item in world.of_kind(f"{task.object_target}type") if world.has(item, "pickupable")]
+    targets = [item for item in world.list_kind(f"{task.object_target}type") if world.has(item, "pickupable")]
     start = _Walk(world, world.agent_at)
     if task.task_type == "look_at_obj_in_light":
         walks = _look(world, start, targets, f"{task.toggle_target}type")
@@ -140,7 +140,7 @@ def _routes(world: _World, task: TaskParameters) -> Iterator[list[str]]:
 
 
 def _look(world: _World, start: _Walk, targets: list[str], lamp_kind: str) -> Iterator[_Walk]:
-    for lamp in world.of_kind(lamp_kind):
+    for lamp in world.list_kind(lamp_kind):
         if not world.has(lamp, "toggleable"):
             continue
         for receptacle in sorted(world.places[lamp]):
@@ -151,9 +151,9 @@ def _look(world: _World, start: _Walk, targets: list[str], lamp_kind: str) -> It
 
 
 def _place_one(
-    world: _World, start: _Walk, targets: list[str], target: str, treatment: Treatment | None
+    world: _World, start: _Walk, targets: list[str], target: str, treatment: TreatmentRule | None
 ) -> Iterator[_Walk]:
-    appliances = world.of_kind(treatment.appliance) if treatment else []
+    appliances = world.list_kind(treatment.appliance) if treatment else []
     for item in targets:
         if treatment and not world.has(item, treatment.ability):
             continue
@@ -206,7 +206,7 @@ def _drops(world: _World, in_hand: str, sources: Iterable[str]) -> list[str]:
 
 
 def _targets(world: _World, kind: str, targets: list[str], item: str | None, appliances: list[str]) -> list[str]:
-    receptacles = [receptacle for receptacle in world.of_kind(kind) if item is None or world.takes(receptacle, item)]
+    receptacles = [receptacle for receptacle in world.list_kind(kind) if item is None or world.takes(receptacle, item)]
     stops = {world.agent_at, *(world.location[receptacle] for receptacle in appliances)}
     for target in targets:
         stops |= {world.location[receptacle] for receptacle in world.places[target]}

@@ -6,7 +6,7 @@ A refusal by the engine is not considered, because the text does not show it.
 from __future__ import annotations
 
 from align_echo.types import AgentView
-from align_echo.wrappers.alfworld.household import Belief, name_of, read_goal
+from align_echo.wrappers.alfworld.household import BeliefState, entity_name, read_goal
 
 EXAMINE = "examine "
 LOOKING = ("go to ", "open ", EXAMINE)
@@ -26,14 +26,14 @@ def explores(view: AgentView, action: str, answer: str = "") -> bool:
     if goal is None or way is None:
         return False
     furniture = command.removeprefix(way)
-    belief = Belief.from_intro(view.initial_observation)
+    belief = BeliefState.from_intro(view.initial_observation)
     stood: set[str] = set()
     seen: set[str] = set()
     for turn in view.turns:
         belief.update(turn.observation, goal.dest)
         seen |= {item for items in belief.contents.values() for item in items}
         stood.add((turn.action or "").removeprefix("go to "))
-    kinds = [name_of(item) for item in seen]
+    kinds = [entity_name(item) for item in seen]
     missing = kinds.count(goal.obj) < goal.copies or (bool(goal.tool) and goal.tool not in kinds)
     known = {"go to ": furniture in stood, "open ": False, EXAMINE: furniture in belief.closed}
     fresh = furniture not in belief.contents and not known[way]

@@ -28,7 +28,7 @@ class GoalTemplate:
 
 
 @dataclass(frozen=True)
-class Layout:
+class LayoutSpec:
     """Floor plan: the kinds of objects in it, and [x, z, rotation, horizon] of furniture by id."""
 
     occurring: tuple[str, ...]
@@ -36,7 +36,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Tables:
+class AlfworldTables:
     """ALFWorld's tables.
 
     `holds`: kinds that fit in or on a kind of furniture; `able`: kinds that can be cleaned, heated etc., by ability;
@@ -54,15 +54,15 @@ class Tables:
     able: Mapping[str, Kinds]
     rooms: Mapping[str, Kinds]
     goals: Mapping[str, GoalTemplate]
-    layouts: Mapping[int, Layout]
+    layouts: Mapping[int, LayoutSpec]
 
 
 @functools.cache
-def tables() -> Tables:
+def tables() -> AlfworldTables:
     """Load the tables. `grammar` has `UNKNOWN GOAL` in place of a game's goal. Raises `EngineError`."""
     try:
         record = json.loads(resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8"))
-        return Tables(
+        return AlfworldTables(
             version=record["version"],
             domain=record["domain"],
             grammar=record["grammar"],
@@ -74,7 +74,9 @@ def tables() -> Tables:
             able=_by_kind(record["able"]),
             rooms=_by_kind(record["rooms"]),
             goals={kind: GoalTemplate(pddl, tuple(sentences)) for kind, (pddl, sentences) in record["goals"].items()},
-            layouts={int(plan): Layout(tuple(kinds), placed) for plan, (kinds, placed) in record["layouts"].items()},
+            layouts={
+                int(plan): LayoutSpec(tuple(kinds), placed) for plan, (kinds, placed) in record["layouts"].items()
+            },
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise EngineError(f"ALFWorld's tables are not readable ({error}): reinstall") from error

@@ -21,7 +21,7 @@ TRANSLATING = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Translation:
+class TranslationResult:
     """Problem as the engine loads it, with the names used in its operators and facts.
 
     `actions`: name -> (parameter, type) in order; `types`: (name, supertypes); `objects`: name -> type; `facts`:
@@ -35,10 +35,10 @@ class Translation:
     facts: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def translate(domain: str, problem: str) -> Translation:
+def translate(domain: str, problem: str) -> TranslationResult:
     """Translate a problem for playing. Raises `EngineError` if the PDDL does not parse."""
     task, sas = _translate(domain, problem, for_planning=False)
-    return Translation(
+    return TranslationResult(
         sas=sas,
         actions={a.name: tuple((p.name.strip("?"), p.type_name) for p in a.parameters) for a in task.actions},
         types=tuple((t.name, tuple(t.supertype_names)) for t in task.types),

@@ -15,7 +15,7 @@ from align_echo.wrappers.m3tooleval.spec import (
     is_invalid,
     task_type,
 )
-from align_echo.wrappers.m3tooleval.tasks import is_ours, made, split_ids
+from align_echo.wrappers.m3tooleval.tasks import is_ours, make_task, split_ids
 from align_echo.wrappers.text_env import TextEnv
 
 TRAINING_TASKS = 2
@@ -31,7 +31,7 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
     from align_echo.wrappers.m3tooleval.upstream import upstream_tasks
 
     ids = task_ids(split=split, data_root=data_root)
-    find = made if data_root is None else upstream_tasks(data_root).__getitem__
+    find = make_task if data_root is None else upstream_tasks(data_root).__getitem__
     return ToolEnv(ids, find, step_limit, engine)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from align_echo.errors import UsageError
 from align_echo.wrappers.align_wrapper import clean
 from align_echo.wrappers.m3tooleval.answers import is_right, is_same_text
-from align_echo.wrappers.m3tooleval.site import Visit, route
+from align_echo.wrappers.m3tooleval.site import SiteSession, route
 from align_echo.wrappers.m3tooleval.spec import (
     CONTRACT,
     ENGINES,
@@ -25,8 +25,16 @@ from align_echo.wrappers.m3tooleval.spec import (
     task_type,
 )
 from align_echo.wrappers.m3tooleval.task import ToolTask
-from align_echo.wrappers.m3tooleval.tools import ToolCall, Tools, converted
-from align_echo.wrappers.m3tooleval.turns import ANSWER, ENDING, JSON_FORM, TEXT_FORM, ReadTurn, read_turn, spelled
+from align_echo.wrappers.m3tooleval.tools import ToolCall, Tools, to_number
+from align_echo.wrappers.m3tooleval.turns import (
+    ANSWER,
+    ENDING,
+    JSON_FORM,
+    TEXT_FORM,
+    ParsedTurn,
+    format_call,
+    read_turn,
+)
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
 RIGHT, WRONG = "The answer is right.", "The answer is wrong."
@@ -39,7 +47,7 @@ class ToolOracle:
     """Remaining calls of a task's known solution, and its answer. Only this solution is known."""
 
     def __init__(
-        self, task: ToolTask, state: EngineState, calls: list[ToolCall], visit: Visit | None, *, as_json: bool
+        self, task: ToolTask, state: EngineState, calls: list[ToolCall], visit: SiteSession | None, *, as_json: bool
     ) -> None:
         self._task, self._state, self._calls, self._visit = task, state, calls, visit
         self._as_json = as_json
@@ -54,7 +62,7 @@ class ToolOracle:
         if self._visit is not None:
             way += route(self._visit.site, self._visit.view, set(self._task.facts) - self._visit.seen)
         way += [call for call in self._task.plan if call not in self._calls]
-        return [*(spelled(call, as_json=self._as_json) for call in way), f"{ANSWER} {self._task.expected}"]
+        return [*(format_call(call, as_json=self._as_json) for call in way), f"{ANSWER} {self._task.expected}"]
 
     def expert_action(self) -> str | None:
         """Return the first action of the solution."""
@@ -89,7 +97,7 @@ class ToolEnv(TextEnv):
         self._strict = engine.endswith("strict")
         self._task: ToolTask | None = None
         self._tools: Tools = {}
-        self._visit: Visit | None = None
+        self._visit: SiteSession | None = None
         self._calls: list[tuple[Any, ...]] = []
 
     @property
@@ -137,7 +145,7 @@ class ToolEnv(TextEnv):
         if task_id not in self._in_split:
             raise UsageError(f"there is no task {task_id[:80]!r} in this split; see tasks() for the ids")
         self._task = self._find(task_id)
-        self._visit = None if self._task.site is None else Visit(self._task.site)
+        self._visit = None if self._task.site is None else SiteSession(self._task.site)
         self._tools = self._task.make_tools() if self._visit is None else self._visit.tools()
         self._calls = []
 
@@ -150,7 +158,7 @@ class ToolEnv(TextEnv):
         text = turn.text if turn.kind == "refused" else self._call(turn.text, turn.arguments)
         return EngineState(_add_reminder(text, turn))
 
-    def _read(self, action: str) -> ReadTurn:
+    def _read(self, action: str) -> ParsedTurn:
         return read_turn(action, as_json=self._json)
 
     def _call(self, name: str, arguments: tuple[object, ...]) -> str:
@@ -159,7 +167,7 @@ class ToolEnv(TextEnv):
         if tool is None:
             return clean(f"{NO_TOOL}{name[:SHOWN]!r}. The tools are: {', '.join(self._tools)}.")
         self._calls.append((name, *arguments))
-        values = tuple(map(converted, arguments)) if self.task.converts else arguments
+        values = tuple(map(to_number, arguments)) if self.task.converts else arguments
         try:
             output = str(tool.call(*values))
         except Exception as error:
@@ -192,5 +200,5 @@ class ToolEnv(TextEnv):
             self._replay(list(saved))
 
 
-def _add_reminder(text: str, turn: ReadTurn) -> str:
+def _add_reminder(text: str, turn: ParsedTurn) -> str:
     return f"{text}\n{turn.reminder}" if turn.reminder else text

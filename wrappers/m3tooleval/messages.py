@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from align_echo.dice import Dice
-from align_echo.wrappers.m3tooleval.task import ToolTask, invented, listed, several
+from align_echo.wrappers.m3tooleval.task import ToolTask, draw_distinct, invent_word, join_words
 from align_echo.wrappers.m3tooleval.tools import (
     Tool,
     ToolCall,
     Use,
+    as_text,
     largest,
+    make_recorder,
     number,
-    recorder,
     smallest,
     toolbox,
-    written,
 )
 
 
 def _unhex(text: object) -> str:
-    return bytes.fromhex(written(text)).decode("ascii")
+    return bytes.fromhex(as_text(text)).decode("ascii")
 
 
-def shifted(text: str, by: int) -> str:
+def shift_letters(text: str, by: int) -> str:
     """Shift each letter of a text by `by` places in the alphabet."""
     moved = []
     for letter in text:
@@ -37,18 +37,18 @@ TOOLS = toolbox(
         "Reads hexadecimal digits as ASCII text.",
         _unhex,
     ),
-    Tool("reverse_string", "reverse_string(string: str) -> str", "Turns a text round.", lambda s: written(s)[::-1]),
+    Tool("reverse_string", "reverse_string(string: str) -> str", "Turns a text round.", lambda s: as_text(s)[::-1]),
     Tool(
         "caesar_decode",
         "caesar_decode(message: str, shift: int) -> str",
         "Takes back a Caesar cipher: each letter goes back by the shift.",
-        lambda message, shift: shifted(written(message), -int(number(shift))),
+        lambda message, shift: shift_letters(as_text(message), -int(number(shift))),
     ),
     Tool(
         "string_length",
         "string_length(string: str) -> int",
         "Counts the characters of a text.",
-        lambda s: len(written(s)),
+        lambda s: len(as_text(s)),
     ),
     Tool(
         "minimum_value",
@@ -70,17 +70,17 @@ def _hexed(text: str) -> str:
 
 
 def _message(dice: Dice, split: str) -> str:
-    return " ".join(invented(dice, split, 2 + dice.below(3)) for _ in range(1 + dice.below(2)))
+    return " ".join(invent_word(dice, split, 2 + dice.below(3)) for _ in range(1 + dice.below(2)))
 
 
 def _invent_words(dice: Dice, split: str, count: int) -> list[str]:
     """Invent words of different lengths, in a random order."""
-    return [invented(dice, split, length) for length in dice.shuffled(range(2, 2 + count))]
+    return [invent_word(dice, split, length) for length in dice.shuffled(range(2, 2 + count))]
 
 
 def _whole_chain(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     shift = 2 + dice.below(20)
-    sent = _hexed(shifted(_message(dice, split), shift)[::-1])
+    sent = _hexed(shift_letters(_message(dice, split), shift)[::-1])
     text = use("caesar_decode", use("reverse_string", use("convert_hex_to_ascii", sent)), shift)
     return (
         f"A station received {sent}. Its sender shifted every letter by {shift} places (a Caesar cipher), turned "
@@ -91,7 +91,7 @@ def _whole_chain(dice: Dice, split: str, use: Use) -> tuple[str, object]:
 
 def _shift_then_hex(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     shift = 2 + dice.below(20)
-    sent = _hexed(shifted(_message(dice, split), shift))
+    sent = _hexed(shift_letters(_message(dice, split), shift))
     text = use("caesar_decode", use("convert_hex_to_ascii", sent), shift)
     return (
         f"The text behind {sent} was encoded with a Caesar cipher with a shift of {shift} and then in "
@@ -102,7 +102,7 @@ def _shift_then_hex(dice: Dice, split: str, use: Use) -> tuple[str, object]:
 
 def _length(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     shift = 2 + dice.below(20)
-    sent = _hexed(shifted(_message(dice, split), shift)[::-1])
+    sent = _hexed(shift_letters(_message(dice, split), shift)[::-1])
     text = use("caesar_decode", use("reverse_string", use("convert_hex_to_ascii", sent)), shift)
     return (
         f"Undo the three steps behind {sent} (a Caesar cipher with a shift of {shift}, turning round, hexadecimal, "
@@ -116,7 +116,7 @@ def _shortest(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     texts = [use("convert_hex_to_ascii", part) for part in sent]
     lengths = [use("string_length", text) for text in texts]
     return (
-        f"Three words were turned round and written in hexadecimal: {listed(sent)}. How many letters has the "
+        f"Three words were turned round and written in hexadecimal: {join_words(sent)}. How many letters has the "
         "shortest of them?",
         use("minimum_value", *lengths),
     )
@@ -124,31 +124,31 @@ def _shortest(dice: Dice, split: str, use: Use) -> tuple[str, object]:
 
 def _longest(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     shift = 2 + dice.below(20)
-    sent = [_hexed(shifted(word, shift)[::-1]) for word in _invent_words(dice, split, 2)]
+    sent = [_hexed(shift_letters(word, shift)[::-1]) for word in _invent_words(dice, split, 2)]
     texts = [str(use("convert_hex_to_ascii", part)) for part in sent]
     long = max(texts, key=len)
     text = use("caesar_decode", use("reverse_string", long), shift)
     return (
-        f"Of the two words behind {listed(sent)}, each shifted by {shift} (Caesar), turned round and written in "
+        f"Of the two words behind {join_words(sent)}, each shifted by {shift} (Caesar), turned round and written in "
         "hexadecimal, decode the longer one and give it as your answer.",
         text,
     )
 
 
 def _largest(dice: Dice, split: str, use: Use) -> tuple[str, object]:
-    values = several(3, lambda: "".join(str(1 + dice.below(9)) for _ in range(4)))
+    values = draw_distinct(3, lambda: "".join(str(1 + dice.below(9)) for _ in range(4)))
     sent = [_hexed(value) for value in values]
     texts = [use("reverse_string", use("convert_hex_to_ascii", part)) for part in sent]
     return (
-        f"Each of {listed(sent)} is a number whose digits were turned round and then written in hexadecimal. Which "
+        f"Each of {join_words(sent)} is a number whose digits were turned round and then written in hexadecimal. Which "
         "is the largest of the three numbers?",
         use("maximum_value", *texts),
     )
 
 
 def _keyed(dice: Dice, split: str, use: Use) -> tuple[str, object]:
-    shift, key, text = 2 + dice.below(20), invented(dice, split), _message(dice, split)
-    first, second = _hexed(shifted(key, shift)), _hexed(shifted(text, len(key)))
+    shift, key, text = 2 + dice.below(20), invent_word(dice, split), _message(dice, split)
+    first, second = _hexed(shift_letters(key, shift)), _hexed(shift_letters(text, len(key)))
     word = use("caesar_decode", use("convert_hex_to_ascii", first), shift)
     length = use("string_length", word)
     answer = use("caesar_decode", use("convert_hex_to_ascii", second), length)
@@ -161,10 +161,10 @@ def _keyed(dice: Dice, split: str, use: Use) -> tuple[str, object]:
 
 def _both(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     shift = 2 + dice.below(20)
-    sent = [_hexed(shifted(word, shift)) for word in several(2, lambda: invented(dice, split))]
+    sent = [_hexed(shift_letters(word, shift)) for word in draw_distinct(2, lambda: invent_word(dice, split))]
     texts = [use("caesar_decode", use("convert_hex_to_ascii", part), shift) for part in sent]
     return (
-        f"Two words were shifted by {shift} (Caesar) and written in hexadecimal: {listed(sent)}. Give the decoded "
+        f"Two words were shifted by {shift} (Caesar) and written in hexadecimal: {join_words(sent)}. Give the decoded "
         "words as a list, in this order, such as ['abc', 'def'].",
         texts,
     )
@@ -176,5 +176,5 @@ KINDS = (_whole_chain, _shift_then_hex, _length, _shortest, _longest, _largest, 
 def make(index: int, dice: Dice, split: str) -> ToolTask:
     """Generate the task of an index; kinds alternate."""
     calls: list[ToolCall] = []
-    instruction, expected = KINDS[index % len(KINDS)](dice, split, recorder(TOOLS, calls))
+    instruction, expected = KINDS[index % len(KINDS)](dice, split, make_recorder(TOOLS, calls))
     return ToolTask(instruction, expected, lambda: TOOLS, tuple(calls))

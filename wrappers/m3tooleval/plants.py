@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from itertools import chain, product
 
 from align_echo.dice import Dice
-from align_echo.wrappers.m3tooleval.task import ToolTask, invented, listed, several
-from align_echo.wrappers.m3tooleval.tools import Tool, ToolCall, Tools, Use, number, recorder, toolbox, written
+from align_echo.wrappers.m3tooleval.task import ToolTask, draw_distinct, invent_word, join_words
+from align_echo.wrappers.m3tooleval.tools import Tool, ToolCall, Tools, Use, as_text, make_recorder, number, toolbox
 
 DNA, RNA = "ACGT", "UGCA"
 INVALID = "no valid sequence"
@@ -20,33 +20,33 @@ AMINO_ACIDS = 12
 
 
 def _counts(sequence: object) -> dict[str, int]:
-    return dict(sorted(Counter(written(sequence)).items()))
+    return dict(sorted(Counter(as_text(sequence)).items()))
 
 
 def _transcribe(sequence: object) -> str:
-    return written(sequence).translate(str.maketrans(DNA, RNA))
+    return as_text(sequence).translate(str.maketrans(DNA, RNA))
 
 
 def _untranscribe(sequence: object) -> str:
-    return written(sequence).translate(str.maketrans(RNA, DNA))
+    return as_text(sequence).translate(str.maketrans(RNA, DNA))
 
 
 def _is_valid(sequence: object) -> bool:
-    return set(written(sequence)) <= set(DNA)
+    return set(as_text(sequence)) <= set(DNA)
 
 
 def _most(*counts: object) -> tuple[str, int | float]:
     if not counts or len(counts) % 2:
         raise ValueError("letters and counts are needed in turn: letter, count, letter, count ...")
-    pairs = [(written(letter), number(count)) for letter, count in zip(counts[::2], counts[1::2], strict=True)]
+    pairs = [(as_text(letter), number(count)) for letter, count in zip(counts[::2], counts[1::2], strict=True)]
     return max(pairs, key=lambda pair: pair[1])
 
 
-def tools_of(table: Mapping[str, str]) -> Tools:
+def build_tools(table: Mapping[str, str]) -> Tools:
     """Build the tools with a table of codons. An unknown codon becomes a "?"."""
 
     def translate(sequence: object) -> str:
-        text = written(sequence)
+        text = as_text(sequence)
         return "-".join(table.get(text[start : start + 3], "?") for start in range(0, len(text), 3))
 
     return toolbox(
@@ -166,7 +166,7 @@ def _longest_valid(dice: Dice, words: list[str], use: Use) -> tuple[str, object]
     sequences[2] = sequences[2][:7] + dice.pick("BEHKX") + sequences[2][8:]
     shuffled = dice.shuffled(sequences)
     valid = [sequence for sequence in shuffled if use("is_valid_dna_sequence", sequence)]
-    return f"Some of the sequences {listed(shuffled)} are no DNA. Answer with the longest that is valid.", max(
+    return f"Some of the sequences {join_words(shuffled)} are no DNA. Answer with the longest that is valid.", max(
         valid, key=len
     )
 
@@ -187,7 +187,7 @@ def _joined(dice: Dice, words: list[str], use: Use) -> tuple[str, object]:
     cuts = (len(full_sequence) // 3, len(full_sequence) // 3 * 2)
     parts = [full_sequence[: cuts[0]], full_sequence[cuts[0] : cuts[1]], full_sequence[cuts[1] :]]
     return (
-        f"Put {listed(parts)} together in this order. Which nucleotide is the most frequent in the whole, and how "
+        f"Put {join_words(parts)} together in this order. Which nucleotide is the most frequent in the whole, and how "
         "often does it occur? Answer with both in a pair, such as ('A', 5).",
         _most_frequent(use, full_sequence),
     )
@@ -198,9 +198,9 @@ KINDS = (_common_to_rna, _validate, _common_in_dna, _chain_length, _composition,
 
 def make(index: int, dice: Dice, split: str) -> ToolTask:
     """Generate the task of an index; kinds alternate."""
-    words = several(AMINO_ACIDS, lambda: f"{invented(dice, split)}ine".capitalize())
+    words = draw_distinct(AMINO_ACIDS, lambda: f"{invent_word(dice, split)}ine".capitalize())
     table = {"".join(codon): dice.pick(words) for codon in product(RNA, repeat=3)}
-    tools = tools_of(table)
+    tools = build_tools(table)
     calls: list[ToolCall] = []
-    instruction, expected = KINDS[index % len(KINDS)](dice, words, recorder(tools, calls))
+    instruction, expected = KINDS[index % len(KINDS)](dice, words, make_recorder(tools, calls))
     return ToolTask(instruction, expected, lambda: tools, tuple(calls))

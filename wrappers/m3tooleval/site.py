@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from align_echo.wrappers.m3tooleval.tools import CALCULATOR, Tool, ToolCall, Tools, toolbox, written
+from align_echo.wrappers.m3tooleval.tools import CALCULATOR, Tool, ToolCall, Tools, as_text, toolbox
 
 LINES = 5
 """Number of lines in a view."""
@@ -66,7 +66,7 @@ class PageView(NamedTuple):
         return "\n".join((heading, *self.lines(site)))
 
 
-class Visit:
+class SiteSession:
     """Visit to a site, with its tools, the present view and the lines shown so far."""
 
     def __init__(self, site: Site) -> None:
@@ -76,7 +76,7 @@ class Visit:
 
     def go(self, name: str, url: object = "") -> str:
         """Call a tool by name and return the new view as text."""
-        after = self.view.after(self.site, name, written(url).strip("\"'"))
+        after = self.view.after(self.site, name, as_text(url).strip("\"'"))
         if isinstance(after, str):
             return after
         self.view = after

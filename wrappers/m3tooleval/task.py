@@ -34,12 +34,12 @@ class ToolTask:
     converts: bool = False
 
 
-def invented(dice: Dice, split: str, syllables: int = 3) -> str:
+def invent_word(dice: Dice, split: str, syllables: int = 3) -> str:
     """Invent a word in small letters; `train` and `test` use different consonants."""
     return "".join(dice.pick(_CONSONANTS[split]) + dice.pick("aeiou") for _ in range(syllables))
 
 
-def several(count: int, make: Callable[[], str]) -> list[str]:
+def draw_distinct(count: int, make: Callable[[], str]) -> list[str]:
     """Call `make` until `count` different texts have been collected."""
     texts: list[str] = []
     while len(texts) < count:
@@ -48,6 +48,6 @@ def several(count: int, make: Callable[[], str]) -> list[str]:
     return texts
 
 
-def listed(items: list[str]) -> str:
+def join_words(items: list[str]) -> str:
     """Join words for a sentence: "a, b and c"."""
     return f"{', '.join(items[:-1])} and {items[-1]}" if len(items) > 1 else items[0]

@@ -56,7 +56,7 @@ def is_ours(task_id: str) -> bool:
 
 
 @lru_cache(maxsize=512)
-def made(task_id: str) -> ToolTask:
+def make_task(task_id: str) -> ToolTask:
     """Generate the task of an id. Raises `UsageError` for an unknown id."""
     parts = _ID.fullmatch(task_id)
     if parts is None:

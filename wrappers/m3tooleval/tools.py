@@ -51,11 +51,11 @@ def number(value: object) -> int | float:
         raise ValueError(f"a number has at most {LONGEST_NUMBER} characters")
     for kind in (int, float):
         try:
-            converted = kind(value) if isinstance(value, str) else value
+            result = kind(value) if isinstance(value, str) else value
         except ValueError:
             continue
-        if math.isfinite(converted) and abs(converted) <= LARGEST:
-            return converted
+        if math.isfinite(result) and abs(result) <= LARGEST:
+            return result
         raise ValueError("a number is too large")
     raise ValueError(f"{value!r} is not a number")
 
@@ -67,7 +67,7 @@ def numbers(values: tuple[object, ...]) -> list[int | float]:
     return [number(value) for value in values]
 
 
-def written(value: object) -> str:
+def as_text(value: object) -> str:
     """Return an argument as text. Raises `ValueError` unless it is text or a number."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("an argument is not a text")
@@ -84,7 +84,7 @@ def largest(*values: object) -> int | float:
     return max(numbers(values))
 
 
-def recorder(tools: Tools, calls: list[ToolCall]) -> Use:
+def make_recorder(tools: Tools, calls: list[ToolCall]) -> Use:
     """Make a function that calls a tool by name, as an agent would, and records the call in `calls`."""
 
     def use(name: str, *arguments: object) -> object:
@@ -101,11 +101,11 @@ CALCULATOR = Tool(
     "calculator",
     "calculator(expression: str) -> float",
     'Computes an arithmetic expression, such as "3 * (4 + 5)".',
-    lambda expression: calculate(written(expression)),
+    lambda expression: calculate(as_text(expression)),
 )
 
 
-def converted(value: object) -> object:
+def to_number(value: object) -> object:
     """Convert a text to an int or else a float if possible, as upstream reads arguments."""
     if isinstance(value, str) and len(value) <= LONGEST_NUMBER:
         for kind in (int, float):

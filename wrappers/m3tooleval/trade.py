@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from align_echo.dice import Dice
-from align_echo.wrappers.m3tooleval.task import ToolTask, invented, listed, several
+from align_echo.wrappers.m3tooleval.task import ToolTask, draw_distinct, invent_word, join_words
 from align_echo.wrappers.m3tooleval.tools import (
     CALCULATOR,
     Tool,
     ToolCall,
     Use,
     largest,
+    make_recorder,
     number,
-    recorder,
     smallest,
     toolbox,
 )
@@ -55,7 +55,7 @@ TOOLS = toolbox(
 )
 
 
-class Deal(NamedTuple):
+class TradeOffer(NamedTuple):
     """Goods for sale: number of units, price of each, conversion rate, and the tariff on the total in percent."""
 
     good: str
@@ -72,25 +72,27 @@ class Deal(NamedTuple):
             f"{self.tariff}%"
         )
 
-    def changed(self, **fields: float) -> Deal:
+    def changed(self, **fields: float) -> TradeOffer:
         """Return the deal with other terms."""
         return self._replace(**fields)  # type: ignore[arg-type]
 
 
-def _deals(dice: Dice, split: str, count: int) -> list[Deal]:
-    goods = several(count, lambda: invented(dice, split))
+def _deals(dice: Dice, split: str, count: int) -> list[TradeOffer]:
+    goods = draw_distinct(count, lambda: invent_word(dice, split))
     return [
-        Deal(good, 20 + 7 * dice.below(60), round(dice.between(11, 400), 1), dice.between(1.1, 2.9), 2 + dice.below(17))
+        TradeOffer(
+            good, 20 + 7 * dice.below(60), round(dice.between(11, 400), 1), dice.between(1.1, 2.9), 2 + dice.below(17)
+        )
         for good in goods
     ]
 
 
-def _step_by_step(use: Use, deal: Deal) -> object:
+def _step_by_step(use: Use, deal: TradeOffer) -> object:
     price = use("convert_currency", use("calculator", f"{deal.units} * {deal.price}"), deal.rate)
     return use("estimate_final_value", price, use("calculate_tariff", price, deal.tariff))
 
 
-def _worth(use: Use, deal: Deal, factor: str = "") -> object:
+def _worth(use: Use, deal: TradeOffer, factor: str = "") -> object:
     """Compute the final value of a deal in one call."""
     terms = f"{deal.units} * {deal.price} * {deal.rate} * (1 + {deal.tariff} / 100){factor}"
     return use("calculator", terms)
@@ -122,10 +124,10 @@ def _with_freight(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     )
 
 
-def _least_of_routes(dice: Dice, split: str, use: Use) -> tuple[str, object]:
+def _cheapest_route(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     (deal,) = _deals(dice, split, 1)
     routes = [deal.changed(rate=dice.between(1.1, 2.9), tariff=2 + dice.below(17)) for _ in range(3)]
-    terms = listed([f"rate {route.rate} with a tariff of {route.tariff}%" for route in routes])
+    terms = join_words([f"rate {route.rate} with a tariff of {route.tariff}%" for route in routes])
     values = [_worth(use, route) for route in routes]
     return (
         f"{deal.units} crates of {deal.good} at {deal.price} each can go by three routes: {terms}. What is the least "
@@ -134,12 +136,12 @@ def _least_of_routes(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     )
 
 
-def _best_of_rates(dice: Dice, split: str, use: Use) -> tuple[str, object]:
+def _best_rate(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     (deal,) = _deals(dice, split, 1)
     markets = [
         deal.changed(rate=rate) for rate in (dice.between(1.1, 1.6), dice.between(1.7, 2.2), dice.between(2.3, 2.9))
     ]
-    rates = listed([str(market.rate) for market in dice.shuffled(markets)])
+    rates = join_words([str(market.rate) for market in dice.shuffled(markets)])
     best = use("find_maximum", *(market.rate for market in markets))
     return (
         f"Three markets change {deal.units} crates of {deal.good} ({deal.price} each) at {rates}; the tariff is "
@@ -162,15 +164,15 @@ def _bulk(dice: Dice, split: str, use: Use) -> tuple[str, object]:
 def _best_good(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     deals = _deals(dice, split, 2)
     values = [_worth(use, deal) for deal in deals]
-    return f"Two lots are for sale: {listed([deal.text for deal in deals])}. What is the higher final value?", use(
+    return f"Two lots are for sale: {join_words([deal.text for deal in deals])}. What is the higher final value?", use(
         "find_maximum", *values
     )
 
 
-def _list_of_rates(dice: Dice, split: str, use: Use) -> tuple[str, object]:
+def _daily_rates(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     (deal,) = _deals(dice, split, 1)
     days = [deal.changed(rate=dice.between(1.1, 2.9), units=20 + 7 * dice.below(60)) for _ in range(3)]
-    terms = listed([f"{day.units} crates at rate {day.rate}" for day in days])
+    terms = join_words([f"{day.units} crates at rate {day.rate}" for day in days])
     return (
         f"{deal.good.capitalize()} costs {deal.price} a crate and bears a tariff of {deal.tariff}%. On three days are "
         f"sold: {terms}. Give the three final values as a list in this order, such as [1.25, 2.5, 3.0].",
@@ -183,8 +185,8 @@ def _which_good(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     values = [float(str(_worth(use, deal))) for deal in deals]
     best = deals[values.index(float(str(use("find_maximum", *values))))]
     return (
-        f"Which of these goods has the highest final value: {listed([deal.text for deal in deals])}? Answer with the "
-        "name of the good.",
+        f"Which of these goods has the highest final value: {join_words([deal.text for deal in deals])}? Answer with "
+        "the name of the good.",
         best.good,
     )
 
@@ -192,7 +194,7 @@ def _which_good(dice: Dice, split: str, use: Use) -> tuple[str, object]:
 def _seasons(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     (deal,) = _deals(dice, split, 1)
     seasons = [deal.changed(price=round(dice.between(11, 400), 1)) for _ in range(3)]
-    prices = listed([str(season.price) for season in seasons])
+    prices = join_words([str(season.price) for season in seasons])
     return (
         f"A crate of {deal.good} costs {prices} in spring, summer and winter. {deal.units} crates are sold each time, "
         f"conversion rate {deal.rate}, tariff {deal.tariff}%. List the final values in this order, such as "
@@ -249,7 +251,7 @@ def _hedge(dice: Dice, split: str, use: Use) -> tuple[str, object]:
     rates = [dice.between(1.1, 2.9) for _ in range(3)]
     worst = use("find_minimum", *rates)
     return (
-        f"The rate of a currency may come to be any of {listed(list(map(str, rates)))}. What is the least that "
+        f"The rate of a currency may come to be any of {join_words(list(map(str, rates)))}. What is the least that "
         f"{deal.units} crates of {deal.good} at {deal.price} each bring, with a tariff of {deal.tariff}%?",
         _step_by_step(use, deal.changed(rate=float(str(worst)))),
     )
@@ -281,11 +283,11 @@ KINDS = (
     _single,
     _one_deal,
     _with_freight,
-    _least_of_routes,
-    _best_of_rates,
+    _cheapest_route,
+    _best_rate,
     _bulk,
     _best_good,
-    _list_of_rates,
+    _daily_rates,
     _which_good,
     _seasons,
     _net,
@@ -301,7 +303,7 @@ KINDS = (
 def make(index: int, dice: Dice, split: str) -> ToolTask:
     """Generate the task of an index; kinds alternate."""
     calls: list[ToolCall] = []
-    instruction, expected = KINDS[index % len(KINDS)](dice, split, recorder(TOOLS, calls))
+    instruction, expected = KINDS[index % len(KINDS)](dice, split, make_recorder(TOOLS, calls))
     if not isinstance(expected, str):
         instruction += " Two digits after the point are enough."
     return ToolTask(instruction, expected, lambda: TOOLS, tuple(calls), DIGITS)

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from align_echo.dice import Dice
-from align_echo.wrappers.m3tooleval.task import ToolTask, invented, listed, several
+from align_echo.wrappers.m3tooleval.task import ToolTask, draw_distinct, invent_word, join_words
 from align_echo.wrappers.m3tooleval.tools import (
     Tool,
     ToolCall,
     Tools,
+    as_text,
     largest,
+    make_recorder,
     number,
     numbers,
-    recorder,
     smallest,
     toolbox,
-    written,
 )
 
 AMENITIES = (("wifi", "pool"), ("wifi", "gym"), ("pool", "gym", "wifi"))
@@ -29,7 +29,7 @@ MONTHS = {"train": (1, 6), "test": (7, 12)}
 """First and last month of a split's flights."""
 
 
-class Leg(NamedTuple):
+class TravelLeg(NamedTuple):
     """Part of a journey: start, goal, date, and number of nights at the goal."""
 
     start: str
@@ -38,14 +38,14 @@ class Leg(NamedTuple):
     nights: int
 
 
-class Journey:
+class TravelWorld:
     """World of one task, and its tools as the plan calls them."""
 
     def __init__(self, dice: Dice, split: str, places: int) -> None:
         self.dice = dice
-        self.places = several(places, lambda: invented(dice, split).capitalize())
+        self.places = draw_distinct(places, lambda: invent_word(dice, split).capitalize())
         low, high = MONTHS[split]
-        days = several(places + 3, lambda: f"2041-{low + dice.below(high - low + 1):02}-{1 + dice.below(28):02}")
+        days = draw_distinct(places + 3, lambda: f"2041-{low + dice.below(high - low + 1):02}-{1 + dice.below(28):02}")
         self._dates = iter(sorted(days))
         self.flights: list[dict[str, Any]] = []
         self.hotels = [
@@ -56,16 +56,16 @@ class Journey:
             )
         ]
         self.calls: list[ToolCall] = []
-        self.tools = tools_of(self.flights, self.hotels)
-        self.use = recorder(self.tools, self.calls)
+        self.tools = build_tools(self.flights, self.hotels)
+        self.use = make_recorder(self.tools, self.calls)
 
     def date(self) -> str:
         """Return a date after all earlier ones."""
         return next(self._dates)
 
-    def leg(self, start: int, goal: int, date: str = "") -> Leg:
+    def leg(self, start: int, goal: int, date: str = "") -> TravelLeg:
         """Add a leg between two places by index, with two flights on its day and one on another."""
-        leg = Leg(self.places[start], self.places[goal], date or self.date(), 2 + self.dice.below(6))
+        leg = TravelLeg(self.places[start], self.places[goal], date or self.date(), 2 + self.dice.below(6))
         prices = self.dice.shuffled(range(90, 990))[:3]
         days = (leg.date, leg.date, f"2040{leg.date[4:]}")
         for day, price in zip(days, prices, strict=True):
@@ -73,17 +73,17 @@ class Journey:
             self.flights.append(flight)
         return leg
 
-    def fares(self, leg: Leg) -> list[int]:
+    def fares(self, leg: TravelLeg) -> list[int]:
         """Return the prices of a leg's flights."""
         flights: Any = self.use("find_flights", leg.start, leg.goal, leg.date)
         return [flight["price"] for flight in flights]
 
-    def rooms(self, leg: Leg, *wishes: str) -> list[dict[str, Any]]:
+    def rooms(self, leg: TravelLeg, *wishes: str) -> list[dict[str, Any]]:
         """Return the hotels at the end of a leg."""
         hotels: Any = self.use("book_hotel", leg.goal, *wishes)
         return list(hotels)
 
-    def cost(self, leg: Leg, *wishes: str) -> float:
+    def cost(self, leg: TravelLeg, *wishes: str) -> float:
         """Compute the cost of a leg with the cheapest flight and hotel."""
         fare, room = min(self.fares(leg)), _cheapest(self.rooms(leg, *wishes))
         return self.budget(fare, room["price_per_night"], leg.nights)
@@ -94,24 +94,24 @@ class Journey:
         return total  # type: ignore[no-any-return]
 
 
-def tools_of(flights: Sequence[dict[str, Any]], hotels: Sequence[dict[str, Any]]) -> Tools:
+def build_tools(flights: Sequence[dict[str, Any]], hotels: Sequence[dict[str, Any]]) -> Tools:
     """Build the tools over a timetable and hotels."""
 
     def known(location: object) -> str:
-        text = written(location).strip("\"'")
+        text = as_text(location).strip("\"'")
         names = sorted({str(hotel["location"]) for hotel in hotels})
         if text not in names:
             raise ValueError(f"no place is named {text[:60]}; the places are {', '.join(names)}")
         return text
 
     def find_flights(from_location: object, to_location: object, date: object) -> list[dict[str, Any]]:
-        wanted = (known(from_location), known(to_location), written(date))
+        wanted = (known(from_location), known(to_location), as_text(date))
         return [
             flight for flight in flights if (flight["from_location"], flight["to_location"], flight["date"]) == wanted
         ]
 
     def book_hotel(location: object, *preferences: object) -> list[dict[str, Any]]:
-        town, wishes = known(location), {written(wish) for wish in preferences}
+        town, wishes = known(location), {as_text(wish) for wish in preferences}
         return [hotel for hotel in hotels if hotel["location"] == town and wishes <= set(hotel["preferences"])]
 
     return toolbox(
@@ -149,11 +149,11 @@ def _best(hotels: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return max(hotels, key=lambda hotel: int(hotel["rating"]))
 
 
-def _stay(leg: Leg) -> str:
+def _stay(leg: TravelLeg) -> str:
     return f"to {leg.goal} on {leg.date}, for {leg.nights} nights"
 
 
-def _with_wishes(journey: Journey) -> tuple[str, object]:
+def _with_wishes(journey: TravelWorld) -> tuple[str, object]:
     leg = journey.leg(0, 1)
     return (
         f"From {leg.start}, travel {_stay(leg)}, by the cheaper flight, in the cheapest hotel with wifi and a pool. "
@@ -162,7 +162,7 @@ def _with_wishes(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _cheapest_of_all(journey: Journey) -> tuple[str, object]:
+def _cheapest_trip(journey: TravelWorld) -> tuple[str, object]:
     leg = journey.leg(0, 1)
     return (
         f"From {leg.start}, what is the least that a journey costs {_stay(leg)}, flight and hotel together?",
@@ -170,7 +170,7 @@ def _cheapest_of_all(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _best_rated(journey: Journey) -> tuple[str, object]:
+def _best_rated(journey: TravelWorld) -> tuple[str, object]:
     leg = journey.leg(0, 1)
     room = _best(journey.rooms(leg))["price_per_night"]
     return (
@@ -180,7 +180,7 @@ def _best_rated(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _dearer_flight(journey: Journey) -> tuple[str, object]:
+def _dearer_flight(journey: TravelWorld) -> tuple[str, object]:
     leg = journey.leg(0, 1)
     room = _cheapest(journey.rooms(leg, "gym"))["price_per_night"]
     return (
@@ -190,7 +190,7 @@ def _dearer_flight(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _with_but_without(journey: Journey) -> tuple[str, object]:
+def _with_but_without(journey: TravelWorld) -> tuple[str, object]:
     leg = journey.leg(0, 1)
     rooms = [room for room in journey.rooms(leg, "gym") if "pool" not in room["preferences"]]
     return (
@@ -200,7 +200,7 @@ def _with_but_without(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _fares(journey: Journey) -> tuple[str, object]:
+def _fares(journey: TravelWorld) -> tuple[str, object]:
     leg = journey.leg(0, 1)
     return (
         f"What do the flights from {leg.start} to {leg.goal} on {leg.date} cost? List the prices, the lowest first, "
@@ -209,7 +209,7 @@ def _fares(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _affordable(journey: Journey) -> tuple[str, object]:
+def _affordable(journey: TravelWorld) -> tuple[str, object]:
     leg = journey.leg(0, 1)
     cost = journey.cost(leg, "wifi")
     money = int(cost) - 40 + 20 * journey.dice.below(5)
@@ -220,7 +220,7 @@ def _affordable(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _no_flight(journey: Journey) -> tuple[str, object]:
+def _no_flight(journey: TravelWorld) -> tuple[str, object]:
     leg = journey.leg(0, 1)
     date = leg.date if journey.dice.chance(0.5) else journey.date()
     return f"Does any flight go from {leg.start} to {leg.goal} on {date}? Answer True or False.", bool(
@@ -228,7 +228,7 @@ def _no_flight(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _two_places(journey: Journey) -> tuple[str, object]:
+def _two_places(journey: TravelWorld) -> tuple[str, object]:
     first, second = journey.leg(0, 1), journey.leg(1, 2)
     costs = [journey.cost(leg) for leg in (first, second)]
     return (
@@ -238,7 +238,7 @@ def _two_places(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _two_with_wifi(journey: Journey) -> tuple[str, object]:
+def _two_with_wifi(journey: TravelWorld) -> tuple[str, object]:
     first, second = journey.leg(0, 1), journey.leg(1, 2)
     costs = [journey.cost(first, "wifi", "gym"), journey.cost(second, "pool")]
     return (
@@ -248,10 +248,10 @@ def _two_with_wifi(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _three_places(journey: Journey) -> tuple[str, object]:
+def _three_places(journey: TravelWorld) -> tuple[str, object]:
     legs = [journey.leg(number, number + 1) for number in range(3)]
     fares = [min(journey.fares(leg)) for leg in legs]
-    way = listed([f"{leg.goal} on {leg.date}" for leg in legs])
+    way = join_words([f"{leg.goal} on {leg.date}" for leg in legs])
     return (
         f"A pilot flies from {legs[0].start} to {way}, by the cheapest flight each time, and sleeps on board. What do "
         "the flights cost together?",
@@ -259,7 +259,7 @@ def _three_places(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _both_prices(journey: Journey) -> tuple[str, object]:
+def _both_prices(journey: TravelWorld) -> tuple[str, object]:
     leg = journey.leg(0, 1)
     fare, room = min(journey.fares(leg)), _cheapest(journey.rooms(leg, "pool"))
     return (
@@ -269,7 +269,7 @@ def _both_prices(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _there_and_back(journey: Journey) -> tuple[str, object]:
+def _there_and_back(journey: TravelWorld) -> tuple[str, object]:
     outward, back = journey.leg(0, 1), journey.leg(1, 0)
     home = min(journey.fares(back))
     return (
@@ -279,7 +279,7 @@ def _there_and_back(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _better_day(journey: Journey) -> tuple[str, object]:
+def _better_day(journey: TravelWorld) -> tuple[str, object]:
     legs = [journey.leg(0, 1), journey.leg(0, 1)]
     fares = [min(journey.fares(leg)) for leg in legs]
     while fares[0] == fares[1]:
@@ -292,7 +292,7 @@ def _better_day(journey: Journey) -> tuple[str, object]:
     )
 
 
-def _better_place(journey: Journey) -> tuple[str, object]:
+def _better_place(journey: TravelWorld) -> tuple[str, object]:
     date = journey.date()
     legs = [journey.leg(0, 1, date), journey.leg(0, 2, date)]
     costs = [journey.cost(leg._replace(nights=legs[0].nights)) for leg in legs]
@@ -306,7 +306,7 @@ def _better_place(journey: Journey) -> tuple[str, object]:
 
 KINDS = (
     _with_wishes,
-    _cheapest_of_all,
+    _cheapest_trip,
     _best_rated,
     _dearer_flight,
     _with_but_without,
@@ -325,6 +325,6 @@ KINDS = (
 
 def make(index: int, dice: Dice, split: str) -> ToolTask:
     """Generate the task of an index; kinds alternate."""
-    journey = Journey(dice, split, 4)
+    journey = TravelWorld(dice, split, 4)
     instruction, expected = KINDS[index % len(KINDS)](journey)
     return ToolTask(instruction, expected, lambda: journey.tools, tuple(journey.calls))

@@ -28,7 +28,7 @@ Call one tool a turn. When you know the result, write `Answer:` and the result a
 A turn holds either `Action:` or `Answer:`, never both."""
 
 
-class ReadTurn(NamedTuple):
+class ParsedTurn(NamedTuple):
     """Parsed turn: a "call" (`text` is the tool's name), an "answer" (`text` is the answer) or "refused" (`text` is the
     reason). `reminder` is an extra note for the agent."""
 
@@ -47,36 +47,37 @@ class ReadTurn(NamedTuple):
             if as_json and not (self.text.isidentifier() and not self.arguments):
                 fields = {"tool": self.text, "args": [_as_text(value) for value in self.arguments]}
                 return f"{ACTION} {json.dumps(fields, sort_keys=True)} {END}"
-            return spelled((self.text, *map(str, self.arguments)), as_json=False)
+            return format_call((self.text, *map(str, self.arguments)), as_json=False)
         return f"{ANSWER} {self.text}" if self.kind == "answer" else ""
 
 
-def read_turn(action: str, *, as_json: bool) -> ReadTurn:
+def read_turn(action: str, *, as_json: bool) -> ParsedTurn:
     """Parse a turn, with its call in the JSON form or in the text form."""
     if ACTION in action and ANSWER in action:
-        return ReadTurn("refused", f"{NO_TURN}it holds both `Action:` and `Answer:`. Send one of them.")
+        return ParsedTurn("refused", f"{NO_TURN}it holds both `Action:` and `Answer:`. Send one of them.")
     if ANSWER in action:
         _, answer, *more = action.split(ANSWER)
-        return ReadTurn("answer", answer.strip(), reminder=_reminder("answer", more))
+        return ParsedTurn("answer", answer.strip(), reminder=_reminder("answer", more))
     if ACTION not in action:
-        return ReadTurn("refused", f"{NO_TURN}it holds neither `Action:` nor `Answer:`.")
+        return ParsedTurn("refused", f"{NO_TURN}it holds neither `Action:` nor `Answer:`.")
     _, call, *more = action.split(ACTION)
     call = call.partition(END)[0].strip()
     reminder = _reminder("action", more)
     if not as_json:
         name, *arguments = (part.strip() for part in call.split(","))
-        return ReadTurn("call", name, tuple(arguments), reminder)
+        return ParsedTurn("call", name, tuple(arguments), reminder)
     try:
         fields = parse_json(call)
     except ValueError:
         fields = None
     if not isinstance(fields, dict) or not isinstance(fields.get("tool"), str):
-        return ReadTurn("refused", f'{NO_TURN}a call is a JSON object with "tool", a name, and "args", a list.')
+        return ParsedTurn("refused", f'{NO_TURN}a call is a JSON object with "tool", a name, and "args", a list.')
     values = fields.get("args", [])
-    return ReadTurn("call", fields["tool"].strip(), tuple(values) if isinstance(values, list) else (values,), reminder)
+    listed = tuple(values) if isinstance(values, list) else (values,)
+    return ParsedTurn("call", fields["tool"].strip(), listed, reminder)
 
 
-def spelled(call: tuple[str, ...], *, as_json: bool) -> str:
+def format_call(call: tuple[str, ...], *, as_json: bool) -> str:
     """Write a call as an agent does."""
     written = json.dumps({"tool": call[0], "args": list(call[1:])}) if as_json else ", ".join(call)
     return f"{ACTION} {written} {END}"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from align_echo.dice import Dice
 from align_echo.wrappers.m3tooleval.site import HOME, Site
-from align_echo.wrappers.m3tooleval.task import ToolTask, invented, several
+from align_echo.wrappers.m3tooleval.task import ToolTask, draw_distinct, invent_word
 from align_echo.wrappers.m3tooleval.tools import CALCULATOR
 
 DEPARTMENTS = {"train": ("Forge", "Ledger", "Garden", "Bakery"), "test": ("Mint", "Press", "Orchard", "Tannery")}
@@ -21,7 +21,7 @@ IN_A_KIND = 5
 """Goods of each kind: one more than the first view of their list shows."""
 
 
-class Person(NamedTuple):
+class StaffRecord(NamedTuple):
     """Member of the staff, as on their page."""
 
     name: str
@@ -32,7 +32,7 @@ class Person(NamedTuple):
     page: str
 
 
-class Ware(NamedTuple):
+class ProductRecord(NamedTuple):
     """Article for sale. `page` is its address, `kind` that of the list with a link to it."""
 
     name: str
@@ -41,12 +41,12 @@ class Ware(NamedTuple):
     kind: str
 
 
-class Firm(NamedTuple):
+class SiteRecord(NamedTuple):
     """Site and its data. People are in random order, goods kind by kind."""
 
     site: Site
-    people: tuple[Person, ...]
-    wares: tuple[Ware, ...]
+    people: tuple[StaffRecord, ...]
+    wares: tuple[ProductRecord, ...]
 
 
 PRICE, DEPARTMENT, SPECIALITY, MAIL, PHONE = 2, 1, 2, 5, 6
@@ -54,10 +54,10 @@ PRICE, DEPARTMENT, SPECIALITY, MAIL, PHONE = 2, 1, 2, 5, 6
 
 
 @lru_cache(maxsize=16)
-def firm(split: str, number: int) -> Firm:
+def firm(split: str, number: int) -> SiteRecord:
     """Generate the firm for a split's tasks; a new one for every 34 tasks."""
     dice = Dice(f"m3tooleval site {split} {number}")
-    title = invented(dice, split).capitalize()
+    title = invent_word(dice, split).capitalize()
     people, wares = _people(dice, split, title.lower()), _wares(dice, split)
     pages: dict[str, tuple[str, ...]] = {
         HOME: (
@@ -96,7 +96,7 @@ def firm(split: str, number: int) -> Firm:
             _price_line(dice, ware.price),
             f"In stock: {1 + dice.below(60)}",
         )
-    return Firm(pages, tuple(dice.shuffled(people)), wares)
+    return SiteRecord(pages, tuple(dice.shuffled(people)), wares)
 
 
 def _links(named: list[tuple[str, str]]) -> list[str]:
@@ -109,13 +109,14 @@ def _price_line(dice: Dice, price: float) -> str:
     return f"Price: {price:.2f}"
 
 
-def _people(dice: Dice, split: str, domain: str) -> tuple[Person, ...]:
+def _people(dice: Dice, split: str, domain: str) -> tuple[StaffRecord, ...]:
     sizes = {name: 3 + dice.below(4) for name in DEPARTMENTS[split]}
-    names = several(sum(sizes.values()), lambda: f"{invented(dice, split, 2)} {invented(dice, split)}".title())
-    numbers = several(len(names), lambda: "-".join(f"{10 + dice.below(90)}" for _ in range(3)))
+    count = sum(sizes.values())
+    names = draw_distinct(count, lambda: f"{invent_word(dice, split, 2)} {invent_word(dice, split)}".title())
+    numbers = draw_distinct(len(names), lambda: "-".join(f"{10 + dice.below(90)}" for _ in range(3)))
     departments = [name for name, size in sizes.items() for _ in range(size)]
     return tuple(
-        Person(
+        StaffRecord(
             name,
             department,
             "/".join(dice.shuffled(KINDS_OF_GOODS[split])[:2]),
@@ -127,12 +128,12 @@ def _people(dice: Dice, split: str, domain: str) -> tuple[Person, ...]:
     )
 
 
-def _wares(dice: Dice, split: str) -> tuple[Ware, ...]:
+def _wares(dice: Dice, split: str) -> tuple[ProductRecord, ...]:
     wares = []
     for kind in KINDS_OF_GOODS[split]:
-        for name in several(IN_A_KIND, lambda: invented(dice, split).capitalize()):
+        for name in draw_distinct(IN_A_KIND, lambda: invent_word(dice, split).capitalize()):
             page = f"/goods/{kind}/{name.lower()}"
-            wares.append(Ware(f"{name} {kind}", dice.between(8, 260), page, kind))
+            wares.append(ProductRecord(f"{name} {kind}", dice.between(8, 260), page, kind))
     return tuple(wares)
 
 
@@ -148,11 +149,11 @@ class SiteQuestion(NamedTuple):
     sum: str = ""
 
 
-Ask = Callable[[Firm, Dice, int], SiteQuestion]
+Ask = Callable[[SiteRecord, Dice, int], SiteQuestion]
 """Function that asks a question about a firm, by number, counted from 0."""
 
 
-def _price(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
+def _price(firm: SiteRecord, dice: Dice, number: int) -> SiteQuestion:
     ware = firm.wares[IN_A_KIND * (number % 4) + dice.below(IN_A_KIND)]
     return SiteQuestion(f"What does the {ware.name} cost now?", ware.price, ((ware.page, PRICE),))
 
@@ -160,7 +161,7 @@ def _price(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
 def _ask_person(text: str, field: str, line: int, first: int) -> Ask:
     """Make a question about a field on a person's page; `first` is the person in question number 0."""
 
-    def ask(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
+    def ask(firm: SiteRecord, dice: Dice, number: int) -> SiteQuestion:
         person = firm.people[(first + number) % len(firm.people)]
         where = "" if field == "department" else f" of the {person.department} department"
         return SiteQuestion(text.format(name=f"{person.name}{where}"), getattr(person, field), ((person.page, line),))
@@ -168,14 +169,14 @@ def _ask_person(text: str, field: str, line: int, first: int) -> Ask:
     return ask
 
 
-def _total(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
+def _total(firm: SiteRecord, dice: Dice, number: int) -> SiteQuestion:
     first, second = _pair(firm, dice, number)
     terms = f"{first.price} + {second.price}"
     text = f"What do one {first.name} and one {second.name} cost together?"
     return SiteQuestion(text, CALCULATOR.call(terms), ((first.page, PRICE), (second.page, PRICE)), terms)
 
 
-def _discounted(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
+def _discounted(firm: SiteRecord, dice: Dice, number: int) -> SiteQuestion:
     first, second = _pair(firm, dice, number)
     percent = 5 * (1 + dice.below(6))
     terms = f"({first.price} + {second.price}) * (1 - {percent} / 100)"
@@ -183,13 +184,13 @@ def _discounted(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
     return SiteQuestion(text, CALCULATOR.call(terms), ((first.page, PRICE), (second.page, PRICE)), terms)
 
 
-def _pair(firm: Firm, dice: Dice, number: int) -> list[Ware]:
+def _pair(firm: SiteRecord, dice: Dice, number: int) -> list[ProductRecord]:
     """Draw two articles of one kind with links in the first view of its list."""
     start = number * IN_A_KIND
     return dice.shuffled(firm.wares[start : start + IN_A_KIND - 1])[:2]
 
 
-def _heads(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
+def _heads(firm: SiteRecord, dice: Dice, number: int) -> SiteQuestion:
     name = sorted({person.department for person in firm.people})[number]
     page = f"/staff/{name.lower()}"
     facts = tuple((page, line) for line in range(len(firm.site[page])))
@@ -197,7 +198,7 @@ def _heads(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
     return SiteQuestion(f"How many people work in the {name} department?", count, facts)
 
 
-def _whose(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
+def _whose(firm: SiteRecord, dice: Dice, number: int) -> SiteQuestion:
     person = firm.people[-1 - number]
     line = firm.site["/phones"].index(f"{person.phone}: {person.name}")
     return SiteQuestion(

@@ -37,15 +37,15 @@ MOST_BOXES = 8
 """Largest number of boxes of a reply that are compared."""
 
 
-def answer_in(reply: str) -> str:
-    """Return the answer of a reply. Raises as `answers_in`, and `ReplyFormatError` for several answers."""
-    answers = answers_in(reply)
+def extract_answer(reply: str) -> str:
+    """Return the answer of a reply. Raises as `extract_answers`, and `ReplyFormatError` for several answers."""
+    answers = extract_answers(reply)
     if len(answers) > 1:
-        raise several(len(answers))
+        raise several_answers_error(len(answers))
     return answers[0]
 
 
-def answers_in(reply: str) -> list[str]:
+def extract_answers(reply: str) -> list[str]:
     """Return the answers of a reply with different spellings, in order; usually there is one.
 
     Raises `ReplyFormatError`, with a readable reason, if a box cannot be read, or if there is none or too many.
@@ -54,16 +54,16 @@ def answers_in(reply: str) -> list[str]:
     if not answers:
         raise ReplyFormatError(r"the reply has no \boxed{answer}")
     if len(answers) > MOST_BOXES:
-        raise several(len(answers))
-    return list(dict.fromkeys(map(tidied, answers)))
+        raise several_answers_error(len(answers))
+    return list(dict.fromkeys(map(tidy_answer, answers)))
 
 
-def several(count: int) -> ReplyFormatError:
+def several_answers_error(count: int) -> ReplyFormatError:
     """Build the error for a reply with this many different answers."""
     return ReplyFormatError(rf"the reply has {count} different answers in \boxed{{...}}")
 
 
-def tidied(answer: str) -> str:
+def tidy_answer(answer: str) -> str:
     """Return the content of a box, spelled as the verifier reads it. Raises `ReplyFormatError`."""
     answer = _unwrap(_check_size(_spell_plainly(_check_size(answer)))).strip().removesuffix(".").strip(" $*")
     if not answer:

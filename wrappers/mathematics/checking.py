@@ -34,12 +34,12 @@ def main() -> None:
     for line in sys.stdin:
         question = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, question["seconds"])
-        answer = judged(question["gold"], question["answer"])
+        answer = judge(question["gold"], question["answer"])
         signal.setitimer(signal.ITIMER_REAL, 0)
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def judged(gold: str, answer: str) -> dict[str, Any]:
+def judge(gold: str, answer: str) -> dict[str, Any]:
     """Judge an answer; return an error message if that is not possible."""
     from math_verify import verify
 
@@ -49,7 +49,7 @@ def judged(gold: str, answer: str) -> dict[str, Any]:
             return {"error": f"the task's own answer cannot be read: {gold[:80]!r}"}
         parsed = read(answer)
         right = verify(wanted, parsed, allow_set_relation_comp=True, timeout_seconds=None, raise_on_error=True)
-        right = right and not apart(wanted, parsed)
+        right = right and not values_differ(wanted, parsed)
     except (Exception, RecursionError, MemoryError) as error:
         reason = (str(error).splitlines() or [""])[0][:200]
         return {"error": f"{type(error).__name__}: {reason}"}
@@ -65,7 +65,7 @@ def read(answer: str) -> list[Any]:
     return parsed
 
 
-def apart(gold: list[Any], answer: list[Any]) -> bool:
+def values_differ(gold: list[Any], answer: list[Any]) -> bool:
     """Check if two readings that math-verify takes for equal have different values.
 
     math-verify rounds to 6 digits after the point and cuts off small differences, so all tiny numbers are equal to it.

@@ -12,23 +12,23 @@ from functools import lru_cache
 import gymnasium as gym
 
 from align_echo.errors import EngineError, ReplyFormatError, UsageError
-from align_echo.wrappers.mathematics.boxes import answer_in, answers_in, several, tidied
-from align_echo.wrappers.mathematics.generator import Problem
+from align_echo.wrappers.mathematics.boxes import extract_answer, extract_answers, several_answers_error, tidy_answer
+from align_echo.wrappers.mathematics.generator import MathProblem
 from align_echo.wrappers.mathematics.marks import contradicts, other_unit, same_text
 from align_echo.wrappers.mathematics.spec import CONTRACT, GOAL, STEP_LIMIT, UNREADABLE, is_invalid
 from align_echo.wrappers.mathematics.verifier import is_right, require_extra
-from align_echo.wrappers.mathematics.worked_out import number_in
+from align_echo.wrappers.mathematics.worked_out import extract_number
 from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, EngineState, TextEnv
 
 
 class MathEnv(TextEnv):
     """Environment over the problems of one split. All environments of a process share one verifier."""
 
-    def __init__(self, problems: Mapping[str, Problem], step_limit: int | None = None) -> None:
+    def __init__(self, problems: Mapping[str, MathProblem], step_limit: int | None = None) -> None:
         """Open a split. Raises `UsageError` for a step limit below 1."""
         super().__init__(tuple(problems), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
         self._problems = problems
-        self._problem: Problem | None = None
+        self._problem: MathProblem | None = None
         signs = {sign for problem in problems.values() for sign in problem.text}
         if signs - set(TEXT_CHARACTERS):  # a user's file may hold others
             characters = "".join(sorted(signs | set(TEXT_CHARACTERS)))
@@ -55,7 +55,7 @@ class MathEnv(TextEnv):
     def as_read(self, action: str) -> str:
         """Return the boxed answer as it goes to the verifier; the action itself if there is none."""
         try:
-            return rf"\boxed{{{answer_in(action)}}}"
+            return rf"\boxed{{{extract_answer(action)}}}"
         except ReplyFormatError:
             return action.strip()
 
@@ -72,10 +72,10 @@ class MathEnv(TextEnv):
         if self._problem is None:
             raise EngineError("the problem is gone: call reset()")
         try:
-            answers = answers_in(action)
+            answers = extract_answers(action)
             right = all(_is_right(self._problem, answer) for answer in answers)
             if len(answers) > 1 and not right:  # also if one of them is right: the reply must not show which
-                raise several(len(answers))
+                raise several_answers_error(len(answers))
         except ReplyFormatError as error:
             return EngineState(rf"{UNREADABLE}: {error}. An answer is given once, as \boxed{{answer}}.")
         if right:
@@ -92,13 +92,13 @@ class MathEnv(TextEnv):
         self._problem = self._problems[task_id]
 
 
-def _is_right(problem: Problem, answer: str) -> bool:
+def _is_right(problem: MathProblem, answer: str) -> bool:
     """Check an answer. If a number is wanted, the verifier sees only that number.
 
     Raises `EngineError`.
     """
     if problem.worked_out:
-        reading = None if other_unit(answer, problem.text) else number_in(answer, problem.text)
+        reading = None if other_unit(answer, problem.text) else extract_number(answer, problem.text)
         return reading is not None and is_right(problem.answer, reading)
     gold, reading = _spelled(problem.answer), answer.replace("°", r"^{\circ}")
     return same_text(gold, reading) or (not contradicts(gold, reading) and is_right(gold, reading))
@@ -108,7 +108,7 @@ def _is_right(problem: Problem, answer: str) -> bool:
 def _spelled(gold: str) -> str:
     """Spell a row's own answer as agents' answers are."""
     try:
-        return tidied(gold)
+        return tidy_answer(gold)
     except ReplyFormatError:
         return gold
 
@@ -116,7 +116,7 @@ def _spelled(gold: str) -> str:
 class AnswerOracle:
     """Expert that gives the known answer. For labels and tests; never shown to an agent."""
 
-    def __init__(self, problem: Problem, *, done: bool, won: bool) -> None:
+    def __init__(self, problem: MathProblem, *, done: bool, won: bool) -> None:
         self._problem = problem
         self._done = done
         self._won = won

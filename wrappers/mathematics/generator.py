@@ -45,7 +45,7 @@ KINDS: dict[str, Callable[[Dice, int], tuple[int | Fraction, tuple[str, ...]]]] 
 
 
 @dataclass(frozen=True)
-class Problem:
+class MathProblem:
     """Problem, which may hold LaTeX, and its answer in LaTeX. `worked_out`: the answer has to be written as a number,
     not as a sum with that value."""
 
@@ -63,18 +63,18 @@ def task_ids(split: str) -> list[str]:
 
 
 @cache
-def problems(split: str) -> Mapping[str, Problem]:
+def problems(split: str) -> Mapping[str, MathProblem]:
     """Return the problems of a split by task id, in the order of `task_ids`."""
     return {
         problem.task_id: problem
         for number in NUMBERS[split]
         for level in LEVELS
-        for problem in (problems_of(kind)[level, number] for kind in KINDS)
+        for problem in (generate_kind(kind)[level, number] for kind in KINDS)
     }
 
 
 @cache
-def problems_of(kind: str) -> Mapping[tuple[int, int], Problem]:
+def generate_kind(kind: str) -> Mapping[tuple[int, int], MathProblem]:
     """Generate all problems of a kind, of every split, by level and number."""
     dice = Dice(f"math {VERSION} {kind}")
     seen: set[tuple[object, ...]] = set()
@@ -83,7 +83,7 @@ def problems_of(kind: str) -> Mapping[tuple[int, int], Problem]:
         for level in LEVELS:
             answer, text = _new(kind, level, dice, seen)
             task_id = f"{kind}/{level}/{number}"
-            generated[level, number] = Problem(task_id, text, latex(answer), kind, str(level), worked_out=True)
+            generated[level, number] = MathProblem(task_id, text, latex(answer), kind, str(level), worked_out=True)
     return generated
 
 

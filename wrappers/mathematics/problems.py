@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.reading import braced
 from align_echo.wrappers.mathematics import generator
-from align_echo.wrappers.mathematics.generator import Problem
+from align_echo.wrappers.mathematics.generator import MathProblem
 from align_echo.wrappers.mathematics.spec import SPLITS
 from align_echo.wrappers.rows import read_rows
 
@@ -41,7 +41,7 @@ class _File(NamedTuple):
     size: int
 
 
-def problems(split: str, data_root: Path | None) -> Mapping[str, Problem]:
+def problems(split: str, data_root: Path | None) -> Mapping[str, MathProblem]:
     """Return the problems of a split by task id, in a fixed order; generated ones without a `data_root`.
 
     Raises `MissingDataError` for a missing file, `UsageError` for a file without a problem.
@@ -87,7 +87,7 @@ def _files(data_root: Path) -> tuple[_File, ...]:
 class _Splits(NamedTuple):
     """Problems by split and task id, the number of problems repeated in a later split, and notes on damaged rows."""
 
-    problems: dict[str, dict[str, Problem]]
+    problems: dict[str, dict[str, MathProblem]]
     repeated: int
     notes: tuple[str, ...]
 
@@ -110,10 +110,10 @@ def _read(files: tuple[_File, ...]) -> _Splits:
     return _Splits(by_split, repeated, tuple(note for _, note in read.values() if note))
 
 
-def _rows(path: Path, split: str) -> tuple[dict[str, Problem], str]:
+def _rows(path: Path, split: str) -> tuple[dict[str, MathProblem], str]:
     """Read the problems of a split's file by task id, in its order, and a note on damaged rows."""
     read = read_rows(path, lambda record, number, _: (number, _row(record, split, number)), "problems")
-    rows: dict[str, Problem] = {}
+    rows: dict[str, MathProblem] = {}
     for number, row in read.rows:
         if row.task_id in rows:  # two rows with the same name are two problems
             row = replace(row, task_id=f"{row.task_id}-line-{number}")
@@ -121,7 +121,7 @@ def _rows(path: Path, split: str) -> tuple[dict[str, Problem], str]:
     return rows, read.note
 
 
-def _row(record: Mapping[str, Any], split: str, number: int) -> Problem:
+def _row(record: Mapping[str, Any], split: str, number: int) -> MathProblem:
     """Parse a problem from one row. Raises `ValueError` for missing or too long values.
 
     Its task id is `<split>/<subject>/<level>/<unique_id>`, with defaults for missing parts.
@@ -132,7 +132,7 @@ def _row(record: Mapping[str, Any], split: str, number: int) -> Problem:
     level = re.search(r"\d+", str(record.get("level", "")))
     name = _slug(record.get("unique_id") or f"line-{number}", "._/-")
     level_text = level[0] if level else "any"
-    return Problem(f"{split}/{subject}/{level_text}/{name}", text, answer, subject, level_text, worked_out=False)
+    return MathProblem(f"{split}/{subject}/{level_text}/{name}", text, answer, subject, level_text, worked_out=False)
 
 
 def _answer(record: Mapping[str, Any]) -> str:

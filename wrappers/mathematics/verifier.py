@@ -33,7 +33,7 @@ START_WITHIN = 120.0
 PROGRAM = (sys.executable, "-P", str(Path(__file__).with_name("checking.py")))
 
 
-class Verifier:
+class VerifierProcess:
     """Process that checks answers. `program` is its command."""
 
     def __init__(self, *, answer_within: float = ANSWER_WITHIN, program: Sequence[str] = PROGRAM) -> None:
@@ -113,22 +113,22 @@ def require_extra() -> None:
 
 
 def is_right(gold: str, answer: str) -> bool:
-    """Call `Verifier.is_right` of the shared verifier; threads take turns. Raises as it does, and `MissingExtraError`.
-    """
+    """Check an answer with the shared verifier; threads take turns. Raises as `VerifierProcess.is_right`, and
+    `MissingExtraError`."""
     pool, turn = _shared()
     with turn, pool.borrowed() as verifier:
         return verifier.is_right(gold, answer)
 
 
 _first = threading.Lock()
-_made: list[tuple[Pool[Verifier], threading.Lock]] = []
+_made: list[tuple[Pool[VerifierProcess], threading.Lock]] = []
 
 
-def _shared() -> tuple[Pool[Verifier], threading.Lock]:
+def _shared() -> tuple[Pool[VerifierProcess], threading.Lock]:
     """Return this process's pool, which holds one verifier, and the lock for taking turns."""
     with _first:
         if not _made:
-            _made.append((pool_of_process(Verifier, _forget), threading.Lock()))
+            _made.append((pool_of_process(VerifierProcess, _forget), threading.Lock()))
         return _made[0]
 
 

@@ -43,14 +43,14 @@ _BETWEEN_UNITS = re.compile(r"(?:[\s/.(){}\[\]$]|\\cdot|\\[dt]?frac)*")
 _CURRENCY = r"(?:\\?\$|€|£|EUR\b|\\(?:text)?euro\b|[{}\s])+(?=[-+\d.(\\])"
 
 
-def number_in(answer: str, problem: str) -> str | None:
+def extract_number(answer: str, problem: str) -> str | None:
     """Return the number of an answer, in LaTeX. None if no number stands alone, or if the answer is an equation from
     the problem's text."""
     plain = _plain(answer)
-    if _is_of_problem(plain, problem):
+    if _is_problem_equation(plain, problem):
         return None
     before, rounds, _ = plain.partition("≈")
-    if rounds and (exact := number_in(before, problem)):
+    if rounds and (exact := extract_number(before, problem)):
         return exact
     *left, right = _RELATION.split(plain)
     if any(_SEVERAL.search(_outside_brackets(side)) for side in left):
@@ -70,7 +70,7 @@ def _plain(answer: str) -> str:
     return plain
 
 
-def _is_of_problem(plain: str, problem: str) -> bool:
+def _is_problem_equation(plain: str, problem: str) -> bool:
     """Check if this is an equation of the problem, other than the value of a single name."""
     blankless = "".join(plain.split()).strip("$")
     stated = {"".join(formula.split()) for formula in re.findall(r"\$([^$]*)\$", problem)}

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 
 from align_echo.agents.novices.habits import Deed, ScriptedNovice, advised, chance, times_followed
 from align_echo.types import AgentView
-from align_echo.wrappers.alfworld.household import APPLIANCES, ENTITY, Belief, HouseholdGoal, name_of, read_goal
+from align_echo.wrappers.alfworld.household import (
+    APPLIANCES,
+    ENTITY,
+    BeliefState,
+    HouseholdGoal,
+    entity_name,
+    read_goal,
+)
 
 _THE = r"(?:the )?"
 _COMMAND = re.compile(
@@ -59,7 +66,7 @@ class _HouseMind:
         self.key = f"{seed}/{view.task_id}"
         self.round = 0
         self.goal = read_goal(view.goal)
-        self.belief = Belief.from_intro(view.initial_observation)
+        self.belief = BeliefState.from_intro(view.initial_observation)
         self.advice = read_rules(view.rules)
         self.turns = view.turns
         self.tries: dict[str, int] = {}
@@ -130,7 +137,7 @@ class _HouseMind:
         if goal is None:
             return self._search()
         if belief.holding is not None:
-            if name_of(belief.holding) != goal.obj:
+            if entity_name(belief.holding) != goal.obj:
                 return Deed("put", belief.holding, self._place(goal.dest))
             return self._use_held(goal, belief.holding)
         seen = belief.find(goal.obj)
@@ -147,7 +154,7 @@ class _HouseMind:
         return Deed("put", thing, self._place(goal.dest))
 
     def _place(self, name: str) -> str:
-        return next((place for place in self.belief.places if name_of(place) == name), f"{name} 1")
+        return next((place for place in self.belief.places if entity_name(place) == name), f"{name} 1")
 
     def _search(self) -> Deed:
         unseen = [place for place in self.belief.places if place not in self.belief.contents]
@@ -196,7 +203,7 @@ class _HouseMind:
                 return f"put {thing} in/on {place}"
             return f"move {thing} to {place}"
         if intent.verb == "use":
-            short = f"use {name_of(thing)}"
+            short = f"use {entity_name(thing)}"
             if self.habits.drops_numbers and self.tries.get(short, 0) < self._patience(short):
                 return short
             return f"use {thing}"

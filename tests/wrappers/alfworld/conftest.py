@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from align_echo.wrappers.alfworld.data import read_json
-from align_echo.wrappers.alfworld.engine import Game
+from align_echo.wrappers.alfworld.engine import GameSpec
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
-from align_echo.wrappers.alfworld.manifest import shipped
+from align_echo.wrappers.alfworld.manifest import load_embedded
 from align_echo.wrappers.alfworld.spec import GAME
 
 
@@ -27,7 +27,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def unseen() -> Iterator[AlfworldEnv]:
-    env = AlfworldEnv(shipped(), "valid_unseen")
+    env = AlfworldEnv(load_embedded(), "valid_unseen")
     yield env
     env.close()
 
@@ -40,13 +40,13 @@ def engine() -> Iterator[FastEngine]:
 
 
 @pytest.fixture(scope="session")
-def load() -> Callable[[str], tuple[Game, Path]]:
+def load() -> Callable[[str], tuple[GameSpec, Path]]:
     """A listed game by id, and its folder."""
 
-    def read(task_id: str) -> tuple[Game, Path]:
-        folder = shipped().folder(task_id)
+    def read(task_id: str) -> tuple[GameSpec, Path]:
+        folder = load_embedded().folder(task_id)
         record: dict[str, Any] = read_json(folder / GAME)
-        return Game(record["pddl_domain"], record["grammar"], record["pddl_problem"]), folder
+        return GameSpec(record["pddl_domain"], record["grammar"], record["pddl_problem"]), folder
 
     return read
 

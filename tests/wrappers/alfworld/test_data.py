@@ -18,14 +18,14 @@ from align_echo.wrappers.alfworld.spec import GAME, TRAJECTORY
 
 @pytest.fixture(scope="module")
 def some_ids():
-    return manifest.shipped().ids("valid_seen")[::20]
+    return manifest.load_embedded().ids("valid_seen")[::20]
 
 
 @pytest.fixture
 def official(tmp_path, some_ids):
     """A data folder as ALFWorld's download makes it."""
     for task_id in some_ids:
-        folder = manifest.shipped().folder(task_id)
+        folder = manifest.load_embedded().folder(task_id)
         shutil.copytree(folder, tmp_path / "json_2.1.1" / task_id)
     return tmp_path
 
@@ -116,7 +116,7 @@ def test_a_folder_without_games_says_what_was_expected(tmp_path):
 
 @pytest.mark.parametrize("bad", ["", "valid_seen", "../../../etc/passwd", "valid_seen/../valid_seen", "a/b/c"])
 def test_an_unknown_id_is_refused(official, bad):
-    for source in (manifest.shipped(), OfficialGames(official / "json_2.1.1")):
+    for source in (manifest.load_embedded(), OfficialGames(official / "json_2.1.1")):
         with pytest.raises(UsageError, match=r"no .*ALFWorld task"):
             source.folder(bad)
 
@@ -131,19 +131,19 @@ def test_an_id_cannot_lead_out_of_the_data(official, some_ids):
 
 
 def test_a_damaged_cache_entry_is_made_again(some_ids):
-    folder = manifest.shipped().folder(some_ids[0])
+    folder = manifest.load_embedded().folder(some_ids[0])
     whole = (folder / GAME).read_bytes()
     for damage in (whole[:1000], b"", b"\xff\xfe", whole.replace(b"mug", b"jug", 1) + b" "):
         (folder / GAME).write_bytes(damage)
-        assert (manifest.shipped().folder(some_ids[0]) / GAME).read_bytes() == whole
+        assert (manifest.load_embedded().folder(some_ids[0]) / GAME).read_bytes() == whole
     (folder / TRAJECTORY).unlink()
-    assert (manifest.shipped().folder(some_ids[0]) / TRAJECTORY).is_file()
+    assert (manifest.load_embedded().folder(some_ids[0]) / TRAJECTORY).is_file()
 
 
 def test_a_game_that_differs_from_the_list_is_refused(some_ids, monkeypatch, tmp_path):
     monkeypatch.setenv("ALIGN_ECHO_CACHE", str(tmp_path))
     wrong = manifest.ListedGame(some_ids[0], "0" * 16, 5)
-    listed = manifest.EmbeddedGames(manifest.shipped().versions, {some_ids[0]: wrong})
+    listed = manifest.EmbeddedGames(manifest.load_embedded().versions, {some_ids[0]: wrong})
     with pytest.raises(EngineError) as caught:
         listed.folder(some_ids[0])
     message = str(caught.value)
@@ -155,12 +155,12 @@ def test_a_game_that_differs_from_the_list_is_refused(some_ids, monkeypatch, tmp
 def _make(arguments):
     cache, task_id = arguments
     os.environ["ALIGN_ECHO_CACHE"] = cache
-    folder = manifest.shipped().folder(task_id)
+    folder = manifest.load_embedded().folder(task_id)
     return manifest.digest({name: (folder / name).read_text() for name in (GAME, TRAJECTORY)})
 
 
 def test_many_processes_make_the_same_game_at_once(tmp_path, some_ids):
     with ProcessPoolExecutor(4) as pool:
         digests = set(pool.map(_make, [(str(tmp_path), some_ids[0])] * 8))
-    assert digests == {manifest.shipped().entries[some_ids[0]].digest}
+    assert digests == {manifest.load_embedded().entries[some_ids[0]].digest}
     assert not list(tmp_path.rglob(".*"))

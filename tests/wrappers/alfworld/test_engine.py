@@ -9,20 +9,20 @@ import pytest
 from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.data import read_json
-from align_echo.wrappers.alfworld.engine import Game, GameEngine
+from align_echo.wrappers.alfworld.engine import GameEngine, GameSpec
 from align_echo.wrappers.alfworld.engines import make_engine
 from align_echo.wrappers.alfworld.fast import store
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
 from align_echo.wrappers.alfworld.fast.planner import plan
-from align_echo.wrappers.alfworld.manifest import shipped
+from align_echo.wrappers.alfworld.manifest import load_embedded
 from align_echo.wrappers.alfworld.spec import GAME
 
-SMALL = next(id_ for id_ in shipped().ids("valid_unseen") if id_.split("/")[1].endswith("-404"))
+SMALL = next(id_ for id_ in load_embedded().ids("valid_unseen") if id_.split("/")[1].endswith("-404"))
 
 
 @pytest.fixture(scope="module")
 def texts() -> tuple[str, str, str]:
-    record = read_json(shipped().folder(SMALL) / GAME)
+    record = read_json(load_embedded().folder(SMALL) / GAME)
     return record["pddl_domain"], record["grammar"], record["pddl_problem"]
 
 
@@ -33,12 +33,12 @@ def other(texts: tuple[str, str, str]) -> tuple[str, str, str]:
     return domain, grammar, problem + "\n\n"
 
 
-def game_of(texts: tuple[str, str, str], cache: Path | None = None) -> Game:
+def game_of(texts: tuple[str, str, str], cache: Path | None = None) -> GameSpec:
     domain, grammar, problem = texts
-    return Game(domain, grammar, problem, cache)
+    return GameSpec(domain, grammar, problem, cache)
 
 
-def told(engine: GameEngine, game: Game, commands: list[str]) -> list[tuple[str, tuple[str, ...], bool]]:
+def told(engine: GameEngine, game: GameSpec, commands: list[str]) -> list[tuple[str, tuple[str, ...], bool]]:
     answers = [(engine.reset(game), engine.admissible, engine.won)]
     return answers + [(engine.step(command), engine.admissible, engine.won) for command in commands]
 
@@ -105,7 +105,7 @@ def test_what_official_problems_also_hold_changes_no_text(engine, texts):
     )
     assert official.count("distance") == len(locations) - 1
     commands = ["look", "go to toilet 1", "examine toilet 1", "inventory"]
-    assert told(engine, Game(domain, grammar, official), commands) == told(engine, game_of(texts), commands)
+    assert told(engine, GameSpec(domain, grammar, official), commands) == told(engine, game_of(texts), commands)
 
 
 @pytest.mark.parametrize("part", [0, 2])

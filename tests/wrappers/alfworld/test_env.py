@@ -13,11 +13,11 @@ import pytest
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.alfworld import make_env
 from align_echo.wrappers.alfworld.env import AlfworldEnv
-from align_echo.wrappers.alfworld.manifest import shipped
+from align_echo.wrappers.alfworld.manifest import load_embedded
 from align_echo.wrappers.alfworld.spec import is_invalid
 
-KITCHEN = next(id_ for id_ in shipped().ids("valid_unseen") if "pick_heat" in id_)
-BATHROOM = next(id_ for id_ in shipped().ids("valid_unseen") if id_.split("/")[1].endswith("-424"))
+KITCHEN = next(id_ for id_ in load_embedded().ids("valid_unseen") if "pick_heat" in id_)
+BATHROOM = next(id_ for id_ in load_embedded().ids("valid_unseen") if id_.split("/")[1].endswith("-424"))
 
 
 def test_the_first_observation_is_the_room_and_the_task(unseen):
@@ -135,14 +135,14 @@ def test_a_snapshot_outlives_other_tasks_and_serves_other_environments(unseen):
     assert unseen.goal != ""
     assert unseen.task_type == "pick_heat_then_place_in_recep"
     assert follow(unseen, ["open fridge 1", "look", "go to microwave 1"]) == wanted
-    other = AlfworldEnv(shipped(), "valid_unseen")
+    other = AlfworldEnv(load_embedded(), "valid_unseen")
     other.restore(moment)
     assert follow(other, ["open fridge 1", "look", "go to microwave 1"]) == wanted
 
 
 def test_a_task_of_another_split_is_refused(unseen):
     with pytest.raises(UsageError, match="no task"):
-        unseen.reset(options={"task": shipped().ids("train")[0]})
+        unseen.reset(options={"task": load_embedded().ids("train")[0]})
 
 
 FRESH = """

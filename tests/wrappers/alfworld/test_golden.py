@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.wrappers.alfworld.env import AlfworldEnv
-from align_echo.wrappers.alfworld.manifest import shipped
+from align_echo.wrappers.alfworld.manifest import load_embedded
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -15,7 +15,7 @@ GOLDEN = Path(__file__).with_name("golden")
 @pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.txt")), ids=lambda file: file.stem)
 def test_the_experts_episode_reads_as_frozen(file, expert_episode):
     task_id, _, frozen = file.read_text(encoding="utf-8").partition("\n")
-    env = AlfworldEnv(shipped(), task_id.split("/")[0])
+    env = AlfworldEnv(load_embedded(), task_id.split("/")[0])
     lines = [
         f"> {action}\n{observation}" if action else observation for action, observation in expert_episode(env, task_id)
     ]

@@ -18,8 +18,8 @@ from textworld.logic import GameLogic, Placeholder, Proposition, State, Type, Va
 
 from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld.fast.templates import plain, plain_rules
-from align_echo.wrappers.alfworld.fast.text import Entity, Speaker
-from align_echo.wrappers.alfworld.grammar import Grammar, read_grammar
+from align_echo.wrappers.alfworld.fast.text import TemplateCompiler, TextEntity
+from align_echo.wrappers.alfworld.grammar import GameGrammar, read_grammar
 from align_echo.wrappers.alfworld.tables import tables
 
 TABLE = Variable("table", "r")
@@ -88,14 +88,14 @@ def state_of(inside: Iterable[int], big: Iterable[int]) -> int:
     return sum(1 << BITS["in", cup] for cup in inside) + sum(1 << BITS["big", cup] for cup in big)
 
 
-def grammar_of(rules: Mapping[str, Any]) -> Grammar:
+def grammar_of(rules: Mapping[str, Any]) -> GameGrammar:
     action = 'action go { template :: "go"; feedback :: "#greet#"; }'
     return read_grammar(f'grammar :: """{json.dumps(rules)}""";\n{action}')
 
 
-def speaker_of(rules: Mapping[str, Any]) -> Speaker:
-    entities = [Entity(variable.name, variable.type, f"{variable.name} 1") for variable in (TABLE, *CUPS)]
-    return Speaker(plain_rules(grammar_of(rules), signatures), entities, facts_of)
+def speaker_of(rules: Mapping[str, Any]) -> TemplateCompiler:
+    entities = [TextEntity(variable.name, variable.type, f"{variable.name} 1") for variable in (TABLE, *CUPS)]
+    return TemplateCompiler(plain_rules(grammar_of(rules), signatures), entities, facts_of)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_what_is_missing_or_endless_is_refused_by_name():
             speaker_of(rules).template(plain("#greet#", signatures), BOUND)
 
 
-def rule_of(grammar: Grammar, name: str) -> str:
+def rule_of(grammar: GameGrammar, name: str) -> str:
     return "".join(str(symbol) for symbol in grammar.rules[name][0].symbols)
 
 
@@ -167,7 +167,7 @@ class Meeting(dict[str, Any]):
 
 def test_threads_that_compile_the_same_rule_at_once_do_not_take_it_for_endless():
     rules = Meeting(plain_rules(grammar_of({"greet": [{"rhs": "hello"}]}), signatures))
-    speaker = Speaker(rules, [], facts_of)
+    speaker = TemplateCompiler(rules, [], facts_of)
     with ThreadPoolExecutor(2) as pool:
         spells = list(pool.map(lambda _: speaker.template(plain("#greet#", signatures), BOUND), range(2)))
     assert [spell(0, (0,), [0]) for spell in spells] == ["hello", "hello"]

@@ -8,21 +8,21 @@ import pytest
 
 from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld.data import read_json
-from align_echo.wrappers.alfworld.engine import Game
+from align_echo.wrappers.alfworld.engine import GameSpec
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
 from align_echo.wrappers.alfworld.fast.sas import read_sas
-from align_echo.wrappers.alfworld.manifest import shipped
+from align_echo.wrappers.alfworld.manifest import load_embedded
 from align_echo.wrappers.alfworld.oracle import HouseOracle
 from align_echo.wrappers.alfworld.reference import ReferenceEngine
 from align_echo.wrappers.alfworld.spec import GAME, TRAJECTORY
 from align_echo.wrappers.alfworld.translation import translate
 
-SMALL = next(id_ for id_ in shipped().ids("valid_unseen") if id_.split("/")[1].endswith("-424"))
+SMALL = next(id_ for id_ in load_embedded().ids("valid_unseen") if id_.split("/")[1].endswith("-424"))
 
 
 @pytest.fixture(scope="module")
 def texts() -> tuple[str, str, str]:
-    record = read_json(shipped().folder(SMALL) / GAME)
+    record = read_json(load_embedded().folder(SMALL) / GAME)
     return record["pddl_domain"], record["grammar"], record["pddl_problem"]
 
 
@@ -31,7 +31,7 @@ def replaced(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def other_grammar(texts: tuple[str, str, str]) -> Game:
+def other_grammar(texts: tuple[str, str, str]) -> GameSpec:
     """Another text, and a list of what is open that joins two queries."""
     domain, grammar, problem = texts
     grammar = grammar.replace(
@@ -40,15 +40,15 @@ def other_grammar(texts: tuple[str, str, str]) -> Game:
         "[{r.name | openable(r:receptacle) & opened(r:receptacle)}]"
         '; you stood at [{l.id | not_atlocation(a:agent, l:location)}]."',
     )
-    return Game(domain, grammar, problem)
+    return GameSpec(domain, grammar, problem)
 
 
-def other_domain(texts: tuple[str, str, str]) -> Game:
+def other_domain(texts: tuple[str, str, str]) -> GameSpec:
     """To open something while another is open shuts it again by a conditional effect; what was opened stays checked."""
     domain, grammar, problem = texts
     effect = "(opened ?r)\n                (checked ?r)"
     shut = "(forall (?o - receptacle) (when (and (opened ?o) (not (= ?o ?r))) (not (opened ?o))))"
-    return Game(replaced(domain, effect, f"{effect}\n                {shut}"), grammar, problem)
+    return GameSpec(replaced(domain, effect, f"{effect}\n                {shut}"), grammar, problem)
 
 
 @pytest.mark.long
@@ -68,10 +68,11 @@ def test_changed_rules_are_followed(change, texts):
 
 def test_the_facts_of_a_lamp_switched_twice_are_textworlds():
     """Its conditional effects cancel out in TextWorld's facts, whatever the lamp does."""
-    task = next(id_ for id_ in shipped().ids("valid_unseen") if "look_at" in id_ and id_.split("/")[1].endswith("-308"))
-    folder = shipped().folder(task)
+    unseen = load_embedded().ids("valid_unseen")
+    task = next(id_ for id_ in unseen if "look_at" in id_ and id_.split("/")[1].endswith("-308"))
+    folder = load_embedded().folder(task)
     record = read_json(folder / GAME)
-    game = Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
+    game = GameSpec(record["pddl_domain"], record["grammar"], record["pddl_problem"])
     fast, real = FastEngine(), ReferenceEngine()
     route = HouseOracle(fast, fast.reset(game), read_json(folder / TRAJECTORY)).route() or []
     real.reset(game)
@@ -88,13 +89,13 @@ def test_a_command_that_depends_on_what_changes_is_refused(texts):
         grammar, 'template :: "inventory"', 'template :: "inventory[{o.name | holds(a:agent, o:object)}]"'
     )
     with pytest.raises(EngineError, match="command of the action inventory depends on what changes"):
-        FastEngine().reset(Game(domain, grammar, problem))
+        FastEngine().reset(GameSpec(domain, grammar, problem))
 
 
 def test_an_action_without_a_text_is_refused(texts):
     domain, grammar, problem = texts
     with pytest.raises(EngineError, match="no action help"):
-        FastEngine().reset(Game(domain, replaced(grammar, "action help {", "action halp {"), problem))
+        FastEngine().reset(GameSpec(domain, replaced(grammar, "action help {", "action halp {"), problem))
 
 
 def test_a_translation_of_another_shape_is_refused(texts):

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pytest
 
 from align_echo.wrappers.alfworld.data import read_json
-from align_echo.wrappers.alfworld.engine import Game
+from align_echo.wrappers.alfworld.engine import GameSpec
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
 from align_echo.wrappers.alfworld.fast.planner import plan
-from align_echo.wrappers.alfworld.manifest import shipped
+from align_echo.wrappers.alfworld.manifest import load_embedded
 from align_echo.wrappers.alfworld.oracle import HouseOracle
 from align_echo.wrappers.alfworld.reference import ReferenceEngine
 from align_echo.wrappers.alfworld.spec import GAME, TASK_TYPES, TRAJECTORY, task_type
@@ -70,9 +70,9 @@ def actions(rng: random.Random, oracle: HouseOracle, admissible: tuple[str, ...]
 
 def play_both(task_id: str, steps: int) -> Iterator[tuple[HouseOracle, FastEngine]]:
     """Step both engines together and compare all that they say; yields after each step."""
-    folder = shipped().folder(task_id)
+    folder = load_embedded().folder(task_id)
     record = read_json(folder / GAME)
-    game = Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
+    game = GameSpec(record["pddl_domain"], record["grammar"], record["pddl_problem"])
     trajectory = read_json(folder / TRAJECTORY)
     fast, real = FastEngine(), ReferenceEngine()
     intro = fast.reset(game)
@@ -102,7 +102,7 @@ def play_both(task_id: str, steps: int) -> Iterator[tuple[HouseOracle, FastEngin
 def test_both_engines_say_the_same(kind):
     small = [
         task_id
-        for task_id in shipped().ids("valid_unseen")
+        for task_id in load_embedded().ids("valid_unseen")
         if task_type(task_id) == kind and task_id.split("/")[1].endswith(SMALL_ROOMS)
     ]
     assert sum(1 for _ in play_both(small[0], 18)) == 18
@@ -111,7 +111,8 @@ def test_both_engines_say_the_same(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_both_engines_say_the_same_in_many_games(chunk):
-    games = [(split, task_id) for split in ("train", "valid_seen", "valid_unseen") for task_id in shipped().ids(split)]
+    splits = ("train", "valid_seen", "valid_unseen")
+    games = [(split, task_id) for split in splits for task_id in load_embedded().ids(split)]
     random.Random(0).shuffle(games)
     steps = sum(1 for _, task_id in games[chunk::CHUNKS] for _ in play_both(task_id, 50))
     assert steps >= 500
@@ -123,7 +124,7 @@ def test_both_engines_say_the_same_in_many_games(chunk):
 def test_distances_are_those_of_the_planner(kind):
     small = [
         task_id
-        for task_id in shipped().ids("valid_unseen")
+        for task_id in load_embedded().ids("valid_unseen")
         if task_type(task_id) == kind and task_id.split("/")[1].endswith(SMALL_ROOMS)
     ]
     for step, (oracle, engine) in enumerate(play_both(small[-1], 12)):

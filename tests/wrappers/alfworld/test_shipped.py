@@ -17,10 +17,10 @@ from align_echo.session import base_env
 from align_echo.wrappers import alfworld
 from align_echo.wrappers.alfworld import fast, has_expert
 from align_echo.wrappers.alfworld.build_data import listed_game, tables_text
-from align_echo.wrappers.alfworld.engine import Game
+from align_echo.wrappers.alfworld.engine import GameSpec
 from align_echo.wrappers.alfworld.fast import shipped
 from align_echo.wrappers.alfworld.fast.compiler import compile_game
-from align_echo.wrappers.alfworld.manifest import shipped as listed
+from align_echo.wrappers.alfworld.manifest import load_embedded as listed
 from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
 from align_echo.wrappers.alfworld.tables import FILE
 
@@ -66,7 +66,7 @@ def test_every_game_ships_as_it_compiles():
 def test_all_listed_games_ship_and_no_other():
     with archive() as games:
         assert len(set(games.namelist())) == len(games.namelist()) == len(listed().entries)
-        assert {shipped.name_of(listed_game(id_)) for id_ in list(listed().entries)[::20]} <= set(games.namelist())
+        assert {shipped.archive_name(listed_game(id_)) for id_ in list(listed().entries)[::20]} <= set(games.namelist())
 
 
 @pytest.mark.usefixtures("base_install")
@@ -111,7 +111,7 @@ def test_a_damaged_archive_is_one_clear_line(damage, tmp_path, monkeypatch):
     game = listed_game(listed().ids("train")[0])
     whole = (resources.files(fast.__name__) / shipped.FILE).read_bytes()
     with archive() as games:
-        start = games.getinfo(shipped.name_of(game)).header_offset + 200
+        start = games.getinfo(shipped.archive_name(game)).header_offset + 200
     (tmp_path / shipped.FILE).write_bytes(
         whole[: len(whole) // 2] if damage == "cut" else whole[:start] + b"spoilt" + whole[start + 6 :]
     )
@@ -122,12 +122,12 @@ def test_a_damaged_archive_is_one_clear_line(damage, tmp_path, monkeypatch):
 
 def test_another_game_has_no_form_that_ships():
     game = listed_game(listed().ids("train")[0])
-    assert shipped.shipped_form(Game(game.domain, game.grammar + "\n", game.problem)) is None
+    assert shipped.shipped_form(GameSpec(game.domain, game.grammar + "\n", game.problem)) is None
 
 
 def test_the_same_games_give_the_same_archive(tmp_path):
     games = [listed_game(id_) for id_ in listed().ids("train")[:2]]
-    forms = {shipped.name_of(game): form for game in games if (form := shipped.shipped_form(game))}
+    forms = {shipped.archive_name(game): form for game in games if (form := shipped.shipped_form(game))}
     for name in ("one.zip", "two.zip"):
         shipped.write_archive(dict(reversed(forms.items())) if name == "two.zip" else forms, Path(tmp_path / name))
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()

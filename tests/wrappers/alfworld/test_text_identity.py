@@ -10,7 +10,7 @@ import pytest
 
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.data import read_json
-from align_echo.wrappers.alfworld.manifest import shipped
+from align_echo.wrappers.alfworld.manifest import load_embedded
 from align_echo.wrappers.alfworld.oracle import HouseOracle
 from align_echo.wrappers.alfworld.spec import GAME, TRAJECTORY
 
@@ -36,7 +36,7 @@ def unmodified(path: Path) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize(("task_type", "plan", "steps"), GAMES)
 def test_expert_and_random_play_give_upstreams_text(task_type, plan, steps, engine, load):
-    ids = shipped().ids("valid_unseen")
+    ids = load_embedded().ids("valid_unseen")
     task_id = next(id_ for id_ in ids if f"/{task_type}-" in id_ and f"-{plan}/" in id_)
     game, folder = load(task_id)
     theirs = unmodified(folder / GAME)

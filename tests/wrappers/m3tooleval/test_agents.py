@@ -13,7 +13,7 @@ from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.rollout import run_episode
 from align_echo.session import base_env
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.m3tooleval.tasks import made
+from align_echo.wrappers.m3tooleval.tasks import make_task
 from tests.align.endpoint import serve
 
 TASK = "message_decoder/test-0"
@@ -23,7 +23,7 @@ REPLIES = [
     "```\nAction: reverse_string, ab End Action\n```",
     "Thought: so. Action: string_length, abcd End Action Action: view End Action",
     "Action: string_length, ab End Action\nAnswer: 2",
-    f"It is done.\n\nAnswer: {made(TASK).expected}",
+    f"It is done.\n\nAnswer: {make_task(TASK).expected}",
 ]
 ENGINE = [
     "ab",
@@ -49,7 +49,7 @@ def test_a_call_as_json_reaches_the_engine_whole():
     env = base_env(align_echo.make("m3tooleval", split="test", engine="json"))
     call = json.dumps({"tool": "caesar_decode", "args": ["b, c", 1]})
     with serve(
-        {"m": [f"Thought: so.\nAction: {call} End Action", f"Action: Answer: {made(TASK).expected}"]}
+        {"m": [f"Thought: so.\nAction: {call} End Action", f"Action: Answer: {make_task(TASK).expected}"]}
     ) as endpoint:
         agent = Vanilla(OpenAICompatibleModel("m", base_url=endpoint.url, api_key="k"))
         played = run_episode(env, agent, TASK, split="test", action_format=environment("m3tooleval").action_format)

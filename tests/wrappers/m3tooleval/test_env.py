@@ -13,7 +13,7 @@ from align_echo.session import base_env
 from align_echo.types import AgentView
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.m3tooleval.spec import FAMILIES, is_invalid
-from align_echo.wrappers.m3tooleval.tasks import made
+from align_echo.wrappers.m3tooleval.tasks import make_task
 from tests.conformance.subjects import actions_of, play, play_expert, start
 
 MESSAGE, PLANT, TRADE, TRAVEL = (f"{family}/test-0" for family in list(FAMILIES)[:4])
@@ -47,7 +47,8 @@ def test_the_test_split_has_as_many_tasks_of_each_family_as_the_original():
 
 
 def test_training_and_test_tasks_share_no_question_and_only_small_answers():
-    asked = {split: [made(task) for task in align_echo.tasks("m3tooleval", split=split)] for split in ("train", "test")}
+    ids = {split: align_echo.tasks("m3tooleval", split=split) for split in ("train", "test")}
+    asked = {split: [make_task(task) for task in tasks] for split, tasks in ids.items()}
     texts = {split: [task.instruction for task in tasks] for split, tasks in asked.items()}
     assert len({*texts["train"], *texts["test"]}) == len(texts["train"]) + len(texts["test"])
     answers = {split: {str(task.expected) for task in tasks} for split, tasks in asked.items()}
@@ -171,7 +172,7 @@ def test_any_answer_ends_the_episode(env):
     start(env, MESSAGE)
     assert env.step("Answer: nonsense")[1:4] == (0.0, True, False)
     start(env, MESSAGE)
-    assert env.step(f"I am sure. Answer: '{made(MESSAGE).expected}'.")[1:4] == (1.0, True, False)
+    assert env.step(f"I am sure. Answer: '{make_task(MESSAGE).expected}'.")[1:4] == (1.0, True, False)
 
 
 @pytest.mark.parametrize("engine", ["text", "text_strict"])
@@ -184,7 +185,7 @@ def test_a_number_without_bounds_is_a_wrong_answer_and_no_fault(engine, task, an
 
 
 def test_by_upstreams_check_a_rounded_number_is_wrong():
-    rounded = f"Answer: {made(TRADE).expected:.2f}"
+    rounded = f"Answer: {make_task(TRADE).expected:.2f}"
     assert make().reset(options={"task": TRADE})[1]["goal"].endswith("Two digits after the point are enough.")
     scores = []
     for engine in ("text", "text_strict"):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from align_echo.errors import EngineError, ReplyFormatError
 from align_echo.reading import braced
-from align_echo.wrappers.mathematics.boxes import answer_in
+from align_echo.wrappers.mathematics.boxes import extract_answer
 
 pytest.importorskip("math_verify")
 
@@ -49,7 +49,7 @@ from align_echo.wrappers.mathematics.verifier import is_right
     ],
 )
 def test_the_one_answer_is_read(reply, answer):
-    assert answer_in(reply) == answer
+    assert extract_answer(reply) == answer
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_the_one_answer_is_read(reply, answer):
 )
 def test_what_holds_no_single_answer_is_refused_with_the_reason(reply, reason):
     with pytest.raises(ReplyFormatError, match=reason):
-        answer_in(reply)
+        extract_answer(reply)
 
 
 @given(st.text(alphabet="\\boxed{}5 ", max_size=60))
@@ -111,12 +111,12 @@ WRONG = [
 
 @pytest.mark.parametrize(("gold", "answer"), [(gold, answer) for gold, answers in RIGHT for answer in answers])
 def test_the_forms_of_a_right_answer_are_right(gold, answer):
-    assert is_right(gold, answer_in(rf"\boxed{{{answer}}}"))
+    assert is_right(gold, extract_answer(rf"\boxed{{{answer}}}"))
 
 
 @pytest.mark.parametrize(("gold", "answer"), [(gold, answer) for gold, answers in WRONG for answer in answers])
 def test_wrong_answers_are_wrong(gold, answer):
-    assert not is_right(gold, answer_in(rf"\boxed{{{answer}}}"))
+    assert not is_right(gold, extract_answer(rf"\boxed{{{answer}}}"))
 
 
 def test_a_gold_answer_that_nobody_can_read_is_a_fault_and_not_a_zero():

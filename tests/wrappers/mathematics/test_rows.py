@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from align_echo.wrappers.mathematics.env import MathEnv
-from align_echo.wrappers.mathematics.generator import Problem
+from align_echo.wrappers.mathematics.generator import MathProblem
 
 pytest.importorskip("math_verify")
 
 
 def step(gold: str, reply: str, *, text: str = "Find it.", worked_out: bool = False) -> tuple[float, bool]:
     """The score of a reply to a row, and whether it was an answer."""
-    env = MathEnv({"kind/1/0": Problem("kind/1/0", text, gold, "kind", "1", worked_out=worked_out)})
+    env = MathEnv({"kind/1/0": MathProblem("kind/1/0", text, gold, "kind", "1", worked_out=worked_out)})
     env.reset(options={"task": "kind/1/0"})
     _, reward, terminated, *_ = env.step(reply)
     return float(reward), terminated
@@ -90,7 +90,7 @@ def test_boxes_that_say_the_same_are_one_answer():
 
 @pytest.mark.parametrize("other", ["0.6", "7", "x"])
 def test_which_of_several_boxes_is_right_is_not_said(other):
-    env = MathEnv({"k/1/0": Problem("k/1/0", "Find it.", "0.5", "k", "1", worked_out=False)}, step_limit=9)
+    env = MathEnv({"k/1/0": MathProblem("k/1/0", "Find it.", "0.5", "k", "1", worked_out=False)}, step_limit=9)
     env.reset(options={"task": "k/1/0"})
     with_right, *_ = env.step(rf"\boxed{{0.5}} or \boxed{{{other}}}")
     assert with_right == env.step(rf"\boxed{{0.25}} or \boxed{{{other}}}")[0]

@@ -15,7 +15,7 @@ pytest.importorskip("math_verify")
 
 from align_echo.errors import EngineError
 from align_echo.wrappers.mathematics import verifier
-from align_echo.wrappers.mathematics.verifier import Verifier, is_right
+from align_echo.wrappers.mathematics.verifier import VerifierProcess, is_right
 
 READY = "import sys; print('{}', flush=True); "
 
@@ -32,7 +32,7 @@ READY = "import sys; print('{}', flush=True); "
 )
 def test_one_that_hangs_dies_or_raises_is_a_fault(program, message):
     within = 0.2 if "within" in message else 60
-    broken = Verifier(answer_within=within, program=(sys.executable, "-c", READY + program))
+    broken = VerifierProcess(answer_within=within, program=(sys.executable, "-c", READY + program))
     with pytest.raises(EngineError, match=message):
         broken.is_right("5", "5")
     broken.close()
@@ -40,7 +40,7 @@ def test_one_that_hangs_dies_or_raises_is_a_fault(program, message):
 
 
 def test_an_answer_that_keeps_it_from_ending_is_given_up():
-    real = Verifier(answer_within=0.5)
+    real = VerifierProcess(answer_within=0.5)
     assert real.is_right("5", "5")
     with pytest.raises(EngineError, match="within"):
         real.is_right("5", "9^{9^9}")
@@ -49,7 +49,7 @@ def test_an_answer_that_keeps_it_from_ending_is_given_up():
 
 def test_one_that_does_not_start_is_a_fault():
     with pytest.raises(EngineError, match="did not start"):
-        Verifier(program=(sys.executable, "-c", "raise SystemExit(1)"))
+        VerifierProcess(program=(sys.executable, "-c", "raise SystemExit(1)"))
 
 
 def processes() -> set[int]:

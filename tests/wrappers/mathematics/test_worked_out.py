@@ -6,14 +6,14 @@ import pytest
 
 from align_echo.wrappers.mathematics import verifier
 from align_echo.wrappers.mathematics.env import MathEnv
-from align_echo.wrappers.mathematics.generator import Problem
+from align_echo.wrappers.mathematics.generator import MathProblem
 
 pytest.importorskip("math_verify")
 
 
 def score(gold: str, answer: str, text: str = "What is asked for?") -> float:
     """What a boxed answer to a generated problem is worth."""
-    env = MathEnv({"kind/1/0": Problem("kind/1/0", text, gold, "kind", "1", worked_out=True)})
+    env = MathEnv({"kind/1/0": MathProblem("kind/1/0", text, gold, "kind", "1", worked_out=True)})
     env.reset(options={"task": "kind/1/0"})
     return float(env.step(rf"\boxed{{{answer}}}")[1])
 
@@ -88,7 +88,7 @@ def test_what_math_verify_never_finishes_is_not_handed_to_it(answer, monkeypatch
         handed_over.append(given)
         return False
 
-    monkeypatch.setattr(verifier.Verifier, "is_right", never)
+    monkeypatch.setattr(verifier.VerifierProcess, "is_right", never)
     assert score("5", answer) == 0.0
     assert handed_over in ([], ["6"])
 

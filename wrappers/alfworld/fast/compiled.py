@@ -19,7 +19,7 @@ arguments ([name, type] each); None for no query.
 
 
 @dataclass(frozen=True)
-class Schema:
+class ActionSchema:
     """Action with open parameters ([name, type] each), and the template of its answer."""
 
     name: str
@@ -28,7 +28,7 @@ class Schema:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledGame:
     """Compiled game.
 
     `variables`: [id, type, display name] of all arguments of facts and operators ("" without a name); `facts`: by
@@ -44,7 +44,7 @@ class Compiled:
     facts: dict[str, str]
     initial: str
     goal: list[int]
-    schemas: list[Schema]
+    schemas: list[ActionSchema]
     operators: list[str]
     commands: list[str]
     watched: dict[str, list[int]]

@@ -1,4 +1,4 @@
-"""Compile a game: Fast Downward's ground operators and TextWorld's parsed grammar become the tables of `Compiled`.
+"""Compile a game: Fast Downward's ground operators and TextWorld's parsed grammar become the tables of `CompiledGame`.
 
 No action or predicate of ALFWorld is known here. Anything the tables cannot express is refused by name.
 """
@@ -15,15 +15,15 @@ import textworld.logic
 
 from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.fast.compiled import Compiled, Schema
-from align_echo.wrappers.alfworld.fast.program import Program
-from align_echo.wrappers.alfworld.fast.sas import Fact, Sas, SasOperator, read_sas
+from align_echo.wrappers.alfworld.fast.compiled import ActionSchema, CompiledGame
+from align_echo.wrappers.alfworld.fast.program import GameProgram
+from align_echo.wrappers.alfworld.fast.sas import Fact, SasOperator, SasTask, read_sas
 from align_echo.wrappers.alfworld.fast.templates import Expand, plain, plain_rules
-from align_echo.wrappers.alfworld.grammar import Grammar, read_grammar
-from align_echo.wrappers.alfworld.translation import Translation, translate
+from align_echo.wrappers.alfworld.grammar import GameGrammar, read_grammar
+from align_echo.wrappers.alfworld.translation import TranslationResult, translate
 
 
-def compile_game(domain: str, grammar: str, problem: str) -> Compiled:
+def compile_game(domain: str, grammar: str, problem: str) -> CompiledGame:
     """Compile a game's three texts. Raises `EngineError` naming the unsupported part."""
     texts = read_grammar(grammar)
     translation = translate(domain, problem)
@@ -31,7 +31,7 @@ def compile_game(domain: str, grammar: str, problem: str) -> Compiled:
 
 
 class _Compiler:
-    def __init__(self, translation: Translation, sas: Sas, grammar: Grammar) -> None:
+    def __init__(self, translation: TranslationResult, sas: SasTask, grammar: GameGrammar) -> None:
         self._translation = translation
         self._sas = sas
         self._grammar = grammar
@@ -39,14 +39,14 @@ class _Compiler:
         self._told, self._denied = _text_bits(sas)
         self._types = _types(translation)
 
-    def compiled(self) -> Compiled:
+    def compiled(self) -> CompiledGame:
         sas = self._sas
         facts, initial_facts = self._facts()
         names = _display_names(initial_facts)
         expand = self._expand(facts)
         schema_names = list(dict.fromkeys(operator.name.split()[0] for operator in sas.operators))
         operators = [self._operator(operator, schema_names) for operator in sas.operators]
-        blank = Compiled(
+        blank = CompiledGame(
             variables=[[name, kind, names.get(name, "")] for name, kind in self._variables],
             facts=facts,
             initial=f"{self._initial():x}",
@@ -118,11 +118,11 @@ class _Compiler:
 
     # ------------------------------------------------------------ operators
 
-    def _schema(self, name: str, expand: Expand) -> Schema:
+    def _schema(self, name: str, expand: Expand) -> ActionSchema:
         if name not in self._grammar.feedback:
             raise EngineError(f"the game's grammar has no action {name}, the PDDL has")
         parameters = [list(parameter) for parameter in self._translation.actions[name]]
-        return Schema(name, parameters, plain(self._grammar.feedback[name], expand))
+        return ActionSchema(name, parameters, plain(self._grammar.feedback[name], expand))
 
     def _operator(self, operator: SasOperator, schema_names: list[str]) -> str:
         name, *arguments = operator.name.split()
@@ -139,9 +139,9 @@ class _Compiler:
             raise EngineError(f"the PDDL's action {name} sets a derived fact")
         return f"{schema_names.index(name)};{filled};{needs};{effects}"
 
-    def _with_commands(self, blank: Compiled, schema_names: list[str], expand: Expand) -> Compiled:
+    def _with_commands(self, blank: CompiledGame, schema_names: list[str], expand: Expand) -> CompiledGame:
         """Fill in each operator's command, which may not depend on changing facts."""
-        program = Program(blank)
+        program = GameProgram(blank)
         symbols = [plain(self._grammar.commands[name], expand) for name in schema_names]
         template = functools.cache(lambda schema, filled: program.template(schema, filled, symbols[schema]))
         commands = []
@@ -158,7 +158,7 @@ class _Compiler:
         return replace(blank, commands=commands)
 
 
-def _text_bits(sas: Sas) -> tuple[dict[int, int], dict[int, int]]:
+def _text_bits(sas: SasTask) -> tuple[dict[int, int], dict[int, int]]:
     """Assign each variable the bit for "true in the text" and the bit for "explicitly false in the text".
 
     TextWorld's facts follow every effect of an action even if its conditions are not met, so a fact with a conditional
@@ -192,7 +192,7 @@ def _watched(operators: Sequence[SasOperator]) -> dict[str, list[int]]:
     return dict(groups)
 
 
-def _types(translation: Translation) -> Any:
+def _types(translation: TranslationResult) -> Any:
     logic = textworld.logic.GameLogic()
     for name, supertypes in translation.types:
         if name not in logic.types._types:

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from align_echo.errors import EngineError
-from align_echo.wrappers.alfworld.engine import NOTHING_HAPPENS, Fact, Game
-from align_echo.wrappers.alfworld.fast.program import Program
-from align_echo.wrappers.alfworld.fast.store import program_of
+from align_echo.wrappers.alfworld.engine import NOTHING_HAPPENS, Fact, GameSpec
+from align_echo.wrappers.alfworld.fast.program import GameProgram
+from align_echo.wrappers.alfworld.fast.store import load_program
 
 
 @dataclass(frozen=True, slots=True)
 class GameState:
     """State of a game, and what can be seen in it."""
 
-    game: Game
-    program: Program
+    game: GameSpec
+    program: GameProgram
     bits: int
 
     @property
@@ -44,9 +44,9 @@ class FastEngine:
         """Forget the game."""
         self._state = None
 
-    def reset(self, game: Game) -> str:
+    def reset(self, game: GameSpec) -> str:
         """Start a game from its initial state; return the intro. Raises `EngineError` if it cannot be compiled."""
-        program = program_of(game)
+        program = load_program(game)
         self._state = GameState(game, program, program.initial)
         return program.intro
 

@@ -24,7 +24,7 @@ def plan(state: GameState) -> list[str] | None:
     names = _plan(state.game.domain, state.game.problem, state.bits)
     if names is None:
         return None
-    commands = state.program.commands_of_operators
+    commands = state.program.operator_commands
     return [commands[name] for name in names]
 
 

@@ -11,9 +11,9 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from align_echo.wrappers.alfworld.fast.compiled import Compiled
+from align_echo.wrappers.alfworld.fast.compiled import CompiledGame
 from align_echo.wrappers.alfworld.fast.sas import Fact
-from align_echo.wrappers.alfworld.fast.text import Entity, Speaker, Spell, Values
+from align_echo.wrappers.alfworld.fast.text import Spell, TemplateCompiler, TextEntity, Values
 
 MENUS = 256
 """Number of states with cached admissible commands, per game."""
@@ -33,13 +33,13 @@ Change = tuple[int, int, tuple[tuple[int, int, int, bool], ...]]
 before."""
 
 
-class Program:
+class GameProgram:
     """Game ready to be played. All methods are functions of the state."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: CompiledGame) -> None:
         self._compiled = compiled
-        entities = [Entity(name, kind, label) for name, kind, label in compiled.variables]
-        self._speaker = Speaker(compiled.rules, entities, self._rows)
+        entities = [TextEntity(name, kind, label) for name, kind, label in compiled.variables]
+        self._speaker = TemplateCompiler(compiled.rules, entities, self._rows)
         self._watched = [(_bit(int(bit)), numbers) for bit, numbers in compiled.watched.items()]
         self._text_bits = {int(variable): bit for variable, bit in compiled.told.items()}
         self._negated_bits = {int(variable): bit for variable, bit in compiled.denied.items()}
@@ -130,7 +130,7 @@ class Program:
         return {name: label for name, _, label in self._compiled.variables if label}
 
     @functools.cached_property
-    def commands_of_operators(self) -> dict[str, str]:
+    def operator_commands(self) -> dict[str, str]:
         """Command of each operator, by its name in the translation ("gotolocation agent1 ...")."""
         compiled, commands = self._compiled, {}
         for number, command in enumerate(compiled.commands):
@@ -225,7 +225,7 @@ def _answers(spell: Spell, values: Values) -> Callable[[int], str]:
     return answer
 
 
-def _axioms(compiled: Compiled) -> Callable[[int], int]:
+def _axioms(compiled: CompiledGame) -> Callable[[int], int]:
     """Make a function that updates a state's derived facts: from their defaults, layer by layer, until nothing changes.
     """
     rules: dict[int, list[tuple[int, int, int, bool]]] = {}
@@ -307,4 +307,4 @@ def _union(masks: Iterable[int]) -> int:
     return union
 
 
-__all__ = ["Program"]
+__all__ = ["GameProgram"]

@@ -16,7 +16,7 @@ Fact = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Effect:
+class SasEffect:
     """Literal made true by an operator if all conditions held before it, or by an axiom while they hold."""
 
     conditions: tuple[int, ...]
@@ -29,11 +29,11 @@ class SasOperator:
 
     name: str
     preconditions: tuple[int, ...]
-    effects: tuple[Effect, ...]
+    effects: tuple[SasEffect, ...]
 
 
 @dataclass(frozen=True)
-class Sas:
+class SasTask:
     """Ground task. `operators` are in the order in which the library lists applicable ones.
 
     `derived` maps each variable decided by axioms to its layer; axioms of one layer apply until nothing changes.
@@ -44,10 +44,10 @@ class Sas:
     initial: tuple[bool, ...]
     goal: tuple[int, ...]
     operators: tuple[SasOperator, ...]
-    axioms: tuple[Effect, ...]
+    axioms: tuple[SasEffect, ...]
 
 
-def read_sas(text: str) -> Sas:
+def read_sas(text: str) -> SasTask:
     """Parse a task. Raises `EngineError` naming the unsupported part."""
     try:
         return _Reader(text).task()
@@ -62,7 +62,7 @@ class _Reader:
         self._true_value: list[int] = []
         self._layer: list[int] = []
 
-    def task(self) -> Sas:
+    def task(self) -> SasTask:
         if self._section("version") != ["3"]:
             raise ValueError("another version of the format than 3")
         self._section("metric")
@@ -75,7 +75,7 @@ class _Reader:
         operators = [self._operator(self._section("operator")) for _ in range(self._number())]
         order = sorted(range(len(operators)), key=lambda number: (operators[number][0], number))
         axioms = [self._axiom(self._section("rule")) for _ in range(self._number())]
-        return Sas(
+        return SasTask(
             facts=tuple(self._facts),
             derived={variable: layer for variable, layer in enumerate(self._layer) if layer >= 0},
             initial=tuple(value == true for value, true in zip(state, self._true_value, strict=True)),
@@ -124,12 +124,12 @@ class _Reader:
             if before >= 0:
                 needed.append((variable, before))
             conditions = tuple(self._encode_literal(v, w) for v, w in zip(pairs[::2], pairs[1::2], strict=True))
-            effects.append(Effect(conditions, self._encode_literal(variable, after)))
+            effects.append(SasEffect(conditions, self._encode_literal(variable, after)))
         needed = sorted(set(needed))
         operator = SasOperator(name, tuple(self._encode_literal(*pair) for pair in needed), tuple(effects))
         return needed, operator
 
-    def _axiom(self, lines: list[str]) -> Effect:
+    def _axiom(self, lines: list[str]) -> SasEffect:
         variable, _before, after = map(int, lines[-1].split())
         conditions = tuple(self._literal(line) for line in lines[1:-1])
-        return Effect(conditions, self._encode_literal(variable, after))
+        return SasEffect(conditions, self._encode_literal(variable, after))

@@ -16,8 +16,8 @@ from importlib import resources
 from pathlib import Path
 
 from align_echo.errors import EngineError
-from align_echo.wrappers.alfworld.engine import Game
-from align_echo.wrappers.alfworld.fast.compiled import Compiled, Schema
+from align_echo.wrappers.alfworld.engine import GameSpec
+from align_echo.wrappers.alfworld.fast.compiled import ActionSchema, CompiledGame
 
 FILE = "compiled.zip"
 
@@ -27,19 +27,19 @@ FORMAT = 2
 _DATE = (2020, 1, 1, 0, 0, 0)
 
 
-def shipped_form(game: Game) -> Compiled | None:
+def shipped_form(game: GameSpec) -> CompiledGame | None:
     """Return the compiled form of an embedded game, None for any other game. Raises `EngineError` for a damaged
     archive."""
     try:
         with resources.files(__package__).joinpath(FILE).open("rb") as file, zipfile.ZipFile(file) as archive:
-            name = name_of(game)
+            name = archive_name(game)
             return from_json(archive.read(name)) if name in archive.NameToInfo else None
     except (OSError, ValueError, KeyError, TypeError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise EngineError(f"the compiled ALFWorld games are not readable ({error}): reinstall") from error
 
 
-def write_archive(games: Mapping[str, Compiled], target: Path) -> None:
-    """Write compiled games by name (`name_of`); the same games give the same bytes."""
+def write_archive(games: Mapping[str, CompiledGame], target: Path) -> None:
+    """Write compiled games by name (`archive_name`); the same games give the same bytes."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_LZMA) as archive:
         for name, compiled in sorted(games.items()):
             info = zipfile.ZipInfo(name, _DATE)
@@ -47,17 +47,17 @@ def write_archive(games: Mapping[str, Compiled], target: Path) -> None:
             archive.writestr(info, as_json(compiled))
 
 
-def name_of(game: Game) -> str:
+def archive_name(game: GameSpec) -> str:
     """Compute a game's name in the archive from its texts."""
     return hashlib.sha256("\0".join((str(FORMAT), game.domain, game.grammar, game.problem)).encode()).hexdigest()[:20]
 
 
-def as_json(compiled: Compiled) -> str:
+def as_json(compiled: CompiledGame) -> str:
     """Serialize a compiled game as one line of JSON."""
     return json.dumps(asdict(compiled), separators=(",", ":"))
 
 
-def from_json(text: str | bytes) -> Compiled:
+def from_json(text: str | bytes) -> CompiledGame:
     """Parse the output of `as_json`. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
     record = json.loads(text)
-    return Compiled(**{**record, "schemas": [Schema(**schema) for schema in record["schemas"]]})
+    return CompiledGame(**{**record, "schemas": [ActionSchema(**schema) for schema in record["schemas"]]})

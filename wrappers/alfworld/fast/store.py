@@ -14,22 +14,22 @@ from importlib import metadata
 
 from align_echo.files import write_atomically
 from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.engine import Game
-from align_echo.wrappers.alfworld.fast.compiled import Compiled
-from align_echo.wrappers.alfworld.fast.program import Program
+from align_echo.wrappers.alfworld.engine import GameSpec
+from align_echo.wrappers.alfworld.fast.compiled import CompiledGame
+from align_echo.wrappers.alfworld.fast.program import GameProgram
 from align_echo.wrappers.alfworld.fast.shipped import FORMAT, as_json, from_json, shipped_form
 from align_echo.wrappers.memory import memory
 
 
-def program_of(game: Game) -> Program:
+def load_program(game: GameSpec) -> GameProgram:
     """Return a game ready to be played, cached in memory while there is room (`memory.py`).
 
     Raises `EngineError` if it cannot be compiled, `MissingExtraError`.
     """
-    return memory().recall(game, lambda: Program(compiled_game(game)), lambda program: program.bytes)
+    return memory().recall(game, lambda: GameProgram(compiled_game(game)), lambda program: program.bytes)
 
 
-def compiled_game(game: Game) -> Compiled:
+def compiled_game(game: GameSpec) -> CompiledGame:
     """Return a compiled game: the shipped form, the cached one, or a new one. Raises as `compile_game`;
     `MissingExtraError`."""
     if (shipped := shipped_form(game)) is not None:
@@ -50,24 +50,24 @@ def compiled_game(game: Game) -> Compiled:
     return compiled
 
 
-def _compile(game: Game) -> Compiled:
+def _compile(game: GameSpec) -> CompiledGame:
     from align_echo.wrappers.alfworld.fast.compiler import compile_game  # TextWorld takes a second to import
 
     return compile_game(game.domain, game.grammar, game.problem)
 
 
-def _key(game: Game) -> str:
+def _key(game: GameSpec) -> str:
     versions = [metadata.version(name) for name in ("fast-downward-textworld", "textworld", "alfworld")]
     parts = [str(FORMAT), *versions, game.domain, game.grammar, game.problem]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def _encode(compiled: Compiled) -> str:
+def _encode(compiled: CompiledGame) -> str:
     body = base64.b64encode(zlib.compress(as_json(compiled).encode(), 6)).decode("ascii")
     return f"{_checksum(body)}\n{body}"
 
 
-def _decode(text: str) -> Compiled:
+def _decode(text: str) -> CompiledGame:
     checksum, _, body = text.partition("\n")
     if checksum != _checksum(body):
         raise ValueError("a damaged file")

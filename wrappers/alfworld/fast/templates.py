@@ -10,7 +10,7 @@ from textworld.envs.pddl import textgen
 
 from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld.fast.compiled import Symbols
-from align_echo.wrappers.alfworld.grammar import Grammar, query_of, symbols_of
+from align_echo.wrappers.alfworld.grammar import GameGrammar, parse_query, parse_symbols
 
 Expand = Callable[[str, Sequence[str]], list[str]]
 """Function from a predicate and the types of its arguments to the signatures of matching facts, in TextWorld's order.
@@ -19,10 +19,10 @@ Expand = Callable[[str, Sequence[str]], list[str]]
 
 def plain(text: str, expand: Expand) -> Symbols:
     """Convert a template. Raises `EngineError` naming an unsupported symbol."""
-    return [_symbol(symbol, expand) for symbol in symbols_of(text)]
+    return [_symbol(symbol, expand) for symbol in parse_symbols(text)]
 
 
-def plain_rules(grammar: Grammar, expand: Expand) -> dict[str, list[list[Any]]]:
+def plain_rules(grammar: GameGrammar, expand: Expand) -> dict[str, list[list[Any]]]:
     """Convert all rules: by name, (condition or None, symbols) in order."""
     return {
         name: [[_query(rule.condition, expand), [_symbol(symbol, expand) for symbol in rule.symbols]] for rule in rules]
@@ -53,5 +53,5 @@ def _query(text: str | None, expand: Expand) -> list[Any] | None:
             expand(proposition.name, [placeholder.type for placeholder in proposition.parameters]),
             [[placeholder.name, placeholder.type] for placeholder in proposition.parameters],
         ]
-        for proposition in query_of(text).preconditions
+        for proposition in parse_query(text).preconditions
     ]

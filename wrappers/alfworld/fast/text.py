@@ -32,7 +32,7 @@ Shape = tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Entity:
+class TextEntity:
     """Attributes of a variable for expressions in templates. TextWorld's other attributes are never set here."""
 
     id: str
@@ -51,7 +51,7 @@ class Entity:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class MatchingFacts:
     """Facts that agree with the bound variables: (bit as a number, new variables) of each.
 
     `mask` holds their bits; `constant` says that some are always true.
@@ -65,13 +65,13 @@ class Candidates:
 _OPEN: ContextVar[tuple[str, ...]] = ContextVar("rules this thread is compiling, the outermost first", default=())
 
 
-class Speaker:
+class TemplateCompiler:
     """Templates of one game over its facts. Threads may compile at the same time; they get the same result."""
 
     def __init__(
         self,
         rules: Mapping[str, Sequence[Sequence[Any]]],
-        entities: Sequence[Entity],
+        entities: Sequence[TextEntity],
         facts: Callable[[str], Sequence[tuple[Values, int]]],
     ) -> None:
         """Start with a game's rules. `facts` gives a signature's facts in order: (variables, bit), bit -1 for always
@@ -80,7 +80,7 @@ class Speaker:
         self._entities = entities
         self._facts = facts
         self._chosen: dict[tuple[str, Bound], Spell] = {}
-        self._indices: dict[Shape, Callable[[], dict[Values, Candidates]]] = {}
+        self._indices: dict[Shape, Callable[[], dict[Values, MatchingFacts]]] = {}
 
     def template(self, symbols: Sequence[Any], bound: Bound) -> Spell:
         """Compile a template. Raises `EngineError` naming the unsupported part."""
@@ -191,7 +191,7 @@ class Speaker:
 
     def _index(
         self, signatures: Sequence[str], arguments: Bound, known: tuple[int, ...]
-    ) -> Callable[[], dict[Values, Candidates]]:
+    ) -> Callable[[], dict[Values, MatchingFacts]]:
         """Index facts by the variables at the known positions, on first use; queries of one shape share the index."""
         shape = tuple(signatures), tuple(arguments.index(argument) for argument in arguments), known
         if shape not in self._indices:
@@ -200,7 +200,7 @@ class Speaker:
 
     def _indexed(
         self, signatures: Sequence[str], first: tuple[int, ...], known: tuple[int, ...]
-    ) -> dict[Values, Candidates]:
+    ) -> dict[Values, MatchingFacts]:
         """Build an index. `first` gives for each position the first one with the same variable."""
         repeated = [(position, same) for position, same in enumerate(first) if position != same]
         new = [position for position, same in enumerate(first) if position == same and position not in known]
@@ -241,11 +241,11 @@ class Speaker:
         return lambda state, values, seen: text(*(values[slot] for slot in used))
 
 
-def _candidates(facts: list[tuple[int, Values]]) -> Candidates:
+def _candidates(facts: list[tuple[int, Values]]) -> MatchingFacts:
     mask = 0
     for bit, _ in facts:
         mask |= bit
-    return Candidates(mask, any(not bit for bit, _ in facts), tuple(facts))
+    return MatchingFacts(mask, any(not bit for bit, _ in facts), tuple(facts))
 
 
 def _constant(text: str) -> Spell:
@@ -267,7 +267,7 @@ def _check(node: ast.expr, names: Mapping[str, int], expression: str) -> None:
             if name in names:
                 return
             raise EngineError(f"the game's grammar speaks of {name!r} where nothing is called so: {expression!r}")
-        case ast.Attribute(value=inner, attr=attribute) if attribute in Entity.__dataclass_fields__:
+        case ast.Attribute(value=inner, attr=attribute) if attribute in TextEntity.__dataclass_fields__:
             return _check(inner, names, expression)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             _check(left, names, expression)
@@ -279,7 +279,7 @@ def _check(node: ast.expr, names: Mapping[str, int], expression: str) -> None:
     raise EngineError(f"the game's grammar holds an expression that is not read: {expression!r}")
 
 
-def _evaluate(node: ast.expr, names: Mapping[str, Entity]) -> Any:
+def _evaluate(node: ast.expr, names: Mapping[str, TextEntity]) -> Any:
     match node:
         case ast.Constant(value=text):
             return text
