@@ -1,14 +1,15 @@
-"""What the loops share: which tasks are played, how an agent asks and reads, and how an episode ended.
+"""Shared parts of the loops: choose the tasks, build an agent's prompt and parse its reply, classify how an episode
+ended.
 
     panel = TaskPanel.of("alfworld", tasks=6, interface="probe")
     with panel.open() as session:
         session.reset(panel.tasks[0])
         while not session.over:
             messages = panel.messages(session.view)                     # for the loop's own model
-            session.act(panel.reply(session.view, "go to shelf 1"))     # what it answered
+            session.act(panel.reply(session.view, "go to shelf 1"))     # its answer
 
-The agent gives its prompt and its way to find the action in a reply. Left out: the model, which is the loop's, and
-agents that ask theirs several times a turn.
+The agent supplies its prompt and its parser of replies. Not here: the model, which belongs to the loop, and agents
+that call their model more than once per turn.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ from align_echo.wrappers.environment import EnvironmentSpec, as_path
 End = Literal["won", "lost", "truncated", "broken"]
 
 NOBODY = ScriptedModel((), name="the loop's own model")
-"""Stands where an agent's model would: it is never asked."""
+"""Placeholder for an agent's model; it is never called."""
 
 
 @dataclass(frozen=True)
 class TaskPanel:
-    """Tasks of one split of one environment, under one interface or none, and the agent that speaks for the model."""
+    """Tasks of one split of one environment, with an interface or none, and the agent that builds prompts for the
+    model.
+    """
 
     spec: EnvironmentSpec
     split: str
@@ -65,8 +68,10 @@ class TaskPanel:
         step_limit: int | None = None,
         seed: int = 0,
     ) -> TaskPanel:
-        """A panel by names. `split` None is the test split; `tasks` is how many to spread evenly over the task types
-        (the same ones for the same seed, as `align-echo evaluate` picks them), their ids, or None for all.
+        """Build a panel from names.
+
+        `split` None is the test split. `tasks` is a number of tasks to spread evenly over the task types (the same
+        tasks for the same seed, as `align-echo evaluate` picks them), a list of ids, or None for all.
 
         Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
         """
@@ -79,43 +84,44 @@ class TaskPanel:
         return panel
 
     def make(self) -> gym.Env[str, str]:
-        """An environment of the panel."""
+        """Make an environment of the panel."""
         return self.spec.make(
             self.split, interface=self.interface, data_root=self.data_root, step_limit=self.step_limit
         )
 
     def open(self, *, agent: str = "") -> Session:
-        """A session in an environment of its own; `agent` is how trajectories name who decides."""
-        about = agent or self.agent.name
+        """Open a session in a new environment. `agent` is the agent's name in trajectories."""
+        agent_name = agent or self.agent.name
         return Session(
-            self.make(), agent=about, split=self.split, action_format=self.spec.action_format, seed=self.seed
+            self.make(), agent=agent_name, split=self.split, action_format=self.spec.action_format, seed=self.seed
         )
 
     def asking(
         self, model: ChatModel, *, temperature: float | None = None, max_tokens: int | None = None
     ) -> ChatAgent:
-        """The agent, which asks this model. Raises `UsageError` unless it is one that asks just once a turn."""
+        """Build the agent with this model. Raises `UsageError` unless it calls its model exactly once per turn."""
         setting = AgentSetting(self.spec, self.split, self.data_root, self.seed, model, temperature, max_tokens)
-        made = self.agent.build(setting) if self.agent.asks_model else None
-        if not isinstance(made, ChatAgent) or not made.asks_once:
+        built_agent = self.agent.build(setting) if self.agent.asks_model else None
+        if not isinstance(built_agent, ChatAgent) or not built_agent.asks_once:
             raise UsageError(
                 f"the agent {self.agent.name} does not ask a chat model just once a turn, which this loop needs: "
                 "vanilla, react and planning do"
             )
-        return made
+        return built_agent
 
     def messages(self, view: AgentView) -> list[Message]:
-        """The conversation that the agent would send its model; ends with a user message."""
+        """Return the conversation the agent would send to its model. It ends with a user message."""
         return self.asking(NOBODY).conversation(view)
 
     def reply(self, view: AgentView, text: str, *, cut_off: bool = False) -> AgentReply:
-        """A model's answer to `messages(view)` as the agent reads it; `cut_off`: its limit of tokens ended it."""
+        """Parse a model's answer to `messages(view)` as the agent does. `cut_off`: the answer reached its token limit.
+        """
         answer = Completion(text=text, finish_reason="length" if cut_off else "stop")
         return self.asking(NOBODY).understood(answer, view)
 
     @property
     def about(self) -> dict[str, str]:
-        """What is played, for another library's record."""
+        """Description of the panel for another library's record."""
         label = self.interface.label if self.interface else "none"
         about = {"environment": self.spec.name, "split": self.split, "interface": label, "agent": self.agent.name}
         return {**about, "seed": str(self.seed), "games": self.spec.games(self.data_root)}
@@ -124,7 +130,7 @@ class TaskPanel:
 def pick(
     spec: EnvironmentSpec, task_ids: Sequence[str], tasks: int | str | Sequence[str] | None, *, seed: int
 ) -> list[str]:
-    """Those of `task_ids` that are meant. Raises `UsageError` for a task that is not there or is named twice."""
+    """Select tasks from `task_ids`. Raises `UsageError` for an unknown or repeated task."""
     if tasks is None or isinstance(tasks, int):
         return pick_tasks(task_ids, tasks, task_type=spec.task_type, seed=seed)
     named = [tasks] if isinstance(tasks, str) else list(tasks)
@@ -139,10 +145,10 @@ def pick(
     return named
 
 
-def end_of(played: Trajectory) -> End:
-    """How an episode ended. One that was stopped before the environment ended it counts as truncated."""
-    if played.fault is not None:
+def end_of(trajectory: Trajectory) -> End:
+    """Classify how an episode ended. An episode stopped before the environment ended it counts as truncated."""
+    if trajectory.fault is not None:
         return "broken"
-    if played.won:
+    if trajectory.won:
         return "won"
-    return "lost" if played.terminated else "truncated"
+    return "lost" if trajectory.terminated else "truncated"

@@ -1,4 +1,4 @@
-"""What a loop that is not ours is given of an environment: one client's episodes, one after another.
+"""Episodes of one client of a third-party loop, one after another.
 
     panel = TaskPanel.of("alfworld", split="valid_unseen", interface="probe")
     guest = Guest(panel, "my loop")
@@ -6,11 +6,11 @@
     step = guest.act("go to desk 1")
     guest.close()
 
-A client is a stranger. What it sends is refused in one line that says what to do: an action that is no text, is too
-long or cannot be written as UTF-8, an unknown task, a turn after the end. Such a call costs no turn. With `record`,
-every episode that was begun is appended to a file that `align-echo view` and `show` read; one that the client left
-before its end has a `Fault` and no score, so that leaving is no way to lose less often. Left out: how a client is
-spoken to (one file for each loop), and token ids, which are the client's own.
+Clients are not trusted. Bad input is refused in one line that says what to do: an action that is not text, is too long
+or cannot be written as UTF-8, an unknown task, a turn after the end. A refused call costs no turn. With `record`,
+every episode is appended to a file that `align-echo view` and `show` read. An episode that the client leaves before
+its end has a `Fault` and no score, so leaving does not hide a loss. Not here: the protocol (one file per loop), and
+token ids, which the client has.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from align_echo.wrappers.text_env import MAX_TEXT
 LEFT = "the client left this episode before its end"
 
 LONGEST_NAME = 200
-"""Characters of a strange name that an error repeats."""
+"""Maximum characters of an unknown name quoted in an error."""
 
 
 class Guest:
-    """The episodes of one client. Its methods may be called from several threads: each waits for the one before."""
+    """Episodes of one client. Methods are thread-safe: each call waits for the one before."""
 
     def __init__(self, panel: TaskPanel, agent: str, record: JsonlFile | None = None) -> None:
-        """`agent` is how trajectories name the client. The environment is made at its first reset."""
+        """Store the settings; the environment is made at the first reset. `agent` is the client's name in
+        trajectories.
+        """
         self._panel = panel
         self._agent = agent
         self._record = record
@@ -45,8 +47,10 @@ class Guest:
         self._kept = True
 
     def reset(self, task: object) -> AgentView:
-        """Begin a task; an episode that is under way is left. Raises `UsageError`, `EngineError` or what making the
-        environment raises."""
+        """Begin a task, leaving any episode in progress.
+
+        Raises `UsageError`, `EngineError`, or the error from making the environment.
+        """
         with self._lock:
             self._check_open()
             name = self._known(task)
@@ -57,8 +61,11 @@ class Guest:
             return self._session.reset(name)
 
     def act(self, action: object) -> Step:
-        """Take one turn. Raises `UsageError` for what is no action and where there is no turn to take, `EngineError`
-        if the environment breaks: the episode then has no score."""
+        """Take one turn.
+
+        Raises `UsageError` for an invalid action or if no turn can be taken, `EngineError` if the environment breaks:
+        the episode then has no score.
+        """
         with self._lock:
             self._check_open()
             if self._session is None:
@@ -72,12 +79,12 @@ class Guest:
 
     @property
     def won(self) -> bool:
-        """Whether the episode so far is won."""
+        """True if the episode so far is won."""
         with self._lock:
             return self._session is not None and self._session.trajectory().won
 
     def close(self) -> None:
-        """Leave for good: the environment is closed. A second call changes nothing."""
+        """Leave any episode and close the environment. A second call does nothing."""
         with self._lock:
             if self._closed:
                 return
@@ -93,7 +100,7 @@ class Guest:
             raise UsageError("this session is closed, as it was idle for too long or its client had left: begin anew")
 
     def _known(self, task: object) -> str:
-        """The task, if it is one of the panel's. Raises `UsageError` otherwise."""
+        """Return the task if it is in the panel. Raises `UsageError` otherwise."""
         if not isinstance(task, str):
             raise UsageError(f"a task is named by its id, a text, not by {kind_of(task)}")
         panel = self._panel
@@ -103,7 +110,7 @@ class Guest:
         return task
 
     def _leave(self) -> None:
-        """Put on record what the client leaves before its end."""
+        """Record an episode left by the client before its end."""
         session = self._session
         if session is None or self._kept:
             return
@@ -119,7 +126,7 @@ class Guest:
 
 
 def checked_action(action: object) -> str:
-    """The action, if it is one. Raises `UsageError` otherwise."""
+    """Return the action if it is valid. Raises `UsageError` otherwise."""
     if not isinstance(action, str):
         raise UsageError(f"an action is a text, not {kind_of(action)}")
     if len(action) > MAX_TEXT:
@@ -132,19 +139,19 @@ def checked_action(action: object) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What a value of JSON is, in a word."""
+    """Return the JSON type of a value in words."""
     names = {type(None): "nothing", bool: "true or false", int: "a number", float: "a number", list: "a list"}
     return {**names, dict: "an object"}.get(type(value), with_article(type(value).__name__))
 
 
 def opening(view: AgentView) -> str:
-    """What a client may know before its first action, as one text for a model to read."""
+    """Return everything a client may know before its first action, as one text for a model."""
     parts = [view.action_format, view.rules, view.critique, f"Your task: {view.goal}", view.initial_observation]
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
 def ending(step: Step, won: bool) -> str:
-    """How an episode ended, in one line; "" while it goes on."""
+    """Describe in one line how an episode ended; "" while it goes on."""
     if not (step.terminated or step.truncated):
         return ""
     how = "it was won" if won else "the last turn was taken" if step.truncated else "it was lost"

@@ -1,4 +1,5 @@
-"""Episodes as a task of inspect_ai: its models play, its logs keep what was said, the environment says what it earned.
+"""Episodes as a task of inspect_ai: its models play, its logs record the conversation, the environment gives the
+score.
 
     from inspect_ai import task
     from align_echo.loops.inspect import episodes
@@ -7,13 +8,14 @@
     def alfworld():
         return episodes("alfworld", tasks=6, interface="probe")
 
-`inspect eval` of a file with these lines plays them, and `inspect eval align_echo/episodes -T env=alfworld` without
-one. A sample is a task, its epoch an episode on it; its prompt and the reading of replies are those of an agent of
-align-echo. Scored are "success" (0 or 1), "score" (the environment's own) and "truncated" (0 or 1: the step limit, the
+Run it with `inspect eval` on a file with these lines, or without a file: `inspect eval align_echo/episodes -T
+env=alfworld`. A sample is a task, an epoch is an episode on it. The prompt and the parser of replies are those of an
+align-echo agent. Scores: "success" (0 or 1), "score" (the environment's) and "truncated" (0 or 1: the step limit, the
 model's context or a limit of inspect ended it). An episode that broke is an error of its sample and has no score;
-`--retry-on-error` plays it anew. The whole `Trajectory` is in the sample's store as "trajectory".
+`--retry-on-error` plays it again. The full `Trajectory` is in the sample's store as "trajectory".
 
-Left out: token ids, which inspect's models do not give, tools, and agents that ask several times a turn.
+Not here: token ids, which inspect's models do not return, tools, and agents that call their model more than once per
+turn.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("a task of inspect_ai", "inspect") from None
 
 TRAJECTORY = "trajectory"
-"""The key of the whole episode in a sample's store, as the JSON of a `Trajectory`."""
+"""Key of the full episode in a sample's store, as the JSON of a `Trajectory`."""
 
 FIGURES = ("success", "score", "truncated")
 
@@ -70,10 +72,10 @@ def episodes(
     step_limit: int | None = None,
     seed: int = 0,
 ) -> Task:
-    """A task of inspect_ai over tasks of an environment; the arguments are those of `TaskPanel.of`.
+    """Build a task of inspect_ai over tasks of an environment. The arguments are those of `TaskPanel.of`.
 
-    Temperature 0 and `MAX_TOKENS` a reply, as in `align-echo evaluate`, unless `inspect eval` is told otherwise. Raises
-    `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
+    Uses temperature 0 and `MAX_TOKENS` per reply, as `align-echo evaluate` does, unless `inspect eval` sets them.
+    Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
     """
     panel = TaskPanel.of(
         env,
@@ -101,7 +103,7 @@ def episodes(
 
 @solver
 def play(panel: TaskPanel) -> Solver:
-    """Plays a sample's task to its end with the model of the evaluation."""
+    """Play a sample's task to its end with the model under evaluation."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         session = await run_sync(partial(panel.open, agent=f"{panel.agent.name}({state.model})"))
@@ -115,7 +117,7 @@ def play(panel: TaskPanel) -> Solver:
 
 
 async def _drive(panel: TaskPanel, session: Session, state: TaskState, generate: Generate) -> None:
-    """Play an episode. What breaks is raised; whatever happens, the store holds the episode so far."""
+    """Play an episode. Exceptions propagate; in every case the store holds the episode so far."""
     try:
         await run_sync(session.reset, Episode(str(state.sample_id), sample=state.epoch - 1))
         while not session.over:
@@ -125,7 +127,7 @@ async def _drive(panel: TaskPanel, session: Session, state: TaskState, generate:
                 session.overflow()
                 continue
             cut_off = state.output.stop_reason == "max_tokens"
-            reply = panel.reply(session.view, _said(state.output), cut_off=cut_off)
+            reply = panel.reply(session.view, _reply_text(state.output), cut_off=cut_off)
             await run_sync(session.act, reply)
     except ModelError as error:
         session.fail(error)
@@ -139,8 +141,8 @@ async def _drive(panel: TaskPanel, session: Session, state: TaskState, generate:
         state.store.set(TRAJECTORY, session.trajectory().model_dump(mode="json"))
 
 
-def _said(output: ModelOutput) -> str:
-    """The text of a model's answer. Raises `ModelError` for an answer that is none."""
+def _reply_text(output: ModelOutput) -> str:
+    """Return the text of a model's answer. Raises `ModelError` if there is no usable answer."""
     if output.error or not output.choices:
         raise ModelError(output.error or "the model gave no answer")
     if output.stop_reason == "content_filter":
@@ -149,8 +151,11 @@ def _said(output: ModelOutput) -> str:
 
 
 def _chat(messages: Sequence[Message], before: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """The conversation in inspect's words. What was sent or received before is kept as it is where it says the same:
-    an assistant's message may hold reasoning that its provider wants back."""
+    """Convert the conversation to inspect's messages.
+
+    Earlier messages with the same text are reused as they are: an assistant's message may hold reasoning that its
+    provider wants back.
+    """
     known: dict[int, ChatMessage] = dict(enumerate(before))
     kinds: dict[str, Any] = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
     chat = []
@@ -166,18 +171,18 @@ def _chat(messages: Sequence[Message], before: Sequence[ChatMessage]) -> list[Ch
 
 @scorer(metrics={name: [mean(), stderr()] for name in FIGURES})
 def reward() -> Scorer:
-    """What the environment said of the episode; nothing for one that broke."""
+    """Score an episode with the environment's figures; leave it unscored if it broke."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        kept = state.store.get(TRAJECTORY)
-        played = Trajectory.model_validate(kept) if kept else None
-        if played is None or played.fault is not None:
+        stored = state.store.get(TRAJECTORY)
+        trajectory = Trajectory.model_validate(stored) if stored else None
+        if trajectory is None or trajectory.fault is not None:
             return Score.unscored(explanation="the episode broke")
-        end = end_of(played)
-        figures = {"success": float(played.won), "score": played.score, "truncated": float(end == "truncated")}
-        last = played.actions[-1] if played.actions else None
+        end = end_of(trajectory)
+        figures = {"success": float(trajectory.won), "score": trajectory.score, "truncated": float(end == "truncated")}
+        last = trajectory.actions[-1] if trajectory.actions else None
         return Score(
-            value=figures, answer=last, explanation=f"{end} after {len(played.steps)} turns", metadata={"end": end}
+            value=figures, answer=last, explanation=f"{end} after {len(trajectory.steps)} turns", metadata={"end": end}
         )
 
     return score

@@ -1,12 +1,12 @@
-"""Episodes for whoever speaks the Model Context Protocol, such as a coding agent. Needs the extra `mcp`.
+"""Episodes for clients of the Model Context Protocol, such as a coding agent. Needs the extra `mcp`.
 
     server = make_server(TaskPanel.of("alfworld", split="valid_unseen"))
     server.run("stdio")
 
-Three tools: `list_tasks`, `reset` and `act`. One process serves one client and holds one episode at a time; calls that
-come at once are carried out one after the other. What cannot be done is told in words (`ToolError`), and costs no
-turn. Left out: tokens, which stay with the client, and any guard between a client that has a shell on this machine and
-the files of the tasks: what such a client reaches is no result of a benchmark.
+Three tools: `list_tasks`, `reset` and `act`. One process serves one client and holds one episode at a time; concurrent
+calls run one after the other. A call that cannot be carried out returns an explanation (`ToolError`) and costs no
+turn. Not here: tokens, which stay with the client, and any protection of the task files from a client with a shell on
+this machine: such results are no benchmark results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ try:
 
     VERSION = {"version": __version__}
 except ImportError:
-    try:  # mcp 1, which OpenEnv asks for, has another name for it
+    try:  # named so in mcp 1, which OpenEnv requires
         from mcp.server.fastmcp import FastMCP as MCPServer
         from mcp.server.fastmcp.exceptions import ToolError
     except ImportError as error:
@@ -37,11 +37,11 @@ except ImportError:
 HOW = "List the tasks, reset to one, and act until the answer says that the episode is over."
 
 MOST_TASKS = 100
-"""Tasks that one call lists."""
+"""Maximum number of tasks listed by one call."""
 
 
 def make_server(panel: TaskPanel, record: JsonlFile | None = None) -> MCPServer:
-    """A server of these tasks. What was played is closed when it ends."""
+    """Make a server of these tasks. The environment is closed when the server ends."""
     guest = Guest(panel, "mcp", record)
 
     @asynccontextmanager
@@ -65,21 +65,21 @@ def make_server(panel: TaskPanel, record: JsonlFile | None = None) -> MCPServer:
 
 
 def _tools(panel: TaskPanel, guest: Guest) -> tuple[Callable[..., str], ...]:
-    """The tools; their docstrings are what the client is told of them."""
+    """Return the tools. The client reads their docstrings."""
 
     def list_tasks(start: int = 0, count: int = 20) -> str:
-        """The ids of the tasks, `count` of them (at most 100) from number `start` on, which is counted from 0."""
+        """List `count` task ids (at most 100), starting at number `start`, counted from 0."""
         first = max(start, 0)
         ids = panel.tasks[first : first + min(max(count, 1), MOST_TASKS)]
         return "\n".join([f"{len(panel.tasks)} tasks; from number {first} on:", *ids])
 
     def reset(task: str) -> str:
-        """Begin a task: its rules, its goal and the first observation. An episode that is under way is left."""
+        """Begin a task and return its rules, its goal and the first observation. An episode in progress is left."""
         with _in_words():
             return opening(guest.reset(task))
 
     def act(action: str) -> str:
-        """Take one action and read what comes of it. The episode is over when the answer says so."""
+        """Take one action and return its result. The result says when the episode is over."""
         with _in_words():
             step = guest.act(action)
             end = ending(step, guest.won) if step.terminated or step.truncated else ""
@@ -90,7 +90,7 @@ def _tools(panel: TaskPanel, guest: Guest) -> tuple[Callable[..., str], ...]:
 
 @contextmanager
 def _in_words() -> Iterator[None]:
-    """What the library raises is told to the client, who may do better."""
+    """Turn errors of the library into messages for the client, so it can do better."""
     try:
         yield
     except AlignEchoError as error:

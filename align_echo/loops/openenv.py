@@ -1,4 +1,4 @@
-"""An environment as an OpenEnv server, and a client of it. Needs the extra `openenv`.
+"""An environment as an OpenEnv server, and a client for it. Needs the extra `openenv`.
 
     app = make_app(TaskPanel.of("alfworld", split="valid_unseen"), sessions=16)     # serving.py runs it
 
@@ -8,11 +8,11 @@
             result = client.step(TextAction(action=my_policy(result.observation)))
         if result.observation.truncated: ...
 
-Each connection has an environment and episodes of its own; it is closed when the client goes, or has said nothing for
-`IDLE` seconds. `reset` takes `task`, or `index` in the split, or draws a task with `seed`. OpenEnv knows one end,
-`done`: `terminated` and `truncated` are fields of the observation here, beside `score` and `won`. A client whose
-environment broke gets an error, not a reward of 0. Left out: tokens, which stay with the client, and who may connect:
-whoever reaches the port, so it listens on this machine alone unless it is told otherwise.
+Each connection has its own environment and episodes. It is closed when the client disconnects or sends nothing for
+`IDLE` seconds. `reset` takes `task`, or `index` in the split, or draws a task with `seed`. OpenEnv has one end flag,
+`done`; here `terminated` and `truncated` are fields of the observation, beside `score` and `won`. If the environment
+breaks, the client gets an error, not a reward of 0. Not here: tokens, which stay with the client, and access control.
+Anyone who reaches the port may connect, so the server listens on this machine only by default.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ except ImportError as error:
     raise MissingExtraError("a server or a client of OpenEnv", "openenv") from error
 
 IDLE = 3600.0
-"""Seconds after which a connection that says nothing loses its environment."""
+"""Seconds of silence after which a connection loses its environment."""
 
 MOST_BYTES = 2_000_000
-"""Of one message: the longest action, each character written as JSON writes the strangest."""
+"""Maximum size of a message: the longest action with every character as a JSON escape."""
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 class TextAction(Action):  # type: ignore[misc]
-    """One action. What it holds is checked when it is taken, so that a client is told in words what is wrong."""
+    """One action. Its value is validated when it is played, so that the client gets a readable error."""
 
     action: Annotated[Any, WithJsonSchema({"type": "string"})] = Field(description="As the action format says.")
 
 
 class TextObservation(Observation):  # type: ignore[misc]
-    """What the agent is shown, and how the episode stands. `rules`, `goal` and `action_format` come with a reset."""
+    """An observation and the state of the episode. `rules`, `goal` and `action_format` come with a reset."""
 
     text: str
     task_id: str = ""
@@ -74,7 +74,7 @@ class TextObservation(Observation):  # type: ignore[misc]
 
 
 class TextState(State):  # type: ignore[misc]
-    """Where a connection stands."""
+    """State of a connection."""
 
     environment: str
     split: str
@@ -84,7 +84,9 @@ class TextState(State):  # type: ignore[misc]
 
 
 class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  # type: ignore[misc]
-    """The episodes of one connection. Nothing is loaded before its first reset: OpenEnv makes one for each question."""
+    """Episodes of one connection. Loads nothing before the first reset, because OpenEnv makes an instance for each
+    query.
+    """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -107,7 +109,7 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
     ) -> TextObservation:
         """Begin a task: `task` by its id, number `index` of the split (counted from 0), or one drawn with `seed`.
 
-        Raises `UsageError`, `EngineError`, or what making the environment raises.
+        Raises `UsageError`, `EngineError`, or the error from making the environment.
         """
         if unknown:
             raise UsageError(f"reset takes seed, episode_id, task, index and split, not {sorted(unknown)[0][:100]}")
@@ -130,49 +132,49 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
 
     @property
     def state(self) -> TextState:
-        """Where the connection stands."""
+        """State of the connection."""
         return self._state
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """What is served, in words."""
+        """Return the name, summary and version of the environment."""
         spec = self._panel.spec
         return EnvironmentMetadata(name=spec.name, description=spec.summary, version=__version__)
 
     def close(self) -> None:
-        """The client has gone."""
+        """Close the episodes of a client that has left."""
         self._guest.close()
 
-    # ------------------------------------------------------------ OpenEnv's questions about tasks
+    # ------------------------------------------------------------ OpenEnv's task queries
 
     def list_splits(self) -> list[str]:
-        """The one split that is served."""
+        """List the one served split."""
         return [self._panel.split]
 
     def num_tasks(self, split: str) -> int:
-        """How many tasks it has. Raises `UsageError` for another split."""
+        """Count the tasks. Raises `UsageError` for another split."""
         self._check_split(split)
         return len(self._panel.tasks)
 
     def list_tasks(self, split: str) -> list[dict[str, Any]]:
-        """All tasks. Raises `UsageError` for another split."""
+        """List all tasks. Raises `UsageError` for another split."""
         return self.get_task_range(split)
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:
-        """One task. Raises `UsageError` for another split, `IndexError` where there is none."""
+        """Return one task. Raises `UsageError` for another split, `IndexError` for an unknown index."""
         self._check_split(split)
         if index < 0:
             raise IndexError(index)
         return self._task(index, self._panel.tasks[index])
 
     def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
-        """The tasks from `start` to before `stop`. Raises `UsageError` for another split."""
+        """Return the tasks from `start` up to, but not including, `stop`. Raises `UsageError` for another split."""
         self._check_split(split)
         return [self._task(index, task) for index, task in [*enumerate(self._panel.tasks)][start:stop]]
 
     def _task(self, index: int, task: str) -> dict[str, Any]:
         return {"id": task, "index": index, "task_type": self._panel.spec.task_type(task)}
 
-    # ------------------------------------------------------------ what a client asked for
+    # ------------------------------------------------------------ a client's request
 
     def _check_split(self, split: object) -> None:
         if split is not None and split != self._panel.split:
@@ -220,9 +222,9 @@ def _answer(step: Step, task_id: str, *, won: bool) -> TextObservation:
 
 
 class EpisodeClient(EnvClient[TextAction, TextObservation, TextState]):  # type: ignore[misc]
-    """A connection to such a server: `reset(task=...)`, `step(TextAction(action=...))`, `state()`; `.sync()` waits.
+    """Connection to such a server: `reset(task=...)`, `step(TextAction(action=...))`, `state()`; `.sync()` blocks.
 
-    Without align-echo on the client's machine, OpenEnv's `GenericEnvClient` speaks to it as well, in dicts.
+    Clients without align-echo can use OpenEnv's `GenericEnvClient`, which works with dicts.
     """
 
     def _step_payload(self, action: TextAction) -> dict[str, Any]:
@@ -248,10 +250,10 @@ Exchange = Callable[..., Awaitable[Any]]
 def make_app(
     panel: TaskPanel, *, sessions: int, hosts: Sequence[str] = (), record: JsonlFile | None = None
 ) -> FastAPI:
-    """OpenEnv's application over these tasks: at most `sessions` connections at once.
+    """Make OpenEnv's application over these tasks, with at most `sessions` connections at once.
 
-    `hosts`: the names that it answers to, where a stranger's page could send a browser to it; () for all. Raises
-    `UsageError` for a `$OPENENV_MODE` that OpenEnv does not know.
+    `hosts`: accepted host names, as protection from browsers sent here by other pages; () accepts all. Raises
+    `UsageError` for an unknown `$OPENENV_MODE`.
     """
     mode = os.environ.get(MODE_VARIABLE, MODES[0])
     if mode.lower() not in MODES:
@@ -274,7 +276,8 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 
 class _Doorkeeper:
-    """Turns away what a stranger's web page sends, and bodies that are too long or do not say how long they are."""
+    """Middleware that rejects requests from other servers' web pages, and bodies that are too long or have no length.
+    """
 
     def __init__(self, app: Exchange, hosts: tuple[str, ...]) -> None:
         self._app = app
@@ -294,7 +297,7 @@ class _Doorkeeper:
         host = headers.get("host", "")
         try:
             called, origin = urlsplit(f"//{host}").hostname, urlsplit(headers.get("origin", f"//{host}")).netloc
-        except ValueError:  # brackets that hold no address
+        except ValueError:  # brackets without an address
             return "its host or origin cannot be read"
         if self._hosts and called not in self._hosts:
             return f"this server is called {self._hosts[0]}"

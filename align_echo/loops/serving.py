@@ -1,6 +1,6 @@
-"""`align-echo serve`: an environment for loops in other processes. Each loop is loaded only where it is asked for.
+"""`align-echo serve`: an environment for loops in other processes. A loop's library is imported only when it is used.
 
-Left out: how a loop is spoken to (`openenv.py`, `mcp.py`).
+Not here: the protocols (`openenv.py`, `mcp.py`).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def serve(
     sessions: int,
     say: Callable[[str], None],
 ) -> None:
-    """Serve the tasks of a split until it is stopped, or until the client of `mcp` goes.
+    """Serve the tasks of a split until stopped, or until the client of `mcp` disconnects.
 
-    `split` None is the training split. `host`, `port` and `sessions` are of OpenEnv, whose address `say` is told.
-    Raises `MissingExtraError`, and as `TaskPanel.of` and a first reset do, before anything is served.
+    `split` None is the training split. `host`, `port` and `sessions` apply to OpenEnv; `say` receives its address.
+    Raises `MissingExtraError`, and the errors of `TaskPanel.of` and of a first reset, before it serves anything.
     """
-    kept = None if record is None else JsonlFile(record)
+    record_file = None if record is None else JsonlFile(record)
     if loop == "mcp":
         from align_echo.loops.mcp import make_server
 
-        make_server(_panel(env, split, interface), kept).run("stdio")
+        make_server(_panel(env, split, interface), record_file).run("stdio")
         return
     from align_echo.loops.openenv import LOCAL, MOST_BYTES, make_app
 
@@ -48,11 +48,11 @@ def serve(
     with _listening(host, port) as listener:
         import uvicorn
 
-        app = make_app(panel, sessions=sessions, hosts=LOCAL if host in LOCAL else (), record=kept)
+        app = make_app(panel, sessions=sessions, hosts=LOCAL if host in LOCAL else (), record=record_file)
         address = f"[{host}]" if ":" in host else host
-        under = f" under {panel.interface.label}" if panel.interface else ""
+        under_interface = f" under {panel.interface.label}" if panel.interface else ""
         url = f"http://{address}:{listener.getsockname()[1]}"
-        say(f"{len(panel.tasks):,} {panel.split} tasks of {env}{under}: {url}; Ctrl-C ends it")
+        say(f"{len(panel.tasks):,} {panel.split} tasks of {env}{under_interface}: {url}; Ctrl-C ends it")
         config = uvicorn.Config(
             app, log_level="warning", workers=1, ws_max_size=MOST_BYTES, timeout_graceful_shutdown=2
         )
@@ -60,7 +60,7 @@ def serve(
 
 
 def _panel(env: str, split: str | None, interface: str | Path | None) -> TaskPanel:
-    """What is served, once a first task of it has been started: what is missing is said before a client comes."""
+    """Build the panel and start its first task, so that missing data is reported before a client connects."""
     spec = environment(env)
     panel = TaskPanel.of(spec, split=split or spec.train_split, interface=interface)
     if not panel.tasks:
@@ -70,6 +70,6 @@ def _panel(env: str, split: str | None, interface: str | Path | None) -> TaskPan
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises `UsageError` if the address or the port cannot be used."""
+    """Open a listening socket. Raises `UsageError` if the address or the port cannot be used."""
     with usable(host, port):
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)

@@ -1,4 +1,4 @@
-"""An episode as tool calls, for a loop that speaks to an OpenAI-compatible chat endpoint. Needs no extra.
+"""An episode as tool calls, for a loop on an OpenAI-compatible chat endpoint. Needs no extra.
 
     session.reset(task)
     messages = [{"role": "user", "content": opening(session.view)}]
@@ -7,10 +7,10 @@
         messages += answered(session, asked.choices[0].message)
     trajectory = session.trajectory()
 
-There is one tool, `act`, and a call of it is a turn. A model that calls none, another one, or with arguments that
-cannot be read spends its turn and is told what was wrong, as an agent's reply without an action is: so every episode
-ends. Several calls in one message are several turns, in their order. Left out: token ids and log-probabilities, which
-a chat endpoint does not give; for training use the agents and `rollout.run_tasks`.
+The only tool is `act`, and each call is a turn. A message without a call, with another tool or with unreadable
+arguments costs a turn, and the model is told the problem, like an agent's reply without an action: so every episode
+ends. Calls in one message are played in order, one turn each. Not here: token ids and log-probabilities, which a chat
+endpoint does not return; to train, use the agents and `rollout.run_tasks`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from align_echo.wrappers.text_env import MAX_TEXT
 ACT = "act"
 
 NOT_DONE = "Not done: the episode was over."
-"""Answers a call that came in one message with the call that ended the episode."""
+"""Answer to a call after the one that ended the episode, in the same message."""
 
 __all__ = ["answered", "opening", "tool_definitions"]
 
 
 class Dumped(Protocol):
-    """A message of the `openai` client, or of another one that is made of pydantic models."""
+    """A message of the `openai` client, or of another client with pydantic models."""
 
     def model_dump(self, *, exclude_none: bool) -> dict[str, Any]: ...
 
 
 def tool_definitions(session: Session) -> list[dict[str, Any]]:
-    """The tools of an episode as `tools=` of a chat request takes them. Raises `UsageError` before a reset."""
+    """Return the tools of an episode for `tools=` of a chat request. Raises `UsageError` before a reset."""
     action = {"type": "string", "description": "One action, spelled as the action format says."}
     properties = {"type": "object", "properties": {"action": action}, "required": ["action"]}
     described = f"Take one action and read what comes of it. {session.view.action_format}".strip()
@@ -49,42 +49,44 @@ def tool_definitions(session: Session) -> list[dict[str, Any]]:
 
 
 def answered(session: Session, message: Mapping[str, Any] | Dumped) -> list[dict[str, Any]]:
-    """Carry out an assistant's message: the message itself, then the answers to its calls, for the next request.
+    """Carry out an assistant's message. Return the message and the answers to its calls, for the next request.
 
     Raises `UsageError` before a reset and after the end, `EngineError` if the environment breaks.
     """
-    said = dict(message) if isinstance(message, Mapping) else message.model_dump(exclude_none=True)
-    content = said.get("content")
+    reply = dict(message) if isinstance(message, Mapping) else message.model_dump(exclude_none=True)
+    content = reply.get("content")
     words = content if isinstance(content, str) else ""
-    calls = said.get("tool_calls")
+    calls = reply.get("tool_calls")
     if not isinstance(calls, list) or not calls:
         step = session.act(_no_action(words, f"call the tool {ACT} with an action"))
-        return [said, {"role": "user", "content": step.observation}]
+        return [reply, {"role": "user", "content": step.observation}]
     answers: list[dict[str, Any]] = []
     for call in calls:
         known = call if isinstance(call, Mapping) else {}
         answer = NOT_DONE if session.over and answers else _turn(session, known, words)
         answers.append({"role": "tool", "tool_call_id": str(known.get("id", "")), "content": answer})
-        words = ""  # they were said once
-    return [said, *answers]
+        words = ""  # count the text once
+    return [reply, *answers]
 
 
 def _turn(session: Session, call: Mapping[str, Any], words: str) -> str:
-    """Take the turn that one call asks for: what the model is answered."""
+    """Play the turn of one call and return the answer for the model."""
     step = session.act(_read(call, words))
     end = ending(step, session.trajectory().won) if session.over else ""
     return "\n".join(filter(None, (step.observation, end)))
 
 
 def _read(call: Mapping[str, Any], words: str) -> AgentReply:
-    """A call as an agent's reply. The reply's text is what the model said, and the call behind it."""
+    """Parse a call as an agent's reply. The reply's text is the model's text followed by the call."""
     function = call.get("function")
-    name, given = (function.get("name"), function.get("arguments")) if isinstance(function, Mapping) else (None, None)
-    text = "\n".join(filter(None, (words, f"{name}({given})")))
+    name, raw_arguments = None, None
+    if isinstance(function, Mapping):
+        name, raw_arguments = function.get("name"), function.get("arguments")
+    text = "\n".join(filter(None, (words, f"{name}({raw_arguments})")))
     if name != ACT:
         return _no_action(text, f"there is one tool, {ACT}")
     try:
-        arguments = json.loads(given) if isinstance(given, str) else given
+        arguments = json.loads(raw_arguments) if isinstance(raw_arguments, str) else raw_arguments
     except (ValueError, RecursionError):
         return _no_action(text, f"the arguments of {ACT} are no JSON")
     if not isinstance(arguments, Mapping) or set(arguments) != {"action"}:
@@ -100,5 +102,5 @@ def _no_action(text: str, problem: str) -> AgentReply:
 
 
 def _writable(text: str) -> str:
-    """The text as a file can hold it: not longer than an action may be, "?" for halves of characters."""
+    """Return the text in a form that a file can hold: at most as long as an action, "?" for halves of characters."""
     return text[:MAX_TEXT].encode("utf-8", "replace").decode()

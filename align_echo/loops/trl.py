@@ -1,4 +1,4 @@
-"""Episodes as the `rollout_func` of TRL's `GRPOTrainer`: token ids, log-probabilities and masks as they were sampled.
+"""Episodes as the `rollout_func` of TRL's `GRPOTrainer`: token ids, log-probabilities and masks exactly as sampled.
 
     rollouts = EpisodeRollouts("alfworld", interface="probe", tasks=64)
     trainer = GRPOTrainer(
@@ -10,13 +10,13 @@
     )
     trainer.train()
 
-A prompt is a task's id, which TRL repeats `num_generations` times; the row of a prompt is one episode on that task. The
-trainer's weights are given to an engine of this process before every batch of episodes, or, with `model`, published to
-one that runs elsewhere (a vLLM server). An episode that broke is no failure of the policy: its row is one masked token,
-its reward None. TRL (1.16) leaves such a row out of its group's mean and deviation, and its advantage is 0.
+A prompt is a task's id, which TRL repeats `num_generations` times; each row is one episode on that task. Before every
+batch the trainer's weights go to an engine of this process or, with `model`, are published to an engine elsewhere (a
+vLLM server). An episode that broke is not a failure of the policy: its row is one masked token and its reward is None.
+TRL (1.16) leaves such a row out of its group's mean and deviation, and its advantage is 0.
 
-Left out: models that are sharded over devices (FSDP, ZeRO-3), TRL's own vLLM (`use_vllm`), adapters on an engine that
-runs elsewhere, and images.
+Not here: models sharded over devices (FSDP, ZeRO-3), TRL's own vLLM (`use_vllm`), adapters on an engine elsewhere, and
+images.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ if TYPE_CHECKING:
     from trl.trainer.grpo_trainer import GRPOTrainer
 
 POLICY = "policy"
-"""What the engine calls the trainer's adapter."""
+"""Name of the trainer's adapter in the engine."""
 
 
 class EpisodeRollouts:
-    """A `rollout_func`: plays one episode for each prompt. `played` are those of the last call, in its order.
+    """A `rollout_func` that plays one episode per prompt. `played` holds the episodes of the last call, in order.
 
-    The arguments up to `seed` are those of `TaskPanel.of`; `split` None is the training split. `max_tokens` bounds one
-    reply (None: the agent's own), `context` the whole conversation (0: the model's). `workers` episodes are played at
-    once. Temperature, top-k and top-p are the trainer's. `model` is where to draw instead of in this process: its
-    engine reads the published weights from a folder below the trainer's `output_dir`.
+    The arguments up to `seed` are those of `TaskPanel.of`; `split` None is the training split. `max_tokens` limits one
+    reply (None: the agent's limit), `context` the conversation (0: the model's limit). `workers` episodes are played
+    at once. Temperature, top-k and top-p come from the trainer. `model` samples elsewhere instead of in this process:
+    its engine reads the published weights from a folder below the trainer's `output_dir`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class EpisodeRollouts:
         workers: int = 16,
         model: LocalModel | None = None,
     ) -> None:
-        """Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line."""
+        """Build the panel. Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line."""
         spec = environment(env)
         self.panel = TaskPanel.of(
             spec,
@@ -100,20 +100,21 @@ class EpisodeRollouts:
         )
         self.played: list[Trajectory] = []
         self._max_tokens, self._context, self._workers = max_tokens, context, workers
-        self._elsewhere = model
+        self._remote_model = model
         self._model: LocalModel | None = model
         self._step, self._drawn = -1, 0
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The tasks as prompts, one a row."""
+        """Tasks as prompts, one per row."""
         return Dataset.from_list([{"prompt": task} for task in self.panel.tasks])
 
     def __call__(self, prompts: Sequence[Any], trainer: GRPOTrainer) -> dict[str, list[Any]]:
-        """One row a prompt, in their order: `prompt_ids`, `completion_ids`, `logprobs`, `env_mask`, `score`, `end`.
+        """Play the prompts. Return one row per prompt, in order.
 
-        `env_mask` is 1 on what the policy sampled. Raises `UsageError` for prompts that are no tasks of the panel,
-        `ModelError` as `run_tasks`.
+        Columns: `prompt_ids`, `completion_ids`, `logprobs`, `env_mask`, `score`, `end`. `env_mask` is 1 on tokens
+        sampled by the policy. Raises `UsageError` for a prompt that is no task of the panel, and `ModelError` as
+        `run_tasks` does.
         """
         episodes = self._episodes(prompts, trainer)
         model = self._published(trainer)
@@ -129,22 +130,22 @@ class EpisodeRollouts:
         rows = [row_of(episode, model.encoder.end_id) for episode in self.played]
         return {key: [row[key] for row in rows] for key in rows[0]}
 
-    def reward(self, score: Sequence[float | None], end: Sequence[str], log_metric: Any, **others: Any) -> list[Any]:
-        """What the environment gave for each row; None for an episode that broke. Logs the share of each end."""
+    def reward(self, score: Sequence[float | None], end: Sequence[str], log_metric: Any, **unused: Any) -> list[Any]:
+        """Return the environment's score for each row, None for a broken episode. Log the share of each end."""
         for name in ("won", "lost", "truncated", "broken"):
             log_metric(f"episodes/{name}", list(end).count(name) / len(end))
         return list(score)
 
     def close(self) -> None:
-        """End the engine of this process, if one was started."""
-        if self._elsewhere is None and self._model is not None:
+        """Close the engine of this process, if it was started."""
+        if self._remote_model is None and self._model is not None:
             self._model.engine.close()
             self._model = None
 
-    # ------------------------------------------------------------ who plays
+    # ------------------------------------------------------------ episodes and model
 
     def _episodes(self, prompts: Sequence[Any], trainer: GRPOTrainer) -> list[Episode]:
-        """An episode for each prompt, with a sample number that no other of this step has, in any process."""
+        """Make an episode for each prompt. Sample numbers are unique within this step, across all processes."""
         unknown = [prompt for prompt in prompts if prompt not in self.panel.tasks]
         if unknown:
             raise UsageError(f"a prompt is a task's id (rollouts.dataset has them), not {str(unknown[0])[:80]!r}")
@@ -155,20 +156,20 @@ class EpisodeRollouts:
         return [Episode(task, first + index) for index, task in enumerate(prompts)]
 
     def _published(self, trainer: GRPOTrainer) -> LocalModel:
-        """A model that draws with the trainer's weights of now, as the trainer is set to draw."""
+        """Return a model with the trainer's current weights and sampling settings."""
         if trainer.use_vllm:
             raise UsageError("leave use_vllm off: episodes are drawn by align-echo's engine, or by the one of `model`")
         policy: Any = trainer.accelerator.unwrap_model(trainer.model)
         adapted = isinstance(policy, PeftModel)
         if self._model is None:
             self._model = started(policy, trainer.processing_class, slots=self._workers)
-        if self._elsewhere is None:
+        if self._remote_model is None:
             give_weights(self._model, policy)
         elif adapted:
             raise UsageError("an adapter is served by the engine of this process alone: leave `model` out")
         else:
             if trainer.accelerator.is_main_process:
-                publish(self._elsewhere, policy, Path(trainer.args.output_dir or "."))
+                publish(self._remote_model, policy, Path(trainer.args.output_dir or "."))
             trainer.accelerator.wait_for_everyone()
         return replace(
             self._model,
@@ -184,7 +185,7 @@ class EpisodeRollouts:
 
 
 def started(policy: Any, tokenizer: Any, *, slots: int) -> LocalModel:
-    """An engine on a model like the policy, which shares no tensor with it and has its weights but for adapters."""
+    """Start an engine on a copy of the policy's base model, without adapters. It shares no tensor with the policy."""
     base: Any = policy.get_base_model() if isinstance(policy, PeftModel) else policy
     kind: Any = AutoModelForCausalLM
     with base.device:
@@ -197,7 +198,7 @@ def started(policy: Any, tokenizer: Any, *, slots: int) -> LocalModel:
 
 
 def give_weights(model: LocalModel, policy: Any) -> None:
-    """Give the engine of this process what the policy has learned: its weights, or its adapter."""
+    """Load the policy's current weights, or its adapter, into the engine of this process."""
     if isinstance(policy, PeftModel):
         name = str(policy.active_adapter)
         with TemporaryDirectory(prefix="align-echo-") as folder:
@@ -208,8 +209,9 @@ def give_weights(model: LocalModel, policy: Any) -> None:
 
 
 def publish(model: LocalModel, policy: Any, folder: Path) -> None:
-    """Publish the policy's weights through a folder of their own below this one. Raises `ModelError` unless the engine
-    then computes with them."""
+    """Publish the policy's weights through a new folder below this one. Raises `ModelError` unless the engine then
+    uses them.
+    """
 
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="published-", dir=folder) as weights:
@@ -220,21 +222,21 @@ def publish(model: LocalModel, policy: Any, folder: Path) -> None:
 # ---------------------------------------------------------------- rows
 
 
-def row_of(played: Trajectory, end_token: int) -> dict[str, Any]:
-    """An episode as TRL's row. One that broke, or in which nothing was sampled, is one masked token."""
-    score = None if played.fault is not None else played.score
+def row_of(trajectory: Trajectory, end_token: int) -> dict[str, Any]:
+    """Convert an episode to TRL's row. A broken episode, or one without sampled tokens, is one masked token."""
+    score = None if trajectory.fault is not None else trajectory.score
     ids: tuple[int, ...] = (end_token, end_token)
     mask: tuple[int, ...] = (0, 0)
     logprobs: tuple[float, ...] = (0.0, 0.0)
     first = 1
-    whole = token_sequence(played) if played.fault is None and played.steps else None
-    if whole is not None and any(whole.mask):
-        ids, mask, logprobs, first = whole.ids, whole.mask, whole.logprobs, whole.turns[0][0]
+    sequence = token_sequence(trajectory) if trajectory.fault is None and trajectory.steps else None
+    if sequence is not None and any(sequence.mask):
+        ids, mask, logprobs, first = sequence.ids, sequence.mask, sequence.logprobs, sequence.turns[0][0]
     return {
         "prompt_ids": list(ids[:first]),
         "completion_ids": list(ids[first:]),
         "logprobs": list(logprobs[first:]),
         "env_mask": list(mask[first:]),
         "score": score,
-        "end": end_of(played),
+        "end": end_of(trajectory),
     }

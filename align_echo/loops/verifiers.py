@@ -1,4 +1,4 @@
-"""Episodes as an environment of verifiers (0.4, its v1): its models play, its traces keep what was said.
+"""Episodes as an environment of verifiers (0.4, its v1): its models play, its traces record the conversation.
 
 An environment of verifiers is a module that exports its parts, such as a file games.py:
 
@@ -6,16 +6,17 @@ An environment of verifiers is a module that exports its parts, such as a file g
 
     __all__ = ["EpisodesEnv", "EpisodesHarness", "EpisodesTaskset"]
 
-and is played by its name, on this machine and without an upload:
+Play it by its name, on this machine and without an upload:
 
     vf-eval games --env.taskset.env alfworld --env.taskset.interface probe -n 6 --no-push -m MODEL --client.base-url URL
 
-The prompt and the reading of replies are those of an agent of align-echo. The reward "score" is the environment's own;
-"won", "lost" and "truncated" are metrics, and `info` of the trace has the end and the whole `Trajectory`. An episode
-that broke is an error of its trace and has no reward. The seat is called `player`; its harness asks the model within
-this process (verifiers' own start one a turn, by `uv`), and its runtime is `subprocess`, where nothing is run.
+The prompt and the parser of replies are those of an align-echo agent. The reward "score" is the environment's; "won",
+"lost" and "truncated" are metrics, and `info` of the trace has the end and the full `Trajectory`. An episode that
+broke is an error of its trace and has no reward. The agent's role is called `player`. Its harness calls the model
+within this process (verifiers' own start a process per turn, with `uv`), and its runtime is `subprocess`, where
+nothing runs.
 
-Left out: token ids, which are there where verifiers' own client for training draws, tools, and sandboxes.
+Not here: token ids, which exist if verifiers' own training client samples, tools, and sandboxes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ ENDS = ("won", "lost", "truncated")
 
 
 class EpisodesConfig(vf.TasksetConfig):
-    """What is played: the arguments of `TaskPanel.of`, under `--env.taskset.*`."""
+    """The arguments of `TaskPanel.of`, set under `--env.taskset.*`."""
 
     env: str = ""
     split: str | None = None
@@ -63,11 +64,11 @@ class EpisodesConfig(vf.TasksetConfig):
 
 
 class EpisodesTask(vf.Task[vf.TaskData]):
-    """A task of an environment, which its id names."""
+    """A task of an environment, identified by its id."""
 
     @property
     def key(self) -> str:
-        """The task's id: it is the same task under any prompt."""
+        """Return the task's id, the same under any prompt."""
         return self.data.id or super().key
 
 
@@ -82,7 +83,7 @@ class EpisodesTaskset(vf.Taskset[EpisodesTask, EpisodesConfig]):
         self.panel = TaskPanel.of(config.env, **{name: getattr(config, name) for name in names})
 
     def load(self) -> Iterator[EpisodesTask]:
-        """One by one, in their order."""
+        """Yield the tasks in order."""
         for task in self.panel.tasks:
             yield EpisodesTask(vf.TaskData(id=task, name=task), self.config.task)
 
@@ -91,11 +92,11 @@ class EpisodesTaskset(vf.Taskset[EpisodesTask, EpisodesConfig]):
 
 
 class EpisodesHarnessConfig(vf.HarnessConfig):
-    """Nothing but what every harness has."""
+    """The settings common to all harnesses."""
 
 
 class EpisodesHarness(vf.Harness[EpisodesHarnessConfig]):
-    """Asks the model once a turn, from this process, through verifiers' interception."""
+    """Calls the model once per turn, from this process, through verifiers' interception."""
 
     APPENDS_SYSTEM_PROMPT = True
     SUPPORTS_RESUME = True
@@ -112,7 +113,7 @@ class EpisodesHarness(vf.Harness[EpisodesHarnessConfig]):
         mcp_urls: dict[str, str],
         data: vf.TaskData,
     ) -> vf.ProgramResult:
-        """One request with the conversation so far. A context that is full ends the exchange without a reply."""
+        """Send the conversation so far in one request. A full context ends the exchange without a reply."""
         system, prompt = self.resolve_prompt(data)
         messages: list[Any] = [{"role": "system", "content": system}] if system else []
         messages += [{"role": "user", "content": prompt}] if isinstance(prompt, str) else map(message_to_wire, prompt)
@@ -132,18 +133,18 @@ class EpisodesHarness(vf.Harness[EpisodesHarnessConfig]):
 
 
 class EpisodesEnvConfig(vf.EnvConfig):
-    """The one seat, on this machine."""
+    """The single role, `player`, on this machine."""
 
     player: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
 
 class EpisodesEnv(vf.Env[EpisodesEnvConfig]):
-    """An episode on a task: the environment is the user of the exchange."""
+    """An episode on a task. The environment is the user of the exchange."""
 
     taskset: EpisodesTaskset
 
     async def run(self, task: EpisodesTask, agents: vf.Agents) -> None:
-        """Play it to its end. Raises `EngineError`, which verifiers puts on record."""
+        """Play the task to its end. Raises `EngineError`, recorded by verifiers."""
         panel = self.taskset.panel
         session = await asyncio.to_thread(partial(panel.open, agent=panel.agent.name))
         try:
@@ -178,10 +179,10 @@ class EpisodesEnv(vf.Env[EpisodesEnvConfig]):
 
 
 def record(trace: vf.Trace, session: Session) -> None:
-    """Put the episode on the trace, and what it earned; an episode that broke earned nothing that could be counted."""
-    played = session.trajectory()
-    end = end_of(played)
-    trace.info.update(end=end, trajectory=played.model_dump(mode="json"))
-    if played.fault is None:
-        trace.record_reward("score", played.score)
+    """Record the episode and its reward on the trace. A broken episode has no reward."""
+    trajectory = session.trajectory()
+    end = end_of(trajectory)
+    trace.info.update(end=end, trajectory=trajectory.model_dump(mode="json"))
+    if trajectory.fault is None:
+        trace.record_reward("score", trajectory.score)
         trace.record_metrics({name: float(end == name) for name in ENDS})

@@ -1,2 +1,1 @@
-"""Where a batch's episodes are played: on threads of this process, which others may compute the model for,
-or on Ray, on this machine or on many."""
+"""Workers that play a batch of episodes: threads of this process, or Ray actors on one or many machines."""

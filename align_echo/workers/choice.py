@@ -1,6 +1,6 @@
-"""Threads, processes or Ray: what `--workers` names (`read_workers`), and where it matters (`play_tasks`).
+"""Parse `--workers` (`read_workers`) and play tasks on threads, processes or Ray (`play_tasks`).
 
-Left out: playing on threads (`rollout.py`) and on Ray (`ray_cluster.py`), and the processes that compute a model
+Not here: playing on threads (`rollout.py`) and on Ray (`ray_cluster.py`), and the processes that run a model
 (`models/local/engine_process.py`).
 """
 
@@ -21,19 +21,19 @@ from align_echo.types import Agent, Trajectory
 
 FORMS = "a number of threads, or processes:N, ray, ray:ACTORS, ray://HOST:PORT or ray://HOST:PORT/ACTORS"
 _PROCESSES = re.compile(r"processes:([1-9]\d{0,2})")
-_HERE = re.compile(r"ray(?::([1-9]\d{0,5}))?")
-_THERE = re.compile(r"(ray://(?:\[[^\]\s]+\]|[^\[\]/:\s]+):\d+)(?:/([1-9]\d{0,5}))?")
+_LOCAL_RAY = re.compile(r"ray(?::([1-9]\d{0,5}))?")
+_REMOTE_RAY = re.compile(r"(ray://(?:\[[^\]\s]+\]|[^\[\]/:\s]+):\d+)(?:/([1-9]\d{0,5}))?")
 
 
 @dataclass(frozen=True)
 class Threads:
-    """So many threads of this process."""
+    """Worker threads of this process."""
 
     count: int = 1
 
     @property
     def threads(self) -> int:
-        """How many threads of this process work at once."""
+        """Number of threads of this process used at once."""
         return self.count
 
     model_processes = 0
@@ -41,26 +41,26 @@ class Threads:
 
 @dataclass(frozen=True)
 class Processes:
-    """So many processes that each compute the local model; threads of this process play the episodes."""
+    """Processes that each run the local model, while threads of this process play the episodes."""
 
     count: int
 
     @property
     def threads(self) -> int:
-        """How many threads of this process work at once: for each process as many as a local model answers best."""
+        """Number of threads of this process used at once: per model process, the best number for a local model."""
         return self.count * WORKERS_WITH_LOCAL_MODEL
 
     @property
     def model_processes(self) -> int:
-        """How many processes compute a local model beside this one."""
+        """Number of model processes, besides this one."""
         return self.count
 
 
 @dataclass(frozen=True)
 class RayActors:
-    """Actors of Ray: at an address ("" for the cluster that `RAY_ADDRESS` names, else one of this machine's own).
+    """Ray actors. `address` "" means the cluster of `RAY_ADDRESS`, or else a local Ray started by this process.
 
-    `count` None: one for each CPU.
+    `count` None: one actor per CPU.
     """
 
     address: str = ""
@@ -68,7 +68,7 @@ class RayActors:
 
     @property
     def threads(self) -> int:
-        """How many threads of this process work at once on what is not played on actors."""
+        """Number of threads of this process used at once for everything not played on actors."""
         return self.count or 8
 
     model_processes = 0
@@ -79,37 +79,40 @@ Workers = Threads | Processes | RayActors
 ONE_THREAD = Threads()
 
 
-def read_workers(given: int | str | None) -> Workers | None:
-    """What a user says of workers; None for nothing said. Raises `UsageError`, and `MissingExtraError` without Ray."""
-    if given is None:
+def read_workers(value: int | str | None) -> Workers | None:
+    """Parse the value of `--workers`; None stays None.
+
+    Raises `UsageError` for an unknown form and `MissingExtraError` if Ray is not installed.
+    """
+    if value is None:
         return None
-    text = str(given).strip()
+    text = str(value).strip()
     if text.isdecimal() and len(text) <= 6 and int(text) > 0:
         return Threads(int(text))
     if (processes := _PROCESSES.fullmatch(text)) is not None:
         return Processes(int(processes[1]))
-    here, there = _HERE.fullmatch(text), _THERE.fullmatch(text)
-    if not (here or there):
+    local, remote = _LOCAL_RAY.fullmatch(text), _REMOTE_RAY.fullmatch(text)
+    if not (local or remote):
         raise UsageError(f"--workers is {FORMS}, not {text!r}")
     require(f"--workers {text}", "ray", ("ray", "cloudpickle"))
-    address, count = ("", here[1]) if here else (there[1], there[2]) if there else ("", None)
+    address, count = ("", local[1]) if local else (remote[1], remote[2]) if remote else ("", None)
     return RayActors(address, int(count) if count else None)
 
 
-def workers_of(given: Workers | None, player: Player) -> Workers:
-    """The workers that a player plays on, where it is said (None: it is not) and where not.
+def workers_of(requested: Workers | None, player: Player) -> Workers:
+    """Return the requested workers, or the player's default number of threads if `requested` is None.
 
-    Raises `UsageError` for processes to compute a model that no process of this machine computes.
+    Raises `UsageError` for `processes:N` if no process of this machine runs the player's model.
     """
-    if given is None:
+    if requested is None:
         return Threads(workers_for(player))
-    if isinstance(given, Processes) and not (player.model and player.model.runs_on_transformers):
+    if isinstance(requested, Processes) and not (player.model and player.model.runs_on_transformers):
         asks = f"asks the model {player.model}" if player.model else "asks no model"
         raise UsageError(
-            f"--workers processes:{given.count} computes a local model in processes of its own, and the agent "
+            f"--workers processes:{requested.count} computes a local model in processes of its own, and the agent "
             f"{player.agent.name} {asks}: give a number of threads, or ray"
         )
-    return given
+    return requested
 
 
 def play_tasks(
@@ -124,9 +127,10 @@ def play_tasks(
     on_trajectory: Callable[[Trajectory], object],
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Play tasks as `rollout.run_tasks`, on whatever workers; `on_trajectory` takes each episode as it ends.
+    """Play tasks as `rollout.run_tasks` does, on any kind of workers; `on_trajectory` receives each episode as it
+    ends.
 
-    `say` is told, on any thread, of workers that were lost.
+    `say` receives a line, on any thread, about each lost worker.
     """
     if isinstance(workers, Threads | Processes):
         check_agent(agent)

@@ -1,7 +1,7 @@
-"""Work in forked copies of this process: each begins with all that this one holds, and ends with its answer.
+"""Run work in forked copies of this process. Each copy starts with this process's memory and returns one answer.
 
-For pure computing on large structures that nobody would send to another process: only answers travel. A copy must not
-use what it shares with this process: open connections, devices, threads.
+For pure computation on large structures that would be expensive to send to another process: only answers are sent. A
+copy must not use what it shares with this process: open connections, devices, threads.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ Answer = TypeVar("Answer")
 
 
 def usable_cores() -> int:
-    """How many cores forked copies can use; 1 where processes are not forked: other systems than Linux, and processes
-    that may have no children."""
+    """Return the number of cores that forked copies can use.
+
+    1 if processes are not forked: on systems other than Linux, and in processes that may have no children.
+    """
     if sys.platform != "linux" or multiprocessing.current_process().daemon:
         return 1
     return len(os.sched_getaffinity(0))
@@ -33,7 +35,8 @@ def usable_cores() -> int:
 
 @dataclass
 class _Copy(Generic[Answer]):
-    """One copy at work; `process` None for work that was done here. `answer` holds what came of it, once it ended."""
+    """One running copy, or work done in this process (`process` None). `answer` holds the result after the copy ended.
+    """
 
     process: ForkProcess | None
     ear: Connection | None
@@ -41,8 +44,9 @@ class _Copy(Generic[Answer]):
 
 
 class Copies(Generic[Answer]):
-    """At most `count` copies at a time. Answers come in the order in which the work was given. `with` ends the copies
-    that are still at work."""
+    """At most `count` copies at a time. Answers come in the order in which work was submitted. `with` kills running
+    copies.
+    """
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -59,25 +63,28 @@ class Copies(Generic[Answer]):
                 copy.ear.close()
 
     def give(self, work: Callable[[], Answer]) -> None:
-        """Have work done by a copy, once fewer than `count` are at work. Raises what a copy raised."""
+        """Submit work to a new copy, as soon as fewer than `count` are running. Raises the exception of a failed copy.
+        """
         while len(self._at_work()) >= self._count:
             self._listen()
         ear, mouth = multiprocessing.Pipe(duplex=False)
         process = multiprocessing.get_context("fork").Process(target=_work, args=(work, ear, mouth), daemon=True)
         with warnings.catch_warnings():
-            # Python warns of forks beside other threads: a copy uses nothing that one of them may hold locked.
+            # Python warns about forks beside other threads. A copy uses no lock that another thread may hold.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         mouth.close()
         self._given.append(_Copy(process, ear, []))
 
     def keep(self, answer: Answer) -> None:
-        """Take in the answer to work that was done here, in its turn."""
+        """Add an answer computed in this process, in its turn."""
         self._given.append(_Copy(None, None, [answer]))
 
     def answers(self) -> Iterator[tuple[Answer, bool]]:
-        """All answers, each with whether a copy gave it. Raises what a copy raised, `EngineError` for one that ended
-        without an answer."""
+        """Return all answers, each with a flag: True if a copy computed it.
+
+        Raises the exception of a failed copy, and `EngineError` for a copy that ended without an answer.
+        """
         while self._at_work():
             self._listen()
         return ((copy.answer[0], copy.process is not None) for copy in self._given)
@@ -86,7 +93,7 @@ class Copies(Generic[Answer]):
         return {copy.ear: copy for copy in self._given if copy.ear is not None}
 
     def _listen(self) -> None:
-        """Take in the answers of copies that have one, waiting for the first."""
+        """Read the answers of the copies that have finished; wait for the first."""
         at_work = self._at_work()
         for ear in wait(list(at_work)):
             assert isinstance(ear, Connection)
@@ -96,8 +103,8 @@ class Copies(Generic[Answer]):
                 answer, error = ear.recv()
             except EOFError:
                 copy.process.join()
-                ended = f"a copy of this process ended with status {copy.process.exitcode} and no answer"
-                raise EngineError(ended) from None
+                message = f"a copy of this process ended with status {copy.process.exitcode} and no answer"
+                raise EngineError(message) from None
             copy.process.join()
             ear.close()
             copy.ear = None
@@ -107,13 +114,13 @@ class Copies(Generic[Answer]):
 
 
 def _work(work: Callable[[], Answer], ear: Connection, mouth: Connection) -> None:
-    """What a copy does. Ctrl-C is the first process's business, which ends its copies."""
+    """Run the work of a copy and send its answer. Ignore Ctrl-C: the parent process handles it and ends its copies."""
     ear.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.freeze()  # going through what was there before would copy its memory
-    told: tuple[Answer | None, Exception | None]
+    gc.freeze()  # collecting the parent's objects would copy their memory
+    outcome: tuple[Answer | None, Exception | None]
     try:
-        told = work(), None
+        outcome = work(), None
     except Exception as error:
-        told = None, error
-    mouth.send(told)
+        outcome = None, error
+    mouth.send(outcome)

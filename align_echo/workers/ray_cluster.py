@@ -1,9 +1,9 @@
-"""Episodes on Ray: actors on this machine or on the nodes of a cluster, each of which holds an environment.
+"""Episodes on Ray: actors on this machine or on the nodes of a cluster, each with its own environment.
 
-A thread of this process drives each actor and gives it the next episode as soon as it has ended one; its result is on
-this process's record before that, so that at most one episode an actor is under way. A Ray that is started here ends
-with this process and listens on the loopback alone; one that was there is left as it is, without our actors. Actors
-stay for the next batch of the process (`close_ray` ends them). Left out: what an actor does (`remote.py`).
+A thread of this process drives each actor. It records an episode's result before it sends the actor the next episode,
+so at most one episode per actor is in progress. A Ray started here ends with this process and listens on the loopback
+interface only. A Ray that was running before stays as it was, without our actors. Actors are reused by the next batch
+of this process (`close_ray` ends them). Not here: what an actor does (`remote.py`).
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from align_echo.workers.remote import EpisodeActor, LostError, RemoteHost
 from align_echo.workers.shipping import Work, pack
 
 POLL = 0.2
-"""Seconds after which a thread that waits for an actor looks whether the batch was given up."""
+"""Seconds between checks for a halt while a thread waits for an actor."""
 
 PATIENCE = 180.0
-"""Seconds that an actor may take to begin: a cluster may have to make room for it."""
+"""Seconds that an actor may take to start: a cluster may have to free resources first."""
 
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Where this is 0 when Ray is imported, it takes 127.0.0.1 for its address and listens there alone, on every system. It
-takes the machine's own otherwise, even if it is told 127.0.0.1."""
+"""With 0 at import, Ray uses the address 127.0.0.1 and listens there only, on every system. Otherwise it uses the
+machine's address, even if 127.0.0.1 is requested."""
 
 ENDING = 5.0
-"""Seconds in which a Ray that was started here ends its processes."""
+"""Seconds that a Ray started here has to end its processes."""
 CLIENT = "ray://"
-"""What the address of a Ray begins with that is asked as a client."""
+"""Prefix of an address that is used through Ray's client."""
 
 STORE = 100 * 2**20
-"""Bytes of shared memory for results under way; they are small and few."""
+"""Bytes of shared memory for results in transit, which are small and few."""
 
 
 def play_on_ray(
@@ -52,30 +52,35 @@ def play_on_ray(
     on_trajectory: Callable[[Trajectory], object],
     say: Callable[[str], None],
 ) -> None:
-    """As `choice.play_tasks`, on so many actors (None: one for each CPU) of the Ray at an address.
+    """Play tasks as `choice.play_tasks` does, on `count` Ray actors (None: one per CPU).
 
-    Raises `UsageError` where Ray cannot be reached, has no room, or runs another version of align-echo.
+    Raises `UsageError` if Ray cannot be reached, has no room, or runs another version of align-echo.
     """
     check_agent(work.agent)
     if not tasks:
         return
     packed, models = pack(work)
-    crew = _crew(address, count)
+    pool = _actor_pool(address, count)
     lock = threading.Lock()
 
-    def said(line: str) -> None:
+    def say_locked(line: str) -> None:
         with lock:
             say(line)
 
-    def ended(_: int, trajectory: Trajectory) -> None:
+    def record_locked(_: int, trajectory: Trajectory) -> None:
         with lock:
             on_trajectory(trajectory)
 
-    play_batch(lambda: RemoteHost(work, packed, models, crew.link, said), tasks, workers=crew.count, on_end=ended)
+    play_batch(
+        lambda: RemoteHost(work, packed, models, pool.link, say_locked),
+        tasks,
+        workers=pool.count,
+        on_end=record_locked,
+    )
 
 
-class _Crew:
-    """The actors of one Ray: those that are free, and how more are made."""
+class _ActorPool:
+    """The actors of one Ray: the idle actors, and how to start more."""
 
     def __init__(self, ray: Any) -> None:
         self.ray = ray
@@ -86,7 +91,7 @@ class _Crew:
         self._free: list[Any] = []
 
     def resize(self, count: int | None) -> None:
-        """Let so many actors share the CPUs that are there now. Those of another share are ended."""
+        """Share the current CPUs among `count` actors. Idle actors with another share are ended."""
         cpus = self.ray.cluster_resources().get("CPU", 0.0)
         wanted = count or max(1, int(cpus))
         if wanted != self.count:
@@ -95,13 +100,14 @@ class _Crew:
         self.count, self._share = wanted, round(min(1.0, cpus / wanted), 4)
 
     def link(self) -> _RayLink:
-        """A way to a free actor that lives, or to a new one. Raises `LostError`, and `UsageError` where there is no
-        room, or another version of align-echo.
+        """Connect to a live idle actor, or to a new actor.
+
+        Raises `LostError`, and `UsageError` if Ray has no room or runs another version of align-echo.
         """
         while True:
             with self._lock:
                 free = self._free.pop() if self._free else None
-            link = _RayLink(self, self._made() if free is None else free)
+            link = _RayLink(self, self._start_actor() if free is None else free)
             try:
                 version = link.call("version", patience=PATIENCE)
                 if version != __version__:
@@ -112,8 +118,9 @@ class _Crew:
                 if free is None or not isinstance(error, LostError):
                     raise
 
-    def _made(self) -> Any:
-        """A new actor. Once one is lost, others reserve no CPU: there may be none left, and they must not wait for it.
+    def _start_actor(self) -> Any:
+        """Start an actor. After a loss, new actors reserve no CPU: there may be none left, and they must not wait for
+        one.
         """
         actor = self.ray.remote(EpisodeActor).options(
             num_cpus=self._share if self._room else 0, scheduling_strategy="SPREAD", max_restarts=0
@@ -125,15 +132,15 @@ class _Crew:
             self._free.append(actor)
 
     def saw_loss(self) -> None:
-        """An actor is lost: there may be no CPU left to reserve."""
+        """Note that an actor is lost: there may be no CPU left to reserve."""
         self._room = False
 
     def end(self, actor: Any) -> None:
-        """End an actor that is lost, or amid an episode."""
+        """Kill an actor that is lost or in the middle of an episode."""
         self.ray.kill(actor)
 
     def close(self) -> None:
-        """End the actors that are free."""
+        """Kill the idle actors."""
         with self._lock:
             actors, self._free = self._free, []
         for actor in actors:
@@ -143,12 +150,12 @@ class _Crew:
 class _RayLink:
     """A `Link` to an actor of Ray."""
 
-    def __init__(self, crew: _Crew, actor: Any) -> None:
-        self._crew = crew
+    def __init__(self, pool: _ActorPool, actor: Any) -> None:
+        self._pool = pool
         self._actor = actor
 
     def call(self, method: str, *arguments: object, patience: float = float("inf")) -> Any:
-        ray = self._crew.ray
+        ray = self._pool.ray
         lost = (
             *(ray.exceptions.RayActorError, ray.exceptions.ObjectLostError, ray.exceptions.NodeDiedError),
             *(ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError),
@@ -160,58 +167,60 @@ class _RayLink:
                 patience -= POLL
                 if patience < 0:
                     raise UsageError(
-                        f"Ray had no room for one of {self._crew.count} workers within {PATIENCE:g} s: ask for fewer"
+                        f"Ray had no room for one of {self._pool.count} workers within {PATIENCE:g} s: ask for fewer"
                     )
             return ray.get(answer)
         except lost as error:
-            self._crew.saw_loss()
+            self._pool.saw_loss()
             raise LostError(f"{type(error).__name__}: {first_line(error)}") from error
         except (ConnectionError, ray.exceptions.RaySystemError) as error:
             raise EngineError(f"the connection to Ray was lost: {first_line(error)}") from error
 
     def close(self, *, reusable: bool) -> None:
         if reusable:
-            self._crew.give_back(self._actor)
+            self._pool.give_back(self._actor)
         else:
-            self._crew.end(self._actor)
+            self._pool.end(self._actor)
 
 
 # ---------------------------------------------------------------- starting
 
 
 _starting = threading.Lock()
-_crews: dict[str, _Crew] = {}
+_pools: dict[str, _ActorPool] = {}
 
 
-def _crew(address: str, count: int | None) -> _Crew:
+def _actor_pool(address: str, count: int | None) -> _ActorPool:
     with _starting:
-        others = [
-            there or "this machine"
-            for there, crew in _crews.items()
-            if there != address and crew.ray.is_initialized()
+        other_addresses = [
+            used_address or "this machine"
+            for used_address, pool in _pools.items()
+            if used_address != address and pool.ray.is_initialized()
         ]
-        if others:
-            raise UsageError(f"this process plays on the Ray of {others[0]}: another one needs a process of its own")
-        crew = _crews.get(address)
-        if crew is None or not crew.ray.is_initialized():
-            crew = _crews[address] = _Crew(_connected(address, count))
-        crew.resize(count)
-        return crew
+        if other_addresses:
+            raise UsageError(
+                f"this process plays on the Ray of {other_addresses[0]}: another one needs a process of its own"
+            )
+        pool = _pools.get(address)
+        if pool is None or not pool.ray.is_initialized():
+            pool = _pools[address] = _ActorPool(_connected(address, count))
+        pool.resize(count)
+        return pool
 
 
 def close_ray() -> None:
-    """End the actors that wait for the next batch. A Ray that was started here ends with the process."""
+    """End the actors that wait for the next batch. A Ray started here ends with the process."""
     with _starting:
-        for crew in _crews.values():
-            crew.close()
-        _crews.clear()
+        for pool in _pools.values():
+            pool.close()
+        _pools.clear()
 
 
 def _connected(address: str, count: int | None) -> Any:
-    """The module ray, connected. Raises `UsageError`, `MissingExtraError`."""
-    there = address or os.environ.get("RAY_ADDRESS", "")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is played here is nobody else's business
-    if not there:
+    """Connect to Ray and return the module `ray`. Raises `UsageError` and `MissingExtraError`."""
+    target = address or os.environ.get("RAY_ADDRESS", "")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics leave the machine
+    if not target:
         os.environ.setdefault(LOOPBACK, "0")
     try:
         import ray
@@ -221,13 +230,13 @@ def _connected(address: str, count: int | None) -> Any:
         return ray
     stopping.take_time(ENDING)
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-    if not there.startswith(CLIENT):
-        # With the mark of a client Ray leaves the current folder off its workers' path, where it would come first.
+    if not target.startswith(CLIENT):
+        # Marked as a client's job, Ray does not put the current folder first on its workers' path.
         quiet["job_config"] = ray.job_config.JobConfig(_client_job=True)
-    told_to_end = signal.getsignal(signal.SIGTERM)
+    previous_handler = signal.getsignal(signal.SIGTERM)
     try:
-        if there:
-            ray.init(there, **quiet)
+        if target:
+            ray.init(target, **quiet)
         else:
             ray.init(
                 "local",
@@ -236,9 +245,9 @@ def _connected(address: str, count: int | None) -> Any:
                 include_dashboard=False,
                 **quiet,
             )
-    except Exception as error:  # Ray raises bare ones, too, where a node does not start in time
-        where = f"at {there}" if there else "on this machine"
+    except Exception as error:  # Ray raises a bare Exception if a node does not start in time
+        where = f"at {target}" if target else "on this machine"
         raise UsageError(f"Ray {where} cannot be used: {first_line(error)}") from error
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, told_to_end)  # Ray has its own, which says nothing
+        signal.signal(signal.SIGTERM, previous_handler)  # Ray's own handler prints nothing
     return ray

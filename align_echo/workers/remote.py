@@ -1,10 +1,10 @@
-"""Episodes in another process, and the models that they ask in this one. Knows no way of starting processes.
+"""Episodes in another process that ask the models of this process. Not here: starting processes.
 
-An `EpisodeActor` lives in the other process and plays one episode at a time. Each call of it comes back with what
-happened next: the episode's end, or questions to models, whose answers are the next call. So whoever drives it
-(`RemoteHost`) holds at most one episode of it, and asks the models as a thread of this process would: with the same
-cache, log, retries and halt. An actor that is lost costs its episode, which is begun anew on another one with the same
-seed; what its models had answered comes from the cache, where there is one.
+An `EpisodeActor` lives in the other process and plays one episode at a time. Each call to it returns the next event:
+the end of the episode, or questions to models; the next call brings their answers. Its driver (`RemoteHost`) therefore
+has at most one episode on it and asks the models like a thread of this process: same cache, log, retries and halt. If
+an actor is lost, its episode starts again on another actor with the same seed; answers already received come from the
+cache, if there is one.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from align_echo.types import ChatModel, Completion, Message, Trajectory, WordCho
 from align_echo.workers.shipping import ModelFacts, Work, unpack
 
 LOSSES = 3
-"""How many actors an episode may lose before that is its end, as a fault of the environment."""
+"""Actors that an episode may lose before it ends as a fault of the environment."""
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Seconds before a host tries anew to begin with an actor, where one is lost before it can play. For a while new ones
-may still be placed on a machine that is gone."""
+"""Seconds to wait before another attempt to start an actor, after one was lost before it could play. Ray may place
+new actors on a dead machine for a while."""
 
 AT_ONCE = 8
-"""How many questions of one episode are asked at once."""
+"""Questions of one episode that are asked at once."""
 
 
 class LostError(Exception):
-    """The process of an actor is gone, or cannot be reached. Nothing that it had begun will come back."""
+    """The process of an actor is gone or unreachable. Work in progress is lost."""
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- messages
 
 
 @dataclass(frozen=True)
 class Ready:
-    """An environment was made. What a trajectory says of it."""
+    """An environment is ready: the fields that a trajectory records about it."""
 
     environment: str
     interface: dict[str, Any]
@@ -56,7 +56,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Query:
-    """A call of a model's method. `sample` is None for the model itself."""
+    """A call of a model's method. `sample` None: the model as it is."""
 
     number: int
     model: int
@@ -68,13 +68,13 @@ class Query:
 
 @dataclass(frozen=True)
 class Raised:
-    """What ended the work, other than an episode's own faults."""
+    """An exception that ended the work, other than an episode's own faults."""
 
     error: Exception
 
 
 Answers = dict[int, Any]
-"""What models answered, or the exceptions that they raised, by the question's number."""
+"""Answers of the models, or the exceptions they raised, by question number."""
 
 Event = Ready | Trajectory | Raised | list[Query]
 
@@ -83,19 +83,19 @@ Event = Ready | Trajectory | Raised | list[Query]
 
 
 class _Channel:
-    """Between the thread that plays and the calls that come from outside."""
+    """Channel between the thread that plays and the calls from outside."""
 
     def __init__(self) -> None:
         self.events: SimpleQueue[Ready | Trajectory | Raised | Query] = SimpleQueue()
-        self._held: Ready | Trajectory | Raised | None = None
+        self._pending: Ready | Trajectory | Raised | None = None
         self._lock = threading.Lock()
         self._slots: dict[int, SimpleQueue[Any]] = {}
         self._asked = 0
 
     def next(self) -> Event:
-        """What happens next; questions that were asked by now come together."""
-        held, self._held = self._held, None
-        event = held or self.events.get()
+        """Wait for the next event. Questions asked so far come together."""
+        pending, self._pending = self._pending, None
+        event = pending or self.events.get()
         questions = []
         while isinstance(event, Query):
             questions.append(event)
@@ -105,11 +105,11 @@ class _Channel:
                 return questions
         if not questions:
             return event
-        self._held = event  # who asked did not wait for the answer
+        self._pending = event  # the asking thread did not wait for its answer
         return questions
 
     def ask(self, question: Query) -> Any:
-        """The answer. Raises what the model raised."""
+        """Send a question and wait for its answer. Raises the model's exception."""
         slot: SimpleQueue[Any] = SimpleQueue()
         with self._lock:
             self._asked += 1
@@ -130,7 +130,7 @@ class _Channel:
 
 @dataclass(frozen=True)
 class DistantModel:
-    """A chat model that stayed in the process that drives this one."""
+    """Stand-in for a chat model in the process that drives this one."""
 
     facts: ModelFacts
     channel: _Channel
@@ -138,30 +138,30 @@ class DistantModel:
 
     @property
     def name(self) -> str:
-        """The model's name."""
+        """Name of the model."""
         return self.facts.name
 
     @property
     def base_url(self) -> str:
-        """Where it is asked."""
+        """URL of its endpoint."""
         return self.facts.base_url
 
     @property
     def weights(self) -> str:
-        """The hash of its weights."""
+        """Hash of its weights."""
         return self.facts.weights
 
     @property
     def identity(self) -> str:
-        """What tells it from every other model."""
+        """Return a string unique to this model."""
         return self.facts.identity
 
     def with_sample(self, sample: int) -> Self:
-        """The same model, asked anew."""
+        """Return the same model for another sample."""
         return replace(self, sample=sample)
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-        """The model's reply. Raises what the model does."""
+        """Ask for a reply. Raises the model's exceptions."""
         reply = self._ask("complete", messages, temperature=temperature, max_tokens=max_tokens)
         assert isinstance(reply, Completion)
         return reply
@@ -169,13 +169,13 @@ class DistantModel:
     def draw(
         self, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
     ) -> list[Any]:
-        """A reply or an error for each sample (`models/drawing.py`)."""
+        """Draw a reply or an error for each sample (`models/drawing.py`)."""
         drawn = self._ask("draw", messages, samples, temperature=temperature, max_tokens=max_tokens)
         assert isinstance(drawn, list)
         return drawn
 
     def choose(self, conversations: Sequence[Sequence[Message]], words: Sequence[str]) -> list[Any]:
-        """The word that comes next in each conversation, or an error (`models/choosing.py`)."""
+        """Choose the next word of each conversation, or return an error (`models/choosing.py`)."""
         chosen = self._ask("choose", conversations, words)
         assert isinstance(chosen, list)
         return chosen
@@ -185,7 +185,7 @@ class DistantModel:
 
 
 class EpisodeActor:
-    """Plays episodes in a process of its own, all on one thread: an environment belongs to one."""
+    """Plays episodes in its own process, all on one thread, since an environment belongs to one thread."""
 
     def __init__(self) -> None:
         self._channel = _Channel()
@@ -195,19 +195,19 @@ class EpisodeActor:
         self._env: Any = None
 
     def version(self) -> str:
-        """The version of align-echo that plays here."""
+        """Return the version of align-echo in this process."""
         return __version__
 
     def prepare(self, packed: bytes) -> Event:
-        """Take up work and make its environment, in place of what was played before."""
+        """Take new work and make its environment, replacing the previous work."""
         return self._on_thread(lambda: self._prepare(packed))
 
     def begin(self, episode: str | Episode) -> Event:
-        """Begin an episode of the work that was prepared last."""
+        """Begin an episode of the work prepared last."""
         return self._on_thread(lambda: self._play(episode))
 
     def answer(self, answers: Answers) -> Event:
-        """Go on with what the models answered."""
+        """Continue with the models' answers."""
         self._channel.answered(answers)
         return self._channel.next()
 
@@ -243,17 +243,17 @@ class EpisodeActor:
 
 
 class Link(Protocol):
-    """A way to one actor. `call` calls a method of it; raises `LostError`, and `CancelledError` under a halt."""
+    """Connection to one actor. `call` calls a method; raises `LostError`, and `CancelledError` during a halt."""
 
     def call(self, method: str, *arguments: object) -> Any: ...
     def close(self, *, reusable: bool) -> None: ...
 
 
 class RemoteHost:
-    """Plays episodes on actors, one at a time; a new one takes the place of one that is lost.
+    """Plays episodes on actors, one at a time, and replaces a lost actor.
 
-    `connect` gives a way to an actor that is free. `models` are those that stayed here when the work was packed. `say`
-    is told of a loss.
+    `connect` returns a connection to an idle actor. `models` are the models that stayed here when the work was packed.
+    `say` receives a line about each loss.
     """
 
     def __init__(
@@ -273,7 +273,9 @@ class RemoteHost:
         self._ready: Ready | None = None
 
     def play(self, task: str | Episode) -> Trajectory:
-        """The episode, by the first actor that lives to its end. Raises `EngineError` if none lives to begin one."""
+        """Play the episode, on another actor after a loss. Raises `EngineError` if no actor lives long enough to begin
+        it.
+        """
         episode = Episode(task) if isinstance(task, str) else task
         for loss in range(1, LOSSES + 1):
             link, ready = self._prepared()
@@ -283,19 +285,19 @@ class RemoteHost:
                 return trajectory
             except LostError as error:
                 self._drop()
-                what = first_line(error)
+                reason = first_line(error)
                 if loss < LOSSES:
-                    self._say(f"a worker was lost, and {episode.task_id} is played again on another: {what}")
-        return self._broken(ready, episode, what)
+                    self._say(f"a worker was lost, and {episode.task_id} is played again on another: {reason}")
+        return self._broken(ready, episode, reason)
 
     def close(self) -> None:
-        """Let the actor go; one that is amid an episode is ended."""
+        """Release the actor; end it if it is in the middle of an episode."""
         link, self._link = self._link, None
         if link is not None:
             link.close(reusable=True)
 
     def _prepared(self) -> tuple[Link, Ready]:
-        """An actor that has its environment. Raises `EngineError` if all that begin are lost."""
+        """Return an actor with its environment. Raises `EngineError` if every new actor is lost."""
         for seconds in (*PAUSES, None):
             if self._link is not None and self._ready is not None:
                 break
@@ -317,7 +319,7 @@ class RemoteHost:
         return self._link, self._ready
 
     def _drive(self, link: Link, method: str, *arguments: object) -> Ready | Trajectory:
-        """Call an actor and answer what it asks, until it is done. What is raised ends the actor."""
+        """Call an actor and answer its questions until it is done. An exception ends the actor."""
         try:
             event: Event = link.call(method, *arguments)
             while isinstance(event, list):
@@ -339,7 +341,7 @@ class RemoteHost:
             link.close(reusable=False)
 
     def _answer(self, question: Query) -> tuple[int, Any]:
-        """What a model answers, or raises. Giving up is for this process, not for the actor."""
+        """Return a model's answer or its exception. A halt is handled by this process, not by the actor."""
         model = self._models[question.model]
         if question.sample is not None:
             model = sample_of(model, question.sample)
@@ -350,8 +352,8 @@ class RemoteHost:
         except Exception as error:
             return question.number, portable(error)
 
-    def _broken(self, ready: Ready, episode: Episode, what: str) -> Trajectory:
-        """What is kept of an episode that no actor lived to end."""
+    def _broken(self, ready: Ready, episode: Episode, reason: str) -> Trajectory:
+        """Build the trajectory of an episode after every actor was lost while it played it."""
         return Trajectory(
             **ready.interface,
             environment=ready.environment,
@@ -364,7 +366,7 @@ class RemoteHost:
             critique=episode.critique,
             goal="",
             initial_observation="",
-            fault=fault_of(EngineError(f"{LOSSES} workers were lost while they played it; the last: {what}")),
+            fault=fault_of(EngineError(f"{LOSSES} workers were lost while they played it; the last: {reason}")),
         )
 
 

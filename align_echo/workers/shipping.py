@@ -1,9 +1,9 @@
-"""Sending work to other processes: how environments are made and who plays, without the chat models.
+"""Send work to other processes: how to build environments and which agent plays, without the chat models.
 
-Models stay where the run was started, and are asked from afar (`remote.py`): keys, the reply cache, the log of calls
-and a local model's weights never leave it. All else is pickled; interfaces go as their source. Modules in the current
-folder go with it by value, since other machines lack them. A machine that has their folder finds there what they import
-later. Left out: data folders and installed packages, which every machine must have.
+Models stay in the process that started the run and are called remotely (`remote.py`): keys, the reply cache, the call
+log and a local model's weights never leave it. Everything else is pickled; interfaces are sent as source. Modules in
+the current folder are sent by value, because other machines lack them. A machine with the same folder resolves later
+imports there. Not here: data folders and installed packages, which every machine must have.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from align_echo.named_modules import serve_modules, served_modules
 from align_echo.types import Agent, ChatModel
 
 NOT_OWN = {"align_echo", "__main__", *sys.stdlib_module_names}
-"""Packages that every machine has, wherever their files lie: Python itself may be below the current folder."""
+"""Packages that every machine has, wherever their files are: Python itself may be below the current folder."""
 
 INSTALLED = ("site-packages", "dist-packages")
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a process must have to play episodes: how an environment is made, who plays, and what `run_episode` takes.
+    """Everything a process needs to play episodes: the environment factory, the agent, and the arguments of
+    `run_episode`.
     """
 
     make_env: Callable[[], gym.Env[str, str]]
@@ -45,7 +46,7 @@ class Work:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a chat model without asking it; `index` is its place among those that stayed behind."""
+    """Facts about a chat model that need no call. `index` is its position in the list of models that stayed behind."""
 
     index: int
     name: str
@@ -55,14 +56,14 @@ class ModelFacts:
 
 
 def pack(work: Work) -> tuple[bytes, list[ChatModel]]:
-    """The work as bytes, and the models that it asks, which are not in them.
+    """Pickle the work without its models. Return the bytes and the models.
 
-    Raises `UsageError` for an agent or an environment that holds what cannot be sent.
+    Raises `UsageError` if the agent or the environment holds something that cannot be sent.
     """
-    own = _modules_of(Path.cwd())
+    own = _modules_from(Path.cwd())
     try:
         return _packed(work, own)
-    except Exception:  # what a module of one's own holds may be what cannot be sent: then its name has to do
+    except Exception:  # a local module may hold what cannot be sent: send its name instead
         try:
             return _packed(work, ())
         except Exception as error:
@@ -73,7 +74,7 @@ def pack(work: Work) -> tuple[bytes, list[ChatModel]]:
 
 
 def unpack(packed: bytes, model: Callable[[ModelFacts], ChatModel]) -> Work:
-    """The work, with what `model` gives in place of each model. Raises `UsageError` for what this machine lacks."""
+    """Restore the work; `model` supplies each chat model. Raises `UsageError` for something that this machine lacks."""
     stream = io.BytesIO(packed)
     try:
         serve_modules(pickle.load(stream))
@@ -99,19 +100,21 @@ def _packed(work: Work, by_value: Sequence[ModuleType]) -> tuple[bytes, list[Cha
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Leaves the chat models out, and keeps them in `models`."""
+    """Pickler that leaves chat models out and collects them in `models`."""
 
     def __init__(self, buffer: io.BytesIO) -> None:
         super().__init__(buffer)
         self.models: list[ChatModel] = []
 
-    def persistent_id(self, thing: object) -> ModelFacts | None:
-        """What stands for a chat model; None for all else. An agent, which may have a method `complete` too, is none.
+    def persistent_id(self, value: object) -> ModelFacts | None:
+        """Return the stand-in of a chat model, None for everything else.
+
+        An agent is no model, although it may have a method `complete` too.
         """
-        kind = type(thing)
-        if isinstance(thing, type) or not hasattr(kind, "complete") or hasattr(kind, "act"):
+        kind = type(value)
+        if isinstance(value, type) or not hasattr(kind, "complete") or hasattr(kind, "act"):
             return None
-        model: ChatModel = thing  # type: ignore[assignment]
+        model: ChatModel = value  # type: ignore[assignment]
         index = next((number for number, known in enumerate(self.models) if known is model), len(self.models))
         if index == len(self.models):
             self.models.append(model)
@@ -127,8 +130,8 @@ class _Unpickler(pickle.Unpickler):
         return self._model(facts)
 
 
-def _modules_of(folder: Path) -> list[ModuleType]:
-    """The modules that were imported from a folder, but for align-echo itself, Python's own and what is installed."""
+def _modules_from(folder: Path) -> list[ModuleType]:
+    """Return the modules imported from a folder, except align-echo, Python's own and installed packages."""
     own = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
