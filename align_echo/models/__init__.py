@@ -1,4 +1,4 @@
-"""Chat models: local ones, OpenAI-compatible endpoints, scripted replies, a cache and a log around any."""
+"""Chat models: local models, OpenAI-compatible endpoints, scripted replies, and a cache and a log for any of them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from align_echo.types import ChatModel
 def load_model(
     name: str | ModelName, base_url: str | None = None, *, seed: int = 0, processes: int = 0
 ) -> ChatModel:
-    """The chat model called `name`: a local one (`models/names.py` says which), else one at an endpoint.
+    """Load the chat model called `name`: a local model (see `models/names.py`), or else a model at an endpoint.
 
-    `base_url` is for endpoints (default: `OPENAI_BASE_URL`, else OpenAI's own), `seed` for the draws of local models,
-    `processes` for those that transformers runs: so many processes compute one, none of them this (0: this one does).
-    Raises `UsageError` for a base URL where there is none, when the endpoint needs a key and none is set, for a path
-    that holds no model, or when a local model's files cannot be used; `MissingExtraError`, `MissingDataError` for what
-    a local model lacks.
+    `base_url` is for endpoints (default: `OPENAI_BASE_URL`, else OpenAI's), `seed` for sampling from local models.
+    `processes` is for transformers models: the number of other processes that run the model (0: this process runs it).
+
+    Raises `UsageError` for a base URL with a model that has no endpoint, a missing key, a path without a model, or
+    unusable files of a local model; `MissingExtraError` or `MissingDataError` if a local model's packages or data are
+    missing.
     """
     name = read_name(name)
     if base_url and not (name.has_endpoint or name.is_scripted):

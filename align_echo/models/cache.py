@@ -1,12 +1,12 @@
-"""Replies that were paid for, one a line of one file, keyed by the whole request.
+"""Cache of paid replies, one per line of one file, keyed by the full request.
 
-    replies.jsonl      {"request": key, "reply": a `Completion` or `WordChoice`}, in the order in which they came
-    <kk>/<key>.json    a reply each, in folders of earlier versions: still read, no longer written
+    replies.jsonl      {"request": key, "reply": a `Completion` or `WordChoice`}, in order of arrival
+    <kk>/<key>.json    one reply each, written by earlier versions: still read, no longer written
 
-A line counts once it is whole, so a killed run resumes without asking for a reply it has; one that cannot be read
-counts as absent. Several processes may share a folder: each reads on in the file where it lacks a reply. Sample and
-stage number are part of the key: they tell draws of the same request apart. What a model holds of given words
-(`WordChoice`) is kept in the same way, under keys of its own. Left out: what is asked when.
+A line counts once it is complete, so a killed run resumes without asking again for a stored reply; an unreadable line
+counts as absent. Processes may share a folder: on a miss each reads the lines appended since. The key includes sample
+and stage numbers, which distinguish draws of the same request. A model's choice among words (`WordChoice`) is stored
+the same way, under its own keys. Not here: when to ask.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def request_key(
     sample: int = 0,
     stage: int = 0,
 ) -> str:
-    """SHA-256 of a request in hex. `model` must tell endpoints apart (`OpenAICompatibleModel.identity`)."""
+    """Return the SHA-256 of a request in hex. `model` must distinguish endpoints (`OpenAICompatibleModel.identity`)."""
     request = {
         "model": model,
         "messages": [_identity(message) for message in messages],
@@ -55,7 +55,7 @@ def request_key(
 
 
 def choice_key(model: str, messages: Sequence[Message], words: Sequence[str]) -> str:
-    """SHA-256 in hex of the question which of the words comes next. It is never the key of a request for a reply."""
+    """Return the SHA-256 in hex of a choice among words. It never equals the key of a request for a reply."""
     return _hash({"model": model, "messages": [_identity(message) for message in messages], "words": list(words)})
 
 
@@ -64,14 +64,14 @@ def _hash(request: dict[str, object]) -> str:
 
 
 def _identity(message: Message) -> list[object]:
-    """What tells a message from others: also the ids it was sampled as, of which the same text may have several."""
+    """Return the parts that identify a message, including its sampled ids: the same text may have different ids."""
     return [message.role, message.content, *([message.tokens.sampled_ids] if message.tokens else [])]
 
 
 class ReplyCache:
-    """A folder of replies. Threads that ask the same question wait for the first one's answer.
+    """A folder of replies. Threads with the same request wait for the first thread's answer.
 
-    In memory is where each reply stands in the file, not the reply.
+    Memory holds only each reply's position in the file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -82,31 +82,31 @@ class ReplyCache:
         self._read_to = 0
 
     def get(self, key: str, kind: type[Stored]) -> Stored | None:
-        """The stored reply, marked as cached; None if there is none of this kind."""
+        """Return the stored reply, marked as cached; None if there is none of this kind."""
         try:
-            stored = kind.model_validate_json(self._json_of(key))
+            stored = kind.model_validate_json(self._read_reply(key))
         except (OSError, ValidationError):
             return None
         return stored.model_copy(update={"cached": True})
 
     def put(self, key: str, reply: Completion | WordChoice) -> None:
-        """Store a reply; it takes the place of an earlier one."""
+        """Store a reply, replacing an earlier one."""
         append_line(self._folder / REPLIES, f'{{"request":{json.dumps(key)},"reply":{reply.model_dump_json()}}}')
         with self._lock:
             self._read_on()
 
     @contextmanager
     def asking(self, keys: Iterable[str]) -> Iterator[None]:
-        """Hold while looking up and asking, so that the same request is not sent twice at once."""
+        """Lock these keys while looking up and asking, so that no request is sent twice at once."""
         with self._lock:
             locks = [self._asking.setdefault(key, threading.Lock()) for key in sorted(set(keys))]
         with ExitStack() as locked:
-            for lock in locks:  # in one order, so that no two threads wait for each other
+            for lock in locks:  # in a fixed order, to avoid deadlock
                 locked.enter_context(lock)
             yield
 
-    def _json_of(self, key: str) -> bytes:
-        """A reply as it was written. Raises `OSError` if there is none."""
+    def _read_reply(self, key: str) -> bytes:
+        """Read a stored reply as bytes. Raises `OSError` if there is none."""
         with self._lock:
             if key not in self._spans:
                 self._read_on()
@@ -119,10 +119,10 @@ class ReplyCache:
             return stream.read(end - start)
 
     def _read_on(self) -> None:
-        """Find the replies that were appended since the last time, by whichever process. The lock is held."""
+        """Index the lines appended since the last read, by any process. The caller holds the lock."""
         file = self._folder / REPLIES
         size = file.stat().st_size if file.exists() else 0
-        if size < self._read_to:  # another file stands in its place
+        if size < self._read_to:  # the file was replaced
             self._spans, self._read_to = {}, 0
         if size == self._read_to:
             return

@@ -1,13 +1,13 @@
-"""The log of every exchange with a model, one a line; a conversation is written once, however many calls it takes.
+"""Log of every exchange with a model, one per line. Messages of a conversation are written once.
 
-A call of an episode begins with the messages of the call before it. Its line leaves out those that the file already
-holds and names the call they stand in:
+A call in an episode repeats the messages of the call before it. Its line omits the messages that the file already
+holds and refers to the earlier call:
 
     {..., "after": {"request": "<that call's request>", "messages": 12}, "messages": [the 13th and later ones]}
 
-Lines of earlier versions hold all their messages and no `after`; one file may have both. A process names calls that it
-wrote itself, so nothing that a kill takes is missed: the next process begins with whole messages. Left out: what is
-asked and when (`recording.py`).
+Lines of earlier versions hold all their messages and no `after`; one file may mix both. A process refers only to calls
+it wrote itself, so a kill loses no reference: the next process starts with full messages. Not here: what to ask and
+when (`recording.py`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from align_echo.types import Frozen, Message, Usage
 
 
 class Call(Frozen):
-    """One exchange with a model. `reply` is None where the model gave none and `error` says why.
+    """One exchange with a model. `reply` is None if the model gave none; `error` says why.
 
-    A cached reply carries the usage of when it was paid for: add usage up over distinct `request` values. Where the
-    model was asked which of `words` comes next, the reply is the word ("" for none of them) and `logprobs` are as in
-    `WordChoice`.
+    A cached reply carries the usage of the original call: sum usage over distinct `request` values. For a choice among
+    `words`, the reply is the chosen word ("" for none of them) and `logprobs` are as in `WordChoice`.
     """
 
     model_config = ConfigDict(ser_json_inf_nan="strings")
@@ -52,29 +51,29 @@ class Call(Frozen):
 
 
 class Beginning(Frozen):
-    """The first so many messages of the call of a request that stands further up in the file."""
+    """Reference to the first `messages` messages of an earlier call in the file."""
 
     request: str
     messages: int
 
 
 class _Line(Call):
-    """A call as it is written: `messages` are those that come after the ones named by `after`."""
+    """A call as written: `messages` are those that follow the messages referred to by `after`."""
 
     after: Beginning | None = None
 
 
 class CallLog:
-    """A file of calls. Appending is safe in several threads and processes; the file appears with the first call."""
+    """A file of calls. Threads and processes may append at the same time; the first call creates the file."""
 
     def __init__(self, path: Path) -> None:
         self._file = JsonlFile(path)
         self._lock = threading.Lock()
         self._written: dict[bytes, str] = {}
-        """By the hash of the first messages of a call that this process wrote: the call's request."""
+        """Hash of the first messages of a call written by this process -> the call's request."""
 
     def append(self, call: Call) -> None:
-        """Add a call; it is with the operating system when this returns."""
+        """Append a call. The data is with the operating system on return."""
         hashes = _hashes(call.messages)
         with self._lock:
             count = next((n for n in range(len(hashes), 0, -1) if hashes[n - 1] in self._written), 0)
@@ -84,27 +83,27 @@ class CallLog:
             self._written |= dict.fromkeys(hashes[count:], call.request)
 
     def read(self) -> list[Call]:
-        """All calls with all their messages; empty if there is no file.
+        """Read all calls with all their messages; empty if there is no file.
 
-        Raises `UsageError` for a line that is damaged, and for one whose beginning stands nowhere above it.
+        Raises `UsageError` for a damaged line, and for a line with a reference to a call not above it.
         """
         calls: list[Call] = []
-        messages_of: dict[str, tuple[Message, ...]] = {}
+        messages_by_request: dict[str, tuple[Message, ...]] = {}
         for number, line in enumerate(self._file.read(_Line), start=1):
-            whole = line.messages
+            full_messages = line.messages
             if line.after is not None:
-                above = messages_of.get(line.after.request, ())
-                if not 0 < line.after.messages <= len(above):
+                earlier = messages_by_request.get(line.after.request, ())
+                if not 0 < line.after.messages <= len(earlier):
                     missing = f"the call that it goes on from ({line.after.request[:12]}) is not above it"
                     raise UsageError(f"{self._file.path} line {number} is damaged: {missing}")
-                whole = above[: line.after.messages] + whole
-            messages_of[line.request] = whole
-            calls.append(Call(**{name: value for name, value in line if name != "after"} | {"messages": whole}))
+                full_messages = earlier[: line.after.messages] + full_messages
+            messages_by_request[line.request] = full_messages
+            calls.append(Call(**{name: value for name, value in line if name != "after"} | {"messages": full_messages}))
         return calls
 
 
 def _hashes(messages: Sequence[Message]) -> list[bytes]:
-    """For each number of messages from 1 on: a hash of that many first ones."""
+    """Hash each prefix of the messages, from one message up to all."""
     hashes: list[bytes] = []
     for message in messages:
         so_far = hashlib.blake2b(hashes[-1] if hashes else b"", digest_size=16)

@@ -1,15 +1,14 @@
-"""Which of some given words a model would say next, and how probable each is: one forward pass for a one-word verdict.
+"""Choose a word: which of some words a model would say next, and how probable each is. One forward pass per verdict.
 
-Of each conversation only the first token of the next reply is looked at. A model that can do so for many conversations
-at once has a method `choose` (`Choose`):
+Only the first token of the next reply matters. A model that can do this for many conversations at once has a method
+`choose` (`Choose`):
 
-- a local model tells the probability of the words' first differing tokens, as it would write them, given the tokens
-  that the words begin with alike;
-- an OpenAI-compatible endpoint tells its 20 likeliest first tokens. Of those, each that begins exactly one of the words
-  (in any case of letters, spaces around it aside) counts for that word.
+- a local model returns the probability of the words' first differing tokens, given the tokens of their common prefix;
+- an OpenAI-compatible endpoint returns its 20 most likely first tokens. A token counts for a word if it is a prefix of
+  exactly that word (ignoring case and surrounding spaces).
 
-Any other model is asked for a reply, which must be one of the words, and gives no probabilities. Left out: what the
-words mean and what is asked (`align_echo.critic.verdict`).
+Any other model writes a reply, which must be one of the words, and gives no probabilities. Not here: the meaning of
+the words and the question (`align_echo.critic.verdict`).
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ from align_echo.errors import ModelError, UsageError
 from align_echo.types import ChatModel, Completion, Message, WordChoice
 
 MARKS = "*_`\"'"
-"""Around a word they emphasise or quote it."""
+"""Characters around a word for emphasis or quotation."""
 
 MAX_TOKENS = 8
-"""How many tokens a reply that is to be one word may have."""
+"""Token limit of a one-word reply."""
 
 THINKING_TOKENS = 2048
-"""How many tokens a reply that begins by thinking aloud may have."""
+"""Token limit of a reply that starts with thinking."""
 
 
 Choose = Callable[[Sequence[Sequence[Message]], Sequence[str]], list[WordChoice | ModelError]]
-"""The conversations and the words -> what comes next in each conversation, as the function `choose` gives it."""
+"""Conversations and words -> a choice for each conversation, as the function `choose` returns it."""
 
 
 def choose(
     model: ChatModel, conversations: Sequence[Sequence[Message]], words: Sequence[str]
 ) -> list[WordChoice | ModelError]:
-    """For each conversation, in order, what the model holds of the words as its next reply, or why it could not say.
+    """Choose the next word of each conversation, in order. Return a `ModelError` in place of a failed choice.
 
-    Nothing is drawn: the same conversation has the same answer. Raises `UsageError` for fewer than two words, for words
-    that cannot be told apart, and for what the model's `complete` raises it for.
+    Nothing is sampled: the same conversation always has the same answer. Raises `UsageError` for fewer than two words,
+    for words that cannot be distinguished, and for the causes listed at the model's `complete`.
     """
     check_words(words)
     if not conversations:
@@ -52,15 +51,16 @@ def choose(
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raise `UsageError` unless there are two words or more that differ by more than case, and none is empty."""
+    """Raise `UsageError` unless there are at least two non-empty words, and they differ by more than case."""
     plain = [_plain(word) for word in words]
     if len(plain) < 2 or len(set(plain)) < len(plain) or not all(plain):
         raise UsageError(f"give two words or more that differ by more than case to choose from, not {list(words)}")
 
 
 def word_choice(reply: Completion, words: Sequence[str]) -> WordChoice:
-    """What a whole reply says: the one word, in any case of letters, with or without a full stop, emphasis or quotation
-    marks, after what it thought aloud; else none of them.
+    """Parse a full reply as one of the words, or as none of them.
+
+    Case, a final full stop, emphasis, quotation marks and text up to `</think>` are ignored.
     """
     text = _plain(reply.text.rpartition("</think>")[2].strip().strip(MARKS))
     chosen = next((word for word in words if _plain(word) in (text, text.removesuffix("."))), None)
@@ -68,9 +68,9 @@ def word_choice(reply: Completion, words: Sequence[str]) -> WordChoice:
 
 
 def listed_choice(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> WordChoice:
-    """What the likeliest first tokens say: `listed` are their texts and natural log-probabilities, at least one.
+    """Compute a choice from the most likely first tokens: their texts and natural log-probabilities, at least one.
 
-    A word that is not listed is held as likely as it may be at most: as the last one listed, or all that is left.
+    An unlisted word gets its upper bound: the probability of the least likely listed token, or the remaining mass.
     """
     totals = dict.fromkeys(words, 0.0)
     for token, logprob in listed:
@@ -85,8 +85,9 @@ def listed_choice(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> 
 
 
 def more_to_read(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> int:
-    """How many tokens of the reply must be read to know the word, where its likeliest first token is none of the words
-    and none is listed: few behind a mark, many behind `<think>`; 0 where the list says all there is.
+    """Return the number of reply tokens to read if the listed first tokens do not decide: 0 if they do.
+
+    The number is small after an opening mark, large after `<think>`.
     """
     if any(_begun_by(token, words) for token, _ in listed):
         return 0
@@ -97,10 +98,10 @@ def more_to_read(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> i
 
 
 def _begun_by(token: str, words: Sequence[str]) -> str | None:
-    """The one word that a token's text begins, in any case of letters; None if it begins none or several."""
+    """Return the only word with this prefix, ignoring case; None if there is no such word or more than one."""
     text = _plain(token)
-    begun = [word for word in words if _plain(word).startswith(text)] if text else []
-    return begun[0] if len(begun) == 1 else None
+    matching_words = [word for word in words if _plain(word).startswith(text)] if text else []
+    return matching_words[0] if len(matching_words) == 1 else None
 
 
 def _plain(text: str) -> str:

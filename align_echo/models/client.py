@@ -1,10 +1,11 @@
-"""One request to an endpoint and its whole answer: within a deadline and a number of bytes, and given up at once.
+"""Send one request to an endpoint and read the full answer, within a deadline, a size limit, and cancellable at any
+time.
 
-Requests run on the asyncio thread of the process (`halting.answer_of`). Whoever waits for an answer and stops (Ctrl-C,
-a halt) cancels its request there, which closes the connection: nothing waits for a server that stalls.
-A deadline is for the whole of a request, from the connection to the last byte, so a server that drips is not waited for
-either. Answers are read up to `MOST_BYTES`, counted after unpacking, and keys are taken out of them before anything
-else sees them. Left out: asking again (`retry.py`), what is asked and what an answer means.
+Requests run on the asyncio thread of the process (`halting.answer_of`). A caller that stops waiting (Ctrl-C, a halt)
+cancels its request and closes the connection, so nothing waits for a stalled server. The deadline covers the whole
+request, from connecting to the last byte, so a slow drip does not extend it. Answers are limited to `MOST_BYTES` after
+decompression, and secrets are removed before any other code sees them. Not here: retries (`retry.py`), the request's
+content and the meaning of the answer.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from align_echo.network import QUIET, WaitNotices, attended, find_failure, find_
 from align_echo.redaction import redacted, without_secrets
 
 MOST_BYTES = 16 * 2**20
-"""How many bytes an answer may have. A model writes far less; more is a fault of the endpoint and is not kept."""
+"""Size limit of an answer in bytes. Models write far less; a longer answer is an endpoint fault and is discarded."""
 
 PACKED = ("gzip", "x-gzip", "deflate")
 
 
 class Client:
-    """Asks the server at `base_url` with this `Authorization` (None: as without a key).
+    """HTTP client for the server at `base_url`, with this `Authorization` header (None: no key).
 
-    `timeout` is the deadline in seconds of each request; after `quiet` seconds without an answer `notices` says so.
-    Raises `UsageError` for an address that cannot be asked, and for a variable of the environment that is in the way.
+    `timeout` is the deadline of each request in seconds. After `quiet` seconds without an answer `notices` reports the
+    wait. Raises `UsageError` for an unusable address or an interfering environment variable.
     """
 
     def __init__(self, base_url: str, *, authorization: str | None, timeout: float, quiet: float = QUIET) -> None:
@@ -54,11 +55,11 @@ class Client:
         )
         try:
             http.build_request("GET", base_url)
-        except Exception as error:  # httpx's own is of no other kind
+        except Exception as error:  # httpx raises no common base class
             raise UsageError(f"the base URL {base_url!r} cannot be asked: {first_line(error)}") from None
         self._openai = openai.AsyncOpenAI(
             api_key=NO_KEY,
-            base_url="http://localhost",  # whoever asks gives the whole address
+            base_url="http://localhost",  # each request gives its full address
             default_headers=headers,
             max_retries=0,
             timeout=timeout,
@@ -67,22 +68,24 @@ class Client:
 
     @property
     def timeout(self) -> float:
-        """The deadline of one request in seconds."""
+        """Deadline of one request in seconds."""
         return self._timeout
 
     def get(self, url: str, *, within: float | None = None) -> str:
-        """The body of the answer; raises as `post`. `within` is a shorter deadline in seconds."""
+        """Send a GET request and return the body. Raises as `post`. `within` is a shorter deadline in seconds."""
         return self._answer(self._openai.get(url, cast_to=str), within)
 
     def post(self, url: str, body: Mapping[str, Any]) -> str:
-        """The body of the answer. Raises `PassingFault` when there is none in time, `ModelError` for one that is too
-        long or packed in a way that was not asked for, `UsageError` for a server that can never be reached so, and
-        `openai.APIStatusError` for a status that says no.
+        """Send a POST request and return the body.
+
+        Raises `PassingFault` if there is no answer in time, `ModelError` for an answer with too many bytes or an
+        unrequested encoding, `UsageError` for a server that cannot be reached at this address, and
+        `openai.APIStatusError` for an error status.
         """
         return self._answer(self._openai.post(url, cast_to=str, body=dict(body)))
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close all connections."""
         answer_of(self._openai.close(), self._timeout)
 
     def _answer(self, asking: Coroutine[Any, Any, str], within: float | None = None) -> str:
@@ -103,9 +106,9 @@ class Client:
         self.notices.unanswered(self._quiet, deadline)
 
     def _fault(self, error: openai.APIError) -> Exception:
-        """What to raise for a request without a status. A server that once answered may come back."""
+        """Return the exception for a request without a status. A server that answered before may recover."""
         cause = error.__cause__
-        if isinstance(cause, ModelError):  # raised while the answer was read; older clients wrap it
+        if isinstance(cause, ModelError):  # raised while reading the answer; older clients wrap it
             return cause
         failure = find_failure(error)
         if failure is None:
@@ -121,10 +124,10 @@ class Client:
 
 
 class _WholeAnswers(openai.DefaultAsyncHttpxClient):
-    """The HTTP client of the `openai` package, except that it reads no answer further than `MOST_BYTES`."""
+    """The HTTP client of the `openai` package with a limit of `MOST_BYTES` per answer."""
 
     async def send(self, request: Any, **options: Any) -> Any:
-        """As httpx's, with the body read and unpacked."""
+        """Send as httpx does, then read and decompress the body."""
         response = await super().send(request, **{**options, "stream": True})
         try:
             body = await _read(response)
@@ -132,14 +135,14 @@ class _WholeAnswers(openai.DefaultAsyncHttpxClient):
             await response.aclose()
         headers = {"content-type": response.headers.get("content-type", "")}
         headers |= {name: response.headers[name] for name in ("retry-after", "location") if name in response.headers}
-        # Keys are ASCII, and every byte is a letter of latin-1.
+        # Keys are ASCII, and latin-1 decodes every byte.
         clean = redacted if response.status_code >= 400 else without_secrets
         content = clean(body.decode("latin-1")).encode("latin-1")
         return type(response)(response.status_code, headers=headers, content=content, request=request)
 
 
 async def _read(response: Any) -> bytes:
-    """The whole body, unpacked. Raises `ModelError` as `Client.post` says."""
+    """Read and decompress the full body. Raises `ModelError` as `Client.post` documents."""
     packing = response.headers.get("content-encoding", "identity").strip().lower()
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32) if packing in PACKED else None
     if unpacking is None and packing not in ("", "identity"):

@@ -1,7 +1,7 @@
-"""Several replies to one conversation: one for each sample number, drawn at once where the model can.
+"""Draw replies to one conversation: one per sample number, all at once if the model supports it.
 
-A sample number tells draws of one request apart (`sample_of`); the reply for a number does not depend on which others
-are drawn with it. Left out: asking for them in the same words (`agents/conversation.py`), and choosing among them.
+A sample number distinguishes draws of one request (`sample_of`). The reply for a number does not depend on the other
+numbers drawn with it. Not here: asking with the same messages (`agents/conversation.py`), and selecting among replies.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from align_echo.types import ChatModel, Completion, Message
 
 
 def sample_of(model: ChatModel, sample: int) -> ChatModel:
-    """The model for one of several draws of the same request, which its method `with_sample` gives; a model without
-    that method has no memory, and is its own sample.
+    """Return the model for one sample number, using its method `with_sample`.
+
+    A model without this method has no memory and serves as its own sample.
     """
     with_sample: Callable[[int], ChatModel] | None = getattr(model, "with_sample", None)
     return with_sample(sample) if with_sample is not None else model
@@ -23,7 +24,7 @@ def sample_of(model: ChatModel, sample: int) -> ChatModel:
 
 @runtime_checkable
 class Drawer(ChatModel, Protocol):
-    """A model that draws the replies for several sample numbers at once, as `draw_each` does."""
+    """A model that draws replies for multiple sample numbers at once, as `draw_each` does."""
 
     def draw(
         self, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
@@ -33,10 +34,10 @@ class Drawer(ChatModel, Protocol):
 def draw(
     model: ChatModel, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
 ) -> list[Completion]:
-    """What `sample_of(model, sample).complete(...)` gives for each of the samples, in order.
+    """Draw one reply per sample, in order, each equal to `sample_of(model, sample).complete(...)`.
 
-    Where one request draws several, the usage of all is split among them so that it adds up. Raises the first
-    `ModelError` if one cannot be drawn.
+    If one request draws all of them, its usage is split among the replies, so the sum is right. Raises the first
+    `ModelError`.
     """
     drawn = []
     for reply in draw_each(model, messages, samples, temperature=temperature, max_tokens=max_tokens):
@@ -49,9 +50,9 @@ def draw(
 def draw_each(
     model: ChatModel, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int
 ) -> list[Completion | ModelError]:
-    """As `draw`, with the error in the place of a reply that could not be drawn.
+    """Draw one reply per sample as `draw` does, with a `ModelError` in place of a failed reply.
 
-    A model that is no `Drawer` is asked for one after the other, and for no more after one that fails.
+    A model without the protocol `Drawer` is asked one sample at a time, and no more after the first failure.
     """
     if not samples:
         return []

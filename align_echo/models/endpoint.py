@@ -1,7 +1,7 @@
-"""Where a chat model is asked and with which key: from the argument, the environment or the default.
+"""Resolve the address and the key of a chat model: from the argument, the environment or the default.
 
-A base URL may hold `user:password@`, which is sent as HTTP basic authentication in the place of a key and is neither
-stored nor printed. Leaves out asking it (`models/client.py`).
+A base URL may contain `user:password@`. It is sent as HTTP basic authentication instead of a key, and is never stored
+or printed. Not here: sending requests (`models/client.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from align_echo.types import ChatModel
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 URL_VARIABLE = "OPENAI_BASE_URL"
 NO_KEY = "no-key-needed"
-"""What is sent to an endpoint when there is no key: only some ask for one."""
+"""Placeholder key for endpoints that need none."""
 
 CUSTOM_HEADERS = "OPENAI_CUSTOM_HEADERS"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -26,25 +26,25 @@ _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password|credential",
 
 TIMEOUT_VARIABLE = "ALIGN_ECHO_TIMEOUT"
 TIMEOUT = 600.0
-"""Seconds for one request and its whole answer, where the variable does not say."""
+"""Default deadline in seconds of one request and its full answer."""
 
 
-def resolve_base_url(given: str | None) -> str:
-    """The base URL that a model is asked at: the given one, else `$OPENAI_BASE_URL`, else OpenAI's own.
+def resolve_base_url(base_url: str | None) -> str:
+    """Return the base URL of a model: the argument, else `$OPENAI_BASE_URL`, else OpenAI's.
 
-    Without a user and password: see `resolve_authorization`. Raises `UsageError` for what is no URL, in words that do
-    not repeat a password.
+    User and password are removed (see `resolve_authorization`). Raises `UsageError` for an invalid URL, without
+    repeating a password.
     """
-    parts = _parts_of(given)
+    parts = _split_url(base_url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def resolve_authorization(base_url: str | None, api_key: str | None) -> str | None:
-    """What is sent as `Authorization`: the user and password of the base URL, else the key; None without either.
+    """Return the `Authorization` header: user and password of the base URL, else the key; None without either.
 
-    Raises what `resolve_base_url` and `resolve_key` raise.
+    Raises as `resolve_base_url` and `resolve_key`.
     """
-    key, account = resolve_key(api_key), _parts_of(base_url).netloc.rpartition("@")[0]
+    key, account = resolve_key(api_key), _split_url(base_url).netloc.rpartition("@")[0]
     if not account:
         return f"Bearer {key}" if key else None
     user, _, password = account.partition(":")
@@ -54,28 +54,29 @@ def resolve_authorization(base_url: str | None, api_key: str | None) -> str | No
     return f"Basic {token}"
 
 
-def resolve_key(given: str | None) -> str | None:
-    """The key to send: the given one, else that of the first of `KEY_VARIABLES` that is set; None without one.
+def resolve_key(api_key: str | None) -> str | None:
+    """Return the key to send: the argument, else the first set variable of `KEY_VARIABLES`; None without one.
 
-    Spaces and line breaks around it are not part of it. Raises `UsageError`, without telling it, for a key that cannot
-    be sent: one with a space, a control character or a letter that is not ASCII inside.
+    Surrounding whitespace is stripped. Raises `UsageError`, without quoting the key, if it contains a space, a control
+    character or a non-ASCII character.
     """
-    if given and given.strip():
-        return _checked(given, "the key")
+    if api_key and api_key.strip():
+        return _checked(api_key, "the key")
     for name in KEY_VARIABLES:
         if (value := os.environ.get(name, "")).strip():
             return _checked(value, f"the key in ${name}")
     return None
 
 
-def resolve_timeout(given: float | None) -> float:
-    """Seconds for one request and its whole answer: the given ones, else `$ALIGN_ECHO_TIMEOUT`, else `TIMEOUT`.
+def resolve_timeout(timeout: float | None) -> float:
+    """Return the seconds for one request and its full answer: the argument, else `$ALIGN_ECHO_TIMEOUT`, else
+    `TIMEOUT`.
 
-    Raises `UsageError` for a variable that is no number above 0.
+    Raises `UsageError` if the variable is not a number above 0.
     """
     setting = os.environ.get(TIMEOUT_VARIABLE, "").strip()
-    if given is not None or not setting:
-        return TIMEOUT if given is None else given
+    if timeout is not None or not setting:
+        return TIMEOUT if timeout is None else timeout
     try:
         seconds = float(setting)
     except ValueError:
@@ -86,9 +87,9 @@ def resolve_timeout(given: float | None) -> float:
 
 
 def check_header_variables() -> None:
-    """Raise `UsageError` for a variable that the `openai` package sends as a header and that cannot be one.
+    """Raise `UsageError` if a variable sent as a header by the `openai` package is not a valid header.
 
-    What looks like a key in one is concealed.
+    Values that look like keys are concealed.
     """
     for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         if not _is_header(os.environ.get(name, "")):
@@ -106,17 +107,17 @@ def _is_header(value: str) -> bool:
 
 
 def base_url_of(model: ChatModel) -> str:
-    """Where a model is asked, as its `base_url` says; "" for one that is not behind an endpoint."""
+    """Return the `base_url` of a model; "" for a model without an endpoint."""
     base_url: str = getattr(model, "base_url", "")
     return base_url
 
 
-def _parts_of(given: str | None) -> SplitResult:
-    address = (given or os.environ.get(URL_VARIABLE) or DEFAULT_BASE_URL).strip().rstrip("/")
-    named = "the base URL" if given or not os.environ.get(URL_VARIABLE) else f"the base URL in ${URL_VARIABLE}"
-    shown = named if "@" in address else f"{named} {address!r}"
+def _split_url(base_url: str | None) -> SplitResult:
+    address = (base_url or os.environ.get(URL_VARIABLE) or DEFAULT_BASE_URL).strip().rstrip("/")
+    named = "the base URL" if base_url or not os.environ.get(URL_VARIABLE) else f"the base URL in ${URL_VARIABLE}"
+    quoted_url = named if "@" in address else f"{named} {address!r}"
     if not address.startswith(("http://", "https://")):
-        raise UsageError(f"{shown} must start with http:// or https://, such as http://localhost:8000/v1")
+        raise UsageError(f"{quoted_url} must start with http:// or https://, such as http://localhost:8000/v1")
     try:
         parts = urlsplit(address)
         valid = bool(parts.hostname) and parts.port != 0 and address.isprintable() and " " not in address
@@ -124,7 +125,7 @@ def _parts_of(given: str | None) -> SplitResult:
         valid = False
     if not valid:
         hint = "; write / ? # and @ in a password as %2F %3F %23 and %40" if "@" in address else ""
-        raise UsageError(f"{shown} cannot be read as http://HOST:PORT/PATH{hint}")
+        raise UsageError(f"{quoted_url} cannot be read as http://HOST:PORT/PATH{hint}")
     if parts.query or parts.fragment:
         raise UsageError("a base URL ends before any ? or #: give a key as ALIGN_ECHO_API_KEY")
     return parts

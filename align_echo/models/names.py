@@ -1,10 +1,10 @@
-"""What a model's name says of where it runs, read once by `read_name`. Loads nothing and needs no torch.
+"""Parse a model's name (`read_name`): what kind of model it is and where it runs. Loads nothing and needs no torch.
 
-    pocket                    the small model that comes with the package
-    transformers:PATH_OR_HUB  a model that runs in this process; the path of a model's folder alone means the same
+    pocket                    the small model in the package
+    transformers:PATH_OR_HUB  a model run in this process; the path of a model's folder alone means the same
     vllm:PATH_OR_HUB          the same on vLLM
-    vllm-server:NAME          a vLLM server that is asked by token ids
-    novice and its kin        a scripted novice, which is no language model and only plays
+    vllm-server:NAME          a vLLM server that receives token ids
+    novice, novice-*          a scripted novice, which is no language model and only plays
     anything else             a model at an OpenAI-compatible endpoint
 """
 
@@ -20,30 +20,31 @@ from align_echo.models.endpoint import resolve_base_url
 
 POCKET: Final = "pocket"
 POCKET_ENVIRONMENTS = frozenset({"alfworld", "webshop"})
-"""The environments that the pocket model learned to act in."""
+"""Environments that the pocket model was trained on."""
 
 SCRIPTED_MODELS = ("novice", "novice-careful", "novice-stubborn")
-"""The names that stand for a scripted novice wherever a chat model is named."""
+"""Names of the scripted novices, usable wherever a chat model is named."""
 
 WITHOUT_ENDPOINT = (POCKET, *SCRIPTED_MODELS)
-"""Names of models that come with the package: what a name that no endpoint knows may have meant."""
+"""Names of models in the package, suggested for a name that an endpoint does not know."""
 
 ADAPTER = "adapter_config.json"
-"""What marks a folder as that of an adapter, which says itself which model it is for."""
+"""File that marks the folder of an adapter and names its base model."""
 
 MODEL_FILES = ("config.json", ADAPTER)
 
 Prefix = Literal["transformers", "vllm", "vllm-server"]
 PREFIXES: tuple[Prefix, ...] = ("transformers", "vllm", "vllm-server")
-"""Each stands before a colon."""
+"""Prefixes of names, followed by a colon."""
 
 Kind = Literal["pocket", "scripted", "endpoint", "path"] | Prefix
-"""What a model is asked by; "path" is a path that holds no model."""
+"""Kind of a model; "path" is a path without a model."""
 
 
 @dataclass(frozen=True)
 class ModelName:
-    """A model's name as it was given, and what it says: the kind of model, and its `source`, the name without a prefix.
+    """A model's name and its parsed parts: the kind of model and its `source`, the name without a prefix.
+
     `folder` is the source's folder on this machine, None if there is none.
     """
 
@@ -53,54 +54,54 @@ class ModelName:
     folder: Path | None
 
     def __str__(self) -> str:
-        """The name as it was given."""
+        """Return the name as the user wrote it."""
         return self.text
 
     @property
     def place(self) -> Path | str:
-        """Where the model is, the same however its folder was written; the source of one without a folder."""
+        """Return the resolved folder, the same for any spelling of its path; the source if there is no folder."""
         return self.folder.resolve() if self.folder else self.source
 
     @property
     def is_local(self) -> bool:
-        """Whether the model is asked by token ids, here or at a vLLM server."""
+        """True if the model takes token ids: in this process or at a vLLM server."""
         return self.kind == POCKET or self.kind in PREFIXES
 
     @property
     def runs_on_transformers(self) -> bool:
-        """Whether the model is computed by transformers, in this process or in others of this machine."""
+        """True if transformers runs the model, in this process or in other processes of this machine."""
         return self.kind in (POCKET, "transformers")
 
     @property
     def is_scripted(self) -> bool:
-        """Whether the name stands for a scripted novice, which is no language model and has no endpoint."""
+        """True for a scripted novice, which is no language model and has no endpoint."""
         return self.kind == "scripted"
 
     @property
     def only_plays(self) -> bool:
-        """Whether the model can be an agent and nothing else: a script and the pocket model write no interfaces."""
+        """True if the model can only be an agent: scripts and the pocket model write no interfaces."""
         return self.is_scripted or self.kind == POCKET
 
     @property
     def has_endpoint(self) -> bool:
-        """Whether the model is asked at a base URL."""
+        """True if the model is reached at a base URL."""
         return self.kind in ("endpoint", "path", "vllm-server")
 
     @property
     def on_record(self) -> str:
-        """How a run's files name the model."""
+        """Name of the model in a run's files."""
         return scripted_name(self.text) if self.is_scripted else self.text
 
     def endpoint(self, base_url: str | None) -> str | None:
-        """Where the model is asked; None for a script or a model in this process. Raises as `resolve_base_url`."""
+        """Return the model's base URL; None for a script or a model in this process. Raises as `resolve_base_url`."""
         return resolve_base_url(base_url) if self.has_endpoint else None
 
 
 def read_name(name: str | ModelName) -> ModelName:
-    """What a model's name says. A name that was read before comes back as it is.
+    """Parse a model's name. A `ModelName` is returned unchanged.
 
-    Nothing else parses names or looks for the folders that they name. Nothing is raised for a model that is not there:
-    `load_model` tells.
+    No other code parses names or looks for the folders in them. A missing model raises nothing here; `load_model`
+    reports it.
     """
     if isinstance(name, ModelName):
         return name
@@ -125,14 +126,14 @@ def _kind_and_source(text: str) -> tuple[Kind, str]:
 
 
 def scripted_name(kind: str) -> str:
-    """How records name the scripted novice of a kind."""
+    """Return the name of a kind of scripted novice in records."""
     return f"{kind} (scripted, not a language model)"
 
 
 def what_pocket_lacks() -> str:
-    """Why the pocket model cannot run here, in a few words; empty if it can."""
+    """Explain briefly why the pocket model cannot run here; empty if it can."""
     missing = [package for package in ("torch", "transformers") if find_spec(package) is None]
     if missing:
         return f"{' and '.join(missing)} not installed"
-    there = resources.files("align_echo.models").joinpath("pocket", "config.json").is_file()
-    return "" if there else "its weights are not in this installation"
+    has_weights = resources.files("align_echo.models").joinpath("pocket", "config.json").is_file()
+    return "" if has_weights else "its weights are not in this installation"

@@ -1,8 +1,8 @@
-"""What an OpenAI-compatible endpoint answers to a chat request. Left out: asking it, and prices.
+"""Parse the answer of an OpenAI-compatible endpoint to a chat request. Not here: requests and prices.
 
-Endpoints differ, so what is unambiguous is taken: content in parts is joined, counts of tokens that are none are 0, a
-letter that is half a pair is replaced. What is not a chat completion at all is asked for again. A reply that was
-withheld (`Body.withheld`) is told apart from an empty one.
+Endpoints differ, so unambiguous variants are accepted: content in parts is joined, invalid token counts are 0, half of
+a surrogate pair is replaced. A body that is no chat completion is requested again. A withheld reply (`Body.withheld`)
+is distinguished from an empty one.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 from align_echo.models.retry import PassingFault
 
 HIGHEST_LOGPROB = 1e-3
-"""How far above 0 rounding may take a log-probability."""
+"""Largest log-probability accepted as a rounding error above 0."""
 
 MOST_TOKENS = 10**9
-"""A count of tokens above it is none."""
+"""Largest accepted token count."""
 
 CHARACTERS_PER_TOKEN = 16
-"""No reply has more on average: one that does goes on beyond the tokens that it was asked for, and is cut there."""
+"""Upper bound of the average. A longer reply went beyond the requested tokens and is cut there."""
 
 
 def _joined(content: Any) -> str | None:
-    """The text of a message's content: a text, or a list of parts of which those of text are joined."""
+    """Return the text of a message's content: a string, or a list whose text parts are joined."""
     if isinstance(content, list):
         texts = [_joined(part) for part in content]
         return "".join(text for text in texts if text is not None) if any(text is not None for text in texts) else None
@@ -35,7 +35,7 @@ def _joined(content: Any) -> str | None:
 
 
 def _count(tokens: Any) -> int | None:
-    """A number of tokens, also where it is written as text or with a fraction of 0; None for what is none."""
+    """Parse a token count, also from text or a float with fraction 0; None if it is invalid."""
     try:
         count = float(tokens)
     except (TypeError, ValueError, OverflowError):
@@ -44,7 +44,7 @@ def _count(tokens: Any) -> int | None:
 
 
 def _whole_letters(text: str) -> str:
-    """The text with each half of a surrogate pair replaced: it could not be written to a file."""
+    """Replace each half of a surrogate pair, which cannot be written to a file."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -65,7 +65,7 @@ class _Choice(BaseModel):
 
 
 class _Listed(BaseModel):
-    """A token of a reply, or one that was likely in its place. Only the first has `top_logprobs`."""
+    """A token of a reply, or a likely alternative in its place. Only the first has `top_logprobs`."""
 
     token: str
     logprob: float
@@ -73,32 +73,32 @@ class _Listed(BaseModel):
 
 
 _POSITIONS = TypeAdapter(list[_Listed])
-"""The tokens of a whole reply, in their order."""
+"""Tokens of a full reply, in order."""
 
 
 class Body(BaseModel):
-    """A chat completion; it has a choice. Fields that are not read here are ignored."""
+    """A chat completion with at least one choice. Other fields are ignored."""
 
     choices: list[_Choice]
     usage: Annotated[dict[str, Any], BeforeValidator(lambda usage: usage if isinstance(usage, dict) else {})] = {}
 
     @property
     def spent(self) -> tuple[int | None, int | None]:
-        """Tokens of the prompt and of all replies together; None where the endpoint does not say."""
+        """Token counts of the prompt and of all replies together; None if the endpoint does not report them."""
         return _count(self.usage.get("prompt_tokens")), _count(self.usage.get("completion_tokens"))
 
     def text(self, choice: int) -> str:
-        """The reply; "" for one that is empty or withheld."""
+        """Return the reply; "" if it is empty or withheld."""
         return self.choices[choice].message.content or ""
 
     def finish_reason(self, choice: int) -> Literal["stop", "length"]:
-        """Whether the reply was cut off."""
+        """Return "length" if the reply was cut off, else "stop"."""
         return "length" if self.choices[choice].finish_reason == "length" else "stop"
 
     def withheld(self, choice: int) -> str:
-        """Why there is no reply, in words; "" for a reply, also for one of no letters.
+        """Explain why there is no reply; "" if there is a reply, even an empty one.
 
-        One that was cut off before its first letter, as by thinking, is a reply: see `finish_reason`.
+        A reply cut off before its first character, as by thinking, counts as a reply: see `finish_reason`.
         """
         message, reason = self.choices[choice].message, self.choices[choice].finish_reason
         if reason == "content_filter":
@@ -112,7 +112,7 @@ class Body(BaseModel):
         return "the reply has no content" if message.content is None else ""
 
     def first_tokens(self) -> list[tuple[str, float]]:
-        """The likeliest first tokens of the first reply with their log-probabilities; empty where none can be read."""
+        """Return the most likely first tokens of the first reply with log-probabilities; empty if unreadable."""
         logprobs = self.choices[0].logprobs
         try:
             positions = _POSITIONS.validate_python(logprobs.get("content") if isinstance(logprobs, dict) else None)
@@ -127,7 +127,7 @@ class Body(BaseModel):
 
 
 def read_body(text: str) -> Body:
-    """The body of an answer. Raises `PassingFault` for any other text, and for one without a choice."""
+    """Parse the body of an answer. Raises `PassingFault` for any other text, and for a body without a choice."""
     try:
         # Not `model_validate_json`: it refuses half a letter anywhere.
         body = Body.model_validate(json.loads(text))

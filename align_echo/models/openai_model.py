@@ -1,9 +1,8 @@
-"""Chat models behind an OpenAI-compatible endpoint (OpenAI, Gemini, vLLM, Ollama ...), on the `openai` package.
+"""Chat models behind an OpenAI-compatible endpoint (OpenAI, Gemini, vLLM, Ollama ...), using the `openai` package.
 
-Owns what a long run needs: keys, retries with backoff, deadlines, a limit on requests in flight, token counts and cost,
-and parameters that a model takes by another name or not at all. Left out: one request's way there and back
-(`client.py`), how an answer is read (`openai_body.py`), caching and logging (`recording.py`), streaming, tools and
-images.
+Handles the needs of long runs: keys, retries with backoff, deadlines, a limit on concurrent requests, token counts and
+cost, and parameters that a model renames or rejects. Not here: a single request (`client.py`), parsing answers
+(`openai_body.py`), caching and logging (`recording.py`), streaming, tools and images.
 """
 
 from __future__ import annotations
@@ -37,34 +36,34 @@ from align_echo.redaction import without_secrets
 from align_echo.types import Completion, Message, Usage, WordChoice
 
 LISTED = 20
-"""Most first tokens whose probabilities an endpoint lists."""
+"""Maximum number of first tokens listed with probabilities."""
 
 NAMES_WITHIN = 5.0
-"""Seconds that are waited for the names of an endpoint's models, when one was asked for that it does not know."""
+"""Deadline in seconds for an endpoint's list of models, fetched after it rejected an unknown name."""
 
 NAMES_READ = 1000
 LONGEST_NAME = 100
 
 PATIENCE = 2
-"""All attempts at one reply together wait for at most so many deadlines: unanswered requests may be paid for."""
+"""Limit on the total wait of all attempts at one reply, in deadlines: unanswered requests may be billed."""
 
 OPTIONAL = ("max_tokens", "temperature")
-"""Fields of a request that some models do not take."""
+"""Request fields that some models reject."""
 
 _REFUSED = re.compile(
     r"(?:un|not |n't )(?:support|known|recogni[sz]|expect|permitted|allowed)|extra (?:field|input)|deprecat|instead",
     re.IGNORECASE,
 )
-"""How endpoints say that a field is none of theirs, beside naming it: "unsupported", "does not support" ..."""
+"""Wordings of endpoints that reject a field: "unsupported", "does not support" ..."""
 
 
 class OpenAICompatibleModel:
     """A chat model at `base_url`.
 
-    The key comes from `ALIGN_ECHO_API_KEY` or `OPENAI_API_KEY`; endpoints other than OpenAI's work without one, or
-    with `user:password@` in their URL. `timeout` is the deadline of one request and its whole answer in seconds
-    (default: `ALIGN_ECHO_TIMEOUT`, else 600). `wait` replaces the pauses between attempts in tests. Raises `UsageError`
-    at construction when OpenAI's own host has no key, and for a key or URL that cannot be used.
+    The key comes from `ALIGN_ECHO_API_KEY` or `OPENAI_API_KEY`. Endpoints other than OpenAI's work without one, or
+    with `user:password@` in their URL. `timeout` is the deadline of one request and its full answer in seconds
+    (default: `ALIGN_ECHO_TIMEOUT`, else 600). `wait` replaces the pauses between attempts in tests. Construction
+    raises `UsageError` if OpenAI's host has no key, and for an unusable key or URL.
     """
 
     def __init__(
@@ -92,33 +91,35 @@ class OpenAICompatibleModel:
         self._most = max_concurrency
         self._slots = threading.BoundedSemaphore(max_concurrency)
         self._price = price_of(model, prices)
-        self._refused: frozenset[str] = frozenset()  # those of `OPTIONAL` that the model does not take
+        self._refused: frozenset[str] = frozenset()  # the fields of `OPTIONAL` that the model rejects
         self._takes_n = True
         self._lists_tokens = True
         self._client = Client(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
 
     @property
     def name(self) -> str:
-        """The model's name at its endpoint."""
+        """Name of the model at its endpoint."""
         return self._model
 
     @property
     def base_url(self) -> str:
-        """Where it is asked."""
+        """Base URL of the endpoint."""
         return self._base_url
 
     @property
     def identity(self) -> str:
-        """Endpoint and name: what tells this model from another of the same name."""
+        """Endpoint and name, unique to this model."""
         return f"{self._base_url} {self._model}"
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-        """The model's reply, cut where it goes on far beyond `max_tokens`. Waits and asks again on 408, 409, 429, 5xx,
-        dropped connections and bodies that cannot be read, and once after a deadline that ran out.
+        """Ask for a reply, cut if it goes far beyond `max_tokens`.
 
-        Raises `ModelError` when the attempts are spent, `RequestRejectedError` when the endpoint refuses this request
-        (`ContextOverflowError` where it says that the context is too long), `ReplyWithheldError` when its answer holds
-        no reply, and `UsageError` when it refuses the key or does not know the model.
+        Waits and retries on 408, 409, 429, 5xx, dropped connections and unreadable bodies, and once after a missed
+        deadline.
+
+        Raises `ModelError` when the attempts are used up, `RequestRejectedError` if the endpoint rejects this request
+        (`ContextOverflowError` for a context beyond its limit), `ReplyWithheldError` if its answer has no reply, and
+        `UsageError` if it rejects the key or does not know the model.
         """
         (reply,) = self._replies(self._ask(messages, temperature, max_tokens), 1, max_tokens)
         if isinstance(reply, ModelError):
@@ -128,11 +129,11 @@ class OpenAICompatibleModel:
     def draw(
         self, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
     ) -> list[Completion | ModelError]:
-        """One reply for each sample, all by one request (`n`): see `models/drawing.py`.
+        """Draw one reply per sample with a single request (`n`); see `models/drawing.py`.
 
-        Its prompt is counted once, with the first reply; endpoints count the replies' tokens together, so they are
-        split evenly. Where an endpoint refuses `n` or gives fewer, what is missing is asked for one by one, and so is
-        all from then on. Greedy replies are always asked for one by one.
+        The prompt's usage is counted once, with the first reply. Endpoints report the replies' tokens in total, so
+        they are split evenly. If an endpoint rejects `n` or returns fewer replies, the missing ones are requested one
+        by one, and so are all later draws. Greedy replies are always requested one by one.
         """
         count = len(samples)
         drawn: list[Completion | ModelError] = []
@@ -155,10 +156,10 @@ class OpenAICompatibleModel:
     def choose(
         self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
     ) -> list[WordChoice | ModelError]:
-        """What the endpoint lists of the words as the first token of each next reply: see `models/choosing.py`.
+        """Choose among the words by the first-token probabilities of each next reply; see `models/choosing.py`.
 
-        One request of one token each. An endpoint that refuses or gives no log-probabilities is asked for short
-        replies, now and from then on.
+        Sends one request of one token per conversation. If an endpoint rejects log-probabilities or omits them, this
+        and later calls ask for short replies instead.
         """
         return ask_all([partial(self._choice, messages, words) for messages in conversations], self._most)
 
@@ -179,7 +180,7 @@ class OpenAICompatibleModel:
                     return listed_choice(listed, words).model_copy(update={"usage": spent})
                 if why := body.withheld(0):
                     raise self._withheld(why)
-                lasting = bool(body.text(0))  # what was filtered has no log-probabilities anywhere
+                lasting = bool(body.text(0))  # filtered replies never have log-probabilities
         reply = self.complete(messages, temperature=0.0, max_tokens=MAX_TOKENS)
         self._lists_tokens = self._lists_tokens and not lasting
         return word_choice(reply.model_copy(update={"usage": spent + reply.usage}), words)
@@ -187,7 +188,7 @@ class OpenAICompatibleModel:
     def _ask(
         self, messages: Sequence[Message], temperature: float, max_tokens: int, more: Mapping[str, Any] | None = None
     ) -> Body:
-        """The endpoint's answer to a request with these fields, asked again while faults may pass."""
+        """Send a request with these fields and return the answer, retrying passing faults."""
 
         def attempt() -> Body:
             with self._slots, timed():
@@ -201,8 +202,9 @@ class OpenAICompatibleModel:
         return f"{self._model} at {self._base_url}"
 
     def _send(self, messages: Sequence[Message], temperature: float, max_tokens: int, more: Mapping[str, Any]) -> str:
-        """The body of one answer. A model that names its limit otherwise or takes no temperature is asked once more
-        for each; what it then answers to is remembered.
+        """Send a request and return the body.
+
+        Retries once for each field that the model renames or rejects, and remembers what it accepted.
         """
         question = {
             "model": self._model,
@@ -219,7 +221,7 @@ class OpenAICompatibleModel:
             except openai.APIStatusError as error:
                 field = next((name for name in _refused_fields(error) if name in parameters), "")
                 if field not in OPTIONAL:
-                    # Not "from error": what it holds of the answer is in the message as far as it may be told.
+                    # Not "from error", whose text may hold secrets; the message has its printable part.
                     problem = judged(error, self._where)
                     hint = self._nearest() if error.status_code == 404 else ""
                     raise UsageError(f"{problem}; {hint}".rstrip()) if hint else problem from None
@@ -230,7 +232,7 @@ class OpenAICompatibleModel:
         raise RequestRejectedError(f"{self._model} refuses the request's parameters")
 
     def _nearest(self) -> str:
-        """A question about the nearest of the names that the endpoint lists and of models that need none; or ""."""
+        """Suggest the most similar name among the endpoint's models and the package's models; "" if there is none."""
         try:
             listed = json.loads(self._client.get(f"{self._base_url}/models", within=NAMES_WITHIN))["data"]
             names = [str(model["id"]) for model in listed[:NAMES_READ]]
@@ -240,7 +242,7 @@ class OpenAICompatibleModel:
         return did_you_mean(self._model, [name for name in (*readable, *WITHOUT_ENDPOINT) if name != self._model])
 
     def _replies(self, body: Body, most: int, max_tokens: int) -> list[Completion | ModelError]:
-        """Up to so many replies of one answer, whose usage is split among them; an error for what was withheld."""
+        """Extract up to `most` replies of an answer, splitting its usage; an error in place of a withheld reply."""
         count = min(len(body.choices), most)
         prompt, completion = body.spent
         share, rest = divmod(completion or 0, count)
@@ -266,14 +268,15 @@ class OpenAICompatibleModel:
 
 
 def _refuses_fields(error: ModelError) -> bool:
-    """Whether a plainer request may fare better."""
+    """Return True if a simpler request may succeed."""
     return isinstance(error, RequestRejectedError) and not isinstance(error, ContextOverflowError)
 
 
 def _refused_fields(error: openai.APIStatusError) -> list[str]:
-    """The fields that a refusal says are none of the model's: the one that it names as such, else those in its words.
+    """Return the fields that an error message rejects: the field it names explicitly, else those mentioned in its
+    text.
 
-    A limit that is too high is none of them, though a refusal names `max_tokens` there too.
+    A limit that is too high does not count, although the error names `max_tokens` there too.
     """
     if error.status_code not in (400, 422) or is_overflow(error):
         return []

@@ -1,6 +1,6 @@
-"""What a token costs: the one table of list prices, and how a user overrides it.
+"""Token prices: the table of list prices, and how users override it.
 
-Prices change; these serve for an estimate. What a model costs that is not listed is not known, and runs say so.
+Prices change; these serve for estimates. The price of an unlisted model is unknown, and runs say so.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ PRICES_VARIABLE = "ALIGN_ECHO_PRICES"
 
 
 class Price(Frozen):
-    """US dollars for one million tokens."""
+    """US dollars per million tokens."""
 
     prompt: float
     completion: float
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Dollars for one exchange."""
+        """Compute the dollars for one exchange."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1_000_000
 
 
@@ -43,20 +43,21 @@ LIST_PRICES: Mapping[str, Price] = {
 
 
 def price_of(model: str, prices: Mapping[str, Price] | None = None) -> Price | None:
-    """The price of a model, None if unknown. A dated or preview name counts as the model it starts with.
+    """Look up the price of a model, None if unknown. A dated or preview name counts as its base model.
 
-    Raises `UsageError` if the file that `ALIGN_ECHO_PRICES` names is not readable.
+    Raises `UsageError` if the file named by `ALIGN_ECHO_PRICES` is not readable.
     """
     table = {**LIST_PRICES, **_user_prices(os.environ.get(PRICES_VARIABLE, "")), **(prices or {})}
     name = model.rpartition("/")[2]
     if model in table or name in table:
         return table.get(model) or table[name]
-    dated = [known for known in table if _is_release_of(name, known)]
+    dated = [known for known in table if _is_release(name, known)]
     return table[max(dated, key=len)] if dated else None
 
 
-def _is_release_of(name: str, known: str) -> bool:
-    """`gpt-4.1-2025-04-14` and `gemini-2.5-pro-preview-05` are releases; `gpt-4.1-mini` is another model."""
+def _is_release(name: str, known: str) -> bool:
+    """Check for a release: `gpt-4.1-2025-04-14` and `gemini-2.5-pro-preview-05` are; `gpt-4.1-mini` is another model.
+    """
     rest = name.removeprefix(f"{known}-")
     return rest != name and (rest[:1].isdigit() or rest.split("-")[0] in ("preview", "exp", "latest"))
 

@@ -1,7 +1,7 @@
-"""A model with a memory and a log: answers from the reply cache where it can, writes every exchange to a log.
+"""A model with a cache and a log: it answers from the reply cache if possible and logs every exchange.
 
-Questions that are asked at once (`draw`, `choose`) are looked up and logged one by one; those that are new reach the
-model together. Left out: what the files hold (`cache.py`, `call_log.py`), and retries (the model's own).
+Batched questions (`draw`, `choose`) are looked up and logged one by one; the new ones reach the model together. Not
+here: the file formats (`cache.py`, `call_log.py`), and retries (the model's own).
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from align_echo.types import ChatModel, Completion, Message, WordChoice
 
 
 def identity_of(model: ChatModel) -> str:
-    """What tells a model from every other one: its `identity`, which also names the endpoint, else its name."""
+    """Return a string unique to a model: its `identity`, which includes the endpoint, else its name."""
     identity: str | None = getattr(model, "identity", None)
     return model.name if identity is None else identity
 
 
 def weights_of(model: ChatModel) -> str:
-    """A hash of the files of a model's weights, as its `weights` says; "" for one that does not say."""
+    """Return the hash of a model's weight files (`weights`); "" if the model has none."""
     weights: str = getattr(model, "weights", "")
     return weights
 
 
 SAMPLES_PER_STAGE = 2**32
-"""How far apart the sample numbers of two stages lie: a model that draws by its number draws anew in each stage."""
+"""Offset between the sample numbers of two stages, so that each stage draws new samples."""
 
 
 class RecordingModel:
-    """A chat model that asks `model` at most once for the same request and sample, and logs every exchange.
+    """A chat model that asks `model` at most once per request and sample, and logs every exchange.
 
-    `role` says whom it plays (agent, analyzer, optimizer); `sample` tells repeated draws of one request apart. At a
-    temperature above 0 a request of another `stage` (the iteration of a run) is a new draw too. `known_as` turns the
-    model's identity into the one that replies are kept under, for a model that has moved to another address.
+    `role` is the model's role (agent, analyzer, optimizer). `sample` distinguishes repeated draws of one request.
+    Above temperature 0, a request in another `stage` (the iteration of a run) is a new draw too. `known_as` maps the
+    model's identity to the identity used as cache key, for a model that moved to another address.
     """
 
     def __init__(
@@ -62,21 +62,21 @@ class RecordingModel:
 
     @property
     def name(self) -> str:
-        """The model's own name."""
+        """Name of the wrapped model."""
         return self._model.name
 
     @property
     def base_url(self) -> str:
-        """Where the model is asked."""
+        """Base URL of the wrapped model."""
         return base_url_of(self._model)
 
     @property
     def weights(self) -> str:
-        """The hash of the model's weights."""
+        """Hash of the wrapped model's weights."""
         return weights_of(self._model)
 
     def with_sample(self, sample: int) -> RecordingModel:
-        """The same model, asked anew: its replies are stored apart from those of other samples."""
+        """Return the model for another sample number, whose replies are stored separately."""
         model = sample_of(self._model, sample)
         return RecordingModel(
             model,
@@ -89,7 +89,7 @@ class RecordingModel:
         )
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-        """The stored reply, or the model's. Raises `ModelError` (logged, not stored)."""
+        """Return the stored reply, or ask the model. Raises `ModelError` (logged, not stored)."""
         stage = self._stage() if temperature > 0 else 0
 
         def ask(new: Sequence[int]) -> list[Completion | ModelError]:
@@ -108,7 +108,7 @@ class RecordingModel:
     def draw(
         self, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
     ) -> list[Completion | ModelError]:
-        """For each sample the stored reply, or the model's: see `drawing.draw_each`. Errors are not stored."""
+        """Return the stored reply for each sample, or ask the model; see `drawing.draw_each`. Errors are not stored."""
         stage = self._stage() if temperature > 0 else 0
 
         def ask(new: Sequence[int]) -> list[Completion | ModelError]:
@@ -121,14 +121,16 @@ class RecordingModel:
     def choose(
         self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
     ) -> list[WordChoice | ModelError]:
-        """For each conversation the stored answer, or the model's: see `choosing.choose`. Errors are not stored."""
+        """Return the stored answer for each conversation, or ask the model; see `choosing.choose`. Errors are not
+        stored.
+        """
 
         def ask(new: Sequence[int]) -> list[WordChoice | ModelError]:
             return choose(self._model, [conversations[index] for index in new], words)
 
         return self._remembered([self._question(messages, words) for messages in conversations], ask, WordChoice)
 
-    # ------------------------------------------------------------ how
+    # ------------------------------------------------------------ cache and log
 
     def _remembered(
         self,
@@ -136,7 +138,7 @@ class RecordingModel:
         ask: Callable[[Sequence[int]], Sequence[Stored | ModelError]],
         kind: type[Stored],
     ) -> list[Stored | ModelError]:
-        """The answer to each call, all logged. `ask` is given the indices of the new ones, one of each request."""
+        """Answer each call and log it. `ask` receives the indices of new calls, one per distinct request."""
         answers: dict[str, Stored | ModelError] = {}
         new: dict[str, int] = {}
         with self._cache.asking(call.request for call in calls):
@@ -150,19 +152,19 @@ class RecordingModel:
                 answers[request] = answer
                 if not isinstance(answer, ModelError):
                     self._cache.put(request, answer)
-        logged = []
+        logged_answers = []
         for call in calls:
             answer = answers[call.request]
             self._log.append(_answered(call, answer))
-            logged.append(answer)
-            if not isinstance(answer, ModelError):  # whoever asks the same once more gets what is stored
+            logged_answers.append(answer)
+            if not isinstance(answer, ModelError):  # a repeated request gets the stored answer
                 answers[call.request] = answer.model_copy(update={"cached": True})
-        return logged
+        return logged_answers
 
     def _call(
         self, messages: Sequence[Message], temperature: float, max_tokens: int, sample: int, stage: int
     ) -> Call:
-        """A request for a reply, before it has one."""
+        """Build the log record of a request before its reply."""
         key = request_key(
             self._identity, messages, temperature=temperature, max_tokens=max_tokens, sample=sample, stage=stage
         )
@@ -178,7 +180,7 @@ class RecordingModel:
         )
 
     def _question(self, messages: Sequence[Message], words: Sequence[str]) -> Call:
-        """Which of the words comes next, before there is an answer: nothing is drawn, so sample and stage are none."""
+        """Build the log record of a choice among words before its answer. Nothing is sampled: no sample, no stage."""
         return Call(
             role=self._role,
             model=self._model.name,
@@ -200,7 +202,7 @@ def _without_tokens(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _answered(call: Call, answer: Completion | WordChoice | ModelError) -> Call:
-    """The call with what came of it."""
+    """Add the outcome to a call."""
     if isinstance(answer, ModelError):
         return call.model_copy(update={"error": str(answer)})
     paid = {"usage": answer.usage, "cached": answer.cached}

@@ -1,6 +1,6 @@
-"""Asking an endpoint again: how often, how long to wait, which faults are worth it; and asking several things at once.
+"""Retries: how many, how long to wait, which faults are worth one; and concurrent calls.
 
-Left out: what is asked.
+Not here: the content of requests.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from align_echo.redaction import KEY_VARIABLES
 from align_echo.types import Frozen
 
 BRIEF = 3
-"""Most attempts at a connection to a server that has never answered."""
+"""Maximum number of attempts to connect to a server that has never answered."""
 
 Answer = TypeVar("Answer")
 
 
 class RetryPolicy(Frozen):
-    """How often and how long to wait: seconds double from `first_wait` to `longest_wait`, times a jitter of 0.5 to 1.
+    """Number of attempts and their pauses. Seconds double from `first_wait` to `longest_wait`, times a jitter of 0.5
+    to 1.
 
-    A server's Retry-After is obeyed instead where it is given, up to `longest_retry_after`.
+    A server's Retry-After takes precedence, up to `longest_retry_after`.
     """
 
     attempts: int = 7
@@ -39,7 +40,7 @@ class RetryPolicy(Frozen):
     longest_retry_after: float = 300.0
 
     def pause(self, attempt: int, after: float | None) -> float:
-        """Seconds to wait before the attempt of this number (1 is the second); `after` is what the server asks for."""
+        """Return the seconds to wait before a retry (`attempt` 1 is the first). `after` is the server's Retry-After."""
         if after is not None:
             return min(after, self.longest_retry_after)
         longest = min(self.first_wait * 2.0 ** (attempt - 1), self.longest_wait)
@@ -47,9 +48,9 @@ class RetryPolicy(Frozen):
 
 
 class PassingFault(Exception):
-    """This attempt failed in a way that may pass; `after` is what the server asks to wait, in seconds.
+    """A failure that may pass. `after` is the server's requested wait in seconds.
 
-    `waited` is how long the server was waited for, in seconds: see `timed`.
+    `waited` is the time spent waiting for the server, in seconds: see `timed`.
     """
 
     def __init__(self, message: str, after: float | None = None) -> None:
@@ -59,17 +60,17 @@ class PassingFault(Exception):
 
 
 class UnreachableFault(PassingFault):
-    """No connection to a server that has never answered: worth `BRIEF` attempts, since it may be starting."""
+    """No connection to a server that has never answered. Worth `BRIEF` attempts, since it may be starting."""
 
 
 @contextmanager
 def timed() -> Iterator[None]:
-    """The block is one request: a passing fault in it knows how long that took."""
-    begun = time.monotonic()
+    """Time the block as one request, and store the duration in a passing fault."""
+    start = time.monotonic()
     try:
         yield
     except PassingFault as fault:
-        fault.waited = time.monotonic() - begun
+        fault.waited = time.monotonic() - start
         raise
 
 
@@ -81,11 +82,11 @@ def ask(
     patience: float = float("inf"),
     notices: WaitNotices | None = None,
 ) -> Answer:
-    """What the first attempt without a `PassingFault` gives. `notices` are told of each pause.
+    """Retry until an attempt succeeds without a `PassingFault`. `notices` reports each pause.
 
-    No further attempt begins once the server was waited for so many seconds in all (`patience`; pauses between attempts
-    do not count): a request that was not answered may be paid for all the same. Raises `ModelError` when the attempts
-    or the patience are spent, `UsageError` for a server that was never reached.
+    No new attempt starts after `patience` seconds of waiting for the server in total (pauses between attempts do not
+    count): an unanswered request may still be billed. Raises `ModelError` when the attempts or the patience are used
+    up, `UsageError` for a server that was never reached.
     """
     last, number, most = PassingFault("never asked"), 0, policy.attempts
     while number < most and patience > 0:
@@ -112,9 +113,9 @@ def _reason(fault: PassingFault, pause: float) -> str:
 
 
 def ask_all(calls: Sequence[Callable[[], Answer]], most: int) -> list[Answer | ModelError]:
-    """What each call gives, or the `ModelError` that it raises; at most `most` are under way at once.
+    """Run the calls, at most `most` at a time. Return each result, or the `ModelError` it raised.
 
-    Whatever else one raises is raised here, and calls that have not begun are not made.
+    Any other exception propagates, and calls not yet started are dropped.
     """
     return [_answer(call) for call in calls] if len(calls) < 2 else on_threads(_answer, calls, min(most, len(calls)))
 
@@ -127,7 +128,7 @@ def _answer(call: Callable[[], Answer]) -> Answer | ModelError:
 
 
 def judged(error: openai.APIStatusError, where: str) -> Exception:
-    """What to raise for a status that says no: ask again, refuse this request, or tell the user."""
+    """Map an error status to an exception: retry, reject this request, or tell the user."""
     status = error.status_code
     message = said_by(error)
     if status == 429 and error.code == "insufficient_quota":
@@ -149,17 +150,17 @@ def judged(error: openai.APIStatusError, where: str) -> Exception:
 
 
 def said_by(error: openai.APIStatusError) -> str:
-    """What an endpoint says of a request that it refuses, in one line that is not long."""
+    """Return an endpoint's error message as one short line."""
     return " ".join(error.message.split())[:300]
 
 
 def is_overflow(error: openai.APIStatusError) -> bool:
-    """Whether a request was refused since the context is too long."""
+    """Return True if the request was rejected because the context is too long."""
     return error.code == "context_length_exceeded" or "maximum context length" in error.message
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a server asks to wait, from a number or a date; None if it does not say."""
+    """Parse the seconds of a Retry-After header, a number or a date; None if absent or invalid."""
     value = headers.get("retry-after", "").strip()
     if not value:
         return None

@@ -1,6 +1,6 @@
-"""A chat model whose replies are written down beforehand, for tests and dry runs.
+"""A chat model with prewritten replies, for tests and dry runs.
 
-Left out: probabilities of its own; a script says them (`WordChoice`).
+Not here: computed probabilities; a script supplies them (`WordChoice`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Script = Sequence[Written | Exception] | Callable[[Sequence[Message]], Written]
 
 
 class ScriptedModel:
-    """Replies from a list, in order, or from a function of the messages. Keeps what it was sent in `requests`.
+    """Replies from a list, in order, or from a function of the messages. `requests` holds the received messages.
 
-    An exception in the list is raised in its turn. Raises `ModelError` when the list is used up. A `WordChoice` answers
-    `choose` alone, which reads any other reply as `word_choice` does.
+    An exception in the list is raised in its turn. Raises `ModelError` when the list is used up. A `WordChoice`
+    answers only `choose`, which parses any other reply with `word_choice`.
     """
 
     def __init__(self, script: Script, name: str = "scripted") -> None:
@@ -31,11 +31,11 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """The name given at construction."""
+        """Name set at construction."""
         return self._name
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-        """The next reply; temperature and length are ignored."""
+        """Return the next reply; temperature and length are ignored."""
         reply = self._next(messages)
         if isinstance(reply, WordChoice):
             raise UsageError(f"the script of {self._name} has a choice of words where a reply is asked for")
@@ -44,7 +44,7 @@ class ScriptedModel:
     def choose(
         self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
     ) -> list[WordChoice | ModelError]:
-        """The next replies, one for each conversation."""
+        """Return the next replies, one per conversation."""
         chosen: list[WordChoice | ModelError] = []
         for messages in conversations:
             try:

@@ -1,4 +1,6 @@
-"""Models that run here: token ids in, token ids and log-probabilities out. Importing this loads no torch."""
+"""Models that run locally: token ids in, token ids and log-probabilities out. Importing this package does not load
+torch.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def load_local(name: ModelName, *, base_url: str | None = None, seed: int = 0, processes: int = 0) -> LocalModel:
-    """The local model called `name` (`models/names.py` says which there are). All of one name share one engine.
+    """Load the local model called `name` (see `models/names.py`). All models of one name share one engine.
 
-    `base_url` is that of a vLLM server, `seed` that of the draws. With `processes`, a model that transformers runs is
-    computed in so many processes of its own; one of vLLM's has its own ways. Raises `MissingExtraError` without torch
-    and transformers (or vLLM), `MissingDataError` without the pocket model's files, `UsageError` for files that cannot
-    be used, `ModelError` when a server does not answer.
+    `base_url` is the vLLM server's URL, `seed` the sampling seed. With `processes`, a transformers model runs in that
+    many processes of its own; vLLM manages its own processes. Raises `MissingExtraError` without torch and
+    transformers (or vLLM), `MissingDataError` without the pocket model's files, `UsageError` for unusable files,
+    `ModelError` if a server does not answer.
     """
     if not name.source:
         raise UsageError(f"--model {name} names no model: say which after the colon")
@@ -48,7 +50,7 @@ def _running(name: ModelName, base_url: str | None, processes: int) -> LocalMode
 
 
 def close_local() -> None:
-    """Close every engine that `load_local` started. Does nothing, and loads nothing, where there is none."""
+    """Close every engine started by `load_local`. Does nothing, and imports nothing, if there is none."""
     loading = sys.modules.get("align_echo.models.local.loading")
     if loading is not None:
         loading.close_all()

@@ -1,9 +1,8 @@
-"""A local model as a chat model: a conversation's token ids go from call to call, and only what is new is encoded.
+"""A local model as a chat model. A conversation's token ids pass from call to call, and only new messages are encoded.
 
-Replies of the model enter its next context as the ids that it drew, never as their text. What the messages say and what
-earlier calls were given must agree to the token, or the call is refused. What is asked at once (`draw`, `choose`) is
-under way at once, so that an engine computes a context that several share only once. Left out: running the model (an
-`Engine`).
+The model's replies enter its next context as the sampled ids, never as text. Messages and the ids of earlier calls
+must agree to the token, or the call is refused. Batched questions (`draw`, `choose`) are submitted together, so the
+engine computes a shared context only once. Not here: running the model (an `Engine`).
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from align_echo.types import NO_REPLY, Completion, Message, Tokens, Usage, WordC
 
 @dataclass(frozen=True)
 class LocalModel:
-    """A `ChatModel` on an engine. Several of them may share one engine and one encoder.
+    """A `ChatModel` on an engine. Instances may share an engine and an encoder.
 
-    `top_k`, `top_p` and `stop` are as in `Sampling`; `adapter` names one that the engine has loaded; `context` is the
-    most tokens of a conversation (0: the engine's own). `weights` tells models of one name apart (a hash of the files).
-    A reply depends on its context's ids, the settings, `seed` and `sample` only.
+    `top_k`, `top_p` and `stop` are as in `Sampling`. `adapter` names a loaded adapter. `context` limits the tokens of
+    a conversation (0: the engine's limit). `weights` distinguishes models of one name (a hash of the files). A reply
+    depends only on its context's ids, the settings, `seed` and `sample`.
     """
 
     engine: Engine
@@ -43,24 +42,24 @@ class LocalModel:
 
     @property
     def name(self) -> str:
-        """The engine's name, and the adapter's if there is one."""
+        """Name of the engine, with the adapter's name if there is one."""
         return f"{self.engine.name}+{self.adapter}" if self.adapter else self.engine.name
 
     @property
     def identity(self) -> str:
-        """The name and all that its replies depend on beside the request and the sample number."""
+        """Name and all settings that replies depend on, besides the request and the sample number."""
         settings = f"top_k {self.top_k}, top_p {self.top_p}, stop {list(self.stop)}, context {self.context}"
         return f"{self.name}, weights {self.weights or 'unnamed'}, seed {self.seed}, {settings}"
 
     def with_sample(self, sample: int) -> LocalModel:
-        """The same model for another draw of the same request."""
+        """Return the model for another draw of the same request."""
         return replace(self, sample=sample)
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-        """The model's reply, with its token ids.
+        """Generate a reply, with its token ids.
 
-        Raises `ContextOverflowError` if there is no room for one, `ModelError` for a fault of the engine,
-        `TokenDriftError` if the ids that messages carry are not those of this conversation.
+        Raises `ContextOverflowError` if there is no room for a reply, `ModelError` for a fault of the engine,
+        `TokenDriftError` if the messages' ids do not match this conversation.
         """
         (reply,) = self.draw(messages, [self.sample], temperature=temperature, max_tokens=max_tokens)
         if isinstance(reply, ModelError):
@@ -70,7 +69,7 @@ class LocalModel:
     def draw(
         self, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
     ) -> list[Completion | ModelError]:
-        """For each sample number what `complete` gives or raises as `ModelError` for it (`models/drawing.py`).
+        """Draw one reply per sample number, with a `ModelError` in place of a failed reply (`models/drawing.py`).
 
         The context is computed once.
         """
@@ -93,11 +92,12 @@ class LocalModel:
     def choose(
         self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
     ) -> list[WordChoice | ModelError]:
-        """How probable each word is as the next reply of each conversation (`models/choosing.py`), one token each.
+        """Compute each word's probability as the next reply of each conversation (`models/choosing.py`), one token
+        each.
 
-        The probabilities are those of the words' first differing tokens, after the tokens that all words begin with.
-        What conversations begin with alike is computed once. Raises `UsageError` if the words' first differing tokens
-        do not tell all of them apart or the engine tells no probabilities, `TokenDriftError` as `complete` does.
+        Uses the words' first differing tokens, after their common prefix. Shared prefixes of conversations are
+        computed once. Raises `UsageError` if these tokens do not distinguish all words or the engine reports no
+        probabilities, `TokenDriftError` as `complete` does.
         """
         start, choices = first_differing([self.encoder.plain(word) for word in words], words)
         greedy = Sampling(temperature=0.0, max_tokens=1, choices=choices)
@@ -110,7 +110,7 @@ class LocalModel:
         ]
 
     def _replies(self, requests: Sequence[tuple[tuple[int, ...], Sampling]]) -> list[Reply | ModelError]:
-        """The engine's reply to each context, all under way at once."""
+        """Submit all contexts at once and wait for the engine's replies."""
         futures: list[Future[Reply]] = []
         try:
             for ids, sampling in requests:
@@ -122,7 +122,7 @@ class LocalModel:
             raise
 
     def _begin(self, ids: tuple[int, ...], sampling: Sampling) -> Future[Reply]:
-        """The reply to come, of as many tokens as there is room for. Any `ModelError` comes with it."""
+        """Submit a context, limiting the reply to the available room. The future carries any `ModelError`."""
         failed: Future[Reply] = Future()
         room = (self.context or self.engine.context) - len(ids)
         try:
@@ -157,9 +157,9 @@ def _ended(future: Future[Reply]) -> Reply | ModelError:
 
 
 def first_differing(ids: Sequence[tuple[int, ...]], words: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The token ids that all words begin with, and the next one of each word; `ids` are those of the words.
+    """Split the words' token ids into their common prefix and the next token of each word.
 
-    Raises `UsageError` unless the next ones are there and differ.
+    Raises `UsageError` unless the next tokens exist and differ.
     """
     shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*ids, strict=False)))
     firsts = [choice[shared] for choice in ids if len(choice) > shared]
@@ -169,16 +169,17 @@ def first_differing(ids: Sequence[tuple[int, ...]], words: Sequence[str]) -> tup
 
 
 def request_seed(seed: int, sample: int, ids: Sequence[int]) -> int:
-    """The seed of one draw, in [0, 2**63): from the run's seed, the sample's number and the whole context."""
+    """Derive the seed of one draw, in [0, 2**63), from the run's seed, the sample number and the full context."""
     text = f"{seed} {sample} {' '.join(map(str, ids))}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def conversation_ids(encoder: ChatEncoder, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What the conversation held after its last call [start] and what it gained since [T]; together, the next context.
+    """Return the ids up to the last call's reply [start] and the ids added since [T]. Together they are the next
+    context.
 
-    The first is empty if the last reply carries no ids: then the whole chat is encoded from text. Raises
-    `TokenDriftError` if the ids of the calls and the messages do not agree.
+    The first part is empty if the last reply carries no ids; the whole chat is then encoded from text. Raises
+    `TokenDriftError` if the ids of the calls and the messages disagree.
     """
     calls = _chain(messages)
     if not calls:
@@ -200,7 +201,7 @@ def conversation_ids(encoder: ChatEncoder, messages: Sequence[Message]) -> tuple
 
 
 def _chain(messages: Sequence[Message]) -> list[tuple[int, Tokens]]:
-    """The calls that make up the conversation's ids, with their messages' indices: from the last that began at 0.
+    """Return the calls behind the conversation's ids, with message indices, from the last call with start 0 on.
 
     Empty if the last reply carries no ids.
     """
@@ -224,5 +225,5 @@ def _check_text(encoder: ChatEncoder, message: Message, call: Tokens, index: int
 
 
 def _usage(prompt: int, completion: int) -> Usage:
-    """Count tokens of a model that has no price."""
+    """Count tokens of a model without a price."""
     return Usage(prompt_tokens=prompt, completion_tokens=completion, cost_usd=None)

@@ -1,9 +1,9 @@
-"""Steps in which every row draws one token, replayed on a GPU as CUDA graphs: the GPU works, and Python does not.
+"""Decoding steps with one new token per row, replayed on a GPU as CUDA graphs without Python overhead.
 
-A step launches some thousand kernels, and launching takes a small model many times as long as computing. A graph has
-fixed shapes, so it computes all slots up to a power of two, over columns up to one; slots that draw nothing write their
-token into the cache's spare column, and nobody looks at their logits. Left out: steps that read contexts, whose shapes
-are never the same, and processors without graphs, where a fixed step is computed as any other (tests do).
+A step launches about a thousand kernels; for a small model, launching takes many times longer than computing. A graph
+has fixed shapes, so it computes a power of two of slots over a power of two of columns. Idle slots write their token
+into the cache's spare column, and their logits are ignored. Not here: steps that read contexts, whose shapes vary, and
+devices without graphs, where a fixed step runs like any other (used in tests).
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ LEAST_COLUMNS = 256
 
 @dataclass(frozen=True)
 class _Recorded:
-    """A step of fixed shapes, the graph that computes it (None: it is computed anew) and where its logits [R, V] are.
-    """
+    """A fixed-shape step, its graph (None: recompute each time) and the tensor of its logits [R, V]."""
 
     step: FixedStep
     graph: torch.cuda.CUDAGraph | None
@@ -36,7 +35,7 @@ class _Recorded:
 
 
 class DecodeGraphs:
-    """The graphs of one model over one cache. Whatever changes the model otherwise than in place must `forget` them."""
+    """CUDA graphs of one model over one cache. Call `forget` after changing the model other than in place."""
 
     def __init__(self, model: PreTrainedModel, cache: SlotCache) -> None:
         self._model = model
@@ -46,17 +45,18 @@ class DecodeGraphs:
         self._broken = False
 
     def forget(self) -> None:
-        """Record anew."""
+        """Drop all graphs."""
         self._recorded.clear()
 
     def fits(self, parts: Sequence[SlotPart]) -> bool:
-        """Whether a step of these parts can be replayed: all draw, and graphs could be recorded so far."""
+        """Return True if a step of these parts can be replayed: all draw a token, and recording has not failed so far.
+        """
         return not self._broken and all(len(part.ids) == 1 for part in parts)
 
     def logits(self, parts: Sequence[SlotPart], adapter: str) -> torch.Tensor | None:
-        """One step: the logits [B, V] after the one token of each part.
+        """Compute one step: the logits [B, V] after the single token of each part.
 
-        None, with a warning, where no graph can be recorded of this model.
+        Returns None, with a warning, if the model cannot be recorded as a graph.
         """
         columns = max(part.start for part in parts) + 1
         self._cache.reserve(columns)
@@ -79,7 +79,7 @@ class DecodeGraphs:
         return logits[[part.slot for part in parts]]
 
     def _record(self, key: tuple[int, int, str], parts: Sequence[SlotPart]) -> bool:
-        """Record a graph; whether that went well."""
+        """Record a graph. Return False on failure."""
         rows, columns, _ = key
         step = FixedStep(self._cache, rows, columns, self._model.device)
         if self._model.device.type != "cuda":
@@ -88,9 +88,9 @@ class DecodeGraphs:
         step.take(parts)
         graph = torch.cuda.CUDAGraph()
         try:
-            self._computed(step)  # what is set up once is not part of a graph
+            self._computed(step)  # one-time setup is not part of a graph
             torch.cuda.synchronize()
-            # Other threads may go on using the GPU meanwhile: a trainer that learns while the next harvest is played.
+            # Other threads may use the GPU meanwhile: a trainer that learns while the next batch is played.
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 logits = self._computed(step)
         except RuntimeError as error:
@@ -106,5 +106,5 @@ class DecodeGraphs:
 
 
 def _power_of_two(count: int) -> int:
-    """The least power of two that is not below."""
+    """Round up to a power of two."""
     return 1 << (count - 1).bit_length()

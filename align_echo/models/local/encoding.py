@@ -1,11 +1,11 @@
-"""A chat as token ids, piece by piece, for any `transformers` tokenizer with a chat template.
+"""Encode a chat as token ids, piece by piece, for any `transformers` tokenizer with a chat template.
 
-What a template writes around the messages and what the messages say are encoded apart: a message is plain text
-whatever it holds, so no text of an environment, an interface, a critic or a user becomes a special token, nor one that
-the template knows (`<think>`, `<tool_call>`), which only a reply may hold. A
-conversation only ever grows by appending, in a rollout and in supervised training alike: the opening, then after each
-reply its closing token and what follows. Templates that rewrite earlier turns are refused. Left out: tools, pictures
-(whose ids `opening_after` takes as they are), and template variables such as dates or thinking switches.
+The template's text around messages and the messages' contents are encoded separately. A message is plain text whatever
+it contains: no text of an environment, an interface, a critic or a user becomes a special token, nor a token known to
+the template (`<think>`, `<tool_call>`), which only replies may contain. A conversation only grows by appending, in
+rollouts and in supervised training alike: the opening, then after each reply its closing token and the following
+messages. Templates that rewrite earlier turns are refused. Not here: tools, pictures (`opening_after` takes their ids
+as they are), and template variables such as dates or thinking switches.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ CHATML_TOKENS = ("<|im_start|>", "<|im_end|>")
 _WORDS = re.compile(r"[\w\s]*")
 
 _TEXTS_KEPT = 8192
-"""How many encoded message contents are kept: the same rules and observations come again at every turn."""
+"""Size of the cache of encoded message contents: rules and observations repeat at every turn."""
 
 
 class ChatEncoder:
-    """Chats to token ids and replies to text. Thread-safe.
+    """Encodes chats to token ids and decodes replies to text. Thread-safe.
 
-    `stop_ids` are end tokens of the model beside the template's own and the tokenizer's. Raises `UsageError` when the
-    tokenizer or its template cannot be used; a template that rewrites earlier turns is replaced by `CHATML_TEMPLATE`,
-    with a warning, where the tokenizer has its two tokens.
+    `stop_ids` are end tokens of the model in addition to those of the template and the tokenizer. Raises `UsageError`
+    if the tokenizer or its template cannot be used. A template that rewrites earlier turns is replaced by
+    `CHATML_TEMPLATE`, with a warning, if the tokenizer has its two tokens.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, stop_ids: Iterable[int] = ()) -> None:
@@ -47,7 +47,7 @@ class ChatEncoder:
         self._tokenizer = tokenizer
         self._name = tokenizer.name_or_path or type(tokenizer).__name__
         self._template = _usable_template(tokenizer, self._name)
-        self._pieces_of: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = {}
+        self._pieces_by_roles: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = {}
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
             raise UsageError(f"{self._name} has no fast tokenizer (tokenizer.json): convert it with transformers first")
@@ -66,43 +66,44 @@ class ChatEncoder:
         self._content = lru_cache(maxsize=_TEXTS_KEPT)(self._encode_content)
         self._check(self._control_tokens() | known)
 
-    # ------------------------------------------------------------ what rollouts and training ask
+    # ------------------------------------------------------------ for rollouts and training
 
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """The whole chat [T], ending with the header of the assistant's next reply. Past replies are encoded from text.
+        """Encode the whole chat [T] up to the header of the assistant's next reply. Past replies are encoded from
+        text.
 
-        Raises `UsageError` if the template does not take messages in these roles.
+        Raises `UsageError` if the template refuses messages in these roles.
         """
         return self._grown(messages)[0]
 
     def opening_after(self, ahead: Sequence[int], message: Message) -> tuple[int, ...]:
-        """`opening` of one message, in which these ids stand ahead of its text [T]: those of a picture, say."""
+        """Encode the `opening` of one message with ids inserted before its text [T], such as those of a picture."""
         before, after = self._pieces(message.role)
         return (*before, *ahead, *self._content(message.content), *after)
 
     def continuation(self, messages: Sequence[Message], closed: bool) -> tuple[int, ...]:
-        """What follows a reply's ids [T]: its end token unless it is `closed`, the messages, the next header."""
+        """Encode what follows a reply [T]: its end token unless `closed`, the messages, the next header."""
         pieces = self._pieces("assistant", *(message.role for message in messages))
         ids = self._fill(pieces, messages)
         return ids[1:] if closed else ids
 
     def text(self, ids: Sequence[int]) -> str:
-        """The text of a reply, without the token that ended it."""
-        shown = list(ids[:-1]) if ids and ids[-1] in self.stop_ids else list(ids)
-        return str(self._template_tokenizer.decode(shown, skip_special_tokens=False))
+        """Decode a reply, without its end token."""
+        text_ids = list(ids[:-1]) if ids and ids[-1] in self.stop_ids else list(ids)
+        return str(self._template_tokenizer.decode(text_ids, skip_special_tokens=False))
 
     def plain(self, text: str) -> tuple[int, ...]:
-        """The ids [T] of a reply's text: no special token, whatever the text holds."""
+        """Encode a reply's text [T]. No text becomes a special token."""
         if self._reply_tokenizer is self._content_tokenizer:
             return self._content(text)
         return tuple(self._reply_tokenizer.encode(text, add_special_tokens=False).ids)
 
     def supervised(self, messages: Sequence[Message]) -> TokenSequence:
-        """The whole chat for training, as a rollout with these replies would hold it.
+        """Encode the whole chat for training, exactly as a rollout with these replies would.
 
-        A turn is a reply's text and the token that ends it. Nobody drew the replies: their log-probabilities are 0.
+        A turn is a reply's text and its end token. The replies were not sampled: their log-probabilities are 0.
 
-        Raises `UsageError` if it does not end with a reply of the assistant.
+        Raises `UsageError` if the chat does not end with a reply of the assistant.
         """
         if not messages or messages[-1].role != "assistant":
             raise UsageError("a chat to train on ends with a reply of the assistant")
@@ -114,10 +115,10 @@ class ChatEncoder:
             mask[first:end] = [1] * (end - first)
         return TokenSequence(ids, tuple(mask), (0.0,) * len(ids), turns)
 
-    # ------------------------------------------------------------ how
+    # ------------------------------------------------------------ pieces
 
     def _grown(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-        """The chat as a rollout would have grown it: its ids, and the spans of the replies with their end tokens."""
+        """Encode the chat as a rollout would grow it. Return the ids and the spans of replies with end tokens."""
         replies = [number for number, message in enumerate(messages) if message.role == "assistant"]
         heads = [*replies, len(messages)]
         first = messages[: heads[0]]
@@ -138,14 +139,15 @@ class ChatEncoder:
         return tuple(ids)
 
     def _pieces(self, *roles: str) -> tuple[tuple[int, ...], ...]:
-        """What the template writes before, between and after the contents; after a reply if "assistant" comes first."""
-        known = self._pieces_of.get(roles)
+        """Encode the template's text before, between and after the contents; after a reply if "assistant" comes first.
+        """
+        known = self._pieces_by_roles.get(roles)
         if known is None:
             if roles[:1] == ("assistant",):
                 texts = _texts_after_reply(self._tokenizer, self._template, roles[1:])
             else:
                 texts = _texts(self._tokenizer, self._template, roles)
-            known = self._pieces_of[roles] = tuple(self._encode_template(text) for text in texts)
+            known = self._pieces_by_roles[roles] = tuple(self._encode_template(text) for text in texts)
         return known
 
     def _encode_template(self, text: str) -> tuple[int, ...]:
@@ -155,7 +157,7 @@ class ChatEncoder:
         return tuple(self._content_tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _control_tokens(self) -> set[str]:
-        """The tokens that steer the chat: all special ones, and the added ones that the template writes."""
+        """Return the tokens that control the chat: all special tokens, and the added tokens written by the template."""
         texts = _texts(self._tokenizer, self._template, ("system", "user", "assistant", "user"))
         written = {token for text in texts for token in self._encode_template(text)}
         added = self._template_tokenizer.get_added_tokens_decoder()
@@ -166,12 +168,12 @@ class ChatEncoder:
         }
 
     def _known_tokens(self) -> set[str]:
-        """Added tokens that the template's source names, and which are no words."""
+        """Return the added tokens in the template's source, except plain words."""
         names = [token.content for token in self._template_tokenizer.get_added_tokens_decoder().values()]
         return {name for name in names if name in self._template and not _WORDS.fullmatch(name)}
 
     def _check(self, control: set[str]) -> None:
-        """Refuse a tokenizer that takes the text of a control token for the token, or that loses or adds text."""
+        """Refuse a tokenizer that reads a control token's text as the token, or that loses or adds text."""
         if self.end_id not in self._template_tokenizer.get_added_tokens_decoder():
             raise UsageError(f"the chat template of {self._name} does not close a reply with a token of its own")
         numbers = {self._template_tokenizer.token_to_id(token) for token in control} | set(self.stop_ids)
@@ -184,7 +186,8 @@ class ChatEncoder:
 
 
 def chatml_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerBase:
-    """A `transformers` tokenizer around a trained one that holds `CHATML_TOKENS` and "<|endoftext|>" as special tokens.
+    """Wrap a trained tokenizer with the special tokens `CHATML_TOKENS` and "<|endoftext|>" as a `transformers`
+    tokenizer.
 
     Its template is `CHATML_TEMPLATE`; `<|im_end|>` ends a text, "<|endoftext|>" pads.
     """
@@ -206,7 +209,7 @@ def chatml_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerBase:
 
 
 def _plain_copy(state: str, special: Iterable[str]) -> Tokenizer:
-    """A tokenizer of its own, which no other thread reconfigures; added tokens named in `special` become special."""
+    """Copy a tokenizer, so that no other thread reconfigures it. Added tokens named in `special` become special."""
     from tokenizers import Tokenizer
 
     wanted = set(special)
@@ -220,7 +223,7 @@ def _plain_copy(state: str, special: Iterable[str]) -> Tokenizer:
 
 
 def _split(text: str, numbers: Iterable[int]) -> list[str]:
-    """The text between the marks. Raises `UsageError` unless each stands in it once and in order."""
+    """Split the text at the marks. Raises `UsageError` unless each mark occurs once and in order."""
     pieces = []
     for number in numbers:
         before, mark, text = text.partition(MARK.format(number=number))
@@ -237,19 +240,19 @@ def _texts(tokenizer: PreTrainedTokenizerBase, template: str, roles: tuple[str, 
 def _texts_after_reply(
     tokenizer: PreTrainedTokenizerBase, template: str, roles: tuple[str, ...], past: Sequence[str] = ("system", "user")
 ) -> list[str]:
-    """What the template writes around messages of these roles after a reply to `past`."""
+    """Return the template's text around messages of these roles after a reply to `past`."""
     before = rendered(tokenizer, template, tuple(past))
-    whole = rendered(tokenizer, template, (*past, "assistant", *roles))
+    full_text = rendered(tokenizer, template, (*past, "assistant", *roles))
     reply = before + MARK.format(number=len(past))
-    if not whole.startswith(reply):
+    if not full_text.startswith(reply):
         raise UsageError("the chat template rewrites earlier turns")
-    return _split(whole.removeprefix(reply), range(len(past) + 1, len(past) + 1 + len(roles)))
+    return _split(full_text.removeprefix(reply), range(len(past) + 1, len(past) + 1 + len(roles)))
 
 
 def _usable_template(tokenizer: PreTrainedTokenizerBase, name: str) -> str:
-    """The tokenizer's template if it only appends, else `CHATML_TEMPLATE` if it can be used. Raises `UsageError`."""
+    """Return the tokenizer's template if it only appends, else `CHATML_TEMPLATE` if possible. Raises `UsageError`."""
     template = tokenizer.chat_template
-    if isinstance(template, Mapping):  # several by name, of which transformers takes this one
+    if isinstance(template, Mapping):  # templates by name; transformers uses this one
         template = template.get("default")
     try:
         if not isinstance(template, str):
@@ -270,7 +273,7 @@ def _usable_template(tokenizer: PreTrainedTokenizerBase, name: str) -> str:
 
 
 def _check_appends(tokenizer: PreTrainedTokenizerBase, template: str) -> None:
-    """Raise `UsageError` unless what follows a reply is the same after one, two and three turns."""
+    """Raise `UsageError` unless the text after a reply is the same after one, two and three turns."""
     first = _texts_after_reply(tokenizer, template, ("user",))
     past = ["system", "user"]
     for _ in range(2):

@@ -1,7 +1,7 @@
-"""What every engine that runs a local model can do: continue token ids. Nothing here needs torch.
+"""Interface of an engine for local models: it continues token ids. Nothing here needs torch.
 
-An engine knows no chat, no text and no environment. It may keep what it computed for a context and reuse it for any
-request that begins with the same ids; that never changes what is returned.
+An engine knows no chat, no text and no environment. It may cache a context and reuse it for any request with the same
+prefix; this never changes the result.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from align_echo.errors import UsageError
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw. `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 are off.
+    """Sampling settings. `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 are off.
 
-    `stop_ids` end a reply and are part of it; `stop` are strings that end it too, with the tokens that completed them.
-    `seed` fixes the draw: the same ids and sampling give the same reply, whatever else the engine does at the time
-    (up to ties that differ by rounding). `choices` are token ids of which the log-probabilities at the first drawn
-    position are wanted as well (`Reply.choices`); they do not change the draw.
+    `stop_ids` end a reply and are part of it. `stop` are strings that end it too, including the tokens that completed
+    them. `seed` fixes the draw: the same ids and sampling give the same reply, whatever else the engine does at the
+    time (up to ties that differ by rounding). `choices` are token ids whose log-probabilities at the first drawn
+    position are reported (`Reply.choices`); they do not change the draw.
     """
 
     temperature: float = 1.0
@@ -35,7 +35,7 @@ class Sampling:
     choices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises `UsageError` for what is no way to draw."""
+        """Validate the settings. Raises `UsageError`."""
         if not (0 <= self.temperature < math.inf and self.top_k >= 0 and 0 < self.top_p <= 1):
             raise UsageError(
                 f"temperature {self.temperature}, top_k {self.top_k}, top_p {self.top_p}: give a temperature of 0 or "
@@ -45,7 +45,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Request:
-    """Continue `ids` (the whole context). `adapter` names one that the engine has loaded; "" is the model itself."""
+    """A request to continue `ids` (the full context). `adapter` names a loaded adapter; "" is the model itself."""
 
     ids: tuple[int, ...]
     sampling: Sampling
@@ -54,10 +54,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """`ids` [T] as drawn, `logprobs` [T] as `align_echo.types.Tokens` defines them.
+    """A reply: `ids` [T] as sampled, `logprobs` [T] as `align_echo.types.Tokens` defines them.
 
-    `choices` are the natural logarithms of the probabilities of `Sampling.choices`, in their order, where the reply's
-    first token was drawn: at temperature 1 whatever that of the draw, before top-k and top-p.
+    `choices` are the natural log-probabilities of `Sampling.choices`, in their order, at the reply's first token:
+    always at temperature 1, before top-k and top-p.
     """
 
     ids: tuple[int, ...]
@@ -67,14 +67,14 @@ class Reply:
 
 
 Forward = Callable[[tuple[int, ...]], Sequence[float]]
-"""A publisher's own forward pass with the weights that it publishes: for ids [T], the natural logarithms of the
-probabilities of ids[1:] at temperature 1 [T - 1]."""
+"""The publisher's forward pass with the published weights: for ids [T], the natural log-probabilities of ids[1:] at
+temperature 1 [T - 1]."""
 
 
 class Engine(Protocol):
-    """A running model. Thread-safe; requests that are under way at once are batched.
+    """A running model. Thread-safe; concurrent requests are batched.
 
-    It takes new weights while it runs, from folders that it reads itself: a trainer publishes them there.
+    It can load new weights while it runs, from folders where a trainer publishes them.
     """
 
     @property
@@ -82,36 +82,37 @@ class Engine(Protocol):
 
     @property
     def context(self) -> int:
-        """Most tokens of a context and its reply together."""
+        """Maximum tokens of a context and its reply together."""
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more requests."""
+        """True if the engine takes no more requests."""
 
     @property
     def changed(self) -> bool:
-        """Whether the model's own weights may be others than those it was started with."""
+        """True if the model's own weights may differ from those at the start."""
 
     def submit(self, request: Request) -> Future[Reply]:
-        """Begin; the future raises `ContextOverflowError` when there is no room for a reply, `ModelError` for a fault.
+        """Start a request. The future raises `ContextOverflowError` without room for a reply, `ModelError` for a
+        fault.
 
-        A reply that would outgrow the context is cut there, with finish reason "length". A future that is cancelled
-        before it has its reply is drawn no further, where the engine can stop it.
+        A reply that would exceed the context is cut there, with finish reason "length". Cancelling the future stops
+        the generation if the engine can stop it.
         """
 
     def close(self) -> None: ...
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """From now on `Request.adapter` = `name` means the LoRA adapter in the folder, as PEFT saves it.
+        """Load the LoRA adapter in the folder, as saved by PEFT, for requests with `Request.adapter` = `name`.
 
-        Raises `MissingDataError` if the folder holds none, `UsageError` or `ModelError` if it cannot be loaded; the
-        adapter of that name then stays as it was. Save every version to a folder of its own.
+        Raises `MissingDataError` if the folder has no adapter, `UsageError` or `ModelError` if it cannot be loaded;
+        the previous adapter of that name then stays. Save every version to its own folder.
         """
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
-        """Replace the model's weights by those in the folder, as `transformers` saves them. Adapters stay.
+        """Replace the model's weights by those in the folder, as saved by `transformers`. Adapters stay.
 
-        Waits for the requests under way; later ones see the new weights. The log-probabilities of a short reply are
-        then held against `forward`. Raises `MissingDataError` if the folder holds no weights, `UsageError` if they are
-        of another model, `ModelError` if it failed: the old weights may be gone then.
+        Waits for running requests; later requests use the new weights. The log-probabilities of a short reply are then
+        compared with `forward`. Raises `MissingDataError` if the folder has no weights, `UsageError` if they belong to
+        another model, `ModelError` on failure: the old weights may be gone then.
         """

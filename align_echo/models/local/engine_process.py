@@ -1,10 +1,10 @@
-"""A local model in a process of its own: an `Engine` here, the model and its computing there.
+"""A local model in its own process: an `Engine` here, the model and its computation there.
 
-Python computes on one core at a time in one process. Here everything but the forward passes stays in this process
-(episodes, environments, tokens, the reply cache, logs), and each such engine adds a core to them. Requests and replies
-go over the other process's standard input and output; a Ctrl-C is this process's alone to see. A process that is lost
-is started anew, `STARTS` times in all, and is asked again what it had not answered: a reply depends on its request
-alone. Left out: what the other process does (`model_process.py`), and sharing requests among several (`fleet.py`).
+In one process Python computes on one core at a time. Here everything except the forward passes stays in this process
+(episodes, environments, tokens, the reply cache, logs), and each such engine adds a core. Requests and replies go
+through the other process's standard input and output; Ctrl-C reaches only this process. A lost process is restarted,
+up to `STARTS` starts in all, and receives its unanswered requests again: a reply depends on its request alone. Not
+here: the other process's work (`model_process.py`), and sharing requests among engines (`fleet.py`).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from align_echo.models.local.engine import Forward, Reply, Request
 from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 
 STARTS = 4
-"""How often the process is started before its end is the engine's."""
+"""Maximum number of starts of the process before the engine gives up."""
 
 SERVING = "align_echo.models.local.model_process"
-"""The module that the other process runs."""
+"""Module run by the other process."""
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What `loading.run_transformers` is called with in the other process, on so many threads of torch."""
+    """Arguments of `loading.run_transformers` in the other process, and its number of torch threads."""
 
     source: str
     name: str
@@ -44,7 +44,7 @@ class EngineSettings:
 
 @dataclass(frozen=True)
 class ModelReady:
-    """The model is loaded: the most tokens that it takes, and what tells its weights from others of its name."""
+    """The model is loaded: its maximum number of tokens and the hash of its weights."""
 
     context: int
     weights: str
@@ -52,7 +52,7 @@ class ModelReady:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What came of a message of a number: a `Reply`, None for a change that was made, or what was raised."""
+    """Outcome of a numbered message: a `Reply`, None for a completed change, or an exception."""
 
     number: int
     outcome: Reply | Exception | None
@@ -60,21 +60,21 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class CancelledRequest:
-    """Nobody waits for the answer to a message any more."""
+    """Notice that nobody waits for a message's answer any more."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class NewWeights:
-    """Load an adapter, or where it has no name the weights of the model itself, from a folder."""
+    """Request to load an adapter from a folder, or the model's own weights if `adapter` is empty."""
 
     folder: str
     adapter: str = ""
 
 
 class ProcessEngine:
-    """See `Engine`. The process begins to load its model at once; `wait_until_ready` says whether it could."""
+    """See `Engine`. The process starts loading its model at once; `wait_until_ready` reports the outcome."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
@@ -93,55 +93,55 @@ class ProcessEngine:
         atexit.register(self.close)
 
     def wait_until_ready(self) -> ProcessEngine:
-        """This engine, once its model is loaded. Raises what loading it raises, and `ModelError` if it cannot start."""
+        """Wait until the model is loaded. Raises any error of loading, and `ModelError` if the process cannot start."""
         result_of(self._ready)
         return self
 
     @property
     def name(self) -> str:
-        """That of the settings."""
+        """Name in the settings."""
         return self._settings.name
 
     @property
     def context(self) -> int:
-        """Most tokens of a context and its reply together."""
+        """Maximum tokens of a context and its reply together."""
         return self._ready.result().context
 
     @property
     def weights(self) -> str:
-        """What tells the model's weights from others, as `LocalModel.weights` does."""
+        """Hash of the model's weights, as in `LocalModel.weights`."""
         return self._ready.result().weights
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more requests."""
+        """True if the engine takes no more requests."""
         return self._closed
 
     @property
     def changed(self) -> bool:
-        """Whether other weights were published to it."""
+        """True if other weights were published."""
         return "" in self._changes
 
     @property
     def pid(self) -> int:
-        """The id of the process that computes now."""
+        """Id of the current model process."""
         return self._process.pid
 
     def submit(self, request: Request) -> Future[Reply]:
-        """Begin, as `Engine` says. Raises `ModelError` when it is closed, or its process goes on being lost."""
+        """Start a request, see `Engine`. Raises `ModelError` if closed or if the process was lost too often."""
         return self._ask(request)
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """As `Engine` says."""
+        """Load an adapter, see `Engine`."""
         self._apply(NewWeights(adapter_folder(folder), name))
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
-        """As `Engine` says."""
+        """Publish weights, see `Engine`."""
         self._apply(NewWeights(model_folder(folder)))
         check_weights(forward, result_of(self.submit(VERIFICATION)))
 
     def close(self) -> None:
-        """End the process; what waits raises `ModelError`. May be called again."""
+        """End the process; waiting requests raise `ModelError`. May be called again."""
         with self._lock:
             first, self._closed = not self._closed, True
         if not first or os.getpid() != self._owner:
@@ -150,7 +150,7 @@ class ProcessEngine:
         _end(self._process)
         self._fail(ModelError(f"{self.name} was closed"))
 
-    # ------------------------------------------------------------ how
+    # ------------------------------------------------------------ messages
 
     def _apply(self, change: NewWeights) -> None:
         result_of(self._ask(change))
@@ -167,7 +167,7 @@ class ProcessEngine:
             number = self._numbers
             self._pending[number] = message, future
         with self._sending:
-            self._send((number, message))  # for a second time where it was lost in between: that changes nothing
+            self._send((number, message))  # after a restart this may be a second time, which is harmless
         future.add_done_callback(lambda done: self._forget(number) if done.cancelled() else None)
         return future
 
@@ -179,7 +179,8 @@ class ProcessEngine:
                 self._send(CancelledRequest(number))
 
     def _send(self, message: object) -> None:
-        """One at a time. That a process is gone is noticed by who reads, and the next one is sent all of it."""
+        """Send one message. A lost process is noticed by the reading thread; its successor receives everything again.
+        """
         stream = self._process.stdin
         assert stream is not None
         with contextlib.suppress(OSError, ValueError):
@@ -200,7 +201,7 @@ class ProcessEngine:
         return process
 
     def _receive(self) -> None:
-        """Take what the process says, on a thread of its own, and start another where it is lost."""
+        """Read the process's messages on a separate thread, and restart a lost process."""
         while True:
             stream = self._process.stdout
             assert stream is not None
@@ -211,13 +212,13 @@ class ProcessEngine:
                 return
             if self._starts == STARTS or (self._ready.done() and self._ready.exception()):
                 break
-            self._start_anew()
+            self._restart()
         status = self._process.wait()
         self._closed = True
         atexit.unregister(self.close)
         self._fail(ModelError(f"{STARTS} processes of {self.name} were lost; the last ended with status {status}"))
 
-    def _start_anew(self) -> None:
+    def _restart(self) -> None:
         status = _end(self._process)
         warnings.warn(
             f"a process of {self.name} was lost (status {status}), and another takes up its work", stacklevel=2
@@ -232,17 +233,17 @@ class ProcessEngine:
             for message in messages:
                 self._send(message)
 
-    def _take(self, said: object) -> None:
-        if isinstance(said, ModelReady):
+    def _take(self, message: object) -> None:
+        if isinstance(message, ModelReady):
             if not self._ready.done():
-                self._ready.set_result(said)
-        elif isinstance(said, ModelAnswer):
+                self._ready.set_result(message)
+        elif isinstance(message, ModelAnswer):
             with self._lock:
-                _, future = self._pending.pop(said.number, (None, None))
+                _, future = self._pending.pop(message.number, (None, None))
             if future is not None:
-                _settle(future, said.outcome)
-        elif isinstance(said, Exception) and not self._ready.done():
-            self._ready.set_exception(said)
+                _settle(future, message.outcome)
+        elif isinstance(message, Exception) and not self._ready.done():
+            self._ready.set_exception(message)
 
     def _fail(self, error: ModelError) -> None:
         with self._lock:
@@ -259,10 +260,10 @@ def _settle(future: Future[Any], outcome: object) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """End a process, whose work nobody waits for and which writes nothing; its exit status."""
+    """Kill a process and return its exit status. Nobody waits for its work, and it writes no files."""
     process.kill()
     status = process.wait()
     if process.stdin is not None:
-        with contextlib.suppress(OSError):  # what it was still to be told
+        with contextlib.suppress(OSError):  # unsent messages
             process.stdin.close()
     return status

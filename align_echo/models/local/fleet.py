@@ -1,8 +1,8 @@
-"""Several engines of one model as one: whoever plays an episode keeps an engine, and one that is gone is replaced.
+"""Engines of one model combined into one. Each episode stays on one engine, and a lost engine is replaced.
 
-An episode is played by one thread (`align_echo.rollout`), which is given the engine that the fewest others have and
-keeps it: the engine's cache then holds what the episode has said so far. A reply depends on the request alone, so it is
-the same whichever engine draws it, up to rounding. Left out: starting engines, and moving threads while all goes well.
+An episode is played by one thread (`align_echo.rollout`). The thread is assigned the least used engine and stays
+there, so that the engine's cache holds the episode so far. A reply depends only on its request, so every engine
+returns the same reply, up to rounding. Not here: starting engines, and moving threads while everything works.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from align_echo.errors import (
 )
 from align_echo.models.local.engine import Engine, Forward, Reply, Request
 
-OF_THE_REQUEST = (RequestRejectedError, ReplyWithheldError, NoAnswerError)
-"""Faults that another engine would have too."""
+REQUEST_ERRORS = (RequestRejectedError, ReplyWithheldError, NoAnswerError)
+"""Errors that any engine would return for the same request."""
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request, who waits for it, the thread that asked, and what it asked under (halts)."""
+    """A request, its future, the thread that asked, and that thread's context (halts)."""
 
     request: Request
     answer: Future[Reply]
@@ -43,9 +43,9 @@ class _Asked:
 class Fleet:
     """The engines at `addresses`, each made by `connect`, as one `Engine`.
 
-    An engine that fails is left out, with a warning, and its requests go to the others. It is tried again when weights
-    are published, and is given all adapters anew then. When none is left, requests end with the `ModelError` of the
-    last. Raises what `connect` raises.
+    A failing engine is left out, with a warning, and its requests go to the others. It is tried again when weights are
+    published, and receives all adapters again. If no engine is left, requests raise the last `ModelError`. Raises the
+    exceptions of `connect`.
     """
 
     def __init__(self, addresses: Sequence[str], connect: Callable[[str], Engine]) -> None:
@@ -64,32 +64,32 @@ class Fleet:
 
     @property
     def name(self) -> str:
-        """That of its engines."""
+        """Name of its engines."""
         return next(iter(self._engines.values())).name
 
     @property
     def context(self) -> int:
-        """The shortest of its engines'."""
+        """Shortest context of its engines."""
         return min(engine.context for engine in self._engines.values())
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more requests."""
+        """True if it takes no more requests."""
         return all(engine.closed for engine in self._engines.values())
 
     @property
     def changed(self) -> bool:
-        """Whether other weights were published to any of them."""
+        """True if other weights were published to any engine."""
         return any(engine.changed for engine in self._engines.values())
 
     @property
     def lost(self) -> dict[str, str]:
-        """By address, why an engine is left out."""
+        """Reasons for lost engines, by address."""
         with self._lock:
             return dict(self._lost)
 
     def submit(self, request: Request) -> Future[Reply]:
-        """Begin, as `Engine` says. Raises `ModelError` when no engine is left."""
+        """Start a request, see `Engine`. Raises `ModelError` if no engine is left."""
         asked = _Asked(request, Future(), threading.current_thread(), copy_context())
         self._send(asked)
         return asked.answer
@@ -113,14 +113,14 @@ class Fleet:
         sent.add_done_callback(lambda done: self._receive(asked, address, done))
 
     def _seat(self, thread: threading.Thread) -> str:
-        """The engine of a thread, which is given another when it is lost."""
+        """Return the engine assigned to a thread; assign another if it is lost."""
         with self._lock:
             left = [address for address in self._engines if address not in self._lost]
             if not left:
                 raise ModelError(f"no server is left: {'; '.join(self._lost.values())}")
             if self._seats.get(thread) not in left:
-                taken = Counter(self._seats.values())
-                self._seats[thread] = min(left, key=lambda address: taken[address])
+                load = Counter(self._seats.values())
+                self._seats[thread] = min(left, key=lambda address: load[address])
             return self._seats[thread]
 
     def _receive(self, asked: _Asked, address: str, done: Future[Reply]) -> None:
@@ -128,7 +128,7 @@ class Fleet:
             asked.answer.cancel()
             return
         error = done.exception()
-        if error is not None and _is_of_the_engine(error) and not self.closed:
+        if error is not None and _is_engine_fault(error) and not self.closed:
             self._lose(address, error)
             try:
                 self._send(asked)
@@ -149,13 +149,13 @@ class Fleet:
     # ------------------------------------------------------------ adapters and weights
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """As `Engine` says, on all of them. Raises `ModelError` when none could."""
+        """Load an adapter into all engines, see `Engine`. Raises `ModelError` if none could."""
         self._return()
         self._adapters[name] = folder
         self._on_all(lambda engine: engine.load_adapter(name, folder))
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
-        """As `Engine` says, on all of them. Raises `ModelError` when none could."""
+        """Publish weights to all engines, see `Engine`. Raises `ModelError` if none could."""
         self._return()
         self._on_all(lambda engine: engine.publish_weights(folder, forward))
 
@@ -170,13 +170,13 @@ class Fleet:
             raise ModelError(f"no server is left: {'; '.join(self._lost.values())}")
 
     def _return(self) -> None:
-        """Connect anew to those that were lost, and give them the adapters as they are."""
+        """Reconnect lost engines and load the current adapters into them."""
         for address in self.lost:
             try:
                 engine = self._connect(address)
             except (ModelError, UsageError):
                 continue
-            self._engines[address].close()  # what it had loaded there goes before its names are used again
+            self._engines[address].close()  # unload its adapters before their names are used again
             try:
                 for name, folder in self._adapters.items():
                     engine.load_adapter(name, folder)
@@ -188,6 +188,6 @@ class Fleet:
                 del self._lost[address]
 
 
-def _is_of_the_engine(error: BaseException) -> bool:
-    """Whether another engine may do better. `UsageError`: it no longer knows the model or the adapter."""
-    return isinstance(error, ModelError | UsageError) and not isinstance(error, OF_THE_REQUEST)
+def _is_engine_fault(error: BaseException) -> bool:
+    """Return True if another engine may succeed. `UsageError`: this engine no longer knows the model or the adapter."""
+    return isinstance(error, ModelError | UsageError) and not isinstance(error, REQUEST_ERRORS)

@@ -1,7 +1,6 @@
-"""What a stranger's files ask for is tried in a process of its own first, whose computing and memory are bounded.
+"""Process third-party files first in a separate process with limited CPU time and memory.
 
-Left out: what the process does (`foreign_process.py`), and what is checked without running anything
-(`model_files.py`).
+Not here: the process's work (`foreign_process.py`), and checks that run nothing (`model_files.py`).
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from typing import Any, NamedTuple
 from align_echo.errors import ModelError
 
 SECONDS = 10
-"""Seconds of computing that a process may take, with its start."""
+"""CPU seconds a process may use, including its start."""
 
 MEMORY = 2 * 2**30
-"""Bytes that it may take; the libraries that it needs take 200 MB."""
+"""Memory limit in bytes; the required libraries take 200 MB."""
 
 _PATIENCE = 120.0
 _SCRIPT = Path(__file__).with_name("foreign_process.py")
 
 
 class BoundedOutcome(NamedTuple):
-    """The answers that a process gave, in order, and why it gave no more: "" if it gave all."""
+    """Answers of a process, in order, and why it stopped early: "" if it gave all."""
 
     answers: list[dict[str, Any]]
     excess: str
 
 
 def run_bounded(request: Mapping[str, Any], *, seconds: int = SECONDS, memory: int = MEMORY) -> BoundedOutcome:
-    """Do what a request asks for in a process of its own. Raises `ModelError` if no process can be started."""
+    """Run a request in a separate process with limits. Raises `ModelError` if no process can be started."""
     command = [sys.executable, "-I", str(_SCRIPT), str(seconds), str(memory)]
     alone = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
     try:

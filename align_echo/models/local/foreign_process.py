@@ -1,9 +1,9 @@
-"""A process that does what a stranger's files ask for, within bounds, and says what came of it (`foreign.py`).
+"""Process third-party files within limits and report the outcome; run by `foreign.py`.
 
-It renders chat templates, and tries tokenizers: a file of those can hold numbers that fill memory, replacements that
-grow, and patterns that are matched in exponential time, in native code that nothing can interrupt. Seconds of computing
-and memory are limits of the process itself, so that no single operation gets past them. This file is started by its
-path and imports nothing of the package.
+Renders chat templates and tries tokenizers. A tokenizer file can contain numbers that fill memory, replacements that
+grow, and patterns with exponential matching time, in native code that cannot be interrupted. CPU time and memory are
+limits of the process itself, so no single operation escapes them. This file is run by its path and imports nothing of
+the package.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from datetime import datetime
 from typing import Any
 
 LONGEST_TEXT = 1_000_000
-"""Characters of a rendered chat whose messages are marks."""
+"""Maximum characters of a rendered chat of marks."""
 
 GROWTH = 100
-"""How many characters all replacements of a tokenizer together may make of one."""
+"""Maximum growth of one character through all replacements of a tokenizer."""
 
 IDS_A_TOKEN = 4
 IDS_BEYOND = 100_000
 LONGEST_TOKEN = 10_000
 
 _PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
-"""A part of a pattern: an escaped character, a set of characters, or a character."""
+"""Part of a pattern: an escaped character, a character set, or a character."""
 
 _ENDLESS = re.compile(r"[*+]|\{\d*,\}")
 
@@ -36,7 +36,7 @@ Answer = dict[str, Any]
 
 
 def main() -> None:
-    """Read limits from the arguments and a request from standard input; write a line of JSON for each answer."""
+    """Read limits from the arguments and a request from standard input; write one line of JSON per answer."""
     _limit(int(sys.argv[1]), int(sys.argv[2]))
     request = json.load(sys.stdin)
     tasks: dict[str, Callable[..., Iterator[Answer]]] = {"render": render, "encode": encode}
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _limit(seconds: int, memory: int) -> None:
-    """Set limits where the system has them. Beyond the first, the process is ended."""
+    """Set limits if the system supports them. Beyond the first, the process is ended."""
     try:
         import resource
     except ImportError:
@@ -55,14 +55,14 @@ def _limit(seconds: int, memory: int) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     except (OSError, ValueError):
-        return  # macOS knows the limit and takes none
+        return  # macOS has the limit but refuses to set it
 
 
 # ---------------------------------------------------------------- chat templates
 
 
 def render(template: str, variables: Mapping[str, Any], chats: Sequence[Chat]) -> Iterator[Answer]:
-    """The text of each chat with the header of the next reply, or what is wrong with it."""
+    """Render each chat with the header of the next reply, or report its error."""
     compiled = None
     for chat in chats:
         try:
@@ -78,12 +78,12 @@ def render(template: str, variables: Mapping[str, Any], chats: Sequence[Chat]) -
         except RecursionError:
             yield {"spent": "nests too deeply"}
             return
-        except Exception as error:  # whatever the template raises is said in words
+        except Exception as error:  # templates may raise anything
             yield {"error": " ".join(f"{error or type(error).__name__}".split())[:300]}
 
 
 def _environment() -> Any:
-    """The environment that `transformers` renders chat templates in."""
+    """Return the environment in which `transformers` renders chat templates."""
     from jinja2 import nodes, pass_eval_context
     from jinja2.exceptions import SecurityError, TemplateError
     from jinja2.ext import Extension
@@ -91,7 +91,7 @@ def _environment() -> Any:
     from jinja2.utils import Namespace
 
     class GenerationBlock(Extension):
-        """The block `generation`, which marks a reply and writes what stands in it."""
+        """The block `generation`, which marks a reply and writes its content."""
 
         tags = {"generation"}  # noqa: RUF012 (as the class above it)
 
@@ -105,7 +105,7 @@ def _environment() -> Any:
             return caller()
 
     class PlainDict:
-        """`dict`, without the attributes of the class."""
+        """`dict` without class attributes."""
 
         def __call__(self, *values: Any, **items: Any) -> dict[Any, Any]:
             return dict(*values, **items)
@@ -114,7 +114,7 @@ def _environment() -> Any:
             return dict.fromkeys(*values)
 
     class PlainNamespace(Namespace):
-        """`namespace`, without names that begin with an underscore."""
+        """`namespace` without names that begin with an underscore."""
 
         def __init__(*arguments: Any, **items: Any) -> None:
             own, *values = arguments
@@ -156,7 +156,7 @@ def _environment() -> Any:
 
 
 def encode(file: str, texts: Sequence[str]) -> Iterator[Answer]:
-    """How many tokens a tokenizer makes of each text, and characters of those, or why it cannot be read."""
+    """Count each text's tokens and their decoded characters, or report why the tokenizer is unreadable."""
     from tokenizers import Tokenizer
 
     try:
@@ -166,7 +166,7 @@ def encode(file: str, texts: Sequence[str]) -> Iterator[Answer]:
         tokenizer = Tokenizer.from_str(content)
         tokenizer.no_truncation()
         tokenizer.no_padding()
-    except BaseException as error:  # a panic of the library is no `Exception`
+    except BaseException as error:  # a panic in the library is not an `Exception`
         yield {"error": " ".join(str(error).split())[:300]}
         return
     for text in texts:
@@ -174,9 +174,9 @@ def encode(file: str, texts: Sequence[str]) -> Iterator[Answer]:
         yield {"tokens": len(ids), "characters": len(tokenizer.decode(ids, skip_special_tokens=False))}
 
 
-def _check_tokenizer(said: Any) -> None:
-    """Refuse what short texts need not show. Raises `ValueError`."""
-    parts = list(_objects(said))
+def _check_tokenizer(content: Any) -> None:
+    """Refuse faults that short texts may not reveal. Raises `ValueError`."""
+    parts = list(_objects(content))
     growth = math.prod(
         max(1, len(part["content"]))
         for part in parts
@@ -187,18 +187,18 @@ def _check_tokenizer(said: Any) -> None:
     for part in parts:
         if isinstance(part.get("Regex"), str) and repeats_repetition(part["Regex"]):
             raise ValueError(f"the pattern {part['Regex'][:60]!r} repeats a repetition, which may match for ever")
-    vocabulary = said["model"].get("vocab")
+    vocabulary = content["model"].get("vocab")
     words = vocabulary if isinstance(vocabulary, dict) else {}
-    numbers = {**words, **{token["content"]: token["id"] for token in said.get("added_tokens", ())}}
+    numbers = {**words, **{token["content"]: token["id"] for token in content.get("added_tokens", ())}}
     if any(number > IDS_A_TOKEN * len(numbers) + IDS_BEYOND for number in numbers.values()):
         raise ValueError(f"it numbers {len(numbers):,} tokens up to {max(numbers.values()):,}")
     if any(len(token) > LONGEST_TOKEN for token in numbers):
         raise ValueError(f"it has tokens of more than {LONGEST_TOKEN:,} characters")
 
 
-def _objects(said: Any) -> Iterator[dict[str, Any]]:
-    """Every object of a tokenizer's file but those of its vocabulary."""
-    waiting = [said]
+def _objects(content: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object of a tokenizer's file, except its vocabulary."""
+    waiting = [content]
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict):
@@ -209,20 +209,22 @@ def _objects(said: Any) -> Iterator[dict[str, Any]]:
 
 
 def repeats_repetition(pattern: str) -> bool:
-    """Whether something without an end is repeated without an end, as in `(a+)+`: then a text of forty characters can
-    take as long as the universe. No published tokenizer does so."""
-    open_groups = [False]  # whether something in the group is repeated without an end
+    """Detect a nested unbounded repetition, as in `(a+)+`.
+
+    Matching forty characters against one can take practically forever. No published tokenizer has one.
+    """
+    open_groups = [False]  # per open group: True if it contains an unbounded repetition
     for part in _PART.finditer(pattern):
-        said = part[0]
+        symbol = part[0]
         endless = _ENDLESS.match(pattern, part.end()) is not None
-        if said == "(":
+        if symbol == "(":
             open_groups.append(False)
-        elif said == ")" and len(open_groups) > 1:
+        elif symbol == ")" and len(open_groups) > 1:
             inner = open_groups.pop()
             if inner and endless:
                 return True
             open_groups[-1] |= inner or endless
-        elif said not in "*+?":
+        elif symbol not in "*+?":
             open_groups[-1] |= endless
     return False
 

@@ -1,6 +1,6 @@
-"""From a model's name to a running one: files, tokenizer, engine. A process has one engine for one model and settings.
+"""Load and run a model by name: files, tokenizer, engine. A process has one engine per model and settings.
 
-Left out: what a name means on the command line (`models/names.py`), and starting vLLM servers.
+Not here: the meaning of names on the command line (`models/names.py`), and starting vLLM servers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _loading = threading.Lock()
 
 
 def pocket_folder() -> Path:
-    """Where the package keeps the pocket model. Raises `MissingDataError` if it is not there."""
+    """Return the pocket model's folder in the package. Raises `MissingDataError` if it is missing."""
     folder = Path(str(resources.files("align_echo.models").joinpath(POCKET)))
     if not (folder / "config.json").is_file():
         raise MissingDataError(
@@ -53,10 +53,10 @@ def pocket_folder() -> Path:
 def run_transformers(
     source: str, *, name: str, device: str = "", dtype: str = "", slots: int = SLOTS, context: int = 0
 ) -> LocalModel:
-    """The model of a folder or hub name in this process; the one already running, if the settings are the same.
+    """Run a model from a folder or the hub in this process; reuse a running model with the same settings.
 
-    `device` is torch's name for it (a GPU where there is one); `dtype` one of `DTYPES` (float32 on a CPU, that of the
-    files on a GPU). Raises `UsageError` or `MissingDataError` for files that cannot be used.
+    `device` is a torch device (default: a GPU if there is one). `dtype` is one of `DTYPES` (default: float32 on a CPU,
+    the files' dtype on a GPU). Raises `UsageError` or `MissingDataError` for unusable files.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -79,8 +79,11 @@ def run_transformers(
 
 
 def run_pocket() -> LocalModel:
-    """The pocket model in this process: without `transformers` on a CPU, where its import would take longer than the
-    model plays. Raises `MissingDataError` if its files are not there, `UsageError` for files that cannot be used."""
+    """Run the pocket model in this process; on a CPU without importing `transformers`, which would take longer than
+    playing.
+
+    Raises `MissingDataError` if its files are missing, `UsageError` if they are unusable.
+    """
     import torch
 
     folder = pocket_folder()
@@ -95,7 +98,7 @@ def run_pocket() -> LocalModel:
         settings = files_of(str(folder), lambda: parse_json((folder / "generation_config.json").read_text()))
         tokenizer = cast("PreTrainedTokenizerBase", files_of(str(folder), lambda: PocketTokenizer(folder)))
         encoder = ChatEncoder(tokenizer, stop_ids=[settings["eos_token_id"]])
-        computed = cast("PreTrainedModel", model)  # what an engine asks of one, it has
+        computed = cast("PreTrainedModel", model)  # it has all that an engine needs
         engine = TransformersEngine(computed, name=POCKET, decode=encoder.text, stock=model.stock)
         return LocalModel(engine, encoder, weights=weights)
 
@@ -103,9 +106,9 @@ def run_pocket() -> LocalModel:
 
 
 def run_in_processes(source: str, *, name: str, processes: int) -> LocalModel:
-    """As `run_transformers`, computed in so many processes that each load the model, on one thread of torch each.
+    """Run a model as `run_transformers` does, in `processes` processes with one torch thread each.
 
-    Raises as `run_transformers`, and `ModelError` where a process cannot start.
+    Raises as `run_transformers`, and `ModelError` if a process cannot start.
     """
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
@@ -124,7 +127,7 @@ def run_in_processes(source: str, *, name: str, processes: int) -> LocalModel:
 
 
 def run_server(model: str, *, base_url: str | None = None) -> LocalModel:
-    """The model on a vLLM server; its tokenizer is read from where the server says it loaded the model."""
+    """Use the model on a vLLM server. Its tokenizer is read from the path or hub name reported by the server."""
     from align_echo.models.local.vllm_server import VllmServer
 
     def start() -> LocalModel:
@@ -135,7 +138,7 @@ def run_server(model: str, *, base_url: str | None = None) -> LocalModel:
 
 
 def run_vllm(source: str) -> LocalModel:
-    """The model of a folder or hub name on vLLM in this process."""
+    """Run the model of a folder or hub name on vLLM in this process."""
     from align_echo.models.local.vllm_engine import VllmEngine
 
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
@@ -147,7 +150,7 @@ def run_vllm(source: str) -> LocalModel:
 
 
 def encoder_of(source: str) -> ChatEncoder:
-    """The encoder of a folder's or hub name's tokenizer, with the end tokens that its generation settings name."""
+    """Build the encoder for a folder's or hub name's tokenizer, with the end tokens of its generation settings."""
     if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZERS):
         advice = _model_within(source) or "save it there too (tokenizer.json)"
         raise MissingDataError(f"{source} holds no tokenizer: {advice}")
@@ -156,7 +159,7 @@ def encoder_of(source: str) -> ChatEncoder:
 
 
 def tokenizer_of(source: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder or hub name, after that of a folder was tried. Raises `UsageError`."""
+    """Load the tokenizer of a folder or hub name; test a folder's tokenizer first. Raises `UsageError`."""
     from transformers import AutoTokenizer
 
     def read() -> PreTrainedTokenizerBase:
@@ -167,7 +170,7 @@ def tokenizer_of(source: str) -> PreTrainedTokenizerBase:
 
 
 def _end_tokens(source: str) -> Sequence[int]:
-    """The end tokens that a model's generation settings name; none without settings.
+    """Read the end tokens in a model's generation settings; none without settings.
 
     Raises `UsageError` for damaged settings.
     """
@@ -192,9 +195,9 @@ def _end_tokens(source: str) -> Sequence[int]:
 
 
 def content_hash(folder: Path) -> str:
-    """SHA-256 in hex over the names and contents of a model's files: weights, configuration, tokenizer, template.
+    """Hash the names and contents of a model's files (SHA-256 in hex): weights, configuration, tokenizer, template.
 
-    Raises `UsageError` for files without an end.
+    Raises `UsageError` for endless files.
     """
     check_file_sizes(folder)
     digest = hashlib.sha256()
@@ -206,10 +209,10 @@ def content_hash(folder: Path) -> str:
 
 
 def _shared(key: tuple[object, ...], start: Callable[[], LocalModel]) -> LocalModel:
-    """The one that runs with the files' own weights in this process (engines do not outlive a fork), else a new one."""
+    """Return the running model if its weights are unchanged, else start it. Engines do not survive a fork."""
     with _loading:
         for old in [key for key, running in _running.items() if running.engine.closed]:
-            del _running[old]  # its weights are not kept in memory for nothing
+            del _running[old]  # free its weights
         running = _running.get((os.getpid(), *key))
         if running is None or running.engine.changed:
             running = _running[os.getpid(), *key] = start()
@@ -217,7 +220,7 @@ def _shared(key: tuple[object, ...], start: Callable[[], LocalModel]) -> LocalMo
 
 
 def close_all() -> None:
-    """Close the engines that were started here by name, but for those whose weights someone has replaced since."""
+    """Close the engines started here by name, except those whose weights were replaced since."""
     with _loading:
         engines = [running.engine for running in _running.values() if not running.engine.changed]
         _running.clear()
@@ -226,8 +229,11 @@ def close_all() -> None:
 
 
 def files_of(source: str, read: Callable[[], Any]) -> Any:
-    """What `read` gives, after the files of a folder were checked. Raises `UsageError` in one line for whatever a
-    library says of the files: they may be a stranger's, so that no kind of error is out of the question."""
+    """Check a folder's files, then call `read`.
+
+    Raises `UsageError` in one line for any error of a library: the files may come from strangers, so any kind of error
+    is possible.
+    """
     is_folder = Path(source).is_dir()
     if not is_folder and (source.startswith((".", "~", os.sep)) or source.endswith(os.sep) or source.count(os.sep) > 1):
         raise MissingDataError(f"there is no folder {source}: name the folder that holds the model's config.json")
@@ -240,9 +246,9 @@ def files_of(source: str, read: Callable[[], Any]) -> Any:
     except MissingDataError:
         raise
     except BaseException as error:
-        if isinstance(error, ImportError) and error.name:  # of this installation, not of the files
+        if isinstance(error, ImportError) and error.name:  # an error of this installation, not of the files
             raise
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of libraries in Rust
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # raised by Rust libraries
             raise
         tried = "" if is_folder else "no such folder is here, and as a name on the hub: "
         why = _model_within(source) or _why(error)
@@ -250,7 +256,7 @@ def files_of(source: str, read: Callable[[], Any]) -> Any:
 
 
 def _why(error: BaseException) -> str:
-    """Say what is wrong in one line: a library's first, with the second where the first only announces it."""
+    """Describe an error in one line: the library's first line, plus the second if the first only announces it."""
     if isinstance(error, MemoryError):
         return "it needs more memory than there is"
     if isinstance(error, KeyError):
@@ -262,7 +268,7 @@ def _why(error: BaseException) -> str:
 
 
 def _model_within(source: str) -> str:
-    """Where a model is that lies one folder below, such as a critic in that of its training; "" if there is none."""
+    """Suggest a model one folder below, such as a critic in its training folder; "" if there is none."""
     below = sorted(file.parent for file in Path(source).glob("[!.]*/config.json"))
     folders = [folder for folder in below if any(folder.glob("*.safetensors"))]
     return f"name {folders[0]}, which holds one" if folders else ""

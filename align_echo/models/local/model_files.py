@@ -1,9 +1,9 @@
-"""What the files of a model's folder claim, checked before anything is made of them: a stranger may have made them.
+"""Validate the claims of a model folder's files before loading them: they may come from strangers.
 
-A folder's files are regular ones of a sane size. The sizes in `config.json` are numbers that a model can have, and the
-model that it describes is no larger than the weights that lie beside it: it is built without memory first, and the
-building ends where it gets out of hand. Left out: what runs (chat templates and tokenizers, `foreign.py`), and files
-that a hub sends, which are checked as far as they are loaded.
+Files must be regular and of a reasonable size. The sizes in `config.json` must be possible, and the described model
+must not be larger than the weights beside it: it is first built without memory, and the build is stopped if it grows
+too large. Not here: files that run code (chat templates and tokenizers, `foreign.py`), and files from a hub, which are
+checked only as far as they are loaded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _POSITIVE = re.compile(
     r"|vocab_size|max_position_embeddings|n_positions|head_dim|rope_theta)"
 )
 _FEWEST = 1024
-"""Layers, heads, experts and the like that a model may have whatever its files hold."""
+"""Number of layers, heads, experts etc. allowed for any model, regardless of its files."""
 
 _LARGEST_NUMBER = 2**31
 _THETA = re.compile("theta|base", re.IGNORECASE)
@@ -47,14 +47,14 @@ _FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 
 
 class TensorHeader(NamedTuple):
-    """What safetensors hold: shapes and dtypes by name, as their headers say, which is checked against their length."""
+    """Shapes and dtypes by name from the headers of safetensors files, checked against their length."""
 
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, str]
 
     @property
     def numbers(self) -> int:
-        """How many numbers the tensors hold together."""
+        """Total number of elements of the tensors."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
 
@@ -62,7 +62,7 @@ class TensorHeader(NamedTuple):
 
 
 def check_file_sizes(folder: Path) -> None:
-    """Refuse files that are no regular ones, or too large for their names. Raises `UsageError` in one line."""
+    """Refuse files that are not regular, or too large for their names. Raises `UsageError` in one line."""
     for file in chain.from_iterable(folder.glob(pattern) for pattern in _READ):
         if file.name.startswith(".") or file.is_dir():
             continue
@@ -78,8 +78,7 @@ def check_file_sizes(folder: Path) -> None:
 
 
 def check_model_files(folder: Path) -> None:
-    """Refuse files that could not be read to an end, and a configuration that no model can have. Raises `UsageError`
-    in one line, and reads no weights."""
+    """Refuse endless files and impossible configurations. Reads no weights. Raises `UsageError` in one line."""
     check_file_sizes(folder)
     for shard in _shards(folder):
         if Path(shard).name != shard:
@@ -91,16 +90,16 @@ def check_model_files(folder: Path) -> None:
 def _object(file: Path) -> dict[str, Any]:
     try:
         with open_file(file) as stream:
-            said = parse_json(stream.read().decode())
+            content = parse_json(stream.read().decode())
     except (OSError, ValueError) as error:
         raise UsageError(f"{file.name} cannot be read: {' '.join(str(error).split())[:200]}") from None
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise UsageError(f"{file.name} holds no names and values")
-    return said
+    return content
 
 
 def _shards(folder: Path) -> list[str]:
-    """The files that an index of weights names; none without an index. Raises `UsageError` for a damaged one."""
+    """Return the file names in an index of weights; none without an index. Raises `UsageError` for a damaged index."""
     index = folder / _INDEX
     if not index.is_file():
         return []
@@ -111,9 +110,9 @@ def _shards(folder: Path) -> list[str]:
 
 
 def adapter_base(folder: Path) -> str:
-    """Return the folder or hub name of the model that an adapter is for; "" for a folder of a whole model.
+    """Return the folder or hub name of an adapter's base model; "" for the folder of a full model.
 
-    Raises `UsageError` for an adapter that claims more than its file holds.
+    Raises `UsageError` for an adapter whose claims exceed its file.
     """
     if not (folder / ADAPTER).is_file():
         return ""
@@ -131,11 +130,10 @@ def adapter_base(folder: Path) -> str:
 
 
 def header(folder: Path, files: str = "*.safetensors") -> TensorHeader:
-    """What all safetensors of a folder hold; adapters only if `files` names them. Raises `UsageError` for damaged ones.
-    """
+    """Read the headers of all safetensors in a folder; of adapters only if `files` names them. Raises `UsageError`."""
     from safetensors import SafetensorError, safe_open
 
-    found = TensorHeader({}, {})
+    tensors = TensorHeader({}, {})
     for file in sorted(folder.glob(files)):
         if file.name == _ADAPTER_WEIGHTS != files:
             continue
@@ -143,17 +141,17 @@ def header(folder: Path, files: str = "*.safetensors") -> TensorHeader:
             with safe_open(str(file), framework="pt") as weights:
                 for name in weights.keys():  # noqa: SIM118 (no mapping)
                     part = weights.get_slice(name)
-                    found.shapes[name], found.dtypes[name] = tuple(part.get_shape()), str(part.get_dtype())
+                    tensors.shapes[name], tensors.dtypes[name] = tuple(part.get_shape()), str(part.get_dtype())
         except (SafetensorError, OSError, ValueError) as error:
             raise UsageError(f"{file.name} holds no weights that can be read: {str(error)[:200]}") from None
-    return found
+    return tensors
 
 
 # ---------------------------------------------------------------- configurations
 
 
 def check_config(config: Mapping[str, Any], folder: Path) -> None:
-    """Refuse numbers that no model has, and names of code that would be fetched. Raises `UsageError`."""
+    """Refuse impossible numbers, and names of code that would be downloaded. Raises `UsageError`."""
     many = max(_FEWEST, 4 * len(header(folder).shapes))
     for path, value in _values(config):
         key = path[-1]
@@ -172,12 +170,12 @@ def check_config(config: Mapping[str, Any], folder: Path) -> None:
         elif key.endswith("implementation") and isinstance(value, str) and not value.isidentifier():
             problem = "names code that would be fetched"
         if problem:
-            said = json.dumps(value)[:40]
-            raise UsageError(f"config.json is of no model: {'.'.join(path)} = {said} {problem}")
+            quoted_value = json.dumps(value)[:40]
+            raise UsageError(f"config.json is of no model: {'.'.join(path)} = {quoted_value} {problem}")
 
 
 def _values(config: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every value in a configuration, with the names that lead to it; one of a list has the name of the list."""
+    """Yield every value in a configuration with its path of names; items of a list have the path of the list."""
     if isinstance(config, Mapping):
         for key, value in config.items():
             yield from _values(value, (*path, str(key)))
@@ -192,42 +190,42 @@ def _values(config: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 
 
 def claimed_numbers(kind: Any, config: Any, folder: Path) -> int:
-    """Return how many weights a configuration describes, and refuse more than lie beside it. The model is built without
-    memory.
+    """Count the weights described by a configuration, and refuse more than its files hold.
 
-    `kind` is a class of `transformers`, or one of its "auto" classes. Raises `UsageError`, and what building raises.
+    The model is built without memory. `kind` is a class of `transformers`, or one of its "auto" classes. Raises
+    `UsageError`, and any error of building.
     """
     import torch
 
-    held = header(folder)
-    with torch.device("meta"), torch.random.fork_rng(devices=[]), _bounded_building(len(held.shapes)):
+    tensors = header(folder)
+    with torch.device("meta"), torch.random.fork_rng(devices=[]), _bounded_building(len(tensors.shapes)):
         if hasattr(kind, "from_config"):
             model = kind.from_config(config, trust_remote_code=False)
         else:
             model = kind._from_config(config)
     parts = 16 if getattr(config, "quantization_config", None) else 4  # packed numbers, and layers that are tied
-    most = parts * held.numbers + _WEIGHTS_BEYOND
+    most = parts * tensors.numbers + _WEIGHTS_BEYOND
     claimed: int = sum(parameter.numel() for parameter in model.parameters())
     beside = sum(buffer.numel() for buffer in model.buffers())
     if claimed > most or beside > most:
         raise UsageError(
-            f"config.json describes a model of {max(claimed, beside):,} numbers, and its files hold {held.numbers:,}"
+            f"config.json describes a model of {max(claimed, beside):,} numbers, and its files hold {tensors.numbers:,}"
         )
     return claimed
 
 
 @contextmanager
 def _bounded_building(tensors: int) -> Iterator[None]:
-    """Refuse, while a model is built, more parts than files of so many tensors can be for. Raises `UsageError`."""
+    """Limit the number of modules while a model is built, by the number of its tensors. Raises `UsageError`."""
     from torch.nn.modules import module
 
     most = _MODULES_A_TENSOR * tensors + _MODULES_BEYOND
-    made = 0
+    built_parts = 0
 
     def count(*part: Any) -> None:
-        nonlocal made
-        made += 1
-        if made > most:
+        nonlocal built_parts
+        built_parts += 1
+        if built_parts > most:
             raise UsageError(f"config.json describes more than {most:,} parts, and its files hold {tensors:,}")
 
     hooks = [
@@ -242,7 +240,7 @@ def _bounded_building(tensors: int) -> Iterator[None]:
 
 
 def check_weights_read(model: Any, folder: Path) -> None:
-    """Refuse weights that are whole numbers in the files, or no numbers at all. Raises `UsageError`."""
+    """Refuse weights stored as integers, or containing NaN or infinity. Raises `UsageError`."""
     import torch
 
     dtypes = header(folder).dtypes

@@ -1,6 +1,6 @@
-"""The other side of `engine_process.py`: a process that loads one model, and answers requests until there are no more.
+"""Counterpart of `engine_process.py`: a process that loads one model and answers requests until its input ends.
 
-It reads messages from standard input and says what came of each on standard output, in any order.
+Reads messages from standard input and writes each outcome to standard output, in any order.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from align_echo.models.names import POCKET
 
 def serve() -> None:
     """Load a model and answer until standard input ends."""
-    said = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no answer
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep prints of libraries apart from answers
     saying = threading.Lock()
 
     def say(message: object) -> None:
         with saying, contextlib.suppress(OSError, ValueError):
-            pickle.dump(message, said)
-            said.flush()
+            pickle.dump(message, output)
+            output.flush()
 
     try:
         _serve(sys.stdin.buffer, say)
     finally:
-        os._exit(0)  # at once, whatever is computed: nobody waits for it
+        os._exit(0)  # at once: nobody waits for running work
 
 
 def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:

@@ -1,9 +1,9 @@
-"""The pocket model without `transformers`, whose import takes longer than an episode: in torch and `tokenizers` alone.
+"""The pocket model without `transformers`, whose import takes longer than an episode: only torch and `tokenizers`.
 
-It computes what `Qwen3ForCausalLM` of `transformers` computes, operation by operation, so that every reply and every
-log-probability is the same number; a test holds the two against each other. It attends over slots and in no other way.
-Whoever changes a running model (adapters, new weights) is given the one of `transformers` in its place (`stock`).
-Left out: other sizes of rotary embedding, sliding windows, biases, training.
+It computes the same operations as `Qwen3ForCausalLM` of `transformers`, so every reply and every log-probability is
+identical; a test compares the two. It attends only over slots. To change a running model (adapters, new weights), the
+engine replaces it by the `transformers` model (`stock`). Not here: other rotary embeddings, sliding windows, biases,
+training.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ARCHITECTURE = "Qwen3ForCausalLM"
 
 @dataclass(frozen=True)
 class PocketConfig:
-    """The sizes of the model, by the names in its `config.json`."""
+    """Sizes of the model, named as in its `config.json`."""
 
     vocab_size: int
     hidden_size: int
@@ -44,13 +44,13 @@ class PocketConfig:
     rope_theta: float
 
     def get_text_config(self) -> PocketConfig:
-        """Itself: the model reads nothing but text."""
+        """Return itself: the model takes only text."""
         return self
 
 
 @dataclass(frozen=True)
 class Logits:
-    """What a forward pass gives: logits [1, W, V] at W places."""
+    """Output of a forward pass: logits [1, W, V] at W positions."""
 
     logits: torch.Tensor
 
@@ -83,11 +83,11 @@ class _Attention(nn.Module):
         self.k_norm = _Norm(size, config.rms_norm_eps)
 
     def forward(
-        self, x: torch.Tensor, turned: tuple[torch.Tensor, torch.Tensor], step: PackedStep | FixedStep
+        self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], step: PackedStep | FixedStep
     ) -> torch.Tensor:
         by_head = (*x.shape[:-1], -1, self._size)
-        query = _rotated(self.q_norm(self.q_proj(x).view(by_head)).transpose(1, 2), *turned)  # [1, H, N, D]
-        key = _rotated(self.k_norm(self.k_proj(x).view(by_head)).transpose(1, 2), *turned)  # [1, K, N, D]
+        query = _rotated(self.q_norm(self.q_proj(x).view(by_head)).transpose(1, 2), *rotation)  # [1, H, N, D]
+        key = _rotated(self.k_norm(self.k_proj(x).view(by_head)).transpose(1, 2), *rotation)  # [1, K, N, D]
         value = self.v_proj(x).view(by_head).transpose(1, 2)
         out, _ = slot_attention(self, query, key, value, None, packed_step=step, scaling=self._size**-0.5)
         projected: torch.Tensor = self.o_proj(out.reshape(*x.shape[:-1], -1).contiguous())
@@ -115,15 +115,15 @@ class _Layer(nn.Module):
         self.post_attention_layernorm = _Norm(config.hidden_size, config.rms_norm_eps)
 
     def forward(
-        self, x: torch.Tensor, turned: tuple[torch.Tensor, torch.Tensor], step: PackedStep | FixedStep
+        self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor], step: PackedStep | FixedStep
     ) -> torch.Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), turned, step)
+        x = x + self.self_attn(self.input_layernorm(x), rotation, step)
         out: torch.Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
 
 
 class _Embedding(nn.Module):
-    """As `nn.Embedding`, which draws weights that nobody uses, and without storage imports `torch._dynamo` for it."""
+    """Like `nn.Embedding`, without its unused random weights and its import of `torch._dynamo`."""
 
     def __init__(self, vocabulary: int, size: int) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class _Body(nn.Module):
 
 
 class PocketModel(nn.Module):
-    """The model, with its weights by the names that they have in its files. The embedding is its last layer too."""
+    """The model, with the weight names of its files. The embedding is also the output layer."""
 
     def __init__(self, config: PocketConfig, folder: Path) -> None:
         super().__init__()
@@ -154,12 +154,12 @@ class PocketModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return self.model.embed_tokens.weight.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """What is computed in."""
+        """Data type of the computation."""
         return self.model.embed_tokens.weight.dtype
 
     def forward(
@@ -171,18 +171,18 @@ class PocketModel(nn.Module):
         logits_to_keep: torch.Tensor,  # [W]
         packed_step: PackedStep | FixedStep,
     ) -> Logits:
-        """One step, as `slot_attention.forward` asks for it. Nothing is cached but in the slots."""
+        """Compute one step for `slot_attention.forward`. Only the slots hold a cache."""
         x = self.model.embed_tokens(input_ids)
         angles = position_ids[..., None].float() * self._speeds
         angles = torch.cat((angles, angles), dim=-1)
-        turned = angles.cos().to(x.dtype)[:, None], angles.sin().to(x.dtype)[:, None]  # [1, 1, N, D] each
+        rotation = angles.cos().to(x.dtype)[:, None], angles.sin().to(x.dtype)[:, None]  # [1, 1, N, D] each
         for layer in self.model.layers:
-            x = layer(x, turned, packed_step)
+            x = layer(x, rotation, packed_step)
         x = self.model.norm(x)
         return Logits(linear(x[:, logits_to_keep], self.model.embed_tokens.weight))
 
     def stock(self) -> PreTrainedModel:
-        """The same model of `transformers`, from the same files."""
+        """Load the same model with `transformers`, from the same files."""
         from transformers import AutoModelForCausalLM
 
         from align_echo.models.local.weights import read_model, without_bars
@@ -197,8 +197,10 @@ def _rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Ten
 
 
 def read_pocket(folder: Path, dtype: torch.dtype = torch.float32) -> PocketModel:
-    """The model in a folder, on the CPU. Raises `OSError`, `ValueError` or what torch and safetensors raise of files
-    that are damaged or of another architecture."""
+    """Load the model in a folder, on the CPU.
+
+    Raises `OSError`, `ValueError`, or errors of torch and safetensors for damaged files or another architecture.
+    """
     settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     rope = settings.pop("rope_parameters")
     is_plain = rope["rope_type"] == "default" and settings["tie_word_embeddings"] and not settings["attention_bias"]
@@ -213,27 +215,27 @@ def read_pocket(folder: Path, dtype: torch.dtype = torch.float32) -> PocketModel
 
 
 class PocketTokenizer:
-    """What a `ChatEncoder` asks of a tokenizer of `transformers`, from the same files."""
+    """The parts of a `transformers` tokenizer needed by `ChatEncoder`, from the same files."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises as `read_pocket`."""
+        """Load the files. Raises as `read_pocket`."""
         settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
         self.name_or_path = str(folder)
         self.chat_template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
         try:
             self.backend_tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except Exception as error:  # `tokenizers` raises no narrower one
+        except Exception as error:  # `tokenizers` raises nothing narrower
             raise ValueError(str(error)) from error
         self.eos_token_id = self.backend_tokenizer.token_to_id(settings["eos_token"])
 
     def get_vocab(self) -> dict[str, int]:
-        """The number of each token."""
+        """Return the id of each token."""
         return self.backend_tokenizer.get_vocab()
 
     def apply_chat_template(
         self, chat: list[dict[str, str]], *, chat_template: str, tokenize: bool, add_generation_prompt: bool
     ) -> str:
-        """The text of a chat; `tokenize` is False."""
+        """Render a chat as text; `tokenize` is False."""
         jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         settings: dict[str, Any] = {"messages": chat, "add_generation_prompt": add_generation_prompt}
         return jinja.from_string(chat_template).render(**settings)

@@ -1,6 +1,6 @@
-"""New weights for an engine that runs: what a folder must hold, and proof that the engine computes with it.
+"""New weights for a running engine: required files of a folder, and a check that the engine uses the weights.
 
-Every engine takes them by the same two calls (`Engine`). Left out: how each engine loads them.
+Every engine receives them through the same two calls (`Engine`). Not here: how each engine loads them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ SAME_WEIGHTS = 0.05
 """Log-probabilities of the same token under the same weights differ by less on any backend (bfloat16 rounding)."""
 
 VERIFICATION = Request(tuple(range(1, 17)), Sampling(temperature=0, max_tokens=16))
-"""What an engine is asked for after new weights were published."""
+"""Request sent to an engine after new weights were published."""
 
 
 def check_weights(forward: Forward, reply: Reply) -> None:
-    """Raise `ModelError` unless the publisher gives the engine's reply to `VERIFICATION` the same log-probabilities."""
+    """Raise `ModelError` unless the publisher computes the same log-probabilities for the reply to `VERIFICATION`."""
     ids = VERIFICATION.ids + reply.ids
     wanted = forward(ids)[len(VERIFICATION.ids) - 1 :]
     gap = max(abs(ours - theirs) for ours, theirs in zip(wanted, reply.logprobs, strict=True))
@@ -27,7 +27,7 @@ def check_weights(forward: Forward, reply: Reply) -> None:
 
 
 def model_folder(folder: str) -> str:
-    """The folder's full path. Raises `MissingDataError` if it holds no weights: vLLM would not survive to say so."""
+    """Return the folder's full path. Raises `MissingDataError` without weights, since vLLM would crash instead."""
     path = Path(folder)
     if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
         raise MissingDataError(f"{folder} holds no model: config.json and *.safetensors are needed")
@@ -35,7 +35,7 @@ def model_folder(folder: str) -> str:
 
 
 def adapter_folder(folder: str) -> str:
-    """The folder's full path. Raises `MissingDataError` if it holds no adapter; one that is pickled counts as none."""
+    """Return the folder's full path. Raises `MissingDataError` without an adapter; a pickled one does not count."""
     path = Path(folder)
     if not all((path / name).is_file() for name in ("adapter_config.json", "adapter_model.safetensors")):
         raise MissingDataError(f"{folder} holds no adapter: save it there first (save_pretrained of a PEFT model)")

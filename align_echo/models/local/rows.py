@@ -1,6 +1,6 @@
-"""Requests in their slots: what each computes in a step, what is drawn for it, and when it ends.
+"""Requests in their slots: what each computes in a step, which token it draws, and when it ends.
 
-Left out: who gets a slot, and computing logits.
+Not here: assigning slots, and computing logits.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from align_echo.models.local.sampling import draw, logprobs_at
 from align_echo.models.local.slot_attention import SlotPart
 
 Reason = Literal["", "stop", "length", "broken"]
-"""Why a request ends; "" while it goes on, "broken" where the model's logits are no numbers."""
+"""Why a request ends; "" while it goes on, "broken" if the model's logits are NaN."""
 
 
 @dataclass(eq=False)
 class PendingRequest:
-    """A request, who waits for it, and the log-probabilities of what was drawn for it so far.
+    """A request, its future, and the log-probabilities drawn so far.
 
-    `most` is how many tokens it may be drawn; `again`: a step failed with it before.
+    `most` is its maximum number of tokens. `again`: a step with this request failed before.
     """
 
     request: Request
@@ -42,15 +42,16 @@ class PendingRequest:
 
     @property
     def wanted(self) -> tuple[int, ...]:
-        """The token ids of which the next position's log-probabilities are asked for."""
+        """Token ids whose log-probabilities at the next position are requested."""
         return () if self.logprobs else self.request.sampling.choices
 
 
 @dataclass(eq=False)
 class EngineRow:
-    """Requests with one context and one adapter for which the same tokens were drawn so far: they share a slot.
+    """Requests with the same context, adapter and drawn tokens so far. They share a slot.
 
-    `ids` is the context and what was drawn; the slot holds the first `done`. `slot` is -1 as long as there is none.
+    `ids` is the context and the drawn tokens; the slot holds the first `done` of them. `slot` is -1 until one is
+    assigned.
     """
 
     requests: list[PendingRequest]
@@ -64,7 +65,7 @@ class EngineRow:
 
     @property
     def context(self) -> tuple[int, ...]:
-        """What the requests began with [T]."""
+        """Context of the requests [T]."""
         return self.requests[0].request.ids
 
     @property
@@ -73,7 +74,7 @@ class EngineRow:
 
     @property
     def reading(self) -> bool:
-        """Whether a part of the context is still to be computed."""
+        """True if part of the context is still to be computed."""
         return self.done < len(self.context)
 
     @property
@@ -81,34 +82,34 @@ class EngineRow:
         return [pending.future for pending in self.requests]
 
     def leave_cancelled(self) -> None:
-        """Requests that were cancelled meanwhile leave the row."""
+        """Remove cancelled requests from the row."""
         cancelled = [pending for pending in self.requests if pending.future.cancelled()]
         for pending in cancelled:
             self.requests.remove(pending)
             pending.future.set_running_or_notify_cancel()
 
 
-def joins(row: EngineRow, rows: Sequence[EngineRow]) -> bool:
-    """Whether the row is now part of one of these with the same context for which nothing was drawn yet, as for it."""
-    for other in rows:
-        alike = len(row.ids) == len(other.ids) == len(other.context)
-        if alike and row.adapter == other.adapter and row.context == other.context:
-            other.requests += row.requests
+def merge_into_identical(row: EngineRow, rows: Sequence[EngineRow]) -> bool:
+    """Merge the row into an identical row with nothing drawn yet. Return True if there is such a row."""
+    for target in rows:
+        nothing_drawn = len(row.ids) == len(target.ids) == len(target.context)
+        if nothing_drawn and row.adapter == target.adapter and row.context == target.context:
+            target.requests += row.requests
             return True
     return False
 
 
-def reads_for(other: EngineRow, row: EngineRow, needed: int) -> bool:
-    """Whether the context of `other` begins with so many of the ids of `row`."""
-    return needed <= len(other.context) and list(other.context[:needed]) == row.ids[:needed]
+def reads_for(source: EngineRow, row: EngineRow, needed: int) -> bool:
+    """Return True if the context of `source` starts with the first `needed` ids of `row`."""
+    return needed <= len(source.context) and list(source.context[:needed]) == row.ids[:needed]
 
 
 def draw_for(
     ready: Sequence[EngineRow], logits_BV: torch.Tensor, most: int
 ) -> list[dict[int, list[PendingRequest]]]:
-    """Draw a token for each request of each row, of the row's logits: the requests by token, in the rows' order.
+    """Draw a token for each request of each row. Return the requests by token, in the rows' order.
 
-    At most so many requests at once as there was room for the logits of.
+    At most `most` requests are drawn at once, the number of logit rows that fit in memory.
     """
     drawn: list[dict[int, list[PendingRequest]]] = [{} for _ in ready]
     pending_requests = [(index, pending) for index, row in enumerate(ready) for pending in row.requests]
@@ -127,7 +128,8 @@ def draw_for(
 
 
 def parts_of(rows: Sequence[EngineRow], most: int) -> list[tuple[EngineRow, SlotPart]]:
-    """What each row computes in a step: rows that draw one token first, by slot, then contexts up to `most` tokens."""
+    """Plan what each row computes in a step: first rows that draw a token, by slot, then contexts up to `most` tokens.
+    """
     drawing = sorted((row for row in rows if len(row.ids) - row.done == 1), key=lambda row: row.slot)
     parts = [(row, SlotPart(row.slot, row.done, row.ids[row.done :])) for row in drawing]
     for row in rows:
@@ -140,18 +142,18 @@ def parts_of(rows: Sequence[EngineRow], most: int) -> list[tuple[EngineRow, Slot
 
 
 def parted(row: EngineRow, by_token: Mapping[int, list[PendingRequest]]) -> list[EngineRow]:
-    """The row for each token that was drawn after it, with the requests that it was drawn for: all in the row's slot.
+    """Split a row by the drawn tokens: one row per token, with its requests, all in the row's slot.
 
-    The last of them goes on with the row's own list of ids, so that a row that stays whole is not copied.
+    The last of them reuses the row's list of ids, so an unsplit row is not copied.
     """
-    *parting, (last, alike) = by_token.items()
-    branches = [EngineRow(requests, [*row.ids, token], row.slot, row.done) for token, requests in parting]
+    *splitting, (last, last_requests) = by_token.items()
+    branches = [EngineRow(requests, [*row.ids, token], row.slot, row.done) for token, requests in splitting]
     row.ids.append(last)
-    return [*branches, EngineRow(alike, row.ids, row.slot, row.done)]
+    return [*branches, EngineRow(last_requests, row.ids, row.slot, row.done)]
 
 
 def end_of(pending: PendingRequest, row: EngineRow, decode: Callable[[Sequence[int]], str]) -> Reason:
-    """Why a request ends with the last token of its row; "" if it goes on."""
+    """Return why a request ends with the last token of its row; "" if it goes on."""
     sampling = pending.request.sampling
     if math.isnan(pending.logprobs[-1]):
         return "broken"
@@ -161,14 +163,14 @@ def end_of(pending: PendingRequest, row: EngineRow, decode: Callable[[Sequence[i
 
 
 def _says_stop(decode: Callable[[Sequence[int]], str], row: EngineRow, stop: Sequence[str]) -> bool:
-    """Whether the last token completed a stop string. A token is at least one byte, bar one torn character."""
+    """Check for a stop string completed by the last token. A token is at least one byte, except a torn character."""
     longest = max(len(text.encode()) for text in stop)
     text = decode(row.drawn[-(longest + 4) :])
     return any(word in text for word in stop)
 
 
 def fail(futures: Iterable[Future[Any]], error: ModelError) -> None:
-    """End futures with an error, unless they were cancelled."""
+    """Set an exception on futures, unless they were cancelled."""
     for future in futures:
         if future.set_running_or_notify_cancel():
             future.set_exception(error)

@@ -1,6 +1,7 @@
-"""Drawing one token for each of many rows, by inverse CDF with one uniform number each, and how probable others were.
+"""Sample one token per row by inverse CDF, with one uniform number each, and compute log-probabilities of other
+tokens.
 
-Left out: which rows there are, and stopping (the engine's).
+Not here: managing rows, and stopping (see the engine).
 """
 
 from __future__ import annotations
@@ -12,18 +13,17 @@ import torch
 from align_echo.models.local.engine import Sampling
 
 LEAST_DIVISOR = 1e-30
-"""Lower temperatures draw as this one does: float32 has no room for them."""
+"""Lower bound of the temperature: float32 would overflow below it."""
 
 
 def draw(
     logits_BV: torch.Tensor, samplings: Sequence[Sampling], uniforms: Sequence[float]
 ) -> tuple[list[int], list[float]]:
-    """A token [B] for each row and its natural log-probability [B] at the row's temperature, before top-k and top-p.
+    """Sample a token [B] per row and its natural log-probability [B] at the row's temperature, before top-k and top-p.
 
-    Temperature 0 takes the likeliest token, and its log-probability at temperature 1. Otherwise the token is the first,
-    in the order of ids, at which the cumulative probability of those that top-k and then top-p leave exceeds the row's
-    uniform number in [0, 1) times their sum. The log-probability is NaN where the row's logits are no numbers: the
-    token then means nothing.
+    Temperature 0 takes the most likely token, with its log-probability at temperature 1. Otherwise, after top-k and
+    then top-p, the token is the first in id order whose cumulative probability exceeds the row's uniform number in [0,
+    1) times the remaining mass. The log-probability is NaN if the row's logits are NaN: the token is then meaningless.
     """
     logits_BV = logits_BV.float()
     temperatures = [sampling.temperature for sampling in samplings]
@@ -32,10 +32,10 @@ def draw(
             [max(temperature, LEAST_DIVISOR) if temperature else 1.0 for temperature in temperatures],
             device=logits_BV.device,
         )
-        # From the largest logit down, so that none outgrows its type at a low temperature.
+        # Subtract the largest logit first, so that nothing overflows at a low temperature.
         logits_BV = (logits_BV - logits_BV.amax(dim=-1, keepdim=True)) / scale[:, None]
     logprobs_BV = torch.log_softmax(logits_BV, dim=-1)
-    tokens_B = logits_BV.argmax(dim=-1)  # in log-probabilities near ones may have become equal
+    tokens_B = logits_BV.argmax(dim=-1)  # from logits: close log-probabilities may round to equal
     if any(temperatures):
         drawn = _drawn(_kept(logprobs_BV, samplings), uniforms)
         greedy = torch.tensor([temperature == 0 for temperature in temperatures], device=logits_BV.device)
@@ -45,7 +45,7 @@ def draw(
 
 
 def logprobs_at(logits_BV: torch.Tensor, wanted: Sequence[tuple[int, ...]]) -> list[tuple[float, ...]]:
-    """The natural log-probabilities of each row's wanted tokens, in their order: at temperature 1, of all tokens."""
+    """Return the natural log-probabilities of each row's wanted tokens, in order: at temperature 1, over all tokens."""
     rows = [row for row, ids in enumerate(wanted) if ids]
     if not rows:
         return [()] * len(wanted)
@@ -57,18 +57,18 @@ def logprobs_at(logits_BV: torch.Tensor, wanted: Sequence[tuple[int, ...]]) -> l
 
 
 def _drawn(kept_BV: torch.Tensor, uniforms: Sequence[float]) -> torch.Tensor:
-    """Token ids [B] for log-probabilities of which some are -inf."""
+    """Sample token ids [B] from log-probabilities, some of them -inf."""
     cumulative_BV = kept_BV.double().exp_().cumsum_(dim=-1)
     total_B1 = cumulative_BV[:, -1:].contiguous()
     points_B1 = torch.tensor(uniforms, dtype=torch.float64, device=kept_BV.device)[:, None] * total_B1
     # `right`: a point on a boundary belongs to the next token, so that a token of probability 0 is never drawn.
-    found_B1 = torch.searchsorted(cumulative_BV, points_B1, right=True)
+    drawn_B1 = torch.searchsorted(cumulative_BV, points_B1, right=True)
     last_B1 = torch.searchsorted(cumulative_BV, total_B1)
-    return torch.minimum(found_B1, last_B1)[:, 0].clamp_(max=kept_BV.shape[1] - 1)  # beyond only where all is NaN
+    return torch.minimum(drawn_B1, last_B1)[:, 0].clamp_(max=kept_BV.shape[1] - 1)  # beyond only if all are NaN
 
 
 def _kept(logprobs_BV: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:
-    """The log-probabilities with -inf where top-k, and then top-p among what is left, leave a token out."""
+    """Set log-probabilities to -inf for tokens removed by top-k, and then by top-p among the rest."""
     size = logprobs_BV.shape[1]
     ks = [sampling.top_k if 0 < sampling.top_k < size else size for sampling in samplings]
     ps = [sampling.top_p for sampling in samplings]

@@ -1,8 +1,8 @@
 """Attention of one packed step over a `SlotCache`, as a `transformers` attention function.
 
-A step is one row of N tokens from many conversations, back to back: the stock forward pass of the model computes all
-that is per token, and only attention knows where each token belongs. Supports full and sliding-window causal attention;
-left out are attention sinks, soft caps, position biases and recurrent layers (`check_supported` refuses them).
+A step is one row of N tokens from many conversations, back to back. The model's stock forward pass computes everything
+per token; only attention needs each token's position. Supports full and sliding-window causal attention. Not
+supported: attention sinks, soft caps, position biases and recurrent layers (`check_supported` refuses them).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 NAME = "align_echo_slots"
 NO_NUMBERS = "the model's logits are no numbers: its weights are broken, or overflow in this dtype"
 MERGED_GAP = 1
-"""Single tokens of rows with at most so many idle rows between them are computed in one go."""
+"""Maximum number of idle rows between rows computed together."""
 
 
 @dataclass(frozen=True)
 class SlotPart:
-    """Tokens of a step that stand in one slot: `ids` [T] from column `start` on."""
+    """Tokens of a step in one slot: `ids` [T] from column `start` on."""
 
     slot: int
     start: int
@@ -40,7 +40,7 @@ class SlotPart:
 
 @dataclass
 class _RowGroup:
-    """Rows `low` to `high` (R of them), each asking with the T tokens that end at its own length; L columns."""
+    """R rows, `low` to `high`, each with the T query tokens at its own end; L columns."""
 
     first: int
     end: int
@@ -49,13 +49,14 @@ class _RowGroup:
     tokens: int
     positions: torch.Tensor  # [R, T]; -1 + 1 = 0 for idle rows
     columns: int
-    rows: torch.Tensor | None  # [B] which of the R rows ask; None: all
-    fixed: bool = False  # whether there is a mask even where nothing is hidden
+    rows: torch.Tensor | None  # [B] indices of the R rows with queries; None: all
+    fixed: bool = False  # True: build a mask even if nothing is hidden
     masks: dict[int, torch.Tensor | None] = field(default_factory=dict)
 
     def mask(self, window: int, dtype: torch.dtype, sharing: int) -> torch.Tensor | None:
-        """What each query adds to its scores [R, 1, sharing * T, L], for so many heads that share keys: 0 or -inf. None
-        where nothing is hidden.
+        """Return the additive mask of the scores [R, 1, sharing * T, L]: 0 or -inf. None if nothing is hidden.
+
+        `sharing` is the number of query heads per key head.
         """
         if window not in self.masks:
             hidden = _hidden(self.positions, self.columns, window)
@@ -66,7 +67,7 @@ class _RowGroup:
 
 @dataclass
 class _PaddedGroup:
-    """P parts of up to T tokens, which are padded at the end with their last; L columns."""
+    """P parts of up to T tokens, padded at the end with their last; L columns."""
 
     slots: torch.Tensor  # [P]
     places: torch.Tensor  # [P, T] in the packed row
@@ -76,7 +77,7 @@ class _PaddedGroup:
 
     @classmethod
     def of(cls, parts: list[SlotPart], firsts: np.ndarray, device: torch.device) -> _PaddedGroup:
-        """`firsts` [P]: where the parts begin in the packed row."""
+        """Build a group. `firsts` [P] are the parts' first positions in the packed row."""
         lengths = np.array([len(part.ids) for part in parts])
         within = np.minimum(np.arange(lengths.max())[None], lengths[:, None] - 1)  # [P, T]
         starts = np.array([part.start for part in parts])
@@ -87,14 +88,16 @@ class _PaddedGroup:
         return cls(slots, places, positions, int((starts + lengths).max()))
 
     def mask(self, window: int, dtype: torch.dtype, sharing: int) -> torch.Tensor:
-        """What each query adds to its scores [P, 1, sharing * T, L], for so many heads that share keys: 0 or -inf."""
+        """Return the additive mask of the scores [P, 1, sharing * T, L]: 0 or -inf, for `sharing` query heads per key
+        head.
+        """
         if window not in self.masks:
             self.masks[window] = _scores(_hidden(self.positions, self.columns, window), dtype, sharing)
         return self.masks[window]
 
 
 def _hidden(positions: torch.Tensor, columns: int, window: int) -> torch.Tensor:
-    """Which of so many columns the tokens at these positions [R, T] do not look at [R, T, L]."""
+    """Mark the columns hidden from the tokens at these positions [R, T]: [R, T, L]."""
     at = torch.arange(columns, device=positions.device)
     hidden = at > positions[..., None]
     if window:
@@ -103,16 +106,16 @@ def _hidden(positions: torch.Tensor, columns: int, window: int) -> torch.Tensor:
 
 
 def _scores(hidden: torch.Tensor, dtype: torch.dtype, sharing: int) -> torch.Tensor:
-    """What is added to scores [R, 1, sharing * T, L]: -inf where hidden [R, T, L], else 0."""
+    """Convert hidden flags [R, T, L] to an additive mask [R, 1, sharing * T, L]: -inf if hidden, else 0."""
     mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
     return mask[:, None] if sharing == 1 else mask[:, None].repeat(1, 1, sharing, 1)
 
 
 class PackedStep:
-    """Where the N tokens of a step belong. `parts` with one token come first, in the order of their slots.
+    """Positions of the N tokens of a step. `parts` with one token come first, in slot order.
 
-    `together`: longer parts of about one length are attended for at once, padded, which spares a GPU many launches; a
-    CPU computes each by itself, with nothing copied.
+    `together`: attend for longer parts of similar length at once, padded, to save GPU launches. A CPU computes each
+    part alone, without copies.
     """
 
     def __init__(
@@ -129,13 +132,14 @@ class PackedStep:
         self.table = _table(cache, parts, self.groups) if device.type == "cpu" else None
 
     def record(self) -> None:
-        """Tell the cache what it now holds; only after the forward pass has gone through every layer."""
+        """Record the new tokens in the cache; call it only after the forward pass through all layers."""
         self.cache.wrote(*self._written)
 
 
 class FixedStep:
-    """A step in which slots 0 to R draw a token each over L columns, whatever they hold: its tensors are always the
-    same ones, and `take` puts in what is drawn. Slots that draw nothing write into the spare column.
+    """A step where slots 0 to R draw one token each over L columns, whatever they hold.
+
+    Its tensors are reused; `take` fills in the values. Idle slots write into the spare column.
     """
 
     def __init__(self, cache: SlotCache, rows: int, columns: int, device: torch.device) -> None:
@@ -151,29 +155,29 @@ class FixedStep:
         self._written = (np.zeros(0, dtype=np.int64),) * 3
 
     def take(self, parts: Sequence[SlotPart]) -> None:
-        """From now on these parts, of one token each, are drawn after."""
+        """Fill in these parts, of one token each."""
         slots, starts, ids = np.array([(part.slot, part.start, part.ids[0]) for part in parts], dtype=np.int64).T
         self._written = (slots, starts, ids)
-        values = np.zeros((3, len(self.rows)), dtype=np.int64)  # idle slots: token 0 at position 0 ...
-        values[1] = self.cache.columns  # ... which is written into the spare column
+        values = np.zeros((3, len(self.rows)), dtype=np.int64)  # idle slots: token 0 at position 0,
+        values[1] = self.cache.columns  # written into the spare column
         values[:, slots] = ids, starts, starts
         for tensor, row in zip((self.ids, self.columns, self._positions), torch.from_numpy(values), strict=True):
             tensor.copy_(row)
 
     def record(self) -> None:
-        """Tell the cache what it now holds."""
+        """Record the new tokens in the cache."""
         self.cache.wrote(*self._written)
 
 
 def _groups(parts: list[SlotPart], device: torch.device, together: bool) -> list[_RowGroup | _PaddedGroup]:
-    """Single tokens of neighbouring rows together; longer parts alone, or with those of about their length."""
+    """Group single tokens of neighbouring rows; keep longer parts alone, or group them by similar length."""
     single = [part for part in parts if len(part.ids) == 1]
     groups: list[_RowGroup | _PaddedGroup] = []
-    begun = 0
+    group_start = 0
     for index in range(1, len(single) + 1):
         if index == len(single) or single[index].slot - single[index - 1].slot > MERGED_GAP + 1:
-            groups.append(_rows(single[begun:index], begun, device))
-            begun = index
+            groups.append(_rows(single[group_start:index], group_start, device))
+            group_start = index
     first, long = len(single), parts[len(single) :]
     if together and len(long) > 1:
         return [*groups, *_padded(long, first, device)]
@@ -188,7 +192,7 @@ def _groups(parts: list[SlotPart], device: torch.device, together: bool) -> list
 def _table(
     cache: SlotCache, parts: list[SlotPart], groups: list[_RowGroup | _PaddedGroup]
 ) -> ScoreTable | None:
-    """How the single tokens attend where rows share columns or are of different lengths; None: as groups."""
+    """Build the table for single tokens if rows share columns or differ in length; None: use groups."""
     single = [part for part in parts if len(part.ids) == 1]
     if len(single) < 2:
         return None
@@ -199,8 +203,7 @@ def _table(
 
 
 def _padded(parts: list[SlotPart], first: int, device: torch.device) -> list[_PaddedGroup]:
-    """Parts whose tokens stand in the packed row from `first` on, in groups in which none is twice as long as another.
-    """
+    """Group parts by length, none twice as long as another. Their tokens start at `first` in the packed row."""
     firsts = np.cumsum([first, *(len(part.ids) for part in parts)])
     order = sorted(range(len(parts)), key=lambda index: len(parts[index].ids))
     divided: list[list[int]] = []
@@ -272,7 +275,7 @@ def slot_attention(
 def _attend(
     group: _RowGroup, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float | None, window: int
 ) -> torch.Tensor:
-    """The group's part of the output, [tokens of the group, H, D]."""
+    """Compute the group's part of the output, [tokens of the group, H, D]."""
     _, heads, _, size = query.shape
     shared = keys.shape[1]
     rows, tokens = group.high - group.low, group.tokens
@@ -282,7 +285,7 @@ def _attend(
             queries = queries.new_zeros(rows, heads, size).index_copy_(0, group.rows, queries)
     else:
         queries = query[:, :, group.first : group.end]  # [1, H, T, D]
-    # The heads that share keys are queries of one head: no keys are repeated.
+    # Treat heads with shared keys as queries of one head, so no keys are repeated.
     out = scaled_dot_product_attention(
         queries.reshape(rows, shared, heads // shared * tokens, size),
         keys[group.low : group.high, :, : group.columns],
@@ -303,7 +306,7 @@ def _attend_padded(
     scaling: float | None,
     window: int,
 ) -> torch.Tensor:
-    """What stands at the group's places, padding too: [P * T, H, D]."""
+    """Compute the output at the group's positions, including padding: [P * T, H, D]."""
     heads, shared = query.shape[1], keys.shape[1]
     count, tokens = group.places.shape
     queries = query[0][:, group.places].transpose(0, 1)  # [P, H, T, D]
@@ -321,10 +324,10 @@ def _attend_padded(
 
 
 def use_slots(model: PreTrainedModel) -> str:
-    """Make the model attend over slots from now on; the name of the attention that it had.
+    """Switch the model to attention over slots. Return the name of its previous attention.
 
-    The model is tried: a few tokens in three steps must give what its own attention gives in one. Raises `UsageError`,
-    with the model as it was, if they do not.
+    The model is tested first: a few tokens in three steps must give the same output as its own attention in one.
+    Raises `UsageError`, with the model unchanged, if they differ.
     """
     check_supported(model)
     without_plans()
@@ -370,7 +373,7 @@ def check_supported(model: PreTrainedModel) -> None:
 
 
 def forward(model: PreTrainedModel, step: PackedStep | FixedStep, wanted: torch.Tensor) -> torch.Tensor:
-    """One step through the model: the logits [W, V] at these places [W] of the packed row."""
+    """Run one step through the model. Return the logits [W, V] at the positions `wanted` [W] of the packed row."""
     for group in step.groups:
         group.masks.clear()
     out = model(

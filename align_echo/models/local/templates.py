@@ -1,8 +1,8 @@
-"""What a chat template writes, for marks in place of what messages say. A template is a stranger's program.
+"""Render chat templates with marks in place of message contents. A template is a third-party program.
 
-The project's own is rendered here, any other in a process with bounds (`foreign.py`), once for each sequence of roles
-and not for each conversation. So it is all one whether it loops for every chat or for one of seven turns.
-Left out: what is made of the text (`encoding.py`).
+The project's own template is rendered in this process, any other in a process with limits (`foreign.py`), once per
+sequence of roles rather than per conversation. This catches templates that loop for any chat, or only for a chat of
+seven turns. Not here: processing the text (`encoding.py`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ CHATML_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-"""The project's own chat template (ChatML): each message is written once and for all, whatever comes after it."""
+"""The project's own chat template (ChatML): later messages never change how an earlier one is written."""
 
 MARK = "Xq{number}qX"
-"""Stands for a message's content while a template is rendered; templates treat it as any other word."""
+"""Placeholder for a message's content; templates treat it as an ordinary word."""
 
 LONGEST_TEMPLATE = 1_000_000
-"""Characters of a template; those of published models have up to 20,000."""
+"""Maximum characters of a template; published models have up to 20,000."""
 
 Roles = tuple[str, ...]
 
@@ -42,19 +42,18 @@ _USUAL: tuple[Roles, ...] = (
     (*_SYSTEM, *_USER, "assistant"),
     *(_USER + _TURN * turns for turns in range(2)),
 )
-"""What every encoder asks for, or nearly every one: they are rendered together, as a process takes a tenth of a second.
-"""
+"""Role sequences that nearly every encoder needs, rendered together since a process takes a tenth of a second."""
 
 _SECONDS = 4
 _KEPT = 64
 
 
 class UnboundedTemplateError(UsageError):
-    """A chat template that loops, grows, or crashes what renders it. No other is taken in its place."""
+    """A chat template that loops, grows, or crashes its renderer. It is not replaced by another template."""
 
 
 def rendered(tokenizer: PreTrainedTokenizerBase, template: str, roles: Roles) -> str:
-    """Return what the template writes for marks in these roles, with the header of the next reply.
+    """Return the template's text for marks in these roles, with the header of the next reply.
 
     Raises `UsageError` if it refuses them, and `UnboundedTemplateError`.
     """
@@ -68,7 +67,7 @@ def rendered(tokenizer: PreTrainedTokenizerBase, template: str, roles: Roles) ->
         return str(own)
     if len(template) > LONGEST_TEMPLATE:
         raise UnboundedTemplateError(f"its chat template has more than {LONGEST_TEMPLATE:,} characters")
-    texts = _texts_of(template, json.dumps(tokenizer.special_tokens_map, default=str))
+    texts = _text_cache(template, json.dumps(tokenizer.special_tokens_map, default=str))
     if roles not in texts:
         texts |= _in_process(template, texts.variables, [roles, *(each for each in _USUAL if each not in texts)])
     text = texts[roles]
@@ -78,7 +77,7 @@ def rendered(tokenizer: PreTrainedTokenizerBase, template: str, roles: Roles) ->
 
 
 class _Texts(dict[Roles, "str | UsageError"]):
-    """What a template writes, or why it does not, as far as it was asked for. `variables` are JSON."""
+    """Rendered texts or errors of a template by roles, as far as requested. `variables` are JSON."""
 
     def __init__(self, variables: str) -> None:
         super().__init__()
@@ -86,12 +85,12 @@ class _Texts(dict[Roles, "str | UsageError"]):
 
 
 @lru_cache(maxsize=_KEPT)
-def _texts_of(template: str, variables: str) -> _Texts:
+def _text_cache(template: str, variables: str) -> _Texts:
     return _Texts(variables)
 
 
 def _in_process(template: str, variables: str, chats: Sequence[Roles]) -> dict[Roles, str | UsageError]:
-    """What a process says of these chats, up to the first that it does not get over."""
+    """Render these chats in a process, up to the first that exceeds its limits."""
     request = {
         "task": "render",
         "template": template,

@@ -1,6 +1,6 @@
-"""A stranger's tokenizer, tried in a process with bounds before it is loaded here.
+"""Test a third-party tokenizer in a process with limits before loading it.
 
-Left out: tokenizers without a `tokenizer.json`, which are tables of words.
+Not here: tokenizers without a `tokenizer.json`, which are word tables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CHARACTERS_A_TOKEN = 1_000
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Refuse a `tokenizer.json` that cannot be read within bounds, or whose tokens are out of all proportion.
+    """Refuse a `tokenizer.json` that cannot be read within the limits, or with disproportionate tokens.
 
     Raises `UsageError` in one line. A folder without one passes.
     """

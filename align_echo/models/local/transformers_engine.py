@@ -1,10 +1,10 @@
-"""An engine on `transformers`: continuous batching over a slot cache, with any causal model of standard attention.
+"""An engine on `transformers`: continuous batching over a slot cache, for any causal model with standard attention.
 
-One thread owns the model. Each step it computes one packed row: the next token of every request that is being drawn and
-a share of the contexts that wait to be read; requests come and go between steps. A context is only computed from where
-it leaves what some slot holds, and requests with one context are computed as one until they are drawn different tokens:
-eight candidates that agree cost little more than one. Left out: draft models, quantised caches, and attention that
-`slot_attention` refuses.
+One thread owns the model. Each step computes one packed row: the next token of every drawing request and a share of
+the contexts still to be read. Requests come and go between steps. A context is computed only from where it differs
+from a slot's contents, and requests with the same context are computed as one until their tokens differ: eight
+candidates that agree cost little more than one. Not here: draft models, quantised caches, and attention refused by
+`slot_attention`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from align_echo.models.local.rows import (
     draw_for,
     end_of,
     fail,
-    joins,
+    merge_into_identical,
     parted,
     parts_of,
     reads_for,
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 
 SLOTS = 64
 STEP_TOKENS = {"cpu": 1024, "cuda": 8192}
-"""Tokens that one step computes at most, by the kind of device: a GPU takes about as long for few as for many."""
+"""Maximum tokens of one step by device type: a GPU takes about as long for few as for many."""
 
 READ_EVERY = 8
-"""Steps from one reading of contexts to the next, while others draw: one that reads takes as long as many replayed."""
+"""Steps between readings of contexts while other requests draw: a reading step takes as long as many replayed ones."""
 
 
 @dataclass(frozen=True)
 class _ModelChange:
-    """What is to be done to the model between requests."""
+    """A change of the model to be made between requests."""
 
     act: Callable[[PreTrainedModel], None]
     future: Future[None]
@@ -65,14 +65,13 @@ _Waiting = PendingRequest | EngineRow | _ModelChange
 
 
 class TransformersEngine:
-    """An `Engine` around a model that no one else uses meanwhile.
+    """An `Engine` around a model that nothing else uses at the same time.
 
-    `decode` gives the text of token ids, for stop strings. `slots` is how many conversations are kept and drawn at
-    once; `context` (0: the model's) how long they may be; `step_tokens` how many tokens one step computes at most,
-    beside one of each row (0: `STEP_TOKENS`). `graphs`: on a GPU, steps that only draw are replayed as CUDA graphs.
-    `stock` is for a model that attends over slots by itself: it makes the same one of `transformers`, which takes its
-    place before anything in it is changed. Memory: `slots` times the longest conversation. Raises `UsageError` for a
-    model whose attention cannot be cached this way.
+    `decode` returns the text of token ids, for stop strings. `slots` is the number of conversations cached and drawn
+    at once; `context` (0: the model's) their maximum length; `step_tokens` the maximum tokens per step besides one per
+    row (0: `STEP_TOKENS`). `graphs`: on a GPU, replay drawing steps as CUDA graphs. `stock` is for a model with its
+    own attention over slots: it loads the same model with `transformers`, to replace it before any change. Memory:
+    `slots` times the longest conversation. Raises `UsageError` for a model whose attention cannot be cached this way.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class TransformersEngine:
         self._step_tokens = step_tokens
         self._cache = SlotCache(slots, self._context)
         self._graphs = DecodeGraphs(model, self._cache) if graphs and model.device.type == "cuda" else None
-        self._unread = 0  # steps since contexts were read
+        self._unread = 0  # steps since the last reading of contexts
         self._rows: list[EngineRow] = []
         self._waiting: deque[_Waiting] = deque()
         self._turn = ""
@@ -123,33 +122,33 @@ class TransformersEngine:
 
     @property
     def name(self) -> str:
-        """The name given at construction."""
+        """Name set at construction."""
         return self._name
 
     @property
     def context(self) -> int:
-        """Most tokens of a context and its reply together."""
+        """Maximum tokens of a context and its reply together."""
         return self._context
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more requests."""
+        """True if the engine takes no more requests."""
         return self._closed
 
     @property
     def changed(self) -> bool:
-        """Whether the model may be another than the one it was made with (`update`, `load_weights`)."""
+        """True if the model may differ from the original (`update`, `load_weights`)."""
         return self._changed
 
     @property
     def adapters(self) -> tuple[str, ...]:
-        """The adapters that requests may name."""
+        """Loaded adapters, by name."""
         return self._adapters.names
 
     def submit(self, request: Request) -> Future[Reply]:
-        """Begin. Raises `UsageError` for a request that no model could answer; the future raises as `Engine` says.
+        """Start a request. Raises `UsageError` for an invalid request; the future raises as in `Engine`.
 
-        A future can be cancelled at any time before it has its reply; it is then drawn no further.
+        The future can be cancelled at any time before its reply; this stops the generation.
         """
         ids = request.ids
         if not ids or min(ids) < 0 or max(ids) >= self._vocabulary:
@@ -171,39 +170,41 @@ class TransformersEngine:
         return future
 
     def update(self, change: Callable[[PreTrainedModel], None]) -> None:
-        """Change the model in place. Waits for the requests under way; later ones see the changed model, no cache.
+        """Change the model in place. Waits for running requests; later requests use the changed model and no cache.
 
-        Raises what `change` raises; the caches are dropped all the same.
+        Raises the exceptions of `change`; the caches are dropped in any case.
         """
         self._changed = True
         self._between_requests(change)
 
     def load_weights(self, state: Mapping[str, torch.Tensor], adapter: str = "") -> None:
-        """Replace the weights of the model, or of one adapter, by those of a state dict. Waits as `update` does.
+        """Replace the weights of the model, or of one adapter, from a state dict. Waits as `update` does.
 
-        Raises `UsageError`, with nothing changed, if names or shapes are not the model's.
+        Raises `UsageError`, with nothing changed, if names or shapes do not match.
         """
         self.update(lambda model: self._adapters.load_state(adapter, state) if adapter else load_state(model, state))
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """See `Engine`. Waits as `update` does. `UsageError`: the adapter is of another model or kind."""
+        """Load an adapter, see `Engine`. Waits as `update` does. Raises `UsageError` for an adapter of another model
+        or kind.
+        """
         self._between_requests(lambda model: self._adapters.load(name, folder))
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
-        """See `Engine`. A trainer in this process can spare the files: `load_weights`."""
+        """Publish weights, see `Engine`. A trainer in this process can use `load_weights` without files."""
         self.read_weights(folder)
         check_weights(forward, result_of(self.submit(VERIFICATION)))
 
     def read_weights(self, folder: str) -> None:
-        """As `publish_weights`, without the proof."""
-        self._between_requests(lambda model: None)  # from here on it is one of `transformers`
+        """Replace the weights as `publish_weights` does, without verification."""
+        self._between_requests(lambda model: None)  # from here on a model of `transformers`
         model = read_model(type(self._model), model_folder(folder), self._model.dtype)
         self.load_weights(model.state_dict())
 
     def close(self) -> None:
-        """End the thread after its present step; what waits raises `ModelError`. May be called again.
+        """End the thread after its current step; waiting requests raise `ModelError`. May be called again.
 
-        The model has its own attention again; adapters stay in it.
+        The model gets its own attention back; adapters stay in it.
         """
         with self._lock:
             first, self._closed = not self._closed, True
@@ -256,7 +257,7 @@ class TransformersEngine:
         return left
 
     def _receive(self) -> bool:
-        """Take in what was submitted, waiting if there is nothing to do. False when closed."""
+        """Collect submitted items, waiting if there is nothing to do. Return False when closed."""
         idle = not self._rows and not self._waiting
         while idle or not self._inbox.empty():
             item = self._inbox.get()
@@ -272,7 +273,7 @@ class TransformersEngine:
         self._rows = [row for row in self._rows if row.requests]
 
     def _admit(self) -> None:
-        """Give slots to what waits, in order, up to the first change that has to wait."""
+        """Assign slots to waiting items, in order, up to the first change that has to wait."""
         later: list[_Waiting] = []
         try:
             while self._waiting:
@@ -285,7 +286,7 @@ class TransformersEngine:
                     continue
                 row = item if isinstance(item, EngineRow) else EngineRow([item], list(item.request.ids))
                 row.leave_cancelled()
-                if not row.requests or joins(row, self._rows):
+                if not row.requests or merge_into_identical(row, self._rows):
                     continue
                 if len(self._rows) == self._cache.slots:
                     later.append(item)
@@ -298,15 +299,15 @@ class TransformersEngine:
             self._waiting.extendleft(reversed(later))
 
     def _seat(self, row: EngineRow) -> None:
-        busy = {other.slot for other in self._rows}
+        busy = {active_row.slot for active_row in self._rows}
         self._rows.append(row)
         row.slot, row.done = self._cache.take(row.ids, row.adapter, busy)
 
     def _is_read_by_another(self, row: EngineRow) -> bool:
-        """Whether a context is being read of which this row will be able to copy much: then it waits for it."""
-        same = [other for other in self._rows if other.reading and other.adapter == row.adapter]
-        held = self._cache.holds(row.ids, row.adapter) if same else 0
-        return any(reads_for(other, row, max(held, other.done) + WORTH_COPYING) for other in same)
+        """Check for a context in progress that this row can copy much of. If so, the row waits for it."""
+        same = [reader for reader in self._rows if reader.reading and reader.adapter == row.adapter]
+        cached = self._cache.holds(row.ids, row.adapter) if same else 0
+        return any(reads_for(reader, row, max(cached, reader.done) + WORTH_COPYING) for reader in same)
 
     def _change(self, change: _ModelChange) -> None:
         if not change.future.set_running_or_notify_cancel():
@@ -324,7 +325,7 @@ class TransformersEngine:
             change.future.set_result(None)
 
     def _take_stock(self) -> None:
-        """Go on with the model that `stock` makes, where there is one."""
+        """Switch to the model made by `stock`, if there is one."""
         if self._stock is None:
             return
         model = self._stock()
@@ -351,7 +352,7 @@ class TransformersEngine:
         self._go_on([onward for row, by_token in zip(ready, drawn, strict=True) for onward in parted(row, by_token)])
 
     def _tokens_to_read(self, rows: list[EngineRow]) -> int:
-        """Most tokens of contexts that the next step reads: where drawing is replayed, contexts are read together."""
+        """Return the maximum context tokens of the next step. While replaying, contexts are read together."""
         self._unread += 1
         drawing = any(len(row.ids) - row.done == 1 for row in rows)
         if self._graphs and drawing and self._unread < READ_EVERY:
@@ -360,7 +361,7 @@ class TransformersEngine:
         return self._step_tokens
 
     def _logits(self, parts: list[SlotPart], places: list[int]) -> torch.Tensor:
-        """Compute a step: the logits [W, V] at these places of its tokens."""
+        """Compute a step. Return the logits [W, V] at these positions of its tokens."""
         if self._graphs and self._graphs.fits(parts):
             replayed = self._graphs.logits(parts, self._turn)
             if replayed is not None:
@@ -369,35 +370,34 @@ class TransformersEngine:
         return forward(self._model, step, torch.tensor(places, dtype=torch.long, device=self._model.device))
 
     def _rows_in_turn(self) -> list[EngineRow]:
-        """The rows of one adapter, each adapter in its turn; its weights are switched on."""
+        """Select the rows of one adapter, taking turns, and switch its weights on."""
         wanted = sorted({row.adapter for row in self._rows})
         self._turn = next((token for token in wanted if token > self._turn), wanted[0])
         self._adapters.switch(self._turn)
         return [row for row in self._rows if row.adapter == self._turn]
 
     def _go_on(self, branches: list[EngineRow]) -> None:
-        """Put the branches of rows in the place of those, and answer the requests that ended.
+        """Replace rows by their branches, and answer the finished requests.
 
-        Of the branches in a slot the first that goes on keeps it; the others wait for slots of their own, before all
-        that waits.
+        The first unfinished branch in a slot keeps it; the others wait for new slots, at the front of the queue.
         """
         reasons = {
             id(pending): end_of(pending, branch, self._decode) for branch in branches for pending in branch.requests
         }
         slots = {branch.slot for branch in branches}
-        self._rows, apart = [row for row in self._rows if row.slot not in slots], []
+        self._rows, without_slot = [row for row in self._rows if row.slot not in slots], []
         for branch in branches:
             onward = [pending for pending in branch.requests if not reasons[id(pending)]]
             if onward and branch.slot in slots:
                 slots.remove(branch.slot)
                 self._rows.append(replace(branch, requests=onward))
             elif onward:
-                apart.append(EngineRow(onward, branch.ids))
-        self._waiting.extendleft(reversed(apart))
-        ended = [(pending, branch) for branch in branches for pending in branch.requests if reasons[id(pending)]]
-        for pending, branch in ended:
+                without_slot.append(EngineRow(onward, branch.ids))
+        self._waiting.extendleft(reversed(without_slot))
+        finished = [(pending, branch) for branch in branches for pending in branch.requests if reasons[id(pending)]]
+        for pending, branch in finished:
             self._answer(pending, branch, reasons[id(pending)])
-        for slot in {branch.slot for pending, branch in ended if reasons[id(pending)] == "broken"}:
+        for slot in {branch.slot for pending, branch in finished if reasons[id(pending)] == "broken"}:
             self._cache.wipe(slot)
 
     def _answer(self, pending: PendingRequest, row: EngineRow, reason: Reason) -> None:
@@ -407,7 +407,8 @@ class TransformersEngine:
             pending.future.set_result(Reply(tuple(row.drawn), tuple(pending.logprobs), reason, pending.choices))
 
     def _begin_again(self, error: ModelError) -> None:
-        """A step failed: what the slots hold is not trusted, and all requests begin anew, each once; then they fail."""
+        """Recover from a failed step: drop the cache and restart all requests, each once; a second failure ends them.
+        """
         under_way = [pending for row in self._rows for pending in row.requests]
         self._rows = []
         self._cache.forget()

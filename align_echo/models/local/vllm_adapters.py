@@ -1,7 +1,7 @@
-"""LoRA adapters of a running vLLM: each publication is a version with a name and number of its own.
+"""LoRA adapters of a running vLLM. Each publication is a version with its own name and number.
 
-vLLM caches contexts by the adapter's name and number and may read its folder again at any time, so neither is ever used
-for other weights. A version that was replaced is unloaded once the requests that use it are answered.
+vLLM caches contexts by the adapter's name and number and may reread its folder at any time, so neither is ever reused
+for other weights. A replaced version is unloaded once its requests are answered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from align_echo.errors import UsageError
 
 @dataclass(frozen=True)
 class AdapterVersion:
-    """One published version. `served` is its name in vLLM; `folder` holds it as PEFT saves it."""
+    """One published version. `served` is its name in vLLM; `folder` holds it as saved by PEFT."""
 
     name: str
     number: int
@@ -31,8 +31,8 @@ class AdapterVersion:
 class PublishedAdapters:
     """The current version of each adapter. Thread-safe.
 
-    `load` and `unload` tell vLLM, the latter without failing or waiting; `known` are adapters that it has already,
-    under their own names and not to be unloaded.
+    `load` and `unload` notify vLLM; `unload` neither fails nor waits. `known` are adapters already in vLLM, under
+    their own names and never unloaded.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class PublishedAdapters:
         self._number = 0
 
     def publish(self, name: str, folder: str, in_use: Collection[str] = ()) -> AdapterVersion:
-        """Load what is in the folder as the adapter's next version, for all requests from now on.
+        """Load the folder's adapter as the next version, for all requests from now on.
 
-        `in_use` are names that vLLM has. `folder` is a full path; it must not change while the version is loaded.
-        Raises `UsageError` if another loaded version was published from it.
+        `in_use` are names in vLLM. `folder` is a full path; it must not change while the version is loaded. Raises
+        `UsageError` if another loaded version was published from it.
         """
         with self._publishing:
             version = self._next(name, folder, in_use)
@@ -79,7 +79,7 @@ class PublishedAdapters:
             return AdapterVersion(name, self._number, folder)
 
     def require(self, name: str) -> None:
-        """Raise `UsageError` unless requests may name this adapter; they all may name "", the model itself."""
+        """Raise `UsageError` unless this adapter is loaded; "" (the model itself) always passes."""
         with self._lock:
             if name and name not in self._current:
                 loaded = ", ".join(sorted(self._current)) or "none"
@@ -87,7 +87,7 @@ class PublishedAdapters:
 
     @contextmanager
     def using(self, name: str) -> Iterator[AdapterVersion | None]:
-        """The version that a request uses until it is answered; None for the model itself ("")."""
+        """Hold the version used by a request until it is answered; None for the model itself ("")."""
         if not name:
             yield None
             return
@@ -110,7 +110,7 @@ class PublishedAdapters:
             self._unload(version)
 
     def unload_all(self) -> None:
-        """Unload every version that was published here."""
+        """Unload every version published here."""
         with self._lock:
             published = {version for version in self._current.values() if version.number} | self._replaced
             self._current = {name: version for name, version in self._current.items() if not version.number}

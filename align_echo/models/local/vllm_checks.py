@@ -1,10 +1,10 @@
-"""What vLLM can be asked, and what its answers must hold: shared by the server and the in-process engine.
+"""Validate requests to vLLM and its answers: shared by the server and the in-process engine.
 
-vLLM gives log-probabilities of one of two distributions (its option --logprobs-mode): of the model's own
-("raw_logprobs", its default), or of the one that it draws from, after temperature, top-k and top-p
-("processed_logprobs"). Ours are after temperature and before top-k and top-p, so each mode serves some samplings only;
-the others are refused here rather than recorded wrongly. Choices (`Sampling.choices`) are at temperature 1: the first
-mode gives them always, the second where it draws at temperature 1 or greedily. Left out: asking vLLM.
+vLLM returns log-probabilities of one of two distributions (its option --logprobs-mode): the model's own
+("raw_logprobs", its default), or the sampled distribution after temperature, top-k and top-p ("processed_logprobs").
+Ours are after temperature and before top-k and top-p, so each mode supports only some samplings; the others are
+refused here rather than recorded wrongly. Choices (`Sampling.choices`) are at temperature 1: the first mode always
+gives them, the second only at temperature 1 or greedily. Not here: calling vLLM.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from align_echo.models.local.engine import Reply, Request
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
 
 LOWEST_TEMPERATURE = 0.01
-"""vLLM draws at this temperature whenever it is asked for a lower one that is not 0."""
+"""vLLM raises lower nonzero temperatures to this value."""
 
 ROUNDING = 1e-3
-"""How far above 0 a log-probability may lie."""
+"""Tolerance of log-probabilities above 0."""
 
 MOST_CHOICES = 128
-"""vLLM takes no more token ids in `logprob_token_ids`."""
+"""Maximum token ids in `logprob_token_ids`."""
 
 LOWEST_LOGPROB = -9999.0
-"""vLLM's server writes a log-probability below this one, -inf too, as this."""
+"""vLLM's server reports lower log-probabilities, including -inf, as this value."""
 
 PROBES = ((1, 1.0), (2, 1.0), (1, 2.0))
-"""(the only token id that may be drawn, temperature) of the three draws that tell the mode."""
+"""(the only allowed token id, temperature) of the three draws that reveal the mode."""
 
 
 def mode_seen(first: Sequence[float], second: Sequence[float], hot: Sequence[float]) -> LogprobsMode | None:
-    """The mode behind the values of three draws: each the drawn token's, then the likeliest tokens'. None for logits.
+    """Infer the mode from the values of three draws: each the drawn token's, then the most likely tokens'. None for
+    logits.
 
-    After processing, the only token that may be drawn has probability 1. Before it, it has the model's own, at any
+    After processing, the only allowed token has probability 1. Before it, the token has the model's probability at any
     temperature, and two tokens cannot both have 1. Values whose exponentials sum to more than 1 are logits.
     """
     if any(sum(math.exp(min(value, 1.0)) for value in reply[1:]) > 1 + ROUNDING for reply in (first, second, hot)):
@@ -48,7 +49,7 @@ def mode_seen(first: Sequence[float], second: Sequence[float], hot: Sequence[flo
 
 
 def check_request(request: Request, mode: LogprobsMode) -> None:
-    """Raise `UsageError` for what vLLM cannot answer, or not with the log-probabilities asked for, in this mode."""
+    """Raise `UsageError` if vLLM cannot answer the request in this mode with correct log-probabilities."""
     sampling = request.sampling
     if not request.ids or sampling.max_tokens < 1:
         raise UsageError("a request needs a context and room for one token")
@@ -78,7 +79,7 @@ def check_request(request: Request, mode: LogprobsMode) -> None:
 
 
 def room(request: Request, context: int) -> int:
-    """How many tokens the reply may have. Raises `ContextOverflowError` if none."""
+    """Return the maximum number of reply tokens. Raises `ContextOverflowError` if there is no room."""
     left = context - len(request.ids)
     if left < 1:
         raise ContextOverflowError(f"the context has {len(request.ids)} tokens and the model takes {context}")
@@ -86,9 +87,9 @@ def room(request: Request, context: int) -> int:
 
 
 def choices_of(request: Request, first: Mapping[int, float]) -> tuple[float, ...]:
-    """`Reply.choices` from what vLLM gives at the reply's first token, by token id; -inf where it is as low as can be.
+    """Extract `Reply.choices` from vLLM's values at the reply's first token, by token id; -inf at the lowest value.
 
-    Raises `UsageError` if it gives none of some choice, `ModelError` if it gives nothing.
+    Raises `UsageError` if a choice is missing, `ModelError` if there are no values.
     """
     wanted = request.sampling.choices
     if wanted and not first:
@@ -106,7 +107,7 @@ def checked_reply(
     reason: str | None,
     choices: tuple[float, ...] = (),
 ) -> Reply:
-    """The reply as `Reply` defines it. Raises `ModelError` if it cannot be the answer to the request."""
+    """Validate and build a `Reply`. Raises `ModelError` if it cannot be the answer to the request."""
     if not ids:
         raise ModelError("the reply has no tokens")
     if len(ids) != len(logprobs):

@@ -1,7 +1,7 @@
 """vLLM in this process as an engine: token ids in and out, adapters and weights published while it runs.
 
-vLLM's own process does the work; here one thread runs its event loop. Nothing is imported from vLLM before an engine is
-made. Left out: several GPUs over several machines, and options of vLLM beyond those that decide what is returned.
+vLLM's own process does the work; one thread here runs its event loop. Nothing of vLLM is imported before an engine is
+made. Not here: GPUs on different machines, and options of vLLM that do not affect the results.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Result = TypeVar("Result")
 
 
 class VllmEngine:
-    """The model in a folder or of a hub name. Prefix caching is on: a context that was seen is not computed again.
+    """The model in a folder or of a hub name. Prefix caching is on: contexts are not recomputed.
 
-    `context` bounds context and reply together (0: the model's own). `dtype` is vLLM's name of one. `memory` is the
-    share of the GPU's memory to use. `adapters` is how many LoRA adapters may be drawn from at once (0: none are
-    loaded), each of rank up to `rank`. `compiled` False starts at once and runs slower. Raises `MissingExtraError`
-    without vLLM, `UsageError` if it cannot run the model.
+    `context` limits context and reply together (0: the model's limit). `dtype` is vLLM's name of a dtype. `memory` is
+    the share of GPU memory to use. `adapters` is the number of LoRA adapters usable at once (0: none), each of rank up
+    to `rank`. `compiled` False starts at once and runs slower. Raises `MissingExtraError` without vLLM, `UsageError`
+    if it cannot run the model.
     """
 
     def __init__(
@@ -86,35 +86,35 @@ class VllmEngine:
 
     @property
     def name(self) -> str:
-        """As in `--model`."""
+        """Name as in `--model`."""
         return self._name
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more requests."""
+        """True if the engine takes no more requests."""
         return self._closed
 
     @property
     def changed(self) -> bool:
-        """Whether other weights were published since it started."""
+        """True if other weights were published since the start."""
         return self._changed
 
     @property
     def context(self) -> int:
-        """Most tokens of a context and its reply together."""
+        """Maximum tokens of a context and its reply together."""
         return self._context
 
     def submit(self, request: Request) -> Future[Reply]:
-        """Begin. Raises `UsageError` for a request that vLLM cannot answer; the future raises as `Engine` says."""
+        """Start a request. Raises `UsageError` if vLLM cannot answer it; the future raises as in `Engine`."""
         check_request(request, self._mode)
         self._adapters.require(request.adapter)
-        with self._lock:  # what is begun here is seen by `_cancel`
+        with self._lock:  # `_cancel` sees every task started here
             if self._closed:
                 raise ModelError(f"{self._name} is closed")
             return asyncio.run_coroutine_threadsafe(self._answer(request), self._loop)
 
     def close(self) -> None:
-        """Stop vLLM; requests under way raise `ModelError`. May be called again."""
+        """Stop vLLM; running requests raise `ModelError`. May be called again."""
         with self._lock:
             first, self._closed = not self._closed, True
         if first:
@@ -143,14 +143,14 @@ class VllmEngine:
         return checked_reply(request, longest, ids, logprobs, last.finish_reason, choices_of(request, first))
 
     async def _continue(self, ids: tuple[int, ...], parameters: Any, lora: Any) -> Any:
-        """vLLM's last output for these ids. Raises `ModelError` whatever goes wrong in it."""
+        """Return vLLM's last output for these ids. Raises `ModelError` for any failure of vLLM."""
         prompt = self._vllm.TokensPrompt(prompt_token_ids=list(ids))
         number = str(next(self._numbers))
         try:
             outputs = [output async for output in self._engine.generate(prompt, parameters, number, lora_request=lora)]
         except asyncio.CancelledError:
             if not self._closed:
-                raise  # whoever asked has gone
+                raise  # the caller is gone
             raise ModelError(f"{self._name} was closed") from None
         except Exception as error:
             raise ModelError(f"{self._name} failed: {first_line(error)}") from error
@@ -178,10 +178,10 @@ class VllmEngine:
     # ------------------------------------------------------------ adapters and weights
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """From now on `Request.adapter` = `name` means the LoRA adapter in the folder.
+        """Load the LoRA adapter in the folder for requests with `Request.adapter` = `name`.
 
-        Requests under way keep the version they began with. Raises `UsageError` when the engine was made for none,
-        `MissingDataError` when the folder holds no adapter, `ModelError` when vLLM cannot load it.
+        Running requests keep their version. Raises `UsageError` if the engine was made without adapters,
+        `MissingDataError` if the folder has no adapter, `ModelError` if vLLM cannot load it.
         """
         if not self._most_adapters:
             raise UsageError(f"{self._name} was started for no adapters: give their number at construction")
@@ -202,10 +202,10 @@ class VllmEngine:
     def publish_weights(self, folder: str, forward: Forward) -> None:
         """Replace the model's weights by those in the folder (safetensors). Adapters stay.
 
-        Waits for the requests under way; later ones wait meanwhile. vLLM's log-probabilities of a short reply are then
-        held against the publisher's, since it can keep parts of the old weights without a word; replies made meanwhile
-        are given out after that. Raises `MissingDataError` when the folder holds no weights, `ModelError` when it
-        fails: requests then fail too, until a publication succeeds.
+        Waits for running requests; later requests wait meanwhile. vLLM can silently keep parts of the old weights, so
+        its log-probabilities of a short reply are then compared with the publisher's; replies generated meanwhile are
+        returned after that. Raises `MissingDataError` if the folder has no weights, `ModelError` on failure: requests
+        then fail too, until a publication succeeds.
         """
         self._wait(self._publish(model_folder(folder), forward))
 
@@ -243,7 +243,7 @@ class VllmEngine:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _cancel(self) -> None:
-        """End the requests under way, so that nobody waits for them."""
+        """Cancel running requests, so that nobody waits for them."""
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -256,7 +256,7 @@ class VllmEngine:
 
 
 def _vllm() -> Any:
-    """The package with the modules used here. Raises `MissingExtraError` if it is not installed."""
+    """Import vLLM with the modules used here. Raises `MissingExtraError` if it is not installed."""
     try:
         package = import_module("vllm")
         for module in ("lora.request", "platforms", "sampling_params", "v1.engine.async_llm"):

@@ -1,9 +1,8 @@
 """A vLLM server as an engine: token ids in and out over HTTP, adapters and weights published while it runs.
 
-Asks `/v1/completions` with the context's ids, never with text, and with every sampling parameter spelt out, so that
-nothing comes from the server's or the model's own defaults. Left out: starting the server (docs/vllm.md), several
-servers (`fleet.py`), and moving weights over a GPU network (NCCL); weights are published through a folder both sides
-can read.
+Sends context ids to `/v1/completions`, never text, with every sampling parameter explicit, so that no default of the
+server or the model applies. Not here: starting the server (docs/vllm.md), multiple servers (`fleet.py`), and moving
+weights over a GPU network (NCCL); weights are published through a folder readable by both sides.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class _ServedLogprobs(BaseModel):
 
     @property
     def first(self) -> dict[int, float]:
-        """By token id, what is given at the first position."""
+        """Values at the first position, by token id."""
         listed = self.top_logprobs[0] if self.top_logprobs else {}
         return {
             int(token.removeprefix(_TOKEN)): value for token, value in listed.items() if _NAMED_BY_ID.fullmatch(token)
@@ -83,12 +82,11 @@ class _Completion(BaseModel):
 
 
 class VllmServer:
-    """The model `model` on the vLLM server at `base_url` (default: `$OPENAI_BASE_URL`; ends with /v1); "" for the one
-    that it serves.
+    """The model `model` on the vLLM server at `base_url` (default: `$OPENAI_BASE_URL`; ends with /v1).
 
-    At most `max_concurrency` requests are under way at once. `wait` replaces the pauses between attempts in tests.
-    Raises `UsageError` when the server does not know the model, cannot give what token-exact rollouts need or is not
-    there, and `ModelError` when it gives no answer (after three attempts, whatever `retry` says).
+    `model` "" is the server's only model. At most `max_concurrency` requests run at once. `wait` replaces the pauses
+    between attempts in tests. Raises `UsageError` if the server does not know the model, cannot support token-exact
+    rollouts or is not running, and `ModelError` if it gives no answer (after three attempts, whatever `retry` says).
     """
 
     def __init__(
@@ -111,10 +109,10 @@ class VllmServer:
         authorization = resolve_authorization(base_url, api_key)
         self._client = Client(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
         served = self._models(RetryPolicy(attempts=3))
-        whole = [listed for listed in served if listed.max_model_len]
-        card = next((listed for listed in whole if listed.id == (model or whole[0].id)), None)
-        if card is None or card.max_model_len is None or (not model and len(whole) > 1):
-            names = ", ".join(listed.id for listed in whole) or "none"
+        base_models = [listed for listed in served if listed.max_model_len]
+        card = next((listed for listed in base_models if listed.id == (model or base_models[0].id)), None)
+        if card is None or card.max_model_len is None or (not model and len(base_models) > 1):
+            names = ", ".join(listed.id for listed in base_models) or "none"
             wanted = model or "one model alone"
             raise UsageError(f"the server at {self._base_url} is no vLLM server of {wanted}; its models: {names}")
         self._model = card.id
@@ -133,48 +131,48 @@ class VllmServer:
 
     @property
     def name(self) -> str:
-        """As in `--model`."""
+        """Name as in `--model`."""
         return f"vllm-server:{self._model}"
 
     @property
     def context(self) -> int:
-        """Most tokens of a context and its reply together."""
+        """Maximum tokens of a context and its reply together."""
         return self._context
 
     @property
     def root(self) -> str:
-        """The folder or hub name that the server loaded the model from: where its tokenizer is."""
+        """Folder or hub name from which the server loaded the model and its tokenizer."""
         return self._root
 
     @property
     def logprobs_mode(self) -> LogprobsMode:
-        """Which distribution the server gives log-probabilities of, as its answers show."""
+        """Distribution of the server's log-probabilities, inferred from its answers."""
         return self._mode
 
     @property
     def changed(self) -> bool:
-        """Whether other weights were published since it was connected."""
+        """True if other weights were published since connecting."""
         return self._changed
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more requests."""
+        """True if the engine takes no more requests."""
         return self._closed
 
     def submit(self, request: Request) -> Future[Reply]:
-        """Begin. Raises `UsageError` for a request that it cannot answer; the future raises as `Engine` says."""
+        """Start a request. Raises `UsageError` if the server cannot answer it; the future raises as in `Engine`."""
         check_request(request, self._mode)
         self._adapters.require(request.adapter)
         try:
-            # In the caller's context: a batch that is given up waits for no further attempt.
+            # In the caller's context: a cancelled batch does not wait for retries.
             return self._threads.submit(copy_context().run, self._answer, request)
         except RuntimeError:
             raise ModelError(f"{self.name} is closed") from None
 
     def close(self) -> None:
-        """Unload the adapters published here, after the replies under way; those that wait are cancelled.
+        """Wait for running requests, cancel waiting ones, and unload the adapters published here.
 
-        The server runs on.
+        The server keeps running.
         """
         self._closed = True
         self._threads.shutdown(wait=True, cancel_futures=True)
@@ -205,7 +203,7 @@ class VllmServer:
             raise PassingFault(str(error)) from error
 
     def _choice(self, text: str, prompt: Sequence[int]) -> _ServedChoice:
-        """What a body holds. Raises `PassingFault`, and `TokenDriftError` if other ids were continued than these."""
+        """Parse the choice in a body. Raises `PassingFault`, and `TokenDriftError` if other ids were continued."""
         choices = _read(text, _Completion).choices
         if len(choices) != 1:
             raise PassingFault(f"the reply's body has {len(choices)} choices, not one")
@@ -219,10 +217,11 @@ class VllmServer:
     # ------------------------------------------------------------ adapters and weights
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """From now on `Request.adapter` = `name` means the LoRA adapter in the folder, which the server reads itself.
+        """Load the LoRA adapter in the folder, read by the server itself, for requests with `Request.adapter` =
+        `name`.
 
-        Requests under way keep the version they began with. Raises `UsageError` when the server does not allow it,
-        `MissingDataError` when the folder holds no adapter, `ModelError` when the server cannot load it.
+        Running requests keep their version. Raises `UsageError` if the server does not allow it, `MissingDataError` if
+        the folder has no adapter, `ModelError` if the server cannot load it.
         """
         self._adapters.publish(name, adapter_folder(folder), [model.id for model in self._models(self._retry)])
 
@@ -234,20 +233,20 @@ class VllmServer:
         )
 
     def _unload(self, version: AdapterVersion) -> None:
-        """Best effort: a version that stays loaded costs memory, and no request names it."""
+        """Unload a version, ignoring errors: a version left loaded costs memory, and no request names it."""
         try:
             self._post(f"{self._base_url}/unload_lora_adapter", {"lora_name": version.served})
         except (PassingFault, ModelError, UsageError):
             return
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
-        """Replace the model's weights by those in the folder (safetensors), which the server reads itself.
+        """Replace the model's weights by those in the folder (safetensors), read by the server itself.
 
-        Waits for the requests under way, of every client; later ones wait meanwhile. Adapters stay. The server's
-        log-probabilities of a short reply are then held against the publisher's, since vLLM can keep parts of the old
-        weights without a word; replies made meanwhile are given out after that. Raises `MissingDataError` when the
-        folder holds no weights, `UsageError` when the server does not allow it, `ModelError` when it fails: requests
-        then fail too, until a publication succeeds.
+        Waits for running requests of every client; later requests wait meanwhile. Adapters stay. vLLM can silently
+        keep parts of the old weights, so the server's log-probabilities of a short reply are then compared with the
+        publisher's; replies generated meanwhile are returned after that. Raises `MissingDataError` if the folder has
+        no weights, `UsageError` if the server does not allow it, `ModelError` on failure: requests then fail too,
+        until a publication succeeds.
         """
         path = model_folder(folder)
         with self._publishing:
@@ -270,7 +269,7 @@ class VllmServer:
             self._forget_contexts()
 
     def _forget_contexts(self) -> None:
-        """Drop what was computed under other weights. Raises `ModelError` if the server kept some of it."""
+        """Drop contexts computed with other weights. Raises `ModelError` if the server kept some of them."""
         answer = self._control(f"{self._server}/reset_prefix_cache", {}, DEVELOPMENT_MODE)
         if '"success":true' not in answer.replace(" ", ""):
             raise ModelError(f"{self._where} did not drop its prefix cache: {answer[:80]}")
@@ -288,7 +287,7 @@ class VllmServer:
 
     @property
     def _server(self) -> str:
-        """Where the routes are that are not OpenAI's."""
+        """Base URL of the routes beyond OpenAI's."""
         return self._base_url.removesuffix("/v1")
 
     # ------------------------------------------------------------ HTTP
@@ -312,7 +311,7 @@ class VllmServer:
             raise judged(error, self._where) from None
 
     def _control(self, url: str, body: Mapping[str, Any], remedy: str) -> str:
-        """Change the server's state: asked once, since what an unanswered request did is not known."""
+        """Change the server's state, without retries: the effect of an unanswered request is unknown."""
         try:
             return self._post(url, body)
         except UsageError as error:
@@ -321,7 +320,7 @@ class VllmServer:
             raise ModelError(f"{url} failed: {error}") from error
 
     def _probe(self) -> LogprobsMode:
-        """Which log-probabilities the server gives, from three answers of one token each."""
+        """Infer the kind of the server's log-probabilities from three answers of one token each."""
         seen = [self._probe_once(only, temperature) for only, temperature in PROBES]
         mode = mode_seen(*seen)
         if mode is None:
@@ -331,7 +330,7 @@ class VllmServer:
         return mode
 
     def _probe_once(self, only: int, temperature: float) -> list[float]:
-        """The value of the one token that may be drawn, then those of the likeliest."""
+        """Return the value of the only allowed token, then those of the most likely tokens."""
         fields = {**_fields((1,), Sampling(temperature=temperature), 1), "model": self._model}
         fields |= {"allowed_token_ids": [only], "logprobs": 5}
         text = self._asked(lambda: self._post(f"{self._base_url}/completions", fields), self._retry)
@@ -343,7 +342,7 @@ class VllmServer:
 
 
 def _fields(ids: Sequence[int], sampling: Sampling, longest: int) -> dict[str, Any]:
-    """The body of a request but for the model's name. What is not to happen is said too: servers have defaults."""
+    """Build the body of a request, except the model's name. All settings are explicit, since servers have defaults."""
     return {
         "prompt": list(ids),
         "max_tokens": longest,

@@ -1,6 +1,6 @@
-"""Replacing the weights of a model that runs: state dicts, and LoRA adapters switched on and off.
+"""Replace the weights of a running model: state dicts, and LoRA adapters switched on and off.
 
-Left out: PEFT's other kinds of adapters, and merging.
+Not here: PEFT's other kinds of adapters, and merging.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def without_bars() -> None:
-    """Let `transformers` draw no bars of weights that it reads or writes, in this process."""
+    """Disable the progress bars of `transformers` for reading and writing weights, in this process."""
     from transformers.utils import logging as transformers_logging
 
     switch_off: Callable[[], None] = transformers_logging.disable_progress_bar
@@ -32,17 +32,19 @@ def without_bars() -> None:
 
 
 def without_plans() -> None:
-    """Let torch attend by other means than cuDNN's on a GPU, in this process: that one makes a plan for every new
-    shape, which takes many times as long as computing, and here nearly every step has a new one.
+    """Disable cuDNN attention on GPUs in this process.
+
+    cuDNN plans for every new shape, which takes many times longer than computing, and here nearly every step has a new
+    shape.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def read_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedModel:
-    """The model of a class of `transformers` from a folder or hub name, with every weight read.
+    """Load a model of a `transformers` class from a folder or hub name, with all weights.
 
-    Only safetensors are read (a pickle can run code), and no code that lies beside them is run. Raises `UsageError` if
-    some are not there: `transformers` would draw them at random. Else raises what it raises.
+    Reads only safetensors (a pickle can run code) and runs no code of the folder. Raises `UsageError` for missing
+    weights, since `transformers` would initialise them at random. Propagates other errors of `transformers`.
     """
     model, info = kind.from_pretrained(
         source, dtype=dtype, output_loading_info=True, use_safetensors=True, trust_remote_code=False
@@ -54,34 +56,37 @@ def read_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedMo
 
 
 def read_strange_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedModel:
-    """The model that somebody handed over: as `read_model`, of a folder whose configuration claims no more than its
-    files hold, and whose weights are numbers. Of an adapter that is the folder of its model. Raises as `read_model`."""
+    """Load a third-party model as `read_model` does, after checking a local folder.
+
+    Its configuration must not claim more than its files hold, and its weights must be numbers. For an adapter, the
+    checked folder is the base model's. Raises as `read_model`.
+    """
     from transformers import AutoConfig
     from transformers.utils import logging as transformers_logging
 
     folder = Path(source)
     before: int = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity(logging.CRITICAL)  # what is wrong is said in our own line
+    transformers_logging.set_verbosity(logging.CRITICAL)  # errors are reported in one line of our own
     try:
         base = adapter_base(folder)
-        whole = Path(base or source)
-        if not whole.is_dir():
+        model_folder = Path(base or source)
+        if not model_folder.is_dir():
             return read_model(kind, source, dtype)
         if base:
-            check_model_files(whole)
-        claimed_numbers(kind, AutoConfig.from_pretrained(str(whole), trust_remote_code=False), whole)
+            check_model_files(model_folder)
+        claimed_numbers(kind, AutoConfig.from_pretrained(str(model_folder), trust_remote_code=False), model_folder)
         model = read_model(kind, source, dtype)
     finally:
         transformers_logging.set_verbosity(before)
-    check_weights_read(model, whole)
+    check_weights_read(model, model_folder)
     return model
 
 
 def load_state(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> None:
-    """Copy a state dict into the model's own weights. Adapters inside it stay as they are.
+    """Copy a state dict into the model's own weights. Adapters inside it stay unchanged.
 
-    A model with adapters takes the names it had without them. Raises `UsageError`, with nothing changed, if a weight is
-    missing, unknown or of another shape.
+    A model with adapters expects the names it had without them. Raises `UsageError`, with nothing changed, if a weight
+    is missing, unknown or of another shape.
     """
     own = {
         name.replace(".base_layer.", "."): parameter
@@ -93,33 +98,34 @@ def load_state(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> Non
     missing = own.keys() - state.keys()
     unknown = state.keys() - own.keys() - tied - buffers
     shapes = {name for name in own.keys() & state.keys() if own[name].shape != state[name].shape}
-    for what, names in (("lack", missing), ("have no place for", unknown), ("have another shape for", shapes)):
+    for problem, names in (("lack", missing), ("have no place for", unknown), ("have another shape for", shapes)):
         if names:
-            raise UsageError(f"the weights do not fit: they {what} {', '.join(sorted(names)[:3])}")
+            raise UsageError(f"the weights do not fit: they {problem} {', '.join(sorted(names)[:3])}")
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(state[name])
 
 
 class ServedAdapters:
-    """The LoRA adapters of a model. The model is changed in place: its linear layers get the adapters inside."""
+    """LoRA adapters of a model. The model is changed in place: its linear layers contain the adapters."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._model = model
         self._peft: PeftModel | None = None
-        self._versions: dict[str, str] = {}  # name -> what PEFT calls its present version
+        self._versions: dict[str, str] = {}  # name -> PEFT's name of its current version
         self._loaded = 0
         self._on = ""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The adapters that are loaded."""
+        """Loaded adapters, by name."""
         return tuple(self._versions)
 
     def load(self, name: str, folder: str) -> None:
-        """Load a LoRA adapter from a folder, or replace the one of that name.
+        """Load a LoRA adapter from a folder, replacing an adapter of the same name.
 
-        Raises `MissingDataError` if the folder holds none, `UsageError` if it does not fit; nothing is changed then.
+        Raises `MissingDataError` if the folder has no adapter, `UsageError` if it does not fit; nothing is changed
+        then.
         """
         from peft import PeftConfig, PeftType
 
@@ -134,7 +140,7 @@ class ServedAdapters:
             raise UsageError(f"the adapter in {folder} is of the kind {config.peft_type}: only LoRA is served")
         self._loaded += 1
         version = f"{name}-{self._loaded}"
-        with warnings.catch_warnings():  # PEFT says which adapter it makes active; `switch` decides that here
+        with warnings.catch_warnings():  # PEFT warns about its active adapter; `switch` decides that here
             warnings.simplefilter("ignore")
             try:
                 self._add(version, path, config)
@@ -157,14 +163,14 @@ class ServedAdapters:
             raise ValueError(f"other weights are needed than it holds, such as {wrong[0]}")
 
     def _remove(self, version: str) -> None:
-        """Delete a version where there is one; PEFT chooses another then, so none is left switched on."""
+        """Delete a version if it exists. PEFT would then activate another, so switch all off."""
         if self._peft is not None:
             if version in self._peft.peft_config:
                 self._peft.delete_adapter(version)
             self._activate(self._peft, "")
 
     def load_state(self, name: str, state: Mapping[str, torch.Tensor]) -> None:
-        """Replace an adapter's weights; names as PEFT saves them. Raises `UsageError` if they do not fit."""
+        """Replace an adapter's weights, named as saved by PEFT. Raises `UsageError` if they do not fit."""
         from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
         if self._peft is None or name not in self._versions:
@@ -176,7 +182,7 @@ class ServedAdapters:
         set_peft_model_state_dict(self._peft, dict(state), adapter_name=version)
 
     def switch(self, name: str) -> None:
-        """Compute with this adapter from now on; "" without any."""
+        """Use this adapter from now on; "" for none."""
         version = self._versions[name] if name else ""
         if self._peft is not None and version != self._on:
             self._activate(self._peft, version)

@@ -89,7 +89,7 @@ def test_a_table_gives_what_each_row_gives_by_itself(kv_heads):
     query = torch.randn(1, 4, len(asked) + 3, 8)  # three more tokens, of contexts that are read in the same step
     table = score_table(asked, starts, common[np.ix_(asked, asked)], len(asked) * width)
     assert table is not None
-    assert table._elsewhere is not None
+    assert table._read_by_family is not None
     out = table.attend(query, keys, values, 0.3)
     for row, (slot, start) in enumerate(zip(asked, starts, strict=True)):
         for head in range(4):
