@@ -1,1 +1,1 @@
-"""Critics that see: step datasets with screenshots, and the critic that judges clicks on them."""
+"""Vision critics: step datasets with screenshots, and a critic that judges clicks on them."""

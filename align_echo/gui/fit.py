@@ -1,8 +1,8 @@
-"""Training a critic on screens: predictions on a step dataset in, a calibrated critic out.
+"""Train a critic on screens: takes predictions on a step dataset, returns a calibrated critic.
 
-The folder is that of a critic of text (`gaia/fit/folder.py`), with the image processor beside the tokenizer;
-`summary.json` is `FittedOnScreens`. Episodes are held out as tasks are there. Left out: how it learns
-(`learning.py`), and what it is worth in selection (`trial.py`).
+The folder is laid out like a text critic's (`gaia/fit/folder.py`), with the image processor beside the tokenizer;
+`summary.json` is `FittedOnScreens`. Episodes are held out like tasks there. Not here: training (`learning.py`), and
+its effect on selection (`trial.py`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TINY = "tiny-vl"
 
 
 class FittedOnScreens(Frozen):
-    """A critic on screens that was trained: how many actions of how many `episodes` it learned from, how many
-    candidates were no actions (`unparsed`) and are in neither part, and how it does on `held_out` episodes, None
-    without any.
+    """Summary of a trained critic on screens: how many actions of how many `episodes` it learned from, and its
+    results.
 
-    Held-out actions are balanced like those learned from, and the temperature was fitted on them.
+    `unparsed` candidates were not actions and are in neither part. `held_out` is the report on held-out episodes, None
+    without any. Held-out actions are balanced like the training actions, and the temperature was fitted on them.
     """
 
     learned_from: int
@@ -63,11 +63,10 @@ def fit_screens(
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> FittedOnScreens:
-    """Train and calibrate a critic on the steps of `folder`; with `share` 0 it stays uncalibrated. `predictions` are
-    those of the folder itself where none are named.
+    """Train and calibrate a critic on the steps of `folder`; with `share` 0 it stays uncalibrated.
 
-    Raises `UsageError` or `MissingDataError` for what cannot be learned from, and for fewer than `least` actions, and
-    then leaves `path` as it was.
+    `predictions` default to the folder's own file. Raises `UsageError` or `MissingDataError` for unusable data, and
+    for fewer than `least` actions; `path` is then left unchanged.
     """
     require_training()
     require_reports()
@@ -118,7 +117,7 @@ def _train(
     settings: VisionSettings,
     progress: Progress,
 ) -> CriticReport | None:
-    """Train the model and put it in place as a critic; the report on what it was tested on, None without any."""
+    """Train the model and save it as a critic. Return the report on the held-out examples, None without any."""
     from align_echo.gui.learning import learn_on_screens, verdicts_on
 
     def learn(checkpoints: Path, resume: bool) -> Any:
@@ -143,7 +142,9 @@ def _train(
 def _divided(
     folder: Path, proposed: Sequence[Proposed], share: float, seed: int
 ) -> tuple[list[ScreenExample], list[ScreenExample]]:
-    """(to learn from, to test on), each balanced. Raises `UsageError` for a side without right or wrong actions."""
+    """Split into (training, held-out) examples, each balanced. Raises `UsageError` for a side without right or wrong
+    actions.
+    """
     from align_echo.gui.learning import balanced, screen_examples
 
     if not 0 <= share < 1:
@@ -156,23 +157,23 @@ def _divided(
     try:
         return balanced(learned, seed=seed), balanced(tested, seed=seed) if share else []
     except UsageError as error:
-        few = "add predictions, choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
-        raise UsageError(f"the episodes are too few to hold {share} of them out: {few}") from error
+        advice = "add predictions, choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
+        raise UsageError(f"the episodes are too few to hold {share} of them out: {advice}") from error
 
 
-def _left_out(proposed: Sequence[Proposed], kept: int) -> dict[str, int]:
-    """How many candidates were left out, by why, in words; `kept` were not."""
+def _left_out(proposed: Sequence[Proposed], used: int) -> dict[str, int]:
+    """Count the unused candidates by reason, in words. `used` is the number of used ones."""
     actions = [(step.step.id, text) for step in proposed for text in step.texts]
     parsed = [(step, text) for step, text in actions if text is not None]
     return {
         "that are no actions": len(actions) - len(parsed),
         "duplicates": len(parsed) - len({*parsed}),
-        "so that as many are right as wrong": len({*parsed}) - kept,
+        "so that as many are right as wrong": len({*parsed}) - used,
     }
 
 
 def _begin(name: ModelName, seed: int) -> tuple[Any, Any]:
-    """The model that learns, and its encoder. Raises `UsageError` or `MissingDataError` for one that cannot."""
+    """Load the model to train and its encoder. Raises `UsageError` or `MissingDataError` for an unusable model."""
     import torch
 
     from align_echo.gui.vision import read_vision
@@ -183,7 +184,7 @@ def _begin(name: ModelName, seed: int) -> tuple[Any, Any]:
 
 
 def _source(name: ModelName) -> str:
-    """Raises `UsageError` as `source_of` does, and for the pocket model, which sees nothing."""
+    """Return the model's source. Raises `UsageError` as `source_of`, and for the pocket model, which cannot see."""
     from align_echo.train.crew import source_of
 
     if name.kind == POCKET:
@@ -192,7 +193,7 @@ def _source(name: ModelName) -> str:
 
 
 def _contents(files: Sequence[Path]) -> dict[str, Path]:
-    """The files by their SHA-256: one that is named twice is there once. Raises `MissingDataError` for none."""
+    """Index the files by SHA-256, so a repeated file counts once. Raises `MissingDataError` for a missing file."""
     by_hash: dict[str, Path] = {}
     for file in files:
         if not file.is_file():

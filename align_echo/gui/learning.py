@@ -1,9 +1,8 @@
-"""A Qwen2.5-VL becomes an intuitive critic on screens: cross-entropy on one token (GAIA, paper 3, section 3.2).
+"""Train a Qwen2.5-VL as an intuitive critic on screens: cross-entropy on one token (GAIA, paper 3, section 3.2).
 
-What is learned from are the distinct actions that agents proposed on the steps of datasets, right where they succeed by
-the matching rules. Each is read by itself, with its own picture; pictures are opened when they are needed, so that
-memory holds a batch of them. Left out: the trainer (`gaia/fit/trainer.py`), several devices, gradient
-checkpointing.
+The training data are the distinct actions proposed by agents on the steps of datasets, labelled by the matching rules.
+Each is read by itself, with its own picture. Pictures are opened on demand, so that memory holds one batch of them.
+Not here: the trainer (`gaia/fit/trainer.py`), multiple devices, gradient checkpointing.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from align_echo.wrappers.gui.steps import GuiStep, screenshot_of
 
 
 class VisionSettings(LearningSettings):
-    """The settings of critics that look."""
+    """Training settings of vision critics."""
 
     at_once: int = Field(default=4, ge=1)
     """Actions in memory at once."""
@@ -39,7 +38,7 @@ class VisionSettings(LearningSettings):
 
 @dataclass(frozen=True)
 class ScreenExample:
-    """A proposed action on a step of the dataset in `folder`, and what is true of it."""
+    """A proposed action on a step of the dataset in `folder`, with its label."""
 
     folder: Path
     step: GuiStep
@@ -47,13 +46,13 @@ class ScreenExample:
     label: Verdict
 
     def sight(self, encoder: ScreenEncoder) -> ScreenQuestion:
-        """The question about it. Raises `UsageError` for a picture that cannot be read."""
+        """Encode the question about the action. Raises `UsageError` for an unreadable picture."""
         screen = Screen(screenshot_of(self.folder, self.step), self.step.instruction, self.step.history)
         return encoder.sight(screen, parse(self.action))
 
 
 def screen_examples(folder: Path, proposed: Iterable[Proposed]) -> list[ScreenExample]:
-    """The distinct actions of the steps of a dataset, in order."""
+    """Build an example for each distinct action of the steps, in order."""
     return [
         ScreenExample(folder, proposal.step, action, label)
         for proposal in proposed
@@ -62,13 +61,14 @@ def screen_examples(folder: Path, proposed: Iterable[Proposed]) -> list[ScreenEx
 
 
 def balanced(examples: Sequence[ScreenExample], *, seed: int = 0) -> list[ScreenExample]:
-    """As many correct as wrong ones, in order; some of the class that has more are left out. Raises `UsageError` where
-    a class has none.
+    """Balance the classes by leaving out examples of the larger class; keep the order.
+
+    Raises `UsageError` if a class is empty.
     """
-    kept = balanced_places([example.label for example in examples], seed=seed)
-    if not kept:
+    retained = balanced_places([example.label for example in examples], seed=seed)
+    if not retained:
         raise UsageError("the predictions hold no right action, or no wrong one: a critic learns from both")
-    return [examples[index] for index in kept]
+    return [examples[index] for index in retained]
 
 
 def learn_on_screens(
@@ -82,9 +82,10 @@ def learn_on_screens(
     progress: Progress = SILENT,
     callbacks: Iterable[TrainerCallback] = (),
 ) -> Any:
-    """Train, with checkpoints in `folder`, and return the model that learned, with its adapter where it has one.
-    `resume` goes on from the last checkpoint. Raises `UsageError` if there is nothing to learn from, or a picture
-    cannot be read.
+    """Train, with checkpoints in `folder`, and return the trained model, with its adapter if it has one.
+
+    `resume` continues from the last checkpoint. Raises `UsageError` if there are no examples, or a picture cannot be
+    read.
     """
     if not examples:
         raise UsageError("there is no labelled action to learn from")
@@ -103,7 +104,7 @@ def learn_on_screens(
 
 
 def steps(count: int, settings: VisionSettings) -> list[list[int]]:
-    """Which of `count` examples each step learns from, for all epochs, in an order by the seed."""
+    """Assign `count` examples to training steps, for all epochs, in an order derived from the seed."""
     by_step: list[list[int]] = []
     for epoch in range(settings.epochs):
         order = Dice(f"fit {settings.seed} {epoch}").shuffled(range(count))
@@ -114,7 +115,7 @@ def steps(count: int, settings: VisionSettings) -> list[list[int]]:
 def verdicts_on(
     model: Any, encoder: ScreenEncoder, examples: Sequence[ScreenExample], *, at_once: int
 ) -> list[tuple[Verdict | None, float]]:
-    """What the model says of each example: its verdict (None: neither word), and the logit."""
+    """Ask the model for each example's verdict (None: neither word) and logit."""
     verdicts: list[tuple[Verdict | None, float]] = []
     for first in range(0, len(examples), at_once):
         sights = [example.sight(encoder) for example in examples[first : first + at_once]]

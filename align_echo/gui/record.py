@@ -1,6 +1,6 @@
-"""Episodes on MiniWoB in, a step dataset with screenshots and predictions out.
+"""Record episodes on MiniWoB as a step dataset with screenshots and predictions.
 
-Left out: what a step is made of (`recording.py`), and scoring (`trial.py`).
+Not here: the contents of a step (`recording.py`), and scoring (`trial.py`).
 """
 
 from __future__ import annotations
@@ -18,42 +18,43 @@ from align_echo.wrappers.miniwob.env import MiniWoBEnv
 
 ENVIRONMENT = "miniwob"
 TOLD = 20
-"""A line after every so many episodes."""
+"""Episodes between two progress lines."""
 
 
 def record_episodes(episodes: Path, out: Path, *, progress: Progress = SILENT) -> Recording:
-    """Record the episodes of a folder of `critic collect` or `evaluate`, or of a file of it.
+    """Record the episodes in a folder of `critic collect` or `evaluate`, or in a single file.
 
-    Raises `MissingDataError` for no episodes, `UsageError` for episodes that cannot be played again on screens.
+    Raises `MissingDataError` if there are no episodes, `UsageError` for episodes that cannot be replayed on screens.
     """
-    file = _file_of(episodes)
-    played = scored(JsonlFile(file).read(Trajectory))
-    if not played:
+    file = _find_file(episodes)
+    trajectories = scored(JsonlFile(file).read(Trajectory))
+    if not trajectories:
         raise MissingDataError(f"{file} holds no episode that was played to its end")
-    foreign = {trajectory.environment for trajectory in played} - {ENVIRONMENT}
+    foreign = {trajectory.environment for trajectory in trajectories} - {ENVIRONMENT}
     if foreign:
         raise UsageError(f"{file} holds episodes of {', '.join(sorted(foreign))}: screens are those of {ENVIRONMENT}")
-    if any(trajectory.interface != "none" for trajectory in played):
+    if any(trajectory.interface != "none" for trajectory in trajectories):
         raise UsageError(f"{file} holds episodes under an interface: record those of the environment alone")
-    if len({trajectory.split for trajectory in played}) > 1:
+    if len({trajectory.split for trajectory in trajectories}) > 1:
         raise UsageError(f"{file} holds episodes of several splits: record those of one")
-    counts = Counter((trajectory.task_id, trajectory.sample) for trajectory in played)
-    twice = [episode for episode, count in counts.items() if count > 1]
-    if twice:
-        task, sample = twice[0]
+    counts = Counter((trajectory.task_id, trajectory.sample) for trajectory in trajectories)
+    repeated = [episode for episode, count in counts.items() if count > 1]
+    if repeated:
+        task, sample = repeated[0]
         raise UsageError(f"{file} holds sample {sample} of {task} twice: an episode is recorded once")
 
     def tell(number: int) -> None:
         if number == 1:
-            progress.say(f"playing {len(played)} episodes again")
+            progress.say(f"playing {len(trajectories)} episodes again")
         if number % TOLD == 0:
-            progress.say(f"{number} of {len(played)} episodes")
+            progress.say(f"{number} of {len(trajectories)} episodes")
 
-    return record(lambda: MiniWoBEnv(played[0].split), played, out, on_episode=tell)
+    return record(lambda: MiniWoBEnv(trajectories[0].split), trajectories, out, on_episode=tell)
 
 
-def _file_of(episodes: Path) -> Path:
-    """The one file of trajectories. Raises `MissingDataError` for none, `UsageError` for several."""
+def _find_file(episodes: Path) -> Path:
+    """Find the only file of trajectories. Raises `MissingDataError` if there is none, `UsageError` if there are more.
+    """
     if episodes.is_file():
         return episodes
     files = sorted((episodes / "trajectories").glob("*.jsonl"))

@@ -1,8 +1,9 @@
-"""Episodes on MiniWoB become a step dataset: turns with their screenshots, the expert's action, and what was proposed.
+"""Convert episodes on MiniWoB to a step dataset: turns with screenshots, the expert's action, and the proposed
+actions.
 
-An episode is played again, since pictures are not kept; it comes out as it had, or is left out from there on. The box
-of a right click is that of the smallest listed element around it. Left out: playing (`align-echo critic collect`,
-`evaluate`), and turns in which the expert knows no action.
+An episode is replayed, since pictures are not stored; if it turns out differently, the rest is left out. The box of a
+correct click is that of the smallest listed element around it. Not here: playing (`align-echo critic collect`,
+`evaluate`), and turns without an expert action.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ Box = tuple[int, int, int, int]
 
 
 class Recording(Frozen):
-    """What became of `episodes`: `steps` were recorded, in `no_expert` turns there is no right action to record, and
-    `changed` episodes did not come out again as they had, and in `broken` the browser failed.
+    """Outcome of recording `episodes`: the number of recorded `steps` and of those left out.
+
+    `no_expert` turns have no expert action to record, `changed` episodes did not replay as recorded, and in `broken`
+    episodes the browser failed.
     """
 
     episodes: int
@@ -38,7 +41,9 @@ class Recording(Frozen):
 
 
 def box_around(point: Point, listing: str) -> Box | None:
-    """[x1, y1, x2, y2] of the smallest element of a listing that the point lies in, within the screen."""
+    """Return [x1, y1, x2, y2] of the smallest listed element around the point, clipped to the screen; None if there is
+    none.
+    """
     around: list[tuple[int, Box]] = []
     for element in read_screen(listing):
         left, top = element.center.x - element.width // 2, element.center.y - element.height // 2
@@ -50,7 +55,7 @@ def box_around(point: Point, listing: str) -> Box | None:
 
 
 def step_at(env: MiniWoBEnv, view: AgentView, name: str) -> Recorded | None:
-    """The step that `env` stands at, of an episode that `view` tells so far; None if the expert knows no action."""
+    """Build the current step of `env`; `view` is the episode so far. Returns None if the expert knows no action."""
     right = None if env.over else env.oracle().expert_action()
     if right is None:
         return None
@@ -75,11 +80,12 @@ def record(
     *,
     on_episode: Callable[[int], None] = lambda number: None,
 ) -> Recording:
-    """Write a new step dataset with its predictions; it appears whole or not at all. `on_episode` is told the number
-    of each episode that is played again, from 1.
+    """Write a new step dataset with its predictions; it appears complete or not at all.
 
-    Raises `UsageError` if the folder is there already, no turn could be recorded, or an episode is none of the
-    environment's; `EngineError` if nothing was recorded since the browser failed; `MissingExtraError` without Pillow.
+    `on_episode` receives the number of each replayed episode, from 1.
+
+    Raises `UsageError` if the folder exists, no turn could be recorded, or an episode belongs to another environment;
+    `EngineError` if nothing was recorded because the browser failed; `MissingExtraError` without Pillow.
     """
     if folder.exists():
         raise UsageError(f"{folder} is there already: name another folder")
@@ -92,7 +98,7 @@ def record(
         for number, episode in enumerate(episodes, start=1):
             on_episode(number)
             try:
-                for step, prediction in _again(env, episode, counts):
+                for step, prediction in _replay_steps(env, episode, counts):
                     predictions.append(prediction)
                     yield step
             except EngineError as error:
@@ -118,7 +124,7 @@ def _why_nothing(counts: Mapping[str, int]) -> str:
     return "no episode came out again as it had: record where they were played, with the same browser"
 
 
-def _again(
+def _replay_steps(
     env: MiniWoBEnv, trajectory: Trajectory, counts: dict[str, int]
 ) -> Iterator[tuple[Recorded, Prediction]]:
     def look(view: AgentView, step: Step) -> tuple[Recorded | None, Prediction]:
@@ -126,11 +132,11 @@ def _again(
         texts = tuple(candidate.action or "" for candidate in candidates_of(step))
         return step_at(env, view, name), Prediction(step=name, candidates=texts, agent=trajectory.agent)
 
-    played = 0
-    for seen, prediction in replay(env, trajectory, look):
-        played += 1
-        if seen is None:
+    replayed = 0
+    for recorded, prediction in replay(env, trajectory, look):
+        replayed += 1
+        if recorded is None:
             counts["no_expert"] += 1
         else:
-            yield seen, prediction
-    counts["changed"] += played < len(trajectory.steps)
+            yield recorded, prediction
+    counts["changed"] += replayed < len(trajectory.steps)

@@ -1,8 +1,8 @@
-"""What an intuitive critic on screens is shown and asked (GAIA, appendix B.3): a screenshot, and one question in text.
+"""Input of an intuitive critic on screens (GAIA, appendix B.3): a screenshot, and one question in text.
 
-Where a click or a long press on the screen is proposed, a red circle is drawn around its point; else the screenshot is
-as it was. The critic is told the whole task and what was done before it, not the instruction for the single step. Left
-out: models (`vision.py`), and other marks.
+If the proposed action is a click or a long press on the screen, a red circle is drawn around its point; otherwise the
+screenshot is unchanged. The critic sees the whole task and the earlier actions, not the instruction for the single
+step. Not here: models (`vision.py`), and other marks.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 RED = (255, 0, 0)
 SIDES_PER_RADIUS = 40
 LEAST_RADIUS = 9
-"""Pixels. The circle's radius is a fortieth of the screen's longer side, but at least this."""
+"""Minimum radius of the circle in pixels; otherwise a fortieth of the screen's longer side."""
 
 LONGEST_LINE = 400
-"""Characters of an earlier action, or of the proposed one, that are shown."""
+"""Maximum characters of each earlier action and of the proposed one."""
 
 LONGEST_TASK = 4000
 
 MOST_EARLIER = 30
-"""Earlier actions that are shown, the last ones; of those before, only how many there were is told."""
+"""Maximum number of earlier actions, the last ones; of those before, only the count is given."""
 
 
 @dataclass(frozen=True)
 class Screen:
-    """A moment: what is on the screen, what is to be done, and what was done before, one line each."""
+    """A moment of an episode: the screenshot, the instruction, and the earlier actions, one line each."""
 
     screenshot: Image
     instruction: str
@@ -43,7 +43,7 @@ class Screen:
 
 
 def marked(screenshot: Image, action: GuiAction) -> Image:
-    """A copy of the screenshot in RGB, with the circle if the action has a point of grounding on the screen."""
+    """Copy the screenshot in RGB, with the circle if the action has a grounding point on the screen."""
     from PIL import ImageDraw
 
     image = screenshot.convert("RGB")
@@ -57,7 +57,7 @@ def marked(screenshot: Image, action: GuiAction) -> Image:
 
 
 def question(screen: Screen, action: GuiAction) -> Message:
-    """What is asked about the action, beside the picture: at most some 18,000 characters."""
+    """Write the question about the action, to go with the picture: at most about 18,000 characters."""
     values = {
         "instruction": clipped(one_line(screen.instruction), LONGEST_TASK),
         "history": [clipped(one_line(earlier), LONGEST_LINE) for earlier in screen.history[-MOST_EARLIER:]],

@@ -1,9 +1,9 @@
-"""Predicted actions on a step dataset: Type, grounding and step success, and what best-of-N would have taken.
+"""Score predicted actions on a step dataset: Type, grounding and step success, and best-of-N selection.
 
-Predictions are a file beside the dataset, one line a step with the texts that an agent proposed there. A text that is
-no action counts as a wrong one. The same file is what a critic on screens learns from: each distinct action, right if
-it succeeds by the matching rules (`wrappers/gui/matching.py`), which are GAIA's (paper 3, sections 3.2 and 4.1). Left
-out: the critic itself (`gui/vision.py`), and drawing candidates.
+Predictions are a file beside the dataset, one line per step with an agent's proposed texts. A text that is no action
+counts as wrong. A critic on screens learns from the same file: each distinct action, right if it succeeds by GAIA's
+matching rules (`wrappers/gui/matching.py`; paper 3, sections 3.2 and 4.1). Not here: the critic itself
+(`gui/vision.py`), and sampling candidates.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from align_echo.dice import Dice
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.files import write_atomically
 from align_echo.gaia.figures import CEILING, picked
-from align_echo.intervals import Estimate, bootstrap, clustered_rate
+from align_echo.intervals import Estimate, Floats, bootstrap, clustered_rate
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import GuiAction, action_type, parse, write
 from align_echo.wrappers.gui.matching import hits, is_grounded, right_type, succeeds, type_matches
 from align_echo.wrappers.gui.steps import GuiStep, records
 
 PREDICTIONS = "predictions.jsonl"
-"""Their name in the folder of a dataset."""
+"""File name in the folder of a dataset."""
 
 SCREEN_RULES = ("critic", "placebo", "random", "majority", CEILING)
-"""Who takes one of the candidates. `CEILING` takes the first that succeeds: a critic that never errs, pass@N."""
+"""Rules that select a candidate. `CEILING` selects the first that succeeds: a perfect critic, pass@N."""
 
 
 class Prediction(Frozen):
-    """What an agent proposed in a step, in the order drawn: texts of any form."""
+    """An agent's proposals in a step, in the order drawn: texts of any form."""
 
     step: str
     candidates: tuple[str, ...]
@@ -45,7 +45,7 @@ class Prediction(Frozen):
 
 
 class Proposed:
-    """A step and its candidates; `actions` are these, None where a text is no action."""
+    """A step and its candidates. `actions` are the parsed candidates, None for a text that is no action."""
 
     def __init__(self, step: GuiStep, prediction: Prediction) -> None:
         self.step, self.agent = step, prediction.agent
@@ -53,12 +53,12 @@ class Proposed:
 
     @cached_property
     def texts(self) -> tuple[str | None, ...]:
-        """The actions as they are written, so that the same action is the same text."""
+        """Canonical texts of the actions, equal for equal actions."""
         return tuple(None if action is None else write(action) for action in self.actions)
 
     @cached_property
     def labels(self) -> dict[str, Verdict]:
-        """The distinct actions, and whether each succeeds."""
+        """Verdict for each distinct action."""
         by_action: dict[str, Verdict] = {}
         for text, action in zip(self.texts, self.actions, strict=True):
             if text is not None and action is not None:
@@ -67,11 +67,11 @@ class Proposed:
 
 
 class Matched(Frozen):
-    """Percent of the steps in which the action taken is of the right type, hits, and succeeds; intervals are over
+    """Percent of steps in which the selected action has the right type, hits, and succeeds; intervals are over
     episodes.
 
-    As in OS-Atlas, `grounding` is over the steps whose right action is a click or long press and in which the action
-    taken is of that type; None where there is none.
+    As in OS-Atlas, `grounding` is over steps whose right action is a click or long press and whose selected action has
+    that type; None if there are none.
     """
 
     type: Estimate
@@ -80,8 +80,8 @@ class Matched(Frozen):
 
 
 class Taken(Matched):
-    """The same for what a `rule` takes of the first `candidates`. `gain` of success is over the first candidate, in
-    points.
+    """Accuracy of a `rule` that selects among the first `candidates`. `gain` is in success over the first candidate,
+    in points.
     """
 
     rule: str
@@ -90,9 +90,11 @@ class Taken(Matched):
 
 
 class ScreenTrial(Frozen):
-    """Predictions on a step dataset. `unparsed` of all `candidates` are no actions. `first` is the agent with one draw.
-    `critic` is the report on all distinct actions, None without a critic; `curve` has every rule at every number of
-    candidates that all steps have.
+    """Result of predictions on a step dataset.
+
+    `unparsed` of all `candidates` are no actions. `first` is the agent with one draw. `critic` is the report on all
+    distinct actions, None without a critic. `curve` has every rule at every number of candidates available in all
+    steps.
     """
 
     steps: int
@@ -109,10 +111,10 @@ class ScreenTrial(Frozen):
 
 
 def read_predictions(file: Path, steps: Sequence[GuiStep], *, every: bool = True) -> list[Proposed]:
-    """The predictions of a file with their steps, in the order of `steps`.
+    """Read a file of predictions with their steps, in the order of `steps`.
 
-    Raises `MissingDataError` if there is none, `UsageError` with file and line for a line that is no prediction, for a
-    step that is not among `steps` or comes twice; and, if predictions for `every` step are asked for, for one without.
+    Raises `MissingDataError` if there is none; `UsageError` with file and line for an invalid line, an unknown step or
+    a repeated step; and, with `every`, `UsageError` if a step has no prediction.
     """
     known = {step.id: step for step in steps}
     proposed: dict[str, Proposed] = {}
@@ -133,7 +135,7 @@ def read_predictions(file: Path, steps: Sequence[GuiStep], *, every: bool = True
 
 
 def write_predictions(predictions: Sequence[Prediction], file: Path) -> Path:
-    """The file that `read_predictions` reads; it appears whole."""
+    """Write the file read by `read_predictions`, atomically."""
     return write_atomically(file, "".join(prediction.model_dump_json() + "\n" for prediction in predictions))
 
 
@@ -155,9 +157,9 @@ def screen_trial(
     most: int | None = None,
     seed: int = 0,
 ) -> ScreenTrial:
-    """The figures, with at most `most` candidates of each step; `opinions` are a critic's, by step and action.
+    """Compute all figures, with at most `most` candidates per step; `opinions` are a critic's, by step and action.
 
-    Raises `UsageError` for no step, or `most` below 1.
+    Raises `UsageError` if there is no step, or `most` is below 1.
     """
     if not proposed or (most is not None and most < 1):
         raise UsageError("a trial needs at least one step and one candidate")
@@ -181,7 +183,7 @@ def curve(
     most: int | None = None,
     seed: int = 0,
 ) -> list[Taken]:
-    """Every rule at every number of candidates that all steps have, up to `most`."""
+    """Score every rule at every number of candidates available in all steps, up to `most`."""
     first = [proposal.actions[0] for proposal in proposed]
     fewest = min(len(proposal.actions) for proposal in proposed)
     rules = [rule for rule in SCREEN_RULES if opinions is not None or rule != "critic"]
@@ -193,14 +195,14 @@ def curve(
                 _index(rule, proposal, n, about, temperature, seed)
                 for proposal, about in zip(proposed, opinions, strict=True)
             ]
-            taken = [proposal.actions[index] for proposal, index in zip(proposed, indices, strict=True)]
-            gain = _gain(proposed, taken, first, seed)
-            successes.append(Taken(rule=rule, candidates=n, gain=gain, **dict(matched(proposed, taken))))
+            selected = [proposal.actions[index] for proposal, index in zip(proposed, indices, strict=True)]
+            gain = _gain(proposed, selected, first, seed)
+            successes.append(Taken(rule=rule, candidates=n, gain=gain, **dict(matched(proposed, selected))))
     return successes
 
 
 def verdicts(proposed: Sequence[Proposed], opinions: Sequence[Mapping[str, Opinion]]) -> list[LabelledVerdict]:
-    """What a critic said of the distinct actions of all steps, and what is true."""
+    """Pair a critic's verdicts on the distinct actions of all steps with the labels."""
     return [
         LabelledVerdict(proposal.step.episode, action_type(parse(text)), label, opinion.verdict, opinion.logit)
         for proposal, by_action in zip(proposed, opinions, strict=True)
@@ -209,9 +211,9 @@ def verdicts(proposed: Sequence[Proposed], opinions: Sequence[Mapping[str, Opini
     ]
 
 
-def matched(proposed: Sequence[Proposed], taken: Sequence[GuiAction | None]) -> Matched:
-    """Type, grounding and success of one action a step; None is an action that could not be read, which is wrong."""
-    pairs = [(proposal.step, action) for proposal, action in zip(proposed, taken, strict=True)]
+def matched(proposed: Sequence[Proposed], selected: Sequence[GuiAction | None]) -> Matched:
+    """Compute type, grounding and success of one action per step; None is an unreadable action and counts as wrong."""
+    pairs = [(proposal.step, action) for proposal, action in zip(proposed, selected, strict=True)]
     typed = [action is not None and type_matches(action, step) for step, action in pairs]
     pointed = [index for index, (step, _) in enumerate(pairs) if typed[index] and is_grounded(step)]
     episodes = [step.episode for step, _ in pairs]
@@ -226,7 +228,7 @@ def matched(proposed: Sequence[Proposed], taken: Sequence[GuiAction | None]) -> 
 def _index(
     rule: str, proposed: Proposed, n: int, opinions: Mapping[str, Opinion], temperature: float, seed: int
 ) -> int:
-    """Which of the first n candidates a rule takes."""
+    """Return the index of the candidate selected by a rule among the first n."""
     if rule == CEILING:
         right = [index for index, action in enumerate(proposed.actions[:n]) if _succeeds(action, proposed.step)]
         return right[0] if right else 0
@@ -239,11 +241,11 @@ def _succeeds(action: GuiAction | None, step: GuiStep) -> bool:
 
 
 def _by_episode(values: Sequence[bool], episodes: Sequence[str]) -> tuple[list[int], list[int]]:
-    """(how many are true, how many there are) in each episode."""
-    true, all_of = Counter[str](), Counter(episodes)
+    """Count (true values, all values) in each episode."""
+    true, sizes = Counter[str](), Counter(episodes)
     for value, episode in zip(values, episodes, strict=True):
         true[episode] += value
-    return [true[episode] for episode in all_of], list(all_of.values())
+    return [true[episode] for episode in sizes], list(sizes.values())
 
 
 def _rate(values: Sequence[bool], episodes: Sequence[str]) -> Estimate:
@@ -251,15 +253,17 @@ def _rate(values: Sequence[bool], episodes: Sequence[str]) -> Estimate:
 
 
 def _gain(
-    proposed: Sequence[Proposed], taken: Sequence[GuiAction | None], first: Sequence[GuiAction | None], seed: int
+    proposed: Sequence[Proposed], selected: Sequence[GuiAction | None], first: Sequence[GuiAction | None], seed: int
 ) -> Estimate:
-    """By how many points success exceeds that of the first candidates."""
+    """Compute the gain in success over the first candidates, in points."""
     episodes = [proposal.step.episode for proposal in proposed]
     sums = {}
-    for name, actions in (("taken", taken), ("first", first)):
+    for name, actions in (("selected", selected), ("first", first)):
         right = [_succeeds(action, proposal.step) for proposal, action in zip(proposed, actions, strict=True)]
         true, sizes = _by_episode(right, episodes)
         sums[name], sums["steps"] = np.asarray(true, dtype=float), np.asarray(sizes, dtype=float)
-    return bootstrap(
-        sums, lambda of: 100 * (of["taken"] - of["first"]) / of["steps"], seed=seed, bounds=(-100, 100)
-    )
+
+    def points(totals: Mapping[str, Floats]) -> Floats:
+        return 100 * (totals["selected"] - totals["first"]) / totals["steps"]
+
+    return bootstrap(sums, points, seed=seed, bounds=(-100, 100))

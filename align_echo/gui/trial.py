@@ -1,10 +1,10 @@
-"""A step dataset on trial: predictions on it are scored, and a critic on screens chooses among them.
+"""Trial on a step dataset: score its predictions, and let a critic on screens select among them.
 
-    config.json       what was asked for; a resumed run must ask for the same
-    opinions.jsonl    what the critic said, step by step (`gaia/opinions.py`)
+    config.json       the settings; a resumed run must use the same
+    opinions.jsonl    the critic's opinions, step by step (`gaia/opinions.py`)
     summary.json      `ScreenTrial`, written last
 
-Left out: the figures (`screens.py`), and how a critic looks (`vision.py`).
+Not here: the figures (`screens.py`), and the critic (`vision.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 COMMAND = "critic gui-steps"
 TOLD = 20
-"""A line after every so many screens."""
+"""Screens between two progress lines."""
 
 
 def trial_on_screens(
@@ -49,11 +49,11 @@ def trial_on_screens(
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> ScreenTrial:
-    """Score predictions on the steps of `folder`, its own where none are named, and put the critic of the folder
-    `judge` on trial over them, of each step at most so many `candidates`; writes `summary.json`.
+    """Score predictions on the steps of `folder`, and evaluate the critic in the folder `judge` on them.
 
-    Raises `UsageError` or `MissingDataError` for files that are not as they should be, also if the critic never gives
-    a verdict.
+    `predictions` default to the folder's own. `candidates` limits the candidates per step. Writes `summary.json`.
+
+    Raises `UsageError` or `MissingDataError` for unusable files, also if the critic never gives a verdict.
     """
     file = predictions or folder / PREDICTIONS
     steps = read_steps(folder)
@@ -87,7 +87,7 @@ def trial_on_screens(
 
 
 def _weights(critic: Path) -> str:
-    """The hash of the critic's files. Raises `UsageError` or `MissingExtraError` where it cannot be asked."""
+    """Hash the critic's files. Raises `UsageError` or `MissingExtraError` if it cannot be loaded."""
     require_training()
     require_reports()
     if not critic.is_dir():
@@ -106,16 +106,16 @@ def _scorer(critic: Path) -> VisionScorer:
 def opinions_of(
     scorer: VisionScorer, folder: Path, proposed: Sequence[Proposed], file: Path, progress: Progress = SILENT
 ) -> list[Mapping[str, Opinion]]:
-    """What the critic says of the distinct actions of each step. It is not asked again for what `file` has."""
-    kept = JsonlFile(file)
-    known = {record.step: record for record in kept.read(StepOpinions)}
+    """Ask the critic about the distinct actions of each step, except those already in `file`."""
+    stored = JsonlFile(file)
+    known = {record.step: record for record in stored.read(StepOpinions)}
     progress.say(f"asking about {sum(len(step.labels) for step in proposed):,} actions on {len(proposed):,} screens")
     opinions: list[Mapping[str, Opinion]] = []
     for done, step in enumerate(proposed, start=1):
         record = known.get(step.step.id)
         if record is None:
             record = StepOpinions(step=step.step.id, said=tuple(_asked(scorer, folder, step)))
-            kept.append(record)
+            stored.append(record)
         opinions.append(by_action(record.said))
         if done % TOLD == 0 and done < len(proposed):
             progress.say(f"{done} of {len(proposed)} screens")

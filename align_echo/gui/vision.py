@@ -1,9 +1,9 @@
-"""An intuitive critic that looks at the screen: a Qwen2.5-VL whose next token is "correct" or "wrong" (GAIA, paper 3).
+"""Intuitive critic on screens: a Qwen2.5-VL whose next token is "correct" or "wrong" (GAIA, paper 3).
 
-As `scoring.py` does for text: the logit between the two verdicts, divided by the temperature beside the weights. All
-candidates of a screen go through the model at once, each with a picture of its own, as the circle is elsewhere: they
-share no prefix, and each is read whole. The processor of `transformers` is not used, since it needs torchvision; its
-image processor on Pillow is. Left out: other families of models, models at endpoints, and learning
+As `scoring.py` does for text, it returns the logit between the two verdicts, divided by the temperature stored beside
+the weights. All candidates of a screen are computed at once, each with its own picture, because the circle differs:
+they share no prefix, and each is read in full. The processor of `transformers` needs torchvision and is not used; its
+image processor on Pillow is. Not here: other model families, models at endpoints, and training
 (`align_echo.gui.learning`).
 """
 
@@ -38,7 +38,7 @@ AT_ONCE = 8
 
 @dataclass(frozen=True)
 class ScreenQuestion:
-    """One question in numbers: `ids` [T] end where the verdicts differ; of the picture `pixels` [P, D], `grid` [3]."""
+    """An encoded question: `ids` [T] end before the verdicts differ; the picture is `pixels` [P, D] with `grid` [3]."""
 
     ids: tuple[int, ...]
     pixels: torch.Tensor
@@ -46,10 +46,10 @@ class ScreenQuestion:
 
 
 class ScreenEncoder:
-    """Screens and questions as a Qwen2.5-VL takes them: the picture, then the text, in one message of the user.
+    """Encodes screens and questions for a Qwen2.5-VL: the picture, then the text, in one user message.
 
-    `config` is the model's own, which names the tokens of pictures. Raises `UsageError` if the tokenizer cannot be
-    used, or cannot tell the verdicts apart.
+    `config` is the model's own, with the ids of picture tokens. Raises `UsageError` if the tokenizer cannot be used,
+    or does not distinguish the verdicts.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, pictures: Qwen2VLImageProcessorPil, config: Any) -> None:
@@ -60,41 +60,42 @@ class ScreenEncoder:
         self._start, self.words = first_differing([chat.plain(word) for word in VERDICTS], VERDICTS)
 
     def save(self, folder: Path) -> None:
-        """Put tokenizer and image processor beside a model's weights."""
+        """Save tokenizer and image processor beside a model's weights."""
         self._tokenizer.save_pretrained(str(folder))
         self._pictures.save_pretrained(str(folder))
 
     def sight(self, screen: Screen, action: GuiAction) -> ScreenQuestion:
-        """The question about one action. Raises `UsageError` for a picture that the model cannot take."""
+        """Encode the question about one action. Raises `UsageError` for a picture that the model cannot take."""
         try:
-            seen = self._pictures([marked(screen.screenshot, action)], return_tensors="pt")
+            picture = self._pictures([marked(screen.screenshot, action)], return_tensors="pt")
         except ValueError as error:
             raise UsageError(f"the model cannot take the screenshot: {error}") from error
-        pixels, grid = seen["pixel_values"], seen["image_grid_thw"][0]
+        pixels, grid = picture["pixel_values"], picture["image_grid_thw"][0]
         count = int(grid.prod()) // int(self._pictures.merge_size) ** 2
         ahead = (self._around[0], *[self._image] * count, self._around[1])
         return ScreenQuestion(self._chat.opening_after(ahead, question(screen, action)) + self._start, pixels, grid)
 
     def batch(self, questions: Sequence[ScreenQuestion], device: torch.device) -> dict[str, torch.Tensor]:
-        """B questions as the model's arguments; shorter ones are padded on the left, so that all end alike."""
-        longest = max(len(each.ids) for each in questions)
+        """Build the model's arguments for B questions; shorter ones are padded on the left, so that all end together.
+        """
+        longest = max(len(encoded.ids) for encoded in questions)
         ids_BT = torch.zeros((len(questions), longest), dtype=torch.long)
         mask_BT = torch.zeros_like(ids_BT)
-        for row, each in enumerate(questions):
-            ids_BT[row, longest - len(each.ids) :] = torch.tensor(each.ids)
-            mask_BT[row, longest - len(each.ids) :] = 1
-        made = {
+        for row, encoded in enumerate(questions):
+            ids_BT[row, longest - len(encoded.ids) :] = torch.tensor(encoded.ids)
+            mask_BT[row, longest - len(encoded.ids) :] = 1
+        tensors = {
             "input_ids": ids_BT,
             "attention_mask": mask_BT,
             "mm_token_type_ids": ((ids_BT == self._image) & (mask_BT == 1)).int(),
-            "pixel_values": torch.cat([each.pixels for each in questions]),
-            "image_grid_thw": torch.stack([each.grid for each in questions]),
+            "pixel_values": torch.cat([encoded.pixels for encoded in questions]),
+            "image_grid_thw": torch.stack([encoded.grid for encoded in questions]),
         }
-        return {name: values.to(device) for name, values in made.items()}
+        return {name: values.to(device) for name, values in tensors.items()}
 
 
 def next_logits(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """What the model says after each question [B, V], with gradient."""
+    """Compute the logits after each question [B, V], with gradient."""
     logits: torch.Tensor = model(**batch, logits_to_keep=1, use_cache=False).logits[:, -1]
     return logits
 
@@ -103,7 +104,8 @@ def next_logits(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 def read_verdicts(
     model: Any, encoder: ScreenEncoder, sights: Sequence[ScreenQuestion], device: torch.device
 ) -> list[tuple[Verdict | None, float]]:
-    """The verdict that is the likeliest next token (None: it is neither), and log P(correct) - log P(wrong), in order.
+    """Return the most likely verdict (None: another token) and log P(correct) - log P(wrong) for each question, in
+    order.
     """
     if not sights:
         return []
@@ -127,9 +129,9 @@ class VisionScorer:
     at_once: int = AT_ONCE
 
     def score(self, screen: Screen, actions: Sequence[str]) -> list[Opinion]:
-        """What it says of each action that is proposed on a screen, in order; nothing of a text that is no action.
+        """Judge each action proposed on a screen, in order; a text that is no action gets no verdict.
 
-        Raises `UsageError` for a picture that the model cannot take.
+        Raises `UsageError` for an unusable picture.
         """
         sights: dict[int, ScreenQuestion] = {}
         for index, action in enumerate(actions):
@@ -150,7 +152,9 @@ class VisionScorer:
 
 
 def read_vision(source: str, dtype: torch.dtype | str = torch.float32) -> tuple[Any, ScreenEncoder]:
-    """The model of a folder or hub name, and its encoder. Raises `UsageError` or `MissingDataError` for another."""
+    """Load the model of a folder or hub name, and its encoder. Raises `UsageError` or `MissingDataError` for an
+    unusable model.
+    """
     without_bars()
     config = files_of(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
     if config.model_type != FAMILY:
@@ -162,7 +166,7 @@ def read_vision(source: str, dtype: torch.dtype | str = torch.float32) -> tuple[
 
 
 def load_scorer(folder: Path) -> VisionScorer:
-    """The critic of a folder with its calibration, on a GPU where there is one. Raises what `read_vision` does."""
+    """Load the critic of a folder with its calibration, on a GPU if there is one. Raises as `read_vision`."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model, encoder = read_vision(str(folder), torch.float32 if device == "cpu" else "auto")
     return VisionScorer(model.to(device).eval(), encoder, read_calibration(folder).temperature)

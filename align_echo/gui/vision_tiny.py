@@ -1,8 +1,7 @@
-"""A Qwen2.5-VL of a third of a million weights, made from nothing by a seed: to try critics without a download.
+"""A Qwen2.5-VL with a third of a million weights, initialised from a seed: to try critics without a download.
 
-Its vocabulary is the pocket model's, with the tokens of pictures; a screen of 160x210 pixels becomes 48 of them. It
-knows nothing until it is trained, and what it can learn are coloured shapes, not text. Left out: training
-(`align_echo.gui.learning`).
+Its vocabulary is the pocket model's plus picture tokens; a screen of 160x210 pixels becomes 48 of them. It is
+untrained, and can learn coloured shapes, not text. Not here: training (`align_echo.gui.learning`).
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ LEAST_PIXELS, MOST_PIXELS = 56 * 56, 336 * 448
 
 VISION_WIDTH, VISION_DEPTH = 32, 2
 WIDTH, DEPTH, HEADS = 64, 2, 4
-"""Sizes of the part that reads; those before are of the part that sees."""
+"""Sizes of the language part; the two above belong to the vision part."""
 
 
 def tiny_vision(seed: int = 0, *, vision_width: int = VISION_WIDTH) -> tuple[Any, ScreenEncoder]:
-    """The model and its encoder. Weights are drawn by the width that they sum over: 0.02 is for far wider ones.
+    """Build the model and its encoder. Weights are scaled by fan-in, because the usual 0.02 suits far wider models.
 
     Raises `MissingDataError` without the pocket model.
     """
@@ -78,6 +77,6 @@ def tiny_vision(seed: int = 0, *, vision_width: int = VISION_WIDTH) -> tuple[Any
 
 
 def _sections() -> list[int]:
-    """How many of a head's frequencies tell of time, height and width: a quarter and twice three eighths."""
+    """Split a head's frequencies between time, height and width: a quarter and twice three eighths."""
     half = WIDTH // HEADS // 2
     return [half - 2 * (3 * half // 8), 3 * half // 8, 3 * half // 8]

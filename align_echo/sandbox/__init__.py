@@ -1,1 +1,1 @@
-"""Where interface code runs: the interpreter's sessions, their worker processes, and the source made ready for them."""
+"""Sandbox for interface code: interpreter sessions, their worker processes, and source preparation."""

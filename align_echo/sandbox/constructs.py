@@ -1,7 +1,8 @@
-"""What of an interface's source cannot run in the sandbox, and whether it does nothing but define. Pure functions.
+"""Refuse interface source with constructs unsupported by the sandbox, and detect source that only defines. Pure
+functions.
 
-A construct is refused with its line, its name, and what to write instead. Left out: what can be rewritten
-(`source.py`), and names and modules that are not there (`references.py`).
+A refusal names the line, the construct, and an alternative. Not here: supported rewrites (`source.py`), and missing
+names and modules (`references.py`).
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ STOOD_IN = (
     "typing", "typing_extensions", "collections.abc", "logging", "string", "re", "collections", "functools", "ast",
     "operator", "textwrap", "traceback", "difflib", "io",
 )  # fmt: skip
-"""Modules that the prelude stands in for: the interpreter lacks them, or lacks names of theirs."""
+"""Modules replaced by the prelude: the interpreter lacks them, or some of their names."""
 
 METHOD_DECORATORS = ("staticmethod", "classmethod", "property")
-"""What may stand above a method: it is rewritten."""
+"""Method decorators that can be rewritten."""
 
 
-# ---------------------------------------------------------------- what cannot run
+# ---------------------------------------------------------------- refusals
 
 _UNSUPPORTED: dict[str, tuple[str, str]] = {
     "Yield": ("a generator function (`yield`)", "build a list and return it"),
@@ -34,7 +35,7 @@ _UNSUPPORTED: dict[str, tuple[str, str]] = {
 
 
 def refuse_unsupported(node: ast.AST) -> None:
-    """Refuse a node that cannot run. Raises `InterfaceError`."""
+    """Refuse an unsupported node. Raises `InterfaceError`."""
     refused = _UNSUPPORTED.get(type(node).__name__)
     if refused is not None:
         raise refusal(node, *refused)
@@ -68,20 +69,20 @@ def _refuse_class(node: ast.ClassDef) -> None:
             raise refusal(statement, f"{kind} in the body of class {node.name}", "keep to methods and assignments")
 
 
-def refusal(node: ast.AST, what: str, instead: str) -> InterfaceError:
-    """Return the error of a node that cannot run."""
+def refusal(node: ast.AST, construct: str, alternative: str) -> InterfaceError:
+    """Build the error for an unsupported node."""
     line = getattr(node, "lineno", 0)
-    return InterfaceError(f"line {line}: the sandbox cannot run {what}; {instead}")
+    return InterfaceError(f"line {line}: the sandbox cannot run {construct}; {alternative}")
 
 
-# ---------------------------------------------------------------- what only defines
+# ---------------------------------------------------------------- source that only defines
 
 
 def only_defines(tree: ast.Module, nodes: Sequence[ast.AST]) -> bool:
-    """Return whether all that stands outside of functions gives things names, so that to load it runs nothing else."""
-    taken = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    taken |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    return "re" not in taken and all(_defines(statement) for statement in tree.body)
+    """Return True if all code outside of functions only binds names, so that loading it runs nothing else."""
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return "re" not in bound and all(_defines(statement) for statement in tree.body)
 
 
 def _defines(statement: ast.stmt) -> bool:
@@ -100,7 +101,7 @@ def _defines(statement: ast.stmt) -> bool:
 
 
 def _is_plain(value: ast.expr) -> bool:
-    """Whether a value is written out in full: a constant, a container of such, or a pattern."""
+    """Return True for a literal value: a constant, a container of constants, or a pattern."""
     match value:
         case ast.Constant() | ast.Attribute(value=ast.Name(id="re")):
             return True
@@ -117,5 +118,5 @@ def _is_plain(value: ast.expr) -> bool:
 
 
 def is_name(node: ast.expr, *names: str) -> bool:
-    """Return whether an expression is one of these names."""
+    """Return True if an expression is one of these names."""
     return isinstance(node, ast.Name) and node.id in names

@@ -1,9 +1,9 @@
-"""Whether an interface loads: its module's level is run once in the sandbox, and what its functions need is looked up.
+"""Check that an interface loads: run its module level once in the sandbox, and look up what its functions need.
 
-It is asked before anything is played. The interpreter runs in a process of its own, without the pool of `pool.py`: a
-process that has used that cannot be forked any more, and one that only makes environments can. There is no engine, and
-nothing of the file system, the network or this process. What was found is remembered by source and limits. Source whose
-module's level asks the system for something cannot be judged so: that is loaded in a session, as an episode does.
+Runs before any episode. The interpreter runs in its own process, without the pool of `pool.py`: a process that used
+the pool can no longer fork, and one that only makes environments can. There is no engine, no file system, no network
+and nothing of this process. Results are cached by source and limits. If the module level calls the operating system,
+the source is loaded in a session instead, as an episode does.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ if TYPE_CHECKING:
     import pydantic_monty
 
 SECONDS, MEMORY = 2.0, 64 * 2**20
-"""Most that loading may use up: seconds of the interpreter, and bytes. A session has the same (`Sandbox`)."""
+"""Limits of loading: interpreter seconds, and bytes. A session has the same (`Sandbox`)."""
 
 _PATIENCE = 30.0
-"""Seconds after which the process is ended, whatever it does."""
+"""Seconds after which the process is killed."""
 
 _LONGEST_ERROR = 200_000
-"""Bytes of an error that are read."""
+"""Maximum bytes read of an error."""
 
 _PROGRAM = "interface.py"
 _INTERFACE_FEED = "<python-input-1>"
-"""How a session calls the source: what comes after the prelude."""
+"""File name of the source in a session: the feed after the prelude."""
 
 _ASKS_SYSTEM = "NotImplementedError: OS function"
 _FRAME = re.compile(rf'^  File ".*{re.escape(_PROGRAM)}", line (\d+)')
 _ENVIRONMENTS = ("_AlignBatchedEnv", "_AlignSingleEnv", "_AlignTripleEnv")
 _HOLDERS = ("module", "_AlignModule", "_AlignLogger", "_AlignHandler", "_AlignAdapter", *_ENVIRONMENTS)
-"""Types of things whose attributes are known."""
+"""Types with known attributes."""
 
 _EXPECTATIONS = f"""
-def {EXPECT}(owner, name, said):
+def {EXPECT}(owner, name, owner_name):
     if type(owner).__name__ in {_HOLDERS!r}:
         try:
             lacks = not hasattr(owner, name)
         except TypeError:
             lacks = False
         if lacks:
-            raise AttributeError(said + " has no attribute '" + name + "' in the sandbox")
+            raise AttributeError(owner_name + " has no attribute '" + name + "' in the sandbox")
 def {EXPECT_FUNCTION}(value, name):
     if not hasattr(value, "__call__") and type(value).__name__ not in ("function", "builtin_function_or_method"):
         raise TypeError(name + " is no function but " + type(value).__name__)
@@ -64,8 +64,9 @@ _checking = threading.Lock()
 
 
 def check_loads(interface: Interface, called: str = "") -> None:
-    """Refuse an interface whose code does not load. Raises `InterfaceError`, one line that begins with its name, or
-    what a user `called` it.
+    """Refuse an interface whose code does not load.
+
+    Raises `InterfaceError`, one line that begins with the interface's name, or with `called` instead.
     """
     try:
         check_source_loads(interface.source, interface.contract)
@@ -102,7 +103,7 @@ def _problem(source: str, contract: InterfaceContract, seconds: float, memory: i
 
 
 def _problem_in_session(source: PreparedSource, contract: InterfaceContract, seconds: float, memory: int) -> str:
-    """As `_problem`, in a worker of the pool, where the system's answers are those of an episode."""
+    """Check as `_problem` does, in a worker of the pool, where operating system calls are answered as in an episode."""
     import pydantic_monty
 
     worker = Worker(seconds, memory)
@@ -119,7 +120,7 @@ def _problem_in_session(source: PreparedSource, contract: InterfaceContract, sec
 
 
 def describe(error: pydantic_monty.MontyError, source: PreparedSource) -> tuple[bool, str]:
-    """Return whether a session survives an error, and the error in one line."""
+    """Return True if the session survives an error, and the error in one line."""
     from pydantic_monty import MontyCrashedError, MontyRuntimeError, MontySyntaxError
 
     if not isinstance(error, MontyRuntimeError | MontySyntaxError):
@@ -130,7 +131,7 @@ def describe(error: pydantic_monty.MontyError, source: PreparedSource) -> tuple[
 
 
 def _author_line(source: PreparedSource, lines: list[int], before: int, needs: int) -> int | None:
-    """Return the author's line of the innermost frame that is one; `lines` are those of the program."""
+    """Map the program's `lines` to the author's line of the innermost frame in the author's code."""
     for line in reversed(lines):
         if before < line <= before + len(source.lines):
             return source.author_line(line - before)
@@ -140,7 +141,7 @@ def _author_line(source: PreparedSource, lines: list[int], before: int, needs: i
 
 
 def _run(program: str, seconds: float, memory: int) -> tuple[int, str]:
-    """Run a program in an interpreter of its own: its exit status, and the beginning of what it says of an error."""
+    """Run a program in a separate interpreter. Return its exit status, and the beginning of its error output."""
     from pydantic_monty._binary import find_monty_binary
 
     limits = ["--max-feed-duration", f"{seconds:f}", "--max-memory", str(memory), "--max-sleep", "0"]
@@ -169,9 +170,9 @@ def _run(program: str, seconds: float, memory: int) -> tuple[int, str]:
 
 
 def _read_error(text: str) -> tuple[str, list[int]]:
-    """Return "Kind: message" of an error, and the program's lines from the outermost frame on."""
-    _, _, told = text.partition("error: ") if "error: " in text.partition("\n")[0] else text.partition("error:\n")
-    lines = told.split("\n")
+    """Return "Kind: message" of an error, and the program's line numbers from the outermost frame on."""
+    _, _, error_text = text.partition("error: ") if "error: " in text.partition("\n")[0] else text.partition("error:\n")
+    lines = error_text.split("\n")
     frames = [int(match[1]) for match in map(_FRAME.match, lines) if match]
     rest = [number for number, line in enumerate(lines) if line and line[0] != " " and not line.startswith("Traceback")]
     return (one_line("\n".join(lines[rest[0] :])) if rest else "", frames)

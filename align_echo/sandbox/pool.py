@@ -1,7 +1,7 @@
-"""The interpreter's worker processes: one pool a process, started with the first episode and closed at exit.
+"""Worker processes of the interpreter: one pool per process, started with the first episode and closed at exit.
 
-A forked child cannot use its parent's pool, and must not even free what refers to it (that would end the parent's
-sessions); this file sees to that. What runs in a worker is the business of `sandbox.py`.
+A forked child cannot use its parent's pool, and must not even free references to it (this would end the parent's
+sessions); this file ensures both. Not here: the code run in a worker (`sandbox.py`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import pydantic_monty
 
 MAX_WORKERS = 256
-"""Sessions that can be open at once in a process; each holds a worker process of 6 to 20 MB."""
+"""Maximum open sessions of a process; each holds a worker process of 6 to 20 MB."""
 
 START = 30.0
-"""Seconds that a worker may take to start, and that a session waits for one where all are taken, outside of a turn."""
+"""Seconds for a worker to start, and for a session outside of a turn to wait if all workers are busy."""
 
 _NEXT_TRY = 2.0
 _FAREWELL = 0.5
@@ -35,17 +35,19 @@ _SUSPENSIONS = 1_000_000
 
 
 class Worker:
-    """A worker process checked out for one session; given back by `close`, at the latest when this is forgotten.
+    """A worker process checked out for one session; returned by `close`, at the latest on garbage collection.
 
-    Its clock stands still and its random numbers are seeded, so that an episode can be repeated. `waiting` is the
-    request that its code stopped at, where it waits for the next turn.
+    Its clock stands still and its random numbers are seeded, so that episodes are reproducible. `waiting` is the
+    request at which its code waits for the next turn.
     """
 
     def __init__(self, seconds: float, memory: int, patience: float = START) -> None:
-        """Limits are the seconds of a turn and heap bytes. The interpreter stops a little before the first, since it
-        knows the line. `patience` is how many seconds a worker is waited for.
+        """Check out a worker, waiting up to `patience` seconds for it.
 
-        Raises `EngineError` if no worker can be had and `UsageError` in a forked process (see `_shared_pool`).
+        Limits are the seconds of a turn and heap bytes. The interpreter stops slightly before the first, since it
+        knows the line.
+
+        Raises `EngineError` if no worker is available and `UsageError` in a forked process (see `_shared_pool`).
         """
         self.session: pydantic_monty.MontySession | None = None
         self.waiting: pydantic_monty.FunctionSnapshot | None = None
@@ -60,19 +62,19 @@ class Worker:
 
     @property
     def late(self) -> bool:
-        """Whether the process was ended because it did not answer in time."""
+        """True if the process was killed because it did not answer in time."""
         return self._deadline.missed
 
     def expect_answer(self, seconds: float) -> None:
-        """End the process unless `answered` is called within these seconds."""
+        """Kill the process unless `answered` is called within these seconds."""
         _watch.set(self._deadline, seconds)
 
     def answered(self) -> None:
-        """Leave the process alone until the next `expect_answer`."""
+        """Cancel the deadline until the next `expect_answer`."""
         _watch.lift(self._deadline)
 
     def close(self, seconds: float = _FAREWELL) -> None:
-        """Give the worker back, or end one that does not answer within these seconds. Safe to call twice."""
+        """Return the worker, or kill it if it does not answer within these seconds. Safe to call twice."""
         session, self.session, self.waiting = self.session, None, None
         if session is not None:
             self.expect_answer(min(seconds, _FAREWELL))
@@ -86,10 +88,10 @@ class Worker:
 
 
 class _Search:
-    """A search for a worker, in threads of its own, since one that stands still may never answer.
+    """Search for a worker in separate threads, since a stopped worker may never answer.
 
-    A second try follows a first that fails or takes long: an idle worker may be dead or stopped, a new one is not.
-    A worker that comes too late is given back.
+    A second attempt follows if the first fails or is slow: an idle worker may be dead or stopped, a new one is not. A
+    worker that comes too late is returned.
     """
 
     def __init__(self, pool: pydantic_monty.Monty, limits: pydantic_monty.ResourceLimits) -> None:
@@ -100,7 +102,7 @@ class _Search:
         self._over = False
 
     def session(self, seconds: float) -> pydantic_monty.MontySession:
-        """The first session that is had within these seconds. Raises `EngineError`."""
+        """Return the first session available within these seconds. Raises `EngineError`."""
         first = min(seconds / 2, _NEXT_TRY)
         problem = f"none answered within {seconds:.3g} s"
         try:
@@ -152,7 +154,7 @@ _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
 def _shared_pool() -> pydantic_monty.Monty:
-    """The process's pool, started by the first call. Raises `UsageError` in a process forked after that."""
+    """Return the process's pool, started by the first call. Raises `UsageError` in a process forked after that."""
     import pydantic_monty
 
     global _pool
@@ -185,7 +187,7 @@ def _close_pool() -> None:
 
 
 def _abandon_pool() -> None:
-    """In a forked child: leave the parent's workers alone for good."""
+    """Drop all references to the parent's workers in a forked child, without freeing them."""
     global _pool, _lock, _watch, _forked
     _lock = threading.Lock()
     _watch = Watch()

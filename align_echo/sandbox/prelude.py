@@ -1,9 +1,9 @@
-"""Runs inside the sandbox before interface code: its `env` and `logger`, and what rewritten source calls.
+"""Runs inside the sandbox before interface code: its `env` and `logger`, and helpers for rewritten source.
 
-Nothing imports this file: its text is sent to the interpreter (`sandbox.py`), followed by that of `stdlib.py`.
-Both keep to what the interpreter runs: no inheritance, no `del`, no `yield`, no attributes on functions. All names
-start with `_align_` so that interface code does not meet them by chance; if it meddles with them on purpose it only
-spoils its own text: what counts (engine calls, reward, the end of the episode) is judged outside.
+Nothing imports this file: its text is sent to the interpreter (`sandbox.py`), followed by that of `stdlib.py`. Both
+use only what the interpreter supports: no inheritance, no `del`, no `yield`, no attributes on functions. All names
+start with `_align_` to avoid collisions with interface code. Code that changes them on purpose only spoils its own
+text: everything that counts (engine calls, reward, the end of the episode) is judged outside.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     _Reply = tuple[str, float, bool, bool, float]
 
     def _align_engine(action: str) -> _Reply:
-        """Served by the host: observation, reward, done, won, score."""
+        """Ask the host for one engine call: observation, reward, done, won, score."""
         raise NotImplementedError
 
     def _align_engine_together(*actions: str) -> list[_Reply | str]:
-        """Served by the host: a reply to each action; if one is refused, the last is what the refusal says."""
+        """Ask the host for one reply per action; after a refusal, the last entry is its message."""
         raise NotImplementedError
 
 
@@ -64,7 +64,7 @@ _align_replies: list[_Reply | str] = []
 
 
 def _align_asked(env: Any, actions: Any) -> list[Any]:
-    """The actions as a list, after the engine was asked for them in one call: `_align_told` has the replies."""
+    """List the actions and ask the engine for all of them in one call; `_align_told` returns the replies."""
     listed: list[Any] = list(actions)
     asked: list[str] = []
     for action in listed:
@@ -79,7 +79,7 @@ def _align_asked(env: Any, actions: Any) -> list[Any]:
 
 
 def _align_told(env: Any, action: Any) -> Any:
-    """What `env.step(action)` returns, from the reply to the next of the actions that were asked for together."""
+    """Return the result of `env.step(action)`, using the next reply of a joint request if there is one."""
     if not _align_replies:
         return env.step(action)
     reply = _align_replies.pop(0)
@@ -103,7 +103,7 @@ _ALIGN_LEVELS: dict[int, str] = {0: "NOTSET", 10: "DEBUG", 20: "INFO", 30: "WARN
 
 
 def _align_level(level: Any) -> Any:
-    """Return a level as a number, where it may be a name."""
+    """Return a level as a number; it may be a name."""
     for number in _ALIGN_LEVELS:
         if level == _ALIGN_LEVELS[number]:
             return number
@@ -113,7 +113,7 @@ def _align_level(level: Any) -> Any:
 
 
 class _AlignRecord:
-    """A `logging.LogRecord`: the text is complete, and the place in the source and the time are not known."""
+    """A `logging.LogRecord` with complete text, without source location and time."""
 
     def __init__(
         self, name: str, level: int, pathname: str, lineno: int, msg: Any, args: Any, exc_info: Any, func: Any = None,
@@ -143,7 +143,7 @@ class _AlignRecord:
 
 
 class _AlignHandler:
-    """A `logging.Handler`. It writes into a text buffer that it is given, and nowhere else."""
+    """A `logging.Handler`. It writes only into a text buffer passed to it."""
 
     def __init__(self, stream: Any = None, *args: Any, **options: Any) -> None:
         self.stream = stream
@@ -195,27 +195,27 @@ class _AlignHandler:
         self.name = name
 
     def createLock(self) -> None:
-        """There is one thread."""
+        """Do nothing: there is one thread."""
 
     def acquire(self) -> None:
-        """There is one thread."""
+        """Do nothing: there is one thread."""
 
     def release(self) -> None:
-        """There is one thread."""
+        """Do nothing: there is one thread."""
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: nothing is buffered."""
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
     def handleError(self, record: Any) -> None:
-        """An error is the interface's own."""
+        """Do nothing: errors belong to the interface."""
 
 
 class _AlignLogger:
-    """A `logging.Logger`. Every line goes to the wrapper's log, whatever levels, handlers and filters say; handlers get
-    what they would get in Python.
+    """A `logging.Logger`. Every line goes to the wrapper's log, regardless of levels, handlers and filters; handlers
+    get the same lines as in Python.
     """
 
     def __init__(self, name: str, level: Any = 0) -> None:
@@ -258,7 +258,7 @@ class _AlignLogger:
         self._hand_on(level, _align_log(word, msg, args), kwargs)
 
     def _hand_on(self, level: int, text: str, options: dict[str, Any]) -> None:
-        """Give a line to the handlers."""
+        """Pass a line to the handlers."""
         if self.hasHandlers() and level >= self.getEffectiveLevel() and not self.disabled:
             record = self.makeRecord(self.name, level, "interface", 0, text, (), None, extra=options.get("extra"))
             self.handle(record)
@@ -288,7 +288,7 @@ class _AlignLogger:
         return "interface", 0, "(unknown function)", None
 
     def setLevel(self, level: Any) -> None:
-        """Set what `level` reads, and what handlers get: the wrapper keeps every line."""
+        """Set the value of `level` and the handlers' threshold; the wrapper's log still gets every line."""
         self.level = _align_level(level)
 
     def getEffectiveLevel(self) -> Any:
@@ -335,9 +335,9 @@ class _AlignLogger:
 
 
 def _align_passes(filters: list[Any], record: Any) -> bool:
-    """Return whether filters, functions or objects with a method, let a record pass."""
-    for each in filters:
-        test = each.filter if hasattr(each, "filter") else each
+    """Return True if all filters, functions or objects with a method, accept a record."""
+    for item in filters:
+        test = item.filter if hasattr(item, "filter") else item
         if not test(record):
             return False
     return True
@@ -348,7 +348,7 @@ _align_loggers: dict[str, Any] = {}
 
 
 def _align_logger_named(name: Any = None) -> Any:
-    """Return the one logger of a name, made when it is first asked for, as `logging.getLogger` does."""
+    """Return the logger of a name, creating it on first use, as `logging.getLogger` does."""
     if not name or name == "root":
         return _align_root
     if name not in _align_loggers:
@@ -362,7 +362,7 @@ def _align_logger_named(name: Any = None) -> Any:
 
 
 class _AlignManager:
-    """What `logger.manager` is in Python, as far as it is asked for."""
+    """The used parts of Python's `logger.manager`."""
 
     def __init__(self) -> None:
         self.root = _align_root
@@ -383,11 +383,11 @@ _align_logger.parent = _align_logger.root = _align_root
 _align_logger.manager = _align_manager
 
 
-# ---------------------------------------------------------------- what the source preparation calls
+# ---------------------------------------------------------------- helpers for rewritten source
 
 
 class _AlignFunction:
-    """A function that can carry attributes."""
+    """A function with attributes."""
 
     def __init__(self, function: Any, name: str) -> None:
         self._align_call = function
@@ -413,20 +413,20 @@ def _align_classmethod(function: Any, owner: Any) -> Any:
 
 
 class _AlignProperty:
-    """What a class holds in place of a property."""
+    """Replacement of a property in a class."""
 
     def __init__(self, read: Any) -> None:
         self._align_get = read
 
 
 def _align_read(owner: Any, name: str) -> Any:
-    """Return the attribute of an object; a property is read."""
+    """Return the attribute of an object; call it if it is a property."""
     value = getattr(owner, name)
     return value._align_get(owner) if isinstance(value, _AlignProperty) else value
 
 
 class _AlignDeleted:
-    """What a name holds after `del`: any use of it fails."""
+    """Value of a name after `del`: any use of it fails."""
 
 
 _align_deleted = _AlignDeleted()
@@ -440,12 +440,12 @@ def _align_delete_item(container: Any, key: Any) -> None:
 
 
 def _align_exception_text(*values: Any) -> str:
-    """What an exception made of these values says, as the one text that the interpreter's exceptions take."""
+    """Return the single text for an exception made of these values, as the interpreter requires."""
     return str(values[0] if len(values) == 1 else values)
 
 
 def _align_returned(value: Any, layout: str) -> tuple[str, bool, bool]:
-    """Check and cut what `WrapStep` returned, so that little crosses to the host: (observation, claims a win, done)."""
+    """Validate and trim the result of `WrapStep` to limit data to the host: (observation, claims a win, done)."""
     order = "(observation, done, score)" if layout == "scored" else "(observation, reward, done)"
     if not isinstance(value, (tuple, list)) or len(value) != 3:
         number = " of " + str(len(value)) if isinstance(value, (tuple, list)) else ""
@@ -461,7 +461,7 @@ def _align_returned(value: Any, layout: str) -> tuple[str, bool, bool]:
 
 
 def _align_claims(value: Any) -> bool:
-    """What a flag says; the batched call gives it in a list of one, and a reward below 0 claims nothing."""
+    """Convert a flag to bool. The batched layout wraps it in a list; a negative reward claims nothing."""
     if isinstance(value, bool):
         return value
     value = value[0] if type(value).__name__ in ("list", "tuple") and len(value) == 1 else value
@@ -469,13 +469,13 @@ def _align_claims(value: Any) -> bool:
 
 
 def _align_rules(value: Any) -> str:
-    """Check and cut what `InferRules` returned."""
+    """Validate and trim the result of `InferRules`."""
     if not isinstance(value, str):
         raise TypeError("InferRules must return str, not " + type(value).__name__)
     return value[:_ALIGN_TEXT]
 
 
-# ---------------------------------------------------------------- builtins that the interpreter lacks
+# ---------------------------------------------------------------- missing builtins
 
 
 def _align_callable(value: Any) -> bool:

@@ -1,11 +1,10 @@
-"""Runs interface code: one interpreter session per episode, in a worker process without files, network or processes.
+"""Run interface code: one interpreter session per episode, in a worker process without files, network or processes.
 
-The interpreter is pydantic-monty (Rust); `pool.py` keeps its workers. Interface code reaches the outside
-through one door only, the engine call, which the caller serves (`Engine`); what it logs is collected and bounded, and
-so is all text that passes between it and this process, whose own work for it counts against its seconds.
-Whatever goes wrong inside is an `InterfaceError` here. Not here: which engine calls are allowed and what an episode
-does after a failure (`wrappers/align_wrapper.py`), and how source is made ready for the interpreter
-(`source.py`; `prelude.py` and `stdlib.py` run inside).
+The interpreter is pydantic-monty (Rust); `pool.py` keeps its workers. Interface code reaches the outside only through
+the engine call, served by the caller (`Engine`). Its log is collected and limited, and so is all text passing between
+it and this process; this process's work for it counts against its seconds. Every failure inside becomes an
+`InterfaceError` here. Not here: permitted engine calls and the course of an episode after a failure
+(`wrappers/align_wrapper.py`), and source preparation (`source.py`; `prelude.py` and `stdlib.py` run inside).
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 ENGINE = "_align_engine"
-"""The name under which interface code's `env.step` reaches the host."""
+"""Name of the host function behind interface code's `env.step`."""
 TOGETHER = "_align_engine_together"
-"""The name under which several looks do, in one call (`source.py`)."""
+"""Name of the host function for a joint request of views (`source.py`)."""
 
 
 class Sandbox(Frozen):
-    """Opens sessions, and says what interface code may use up in them. Safe to share between threads.
+    """Opens sessions and limits their resources. Thread-safe.
 
     `seconds`, engine calls, log and text (characters) are per turn.
 
-    `seconds` are those of the interpreter, and those that this process spends on what it asks for; what the environment
-    takes to answer is not counted. `crossing` is all text (characters) that passes between the two in a turn: calls,
-    replies, what is printed and what is returned. `text` is how much of what is returned is kept. `memory` (bytes) is
-    per episode. After `deaths` lost sessions the interface is bypassed until the next reset.
+    `seconds` count the interpreter and this process's work for it, but not the environment's time to answer.
+    `crossing` limits all text (characters) passed between the two in a turn: calls, replies, prints and return values.
+    `text` limits the retained part of a return value. `memory` (bytes) is per episode. After `deaths` lost sessions
+    the interface is bypassed until the next reset.
     """
 
     seconds: float = 2.0
@@ -62,26 +61,27 @@ class Sandbox(Frozen):
         init_obs: str,
         task: str,
         engine: Engine,
-        further: Mapping[str, str | int] | None = None,
+        extra_arguments: Mapping[str, str | int] | None = None,
         *,
         within_turn: bool = False,
     ) -> SandboxSession:
-        """Load prepared source for one episode, whose engine calls `engine` will serve. `further` holds the values of
-        arguments that the contract names beside the two texts. `within_turn`: the agent waits, so that the start of a
-        worker counts against the turn's seconds.
+        """Load prepared source for one episode, with engine calls served by `engine`.
 
-        Raises `InterfaceError` if the code fails while it loads, `EngineError` if no worker can be had, and
-        `UsageError` in a process that was forked after interfaces had been used.
+        `extra_arguments` holds the contract's additional arguments. `within_turn`: the agent waits, so a worker's
+        start counts against the turn's seconds.
+
+        Raises `InterfaceError` if the code fails to load, `EngineError` if no worker is available, and `UsageError` in
+        a process forked after interfaces had been used.
         """
-        return SandboxSession(self, source, contract, init_obs, task, engine, further or {}, within_turn)
+        return SandboxSession(self, source, contract, init_obs, task, engine, extra_arguments or {}, within_turn)
 
     def check(self, source: str, contract: InterfaceContract) -> None:
-        """Load source and throw it away, as `loading.check_source_loads` does. Raises `InterfaceError`, one line."""
+        """Check that source loads, as `loading.check_source_loads` does. Raises `InterfaceError`, one line."""
         check_source_loads(source, contract, seconds=self.seconds, memory=self.memory)
 
 
 class EngineReply(NamedTuple):
-    """What interface code learns of an engine call."""
+    """Reply to an engine call of interface code."""
 
     observation: str
     reward: float
@@ -91,15 +91,15 @@ class EngineReply(NamedTuple):
 
 
 class RefusedError(Exception):
-    """Raised by an `Engine`: the call is not allowed. Interface code sees a `PermissionError` with this message."""
+    """Raised by an `Engine`: the call is not allowed. Interface code gets a `PermissionError` with this message."""
 
 
 Engine = Callable[[str], EngineReply]
-"""Serves one engine call of interface code: the action it asks for -> the reply. May raise `RefusedError`."""
+"""Serves one engine call of interface code: action -> reply. May raise `RefusedError`."""
 
 
 class Returned(NamedTuple):
-    """What `WrapStep` returned: the text for the agent, and its claims on reward and done (nobody has to believe)."""
+    """Result of `WrapStep`: the text for the agent, and unverified claims on reward and done."""
 
     observation: str
     reward: bool
@@ -107,13 +107,13 @@ class Returned(NamedTuple):
 
 
 LEVELS = ("debug", "info", "warning", "error")
-"""Levels of the logger. What interface code logs under any other name counts as printed."""
+"""Levels of the logger. Lines logged under any other name count as printed."""
 
 
 class LogLine(NamedTuple):
-    """One line of an episode's log. `turn` is that of the agent, 0 at the reset.
+    """One line of an episode's log. `turn` is the agent's turn, 0 at the reset.
 
-    `level` is one of `LEVELS`, "print" for what interface code printed, or a word of `AlignWrapper`'s own.
+    `level` is one of `LEVELS`, "print" for printed text, or a word of `AlignWrapper`.
     """
 
     turn: int
@@ -122,9 +122,10 @@ class LogLine(NamedTuple):
 
 
 class SandboxSession:
-    """Interface code of one episode: its globals, function attributes and `env` attributes live as long as this.
+    """Interface code of one episode. Its globals, function attributes and `env` attributes live as long as the
+    session.
 
-    Used by one thread at a time. After a hang, an overflow or a crash `alive` is False and the session is of no use.
+    Used by one thread at a time. After a hang, an overflow or a crash `alive` is False and the session is unusable.
     """
 
     def __init__(
@@ -135,17 +136,17 @@ class SandboxSession:
         init_obs: str,
         task: str,
         engine: Engine,
-        further: Mapping[str, str | int],
+        extra_arguments: Mapping[str, str | int],
         within_turn: bool,
     ) -> None:
         self._limits = limits
         self._source = source
         self._engine = engine
-        self._engine_error: Exception | None = None  # what the engine raised, which is not the sandbox's own failure
+        self._engine_error: Exception | None = None  # an exception of the engine is no failure of the sandbox
         self._log = _LogBuffer(limits)
         self._layout = contract.step_layout
         self._loop = loop(contract)
-        arguments = {"init_obs": init_obs, "task": task, **further}
+        arguments = {"init_obs": init_obs, "task": task, **extra_arguments}
         self._arguments = {f"_align_{name}": value for name, value in arguments.items()}
         self._spent = Spending(limits, self._log.characters)
         self._first = True
@@ -160,7 +161,7 @@ class SandboxSession:
 
     @property
     def alive(self) -> bool:
-        """Whether the next turn can use this session."""
+        """True if the next turn can use this session."""
         return self._worker.session is not None
 
     def infer_rules(self) -> str:
@@ -173,7 +174,7 @@ class SandboxSession:
     def wrap_step(self, action: str) -> Returned:
         """Call `WrapStep` for the agent's action. Raises `InterfaceError`.
 
-        Whatever the engine raises besides `RefusedError` ends the session and is passed on.
+        Any engine exception besides `RefusedError` ends the session and propagates.
         """
         value = self._take_turn(action)
         if type(value) is not tuple or len(value) != 3 or [type(part) for part in value] != [str, bool, bool]:
@@ -181,19 +182,20 @@ class SandboxSession:
         return Returned(value[0][: self._limits.text], value[1], value[2])
 
     def take_log(self, turn: int) -> list[LogLine]:
-        """The lines logged since the last call, which were of this turn: at most `log_lines`, with a note if there were
-        more.
+        """Return and clear the lines logged since the last call, as lines of this turn.
+
+        At most `log_lines`, with a note if there were more.
         """
         return self._log.take(turn)
 
     def close(self) -> None:
-        """Give the worker back, within what is left of the turn's seconds. Safe to call twice."""
+        """Return the worker, within the remaining seconds of the turn. Safe to call twice."""
         self._worker.close(self._spent.seconds_left())
 
     # ------------------------------------------------------------ the interpreter
 
     def _guarded(self, work: Callable[[pydantic_monty.MontySession], Answer]) -> Answer:
-        """Do work in the session. Raises `InterfaceError` for what goes wrong in it, or what the engine raised."""
+        """Run work in the session. Raises `InterfaceError` for its failures, or the engine's exception."""
         import pydantic_monty
 
         if self._worker.session is None:
@@ -220,13 +222,13 @@ class SandboxSession:
         return answer
 
     def _enter(self) -> None:
-        """The interpreter's time begins: it counts against the turn, and a worker that needs more than is left ends."""
+        """Start the interpreter's clock for this turn, and set the worker's deadline to the remaining seconds."""
         thread.inside = True
         self._spent.go_on()
         self._worker.expect_answer(self._spent.seconds_left())
 
     def _leave(self) -> None:
-        """The interpreter's time ends. Safe to call twice."""
+        """Stop the interpreter's clock. Safe to call twice."""
         self._worker.answered()
         self._spent.rest()
         thread.inside = False
@@ -237,17 +239,17 @@ class SandboxSession:
         return f"{took_too_long(self._limits.seconds)}: its worker gave no answer, and was ended"
 
     def _begin(self, session: pydantic_monty.MontySession) -> None:
-        """Load the source; one that does nothing but define, from the state that it left the first time."""
+        """Load the source; source that only defines is restored from its stored state."""
         key = StateKey(self._layout, self._source.stood_in, self._limits.seconds, self._limits.memory)
         begin(session, key, self._source.text if self._source.only_defines else "")
         if not self._source.only_defines:
             self._answered(self._feed(session, self._source.text), "")
 
     def _take_turn(self, action: str | None) -> Any:
-        """What `WrapStep` returns for an action, or `InferRules` for None. Raises as `_guarded`.
+        """Return the result of `WrapStep` for an action, or of `InferRules` for None. Raises as `_guarded`.
 
-        Between turns the code waits for the next action in a loop: to go on costs half of what another snippet does.
-        After an error the loop is begun anew. What it took to load counts as the first turn's.
+        Between turns the code waits in a loop for the next action: resuming costs half as much as another snippet.
+        After an error the loop is restarted. Loading time counts toward the first turn.
         """
         import pydantic_monty
 
@@ -273,7 +275,7 @@ class SandboxSession:
     def _feed(
         self, session: pydantic_monty.MontySession, code: str, **inputs: str | None
     ) -> pydantic_monty.SyncSnapshot:
-        """Start a snippet. The first one brings the values of the arguments along."""
+        """Start a snippet. The first snippet also sets the values of the arguments."""
         arguments, self._arguments = self._arguments, {}
         return session.feed_start(
             code,
@@ -285,8 +287,10 @@ class SandboxSession:
     def _answered(
         self, snapshot: pydantic_monty.SyncSnapshot, until: str
     ) -> pydantic_monty.FunctionSnapshot | pydantic_monty.MontyComplete:
-        """Answer what the interpreter asks for until it calls `until` with one value, or until the snippet ends. Only
-        engine calls have an answer."""
+        """Answer the interpreter's requests until it calls `until` with one value, or the snippet ends.
+
+        Only engine calls have an answer.
+        """
         import pydantic_monty as monty
 
         while not isinstance(snapshot, monty.MontyComplete):
@@ -312,7 +316,7 @@ class SandboxSession:
         return snapshot
 
     def _serve(self, arguments: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
-        """What an engine call is answered with. The environment's own time is not counted."""
+        """Serve an engine call. The environment's own time is not counted."""
         self._spent.one_more_engine_call()
         if len(arguments) != 1 or type(arguments[0]) is not str:
             return {"exc_type": "TypeError", "message": "env.step takes one action as text"}
@@ -330,8 +334,10 @@ class SandboxSession:
         return {"return_value": reply}
 
     def _serve_together(self, actions: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
-        """Several engine calls at once, served one after another as if each had been asked for alone, up to the first
-        that is refused: a list of replies, in which the refusal stands as text."""
+        """Serve engine calls in order, as if each had been made alone, up to the first refusal.
+
+        Return a list of replies; a refusal is included as text.
+        """
         replies: list[Any] = []
         for action in actions:
             answer = self._serve((action,))
@@ -348,7 +354,7 @@ def _no_engine(action: str) -> EngineReply:
 
 
 class _LogBuffer:
-    """What interface code prints, bounded. The prelude's logger writes a line as RS level US message RS."""
+    """Limited buffer of printed text. The prelude's logger writes a line as RS level US message RS."""
 
     def __init__(self, limits: Sandbox) -> None:
         self._limits = limits
@@ -356,26 +362,26 @@ class _LogBuffer:
         self._size = 0
 
     def characters(self) -> int:
-        """How many were printed since the last `take`, kept or not."""
+        """Number of characters printed since the last `take`, stored or not."""
         return self._size
 
     def collect(self, stream: str, text: str) -> None:
-        """Called by the interpreter with a piece of output."""
+        """Append a piece of output. Called by the interpreter."""
         room = self._limits.log_text - self._size
         if room > 0:
             self._parts.append(text[:room])
         self._size += len(text)
 
     def take(self, turn: int) -> list[LogLine]:
-        """All complete and incomplete lines so far, as those of this turn; empties the buffer."""
+        """Return all lines so far, complete or not, as lines of this turn, and clear the buffer."""
         if not self._size:
             return []
         text, cut = "".join(self._parts), self._size > self._limits.log_text
         self._parts, self._size = [], 0
         lines = _log_lines(text, turn)
         if cut or len(lines) > self._limits.log_lines:
-            kept = lines[: self._limits.log_lines]
-            return [*kept, LogLine(turn, "warning", f"log cut: only {len(kept)} lines of this turn were kept")]
+            retained = lines[: self._limits.log_lines]
+            return [*retained, LogLine(turn, "warning", f"log cut: only {len(retained)} lines of this turn were kept")]
         return lines
 
 

@@ -1,10 +1,10 @@
-"""Interface source -> source that the sandbox's interpreter runs, with a map back to the author's line numbers.
+"""Rewrite interface source for the sandbox's interpreter, with a map back to the author's line numbers.
 
-The interpreter lacks some of Python. Where a small rewrite keeps the meaning it is made: attributes on functions,
-`del` of names and items, `@staticmethod` / `@classmethod`, `@property` that is read, `class A(object)`, generator
-expressions used as iterators, exceptions made of anything but one text, imports of modules that the prelude stands in
-for. `__name__` is "interface", as of a module that is imported. The rest is refused (`constructs.py`). Nothing is
-executed here, and the source is edited in place so that lines stay where they are.
+The interpreter lacks parts of Python. Small rewrites that preserve the meaning are made: attributes on functions,
+`del` of names and items, `@staticmethod` / `@classmethod`, reading of `@property`, `class A(object)`, generator
+expressions used as iterators, exceptions not made of a single text, imports of modules replaced by the prelude.
+`__name__` is "interface", as in an imported module. Everything else is refused (`constructs.py`). Nothing is executed
+here, and edits keep lines in place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from align_echo.sandbox.references import Reference, references
 
 MODULE_NAME = '"interface"'
 READ = "_align_read"
-"""What is called in place of reading an attribute that may be a property (`prelude.py`)."""
+"""Called in place of reading an attribute that may be a property (`prelude.py`)."""
 
 _preparing = threading.Lock()
 
@@ -41,8 +41,8 @@ _EXCEPTIONS = {
 class PreparedSource:
     """Source for the interpreter. `lines[i]` is the author's line number of line `i + 1`.
 
-    `only_defines`: to load it runs none of its own code but definitions, so it leaves the same in every episode.
-    `stood_in` are the modules of `STOOD_IN` that it imports. `needs` is what its functions take for granted.
+    `only_defines`: loading runs only definitions, so the result is the same in every episode. `stood_in` are the
+    imported modules of `STOOD_IN`. `needs` are the references of its functions.
     """
 
     text: str
@@ -52,14 +52,14 @@ class PreparedSource:
     needs: tuple[Reference, ...] = ()
 
     def author_line(self, line: int) -> int:
-        """The author's line number of a line of `text`."""
+        """Return the author's line number of a line of `text`."""
         return self.lines[min(max(line, 1), len(self.lines)) - 1]
 
 
 def prepare(source: str, contract: InterfaceContract) -> PreparedSource:
     """Check source against its contract and make it runnable. Raises `InterfaceError`, one line.
 
-    Every environment under an interface asks for it: what is ready is kept, and made by one thread alone.
+    Every environment with an interface calls this: results are cached, and prepared by one thread at a time.
     """
     with _preparing:
         return _prepared(source, contract)
@@ -80,19 +80,19 @@ def _prepared(source: str, contract: InterfaceContract) -> PreparedSource:
         raise InterfaceError("interface code is too deeply nested: split it into functions") from error
 
 
-# ---------------------------------------------------------------- what can be rewritten
+# ---------------------------------------------------------------- rewrites
 
 
 class _Rewriter:
-    """Collects edits over one source text: (start, end, what stands there instead).
+    """Collects edits of one source text: (start, end, replacement).
 
-    Offsets are in bytes, as `ast` counts columns.
+    Offsets are in bytes, like the columns of `ast`.
     """
 
     def __init__(
         self, source: str, tree: ast.Module, nodes: Sequence[ast.AST], contract: InterfaceContract
     ) -> None:
-        """`nodes` are all those of the tree."""
+        """Prepare the rewrites. `nodes` are all nodes of the tree."""
         self._data = source.encode()
         self._tree = tree
         self._nodes = nodes
@@ -130,7 +130,7 @@ class _Rewriter:
         self._rewrite_generators()
         return self._apply()
 
-    # ------------------------------------------------------------ one construct each
+    # ------------------------------------------------------------ constructs
 
     def _rewrite_import(self, node: ast.Import | ast.ImportFrom) -> None:
         if isinstance(node, ast.Import):
@@ -162,7 +162,7 @@ class _Rewriter:
             self._edits.append((end, end, f"\n{self._indent(node)}" + "; ".join(after)))
 
     def _rewrite_exception(self, node: ast.Call) -> None:
-        """The interpreter's exceptions take one text: hand them all values as one."""
+        """Combine all values of an exception into one, since the interpreter's exceptions take a single text."""
         start, end = self._end(node.func), self._end(node)
         bracket = self._data.find(b"(", start)
         if self._is_at_its_place(node) and not self._data[start:bracket].strip():
@@ -170,7 +170,7 @@ class _Rewriter:
             self._edits.append((end - 1, end - 1, ")"))
 
     def _rewrite_read(self, node: ast.Attribute | ast.Name) -> None:
-        """Let what reads a property call it, and `__name__` be that of an imported module."""
+        """Replace a property read by a call, and `__name__` by the name of an imported module."""
         if not _is_rewritten(node, self._properties) or not self._is_at_its_place(node):
             return
         start, end = self._offset(node.lineno, node.col_offset), self._end(node)
@@ -181,7 +181,7 @@ class _Rewriter:
             self._edits += [(start, start, f"{READ}("), (dot, end, f', "{node.attr}")')]
 
     def _rewrite_text(self, node: ast.JoinedStr) -> None:
-        """As `_rewrite_read`, within an f-string, whose parts Python 3.11 misplaces."""
+        """Rewrite as `_rewrite_read` does, within an f-string, whose parts have wrong positions in Python 3.11."""
         if any(_is_rewritten(each, self._properties) for each in ast.walk(node)) and self._is_at_its_place(node):
             try:
                 self._replace(node, ast.unparse(_Reads(self._properties).visit(copy.deepcopy(node))))
@@ -189,8 +189,10 @@ class _Rewriter:
                 raise refusal(node, "a property in this f-string", "read it on a line of its own") from error
 
     def _ask_together(self, node: ast.ListComp | ast.DictComp, view: str) -> None:
-        """`[env.step(v)[0] for v in views]`: such looks are asked for in one call, as nothing of the interface's own
-        comes between them. `view` is how the contract has a look written."""
+        """Turn `[env.step(v)[0] for v in views]` into one joint request, as no code of the interface runs in between.
+
+        `view` is the contract's expression for a view.
+        """
         loop, value = node.generators[0], node.elt if isinstance(node, ast.ListComp) else node.value
         call = next((each for each in ast.walk(value) if isinstance(each, ast.Call)), None)
         if call is None or len(node.generators) > 1 or loop.ifs or not self._is_at_its_place(node):
@@ -208,7 +210,7 @@ class _Rewriter:
             self._edits += [(asked, asked, "_align_asked(env, "), (self._end(loop.iter), self._end(loop.iter), ")")]
 
     def _rewrite_generators(self) -> None:
-        """Generator expressions are lists in the interpreter; make those that may be advanced into iterators."""
+        """Turn generator expressions into iterators if they may be advanced; the interpreter makes lists of them."""
         for parent in self._nodes:
             consumed = isinstance(parent, ast.Call) and _called_name(parent) in _CONSUMERS
             if consumed or isinstance(parent, ast.For | ast.comprehension):
@@ -222,7 +224,7 @@ class _Rewriter:
                         self._edits.append((end, end, ")"))
 
     def _is_at_its_place(self, node: ast.expr) -> bool:
-        """Python 3.11 misplaces what is inside an f-string; leave that alone."""
+        """Check the node's position: Python 3.11 reports wrong positions inside f-strings, which are left alone."""
         if sys.version_info >= (3, 12):
             return True
         segment = self._data[self._offset(node.lineno, node.col_offset) : self._end(node)]
@@ -254,11 +256,11 @@ class _Rewriter:
         position = 0
         for start, end, text in sorted(self._edits):
             if start < position:
-                continue  # inside a statement that was replaced as a whole
-            kept = self._data[position:start].decode()
-            pieces.append(kept)
-            lines.extend(range(line + 1, line + kept.count("\n") + 1))
-            line += kept.count("\n")
+                continue  # inside a replaced statement
+            unchanged = self._data[position:start].decode()
+            pieces.append(unchanged)
+            lines.extend(range(line + 1, line + unchanged.count("\n") + 1))
+            line += unchanged.count("\n")
             pieces.append(text)
             lines.extend([line] * text.count("\n"))
             line += self._data[start:end].count(b"\n")
@@ -271,7 +273,7 @@ class _Rewriter:
 
 
 def _functions_with_attributes(nodes: Sequence[ast.AST]) -> set[str]:
-    """Names of functions that are used as holders of attributes, as `f.count = 0` or `hasattr(f, "count")`."""
+    """Return the names of functions used with attributes, as in `f.count = 0` or `hasattr(f, "count")`."""
     functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     holders: set[str] = set()
     for node in nodes:
@@ -285,14 +287,14 @@ def _functions_with_attributes(nodes: Sequence[ast.AST]) -> set[str]:
 
 
 def _properties(nodes: Sequence[ast.AST]) -> set[str]:
-    """Return the names of the methods that are properties."""
+    """Return the names of the methods decorated as properties."""
     members = [member for node in nodes if isinstance(node, ast.ClassDef) for member in node.body]
     functions = [member for member in members if isinstance(member, ast.FunctionDef)]
     return {each.name for each in functions if any(is_name(deco, "property") for deco in each.decorator_list)}
 
 
 def _decorated(owner: str, name: str, decorator: ast.expr) -> str:
-    """Return what stands after a class in place of the decorator of one of its methods."""
+    """Return the statement after a class that replaces a method's decorator."""
     method = f"{owner}.{name}"
     if is_name(decorator, "property"):
         return f"{method} = _AlignProperty({method})"
@@ -302,24 +304,24 @@ def _decorated(owner: str, name: str, decorator: ast.expr) -> str:
 
 
 def _is_rewritten(node: ast.AST, properties: Collection[str]) -> bool:
-    """Return whether a node reads what may be a property, or `__name__`."""
+    """Return True if a node reads a possible property, or `__name__`."""
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
         return node.attr in properties
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id == "__name__"
 
 
 class _Reads(ast.NodeTransformer):
-    """Rewrites what reads a property or `__name__`."""
+    """Rewrites reads of properties and of `__name__`."""
 
     def __init__(self, properties: Collection[str]) -> None:
         self._properties = properties
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return the name of an imported module in place of `__name__`."""
+        """Replace `__name__` by the name of an imported module."""
         return ast.parse(MODULE_NAME, mode="eval").body if _is_rewritten(node, self._properties) else node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Return a call in place of a property."""
+        """Replace a property read by a call."""
         node.value = self.visit(node.value)
         if not _is_rewritten(node, self._properties):
             return node
@@ -327,7 +329,7 @@ class _Reads(ast.NodeTransformer):
 
 
 def _replaces_step(nodes: Sequence[ast.AST]) -> bool:
-    """Whether source may give `env` another `step`."""
+    """Return True if source may replace `env.step`."""
     return any(
         (isinstance(node, ast.Attribute) and node.attr == "step" and not isinstance(node.ctx, ast.Load))
         or (isinstance(node, ast.Call) and _called_name(node) == "setattr")
@@ -355,12 +357,12 @@ def _import(alias: ast.alias) -> str:
 
 
 def _bound_module(alias: ast.alias) -> str:
-    """The module that an import gives a name."""
+    """Return the module bound by an import."""
     return alias.name if alias.asname else alias.name.split(".")[0]
 
 
 def _makes_exception(call: ast.Call) -> bool:
-    """Whether a built-in exception is made by name, of anything but one text that is plain to see."""
+    """Return True for a built-in exception called with anything but one literal text."""
     if _called_name(call) not in _EXCEPTIONS or not isinstance(call.func, ast.Name) or call.keywords or not call.args:
         return False
     first = call.args[0]

@@ -1,7 +1,7 @@
-"""What a turn uses up of the limits that the interpreter does not watch itself.
+"""Usage of a turn against the limits not checked by the interpreter itself.
 
-The interpreter counts its own seconds between two requests, and its memory (`pool.py`). Here is what is counted over a
-whole turn, on this side: requests, engine calls, seconds with this process's own work for them, and characters.
+The interpreter checks its own seconds between two requests, and its memory (`pool.py`). This module counts over a
+whole turn: requests, engine calls, seconds including this process's work, and characters.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from align_echo.errors import InterfaceError
 
 _REQUESTS_A_TURN = 1_000
 _SHARE = 0.95
-"""The part of a turn's seconds after which a turn is given up: what is left is for the way back to the agent."""
+"""Share of a turn's seconds after which the turn is given up; the rest is for returning to the agent."""
 _TEXT = (str, bytes)
 
 
 class Limits(Protocol):
-    """The limits of a turn (`Sandbox`): seconds, engine calls, and characters that pass in and out."""
+    """Limits of a turn (`Sandbox`): seconds, engine calls, and characters passed in and out."""
 
     @property
     def seconds(self) -> float: ...
@@ -32,10 +32,10 @@ class Limits(Protocol):
 
 
 class Spending:
-    """What one turn used up so far. Each method raises `InterfaceError` once it is too much."""
+    """Usage of one turn so far. Each method raises `InterfaceError` when a limit is exceeded."""
 
     def __init__(self, limits: Limits, logged: Callable[[], int]) -> None:
-        """`logged` tells how many characters are logged by now: they pass too."""
+        """Start counting. `logged` returns the number of characters logged so far, which count too."""
         self._limits = limits
         self._logged = logged
         self._requests = self._engine_calls = 0
@@ -44,22 +44,22 @@ class Spending:
         self._since: float | None = None
 
     def go_on(self) -> None:
-        """From now on the seconds are the interface's."""
+        """Resume the clock: time counts against the interface."""
         self._since = monotonic()
 
     def rest(self) -> None:
-        """From now on they are somebody else's: the environment's, which was asked, or the agent's."""
+        """Stop the clock: time belongs to the environment or the agent."""
         self._seconds, self._since = self._spent(), None
 
     def seconds_left(self) -> float:
-        """How many seconds are left until the turn is given up; below 0 if it took more."""
+        """Return the seconds left in the turn; negative if it took more."""
         return _SHARE * self._limits.seconds - self._spent()
 
     def _spent(self) -> float:
         return self._seconds + (0.0 if self._since is None else monotonic() - self._since)
 
     def one_more_request(self) -> None:
-        """The interpreter waits for an answer."""
+        """Count a request of the interpreter."""
         self._requests += 1
         if self._requests > _REQUESTS_A_TURN:
             raise InterfaceError("the interface asked for what does not exist too often in one turn")
@@ -67,7 +67,7 @@ class Spending:
             raise InterfaceError(took_too_long(self._limits.seconds))
 
     def passing(self, *values: object) -> None:
-        """These values pass into or out of the interpreter. What holds no text itself is left to the clock."""
+        """Count text passed into or out of the interpreter. Values without text are limited by time only."""
         for value in values:
             if isinstance(value, _TEXT):
                 self._characters += len(value)
@@ -77,12 +77,12 @@ class Spending:
             )
 
     def one_more_engine_call(self) -> None:
-        """The environment is asked."""
+        """Count an engine call."""
         self._engine_calls += 1
         if self._engine_calls > self._limits.engine_calls:
             raise InterfaceError(f"more than {self._limits.engine_calls} calls of env.step in one turn")
 
 
 def took_too_long(seconds: float) -> str:
-    """What is said of an interface that used up a turn's seconds."""
+    """Return the message for an interface that exceeded a turn's seconds."""
     return f"the interface took too long (a turn has {seconds:g} s, its calls included)"

@@ -1,8 +1,8 @@
-"""What runs around interface code: the states that sessions begin from, and the loop that calls it turn by turn.
+"""Code around interface code: the initial states of sessions, and the loop that calls it turn by turn.
 
-In a state the prelude has run, and the source of the interface too where it only defines.
-To run the prelude and a source takes milliseconds, to load what they left takes less. A state is made once in a process
-and never leaves it, since the interpreter trusts the bytes that it loads.
+In a state the prelude has run, and also the interface's source if it only defines. Running a prelude and a source
+takes milliseconds; loading their state is faster. A state is made once per process and never leaves it, since the
+interpreter trusts the loaded bytes.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     import pydantic_monty
 
 NEXT = "_align_next"
-"""The name under which the loop around interface code hands over what a turn came to, and waits for the next."""
+"""Name of the function that passes a turn's result to the host and waits for the next action."""
 
 _PROXIES = {"batched": "_AlignBatchedEnv", "triple": "_AlignTripleEnv"}
 _STAND_INS = re.compile(r"^# -{20,} (.+)\n", re.MULTILINE)
 _STATES = 32
-"""How many states are kept, those used last: of 40 KB, and with a source of a few 100 KB."""
+"""Maximum number of stored states, the most recently used: 40 KB each, or a few 100 KB with a source."""
 
 
 class StateKey(NamedTuple):
-    """What a state depends on beside the source: the layout of `env.step`, the modules that are stood in for, and the
-    limits of every session that is begun from it, in seconds and bytes."""
+    """Key of a state, besides the source: the layout of `env.step`, the replaced modules, and the limits of its
+    sessions, in seconds and bytes.
+    """
 
     layout: str
     stood_in: frozenset[str]
@@ -36,31 +37,34 @@ class StateKey(NamedTuple):
     memory: int
 
 
-_kept: dict[tuple[StateKey, str], bytes] = {}
+_states: dict[tuple[StateKey, str], bytes] = {}
 
 
 def begin(session: pydantic_monty.MontySession, key: StateKey, source: str = "") -> None:
-    """Bring a fresh session to the state in which prepared source has run: one that only defines
-    (`PreparedSource.only_defines`), so that it leaves the same in every episode. Without a source, nothing has run.
+    """Bring a new session to the state after running prepared source, which must only define
+    (`PreparedSource.only_defines`).
 
-    Raises `MontyError` if the source fails, or the limits are too small.
+    Without a source, only the prelude has run. Raises `MontyError` if the source fails, or the limits are too small.
     """
-    state = _kept.pop((key, source), None)
+    state = _states.pop((key, source), None)
     if state is not None:
-        _kept[key, source] = state
+        _states[key, source] = state
         session.load_session(state)
         return
     if source:
         begin(session, key)
     session.feed_run(source or prelude(key.layout, key.stood_in))
-    for oldest in list(_kept)[: len(_kept) + 1 - _STATES]:
-        _kept.pop(oldest, None)
-    _kept[key, source] = session.dump()
+    for oldest in list(_states)[: len(_states) + 1 - _STATES]:
+        _states.pop(oldest, None)
+    _states[key, source] = session.dump()
 
 
 def prelude(layout: str, stood_in: Collection[str]) -> str:
-    """The text that runs before interface code: `prelude.py`, the parts of `stdlib.py` and `stdlib_logging.py` that
-    stand in for these modules, and what interface code is given as `env`."""
+    """Return the text that runs before interface code.
+
+    It contains `prelude.py`, the parts of `stdlib.py` and `stdlib_logging.py` for these modules, and the interface's
+    `env`.
+    """
     proxy = _PROXIES.get(layout, "_AlignSingleEnv")
     first, *parts = _STAND_INS.split(_text("stdlib") + _text("stdlib_logging"))
     named = zip(parts[::2], parts[1::2], strict=True)
@@ -69,7 +73,7 @@ def prelude(layout: str, stood_in: Collection[str]) -> str:
 
 
 def loop(contract: InterfaceContract) -> str:
-    """What calls the interface's functions: by the action of each turn, and the rules where that is None."""
+    """Return the loop that calls `WrapStep` for each turn's action, or `InferRules` if the action is None."""
     rules = _call("InferRules", contract.infer_rules_args)
     step = _call("WrapStep", contract.wrap_step_args)
     return f"""

@@ -1,9 +1,9 @@
-"""Runs inside the sandbox after `prelude.py`: stand-ins for modules that interface code imports.
+"""Runs inside the sandbox after `prelude.py`: replacements for modules imported by interface code.
 
-The interpreter lacks these modules, or names of theirs that interface code uses; imports of them become look-ups here
-(`source.py`, whose `STOOD_IN` lists them). Nothing imports this file. Only what interface code was seen to use
-is here. Its beginning always runs, a part under a line of dashes only for source that imports one of the modules
-that the line names (`states.py`).
+The interpreter lacks these modules, or names that interface code uses; imports of them become look-ups here
+(`source.py`; listed in its `STOOD_IN`). Nothing imports this file. Only names seen in interface code are covered. The
+beginning always runs; a part under a line of dashes runs only for source that imports one of the modules named in that
+line (`states.py`).
 """
 
 import collections as _align_collections
@@ -36,7 +36,7 @@ def _align_import_from(module: str, name: str) -> Any:
 
 
 def _align_ignore(*args: Any, **options: Any) -> None:
-    """Accepts anything, does nothing."""
+    """Accept any arguments and do nothing."""
 
 
 def _align_same(value: Any) -> Any:
@@ -52,7 +52,7 @@ class _AlignType:
     def __getitem__(self, key: Any) -> Any:
         return self
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, right: Any) -> Any:
         return self
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -113,7 +113,7 @@ _ALIGN_PATTERNS: dict[tuple[str, int], Any] = {}
 
 
 def _align_re_compile(pattern: Any, flags: int = 0) -> Any:
-    """`re.compile` with the cache that Python has and the interpreter lacks (compiling costs 0.1 ms)."""
+    """Compile as `re.compile` does, with Python's cache, which the interpreter lacks (compiling costs 0.1 ms)."""
     if not isinstance(pattern, str):
         return pattern
     compiled = _ALIGN_PATTERNS.get((pattern, flags))
@@ -272,16 +272,16 @@ class _AlignStringIO:
     def getvalue(self) -> str:
         return self._text
 
-    def seek(self, place: int) -> int:
-        self._place = place
-        return place
+    def seek(self, position: int) -> int:
+        self._place = position
+        return position
 
     def truncate(self, size: Any = None) -> int:
         self._text = self._text[: self._place if size is None else size]
         return len(self._text)
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
 
 _ALIGN_MODULES["io"] = _AlignModule("io", {"StringIO": _AlignStringIO})
@@ -303,13 +303,13 @@ _ALIGN_MODULES["traceback"] = _AlignModule(
 
 
 def _align_matching(a: str, b: str) -> int:
-    """Characters in the longest common block, and so on to its left and right (Ratcliff and Obershelp)."""
+    """Count characters in the longest common block, then in those to its left and right (Ratcliff and Obershelp)."""
     best, best_i, best_j = 0, 0, 0
     previous: dict[int, int] = {}
     for i, letter in enumerate(a):
         current: dict[int, int] = {}
-        for j, other in enumerate(b):
-            if letter == other:
+        for j, letter_b in enumerate(b):
+            if letter == letter_b:
                 length = previous.get(j - 1, 0) + 1
                 current[j] = length
                 if length > best:
@@ -322,7 +322,7 @@ def _align_matching(a: str, b: str) -> int:
 
 
 class _AlignSequenceMatcher:
-    """`difflib.SequenceMatcher` over text, as far as `ratio()`; no junk heuristics."""
+    """`difflib.SequenceMatcher` over text, limited to `ratio()`; no junk heuristics."""
 
     def __init__(self, isjunk: Any = None, a: str = "", b: str = "") -> None:
         self.a = a
@@ -334,8 +334,8 @@ class _AlignSequenceMatcher:
 
 
 def _align_close_matches(word: str, possibilities: Any, n: int = 3, cutoff: float = 0.6) -> list[str]:
-    scored = [(_AlignSequenceMatcher(None, other, word).ratio(), other) for other in possibilities]
-    return [other for score, other in sorted(scored, reverse=True) if score >= cutoff][:n]
+    scored = [(_AlignSequenceMatcher(None, candidate, word).ratio(), candidate) for candidate in possibilities]
+    return [candidate for score, candidate in sorted(scored, reverse=True) if score >= cutoff][:n]
 
 
 _ALIGN_MODULES["difflib"] = _AlignModule(

@@ -1,7 +1,7 @@
-"""Runs inside the sandbox after `stdlib.py`: the stand-in for `logging`, for source that imports it.
+"""Runs inside the sandbox after `stdlib.py`: the replacement for `logging`, for source that imports it.
 
-Loggers, handlers and records are in `prelude.py`, since interface code is given a logger without an import. All names
-of `logging.__all__` are here. What they would do outside of the interface (files, streams, threads) they do not do.
+Loggers, handlers and records are in `prelude.py`, since interface code gets a logger without an import. All names of
+`logging.__all__` are here. Their effects outside of the interface (files, streams, threads) are left out.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -142,9 +142,9 @@ def _align_basic_config(**kwargs: Any) -> None:
     if kwargs.get("force"):
         _align_root.handlers.clear()
     if not _align_root.handlers:
-        given = kwargs.get("handlers") or [_AlignHandler(kwargs.get("stream"))]
+        handlers = kwargs.get("handlers") or [_AlignHandler(kwargs.get("stream"))]
         formatter = _AlignFormatter(kwargs.get("format") or _ALIGN_BASIC_FORMAT, None, kwargs.get("style", "%"))
-        for handler in given:
+        for handler in handlers:
             if getattr(handler, "formatter", None) is None:
                 handler.formatter = formatter
             _align_root.addHandler(handler)

@@ -1,8 +1,8 @@
-"""What pydantic-monty looks for in vain: it imports `opentelemetry` for each snippet and each piece of output.
+"""Stop pydantic-monty's vain searches: it imports `opentelemetry` for each snippet and each piece of output.
 
-Where that is not installed, the import fails anew each time, after a search of the whole path: as long as a small turn
-takes. Here it fails at once, in the threads that are inside the interpreter and for that time alone. Everybody else's
-imports are left alone, and so is a module that is there: one that was imported is found before anything is searched.
+If that is not installed, the import fails each time after a search of the whole path, which takes as long as a small
+turn. Here it fails at once, only in threads that are inside the interpreter and only while they are. All other imports
+are unaffected, and so is an imported module: it is used before anything is searched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME = "opentelemetry"
 
 
 class _Thread(threading.local):
-    """`inside`: this thread runs the interpreter, and nothing of its own."""
+    """`inside`: this thread is running the interpreter."""
 
     inside = False
 
@@ -32,13 +32,13 @@ class AbsentModule:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """None for every search but that one. Raises `ModuleNotFoundError`."""
+        """Return None for every other search. Raises `ModuleNotFoundError`."""
         if name == _NAME and thread.inside:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return None
 
 
 def stop_vain_searches() -> None:
-    """Put the finder in place, unless the module is installed."""
+    """Install the finder, unless the module is installed."""
     if importlib.util.find_spec(_NAME) is None and not any(isinstance(each, AbsentModule) for each in sys.meta_path):
         sys.meta_path.insert(0, AbsentModule())

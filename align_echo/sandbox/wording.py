@@ -1,4 +1,4 @@
-"""What went wrong in the sandbox, in one line that the author of the code can act on. Pure functions."""
+"""Describe sandbox failures in one line for the author of the code. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 _ODD = re.compile(r"[^ -~\n\t]")
 _ODD_EXCEPTION = "exceptions can only be called with zero or one string argument"
 _MESSAGE = 2_000
-"""How many characters of what an exception says are looked at."""
+"""Maximum characters read of an exception's message."""
 
 _SPENT = {"TimeoutError": "took too long", "MemoryError": "used too much memory"}
 
 
 def printable(text: str) -> str:
-    """Return text without what steers a terminal: control and formatting characters but for line breaks and tabs.
+    """Remove characters that control a terminal: control and formatting characters except line breaks and tabs.
 
-    Spaces of other kinds are plain ones.
+    Other kinds of spaces become plain spaces.
     """
     if _ODD.search(text) is None:
         return text
@@ -24,13 +24,15 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the beginning of an error's text, which interface code may have made of any length."""
+    """Return the beginning of an error's text, which interface code may have made arbitrarily long."""
     return " ".join(printable(text[:_MESSAGE]).split())[:500]
 
 
 def described(summary: str, line: int | None) -> tuple[bool, str]:
-    """Return whether code may go on after an error, and the error in one line. `summary` is "Kind: message", `line` the
-    author's line where it is known."""
+    """Return True if code may continue after an error, and the error in one line.
+
+    `summary` is "Kind: message", `line` the author's line if known.
+    """
     if _ODD_EXCEPTION in summary:
         return True, "the interface made an exception of other values than one text: write `raise ValueError('...')`"
     kind, _, detail = summary.partition(": ")
