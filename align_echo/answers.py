@@ -1,6 +1,6 @@
-"""What an environment answers when an agent's actions are replayed, and when nonsense is said.
+"""Replay agents' actions in the plain environment and record its answers, also its answers to nonsense.
 
-Nonsense is said in tasks for learning alone, and in none that is measured. Left out: what the answers tell of refusals
+Nonsense is only sent in training tasks, never in a measured task. Not here: inferring refusals from the answers
 (`refusals.py`).
 """
 
@@ -22,16 +22,16 @@ from align_echo.wrappers.environment import EnvironmentSpec
 NONSENSE = ("blorf", "zint the quarp with vlem", "wug 7")
 TASKS = 3
 STEPS = 100
-"""Steps that a replay may have at first; a longer episode has an environment of its own made."""
+"""Initial step limit of a replay; a longer episode gets a new environment."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the plain environment answers a step. `text` is None where it was not asked: the reply held no action, or
-    the episode had ended.
+    """The plain environment's answer to a step. `text` None: not asked, as the reply had no action or the episode had
+    ended.
 
-    `gained`: the score rose. `offered` is what was listed before the action, None without a list; `is_offered` tells
-    whether the action was, and `changed` whether the list was another one after it.
+    `gained`: the score rose. `offered` are the actions listed before the action, None without a list; `is_offered`:
+    the action was listed; `changed`: the list was different afterwards.
     """
 
     action: str | None
@@ -45,17 +45,17 @@ class Answer:
 
     @property
     def is_same_page(self) -> bool:
-        """Whether the page before is shown again."""
+        """True if the previous page is shown again."""
         return self.text is not None and self.text.strip() == self.before.strip()
 
     @property
     def words(self) -> str:
-        """The answer without regard to case, spaces and numbers."""
+        """Words of the answer, ignoring case, spaces and numbers."""
         return re.sub(r"\d+", "#", " ".join((self.text or "").casefold().split()))
 
     @property
     def shape(self) -> str:
-        """The same without the words of the action."""
+        """Answer as `words`, without the words of the action."""
         names = {word for word in re.findall(r"\w+", (self.action or "").casefold()) if not word.isdigit()}
         return re.sub(r"\w+", lambda match: "_" if match[0] in names else match[0], self.words)
 
@@ -63,10 +63,10 @@ class Answer:
 def replayed(
     spec: EnvironmentSpec, trajectories: Iterable[Trajectory], data_root: str | Path | None = None
 ) -> Iterator[tuple[Trajectory, list[Answer]]]:
-    """Yield each episode with the answers of the plain environment to its steps, in the split that it names. No limit
-    of steps ends a replay.
+    """Yield each episode with the plain environment's answers to its steps, in its own split. No step limit ends a
+    replay.
 
-    Raises `UsageError` for a split or a task that is not there, `EngineError` if the engine breaks.
+    Raises `UsageError` for an unknown split or task, `EngineError` if the engine breaks.
     """
     envs: dict[str, gym.Env[str, str]] = {}
     limits: dict[str, int] = {}
@@ -85,27 +85,27 @@ def replayed(
 
 
 def replay_answers(env: gym.Env[str, str], trajectory: Trajectory) -> list[Answer]:
-    """The answers to an episode's own actions (first line of each) from a fresh reset.
+    """Replay an episode's actions (first line of each) from a fresh reset and return the answers.
 
-    `env` is the raw environment with a step limit above the episode's length. Raises `UsageError` for an environment
-    that does not know the task, `EngineError` if the engine breaks.
+    `env` is the raw environment with a step limit above the episode's length. Raises `UsageError` for an unknown task,
+    `EngineError` if the engine breaks.
     """
     before, _ = env.reset(seed=trajectory.seed, options={"task": trajectory.task_id})
     answers: list[Answer] = []
     over = False
-    for said in trajectory.actions:
-        action = None if said is None else first_line(said)
+    for spoken_action in trajectory.actions:
+        action = None if spoken_action is None else first_line(spoken_action)
         if action is None or over:
             answers.append(Answer(action))
             continue
-        answer = _said(env, action, before)
+        answer = _answer(env, action, before)
         answers.append(answer)
         over, before = answer.ended, answer.text or ""
     return answers
 
 
-def _said(env: gym.Env[str, str], action: str, before: str) -> Answer:
-    """Say an action in the present state, in which `before` was shown last."""
+def _answer(env: gym.Env[str, str], action: str, before: str) -> Answer:
+    """Send an action in the current state, after `before` was shown, and return the answer."""
     base = base_env(env)
     listed = base.state.admissible_actions
     text, reward, terminated, truncated, info = env.step(action)
@@ -123,7 +123,7 @@ def _said(env: gym.Env[str, str], action: str, before: str) -> Answer:
 
 
 def first_line(action: str) -> str:
-    """The first line of an action, as it is replayed."""
+    """Return the first line of an action, the part that is replayed."""
     return action.strip().split("\n", 1)[0]
 
 
@@ -131,13 +131,15 @@ def _is_offered(as_read: Callable[[str], str], action: str, listed: Sequence[str
     return action in listed or as_offered(action, listed) in listed or as_read(action) in map(as_read, listed)
 
 
-# ---------------------------------------------------------------- what nonsense is answered
+# ---------------------------------------------------------------- nonsense
 
 
 @dataclass(frozen=True)
 class Nonsense:
-    """Whether an answer is in the words that nonsense gets, None where those are not the same or no refusal; whether
-    the environment lists what is possible, and whether that changes by itself (None: not known, as nothing was said).
+    """The environment's reaction to nonsense.
+
+    `is_refusal` recognises the answer to nonsense; None if the answers differ or are no refusal. `lists`: the
+    environment lists possible actions. `ticks`: the list changes by itself (None: unknown, nothing was sent).
     """
 
     is_refusal: Callable[[str], bool] | None = None
@@ -148,29 +150,29 @@ class Nonsense:
 def ask_nonsense(
     spec: EnvironmentSpec, measured: Iterable[str], data_root: str | Path | None = None
 ) -> Nonsense:
-    """Say a few nonsense actions at the start of a few tasks for learning that are neither measured nor for tests.
+    """Send some nonsense actions at the start of some training tasks, excluding measured and test tasks.
 
-    What all of them are answered with, in every task, is a refusal. Where one is answered with what was to be read
-    before, ends the episode or breaks the engine, and where there is no such task, nothing is known.
+    The common answer to all of them, in every task, is a refusal. Nothing is known if an answer repeats earlier text,
+    gains, ends the episode or breaks the engine, or if there is no suitable task.
     """
     try:
-        apart = {*measured, *spec.tasks(spec.test_split, data_root)}
-        tasks = [task for task in spec.tasks(spec.train_split, data_root) if task not in apart][:TASKS]
+        excluded = {*measured, *spec.tasks(spec.test_split, data_root)}
+        tasks = [task for task in spec.tasks(spec.train_split, data_root) if task not in excluded][:TASKS]
     except MissingDataError:
         tasks = []
     if not tasks:
         return Nonsense()
     env = spec.make(spec.train_split, data_root=data_root)
     try:
-        said = [_first_answer(env, task, action) for task in tasks for action in NONSENSE]
+        answers = [_first_answer(env, task, action) for task in tasks for action in NONSENSE]
     except EngineError:
         return Nonsense()
     finally:
         env.close()
-    lists, ticks = said[0].offered is not None, any(answer.changed for answer in said)
-    if any(answer.gained or answer.ended or (answer.text or "").strip() in answer.before for answer in said):
+    lists, ticks = answers[0].offered is not None, any(answer.changed for answer in answers)
+    if any(answer.gained or answer.ended or (answer.text or "").strip() in answer.before for answer in answers):
         return Nonsense(None, lists, ticks)
-    patterns = {_pattern(answer) for answer in said}
+    patterns = {_pattern(answer) for answer in answers}
     first = patterns.pop()
     if patterns or not first:
         return Nonsense(None, lists, ticks)
@@ -180,14 +182,15 @@ def ask_nonsense(
 
 def _first_answer(env: gym.Env[str, str], task: str, action: str) -> Answer:
     opening, _ = env.reset(seed=0, options={"task": task})
-    return _said(env, action, opening)
+    return _answer(env, action, opening)
 
 
-def _pattern(said: Answer) -> str:
-    """A regular expression for an answer, in which the words of the action, if it names them, and numbers may be any;
-    "" where it has no other words.
+def _pattern(spoken: Answer) -> str:
+    """Build a regular expression for an answer, with wildcards for the action's words and for numbers.
+
+    Returns "" if the answer has no other words.
     """
-    answer, action = (said.text or "").strip(), said.action or ""
+    answer, action = (spoken.text or "").strip(), spoken.action or ""
     parts = re.split(re.escape(action), answer, flags=re.IGNORECASE)
     if len(parts) == 1:
         first = action.split()[0]

@@ -1,12 +1,12 @@
-"""What a message tells an agent to do: the commands in it, however they are quoted, and the rule that it speaks of.
+"""Extract the commands in a message to an agent, however they are quoted, and the skeleton of its rule.
 
     >>> commands_in("You are not there: you need to `go to desk 1` first.")
     [Command(text='go to desk 1', kind='first')]
 
-Read are commands in backquotes, in quotes of any kind, in bold, in tags, after a label ("Action: ...") or a colon, and
-without any mark after words that give an order ("you must ... first", "try ...", "... instead."). Pure functions over
-text in English; no environment's spelling is known. Left out: what a message says of the state ("already so", "not
-here", see `align/audit`), which command the engine takes, and orders that only a reader of whole texts could find.
+Reads commands in backquotes, in quotes of any kind, in bold, in tags, after a label ("Action: ...") or a colon, and
+unmarked commands after words of order ("you must ... first", "try ...", "... instead."). Pure functions over English
+text, without knowledge of any environment's spelling. Not here: statements about the state ("already so", "not here",
+see `align/audit`), which command the engine accepts, and orders that require reading whole texts.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Literal, NamedTuple
 CommandKind = Literal["first", "instead", "named"]
 
 LONGEST_MESSAGE = 20_000
-"""Characters of a message that are read; the rest is left alone."""
+"""Maximum characters read of a message."""
 
 LONGEST_COMMAND = 200
-"""Characters of a command; what is longer is a text."""
+"""Maximum characters of a command."""
 
 LONGEST_SENTENCE = 600
-"""Characters of a sentence in which orders without quotes are looked for."""
+"""Maximum characters of a sentence searched for unquoted orders."""
 
 MOST_PLAIN_WORDS = 10
-"""Words of a command that stands without quotes; what is longer is a sentence."""
+"""Maximum words of an unquoted command."""
 
 
 class Command(NamedTuple):
     """One command of a message.
 
-    `kind` is "first" (do this before), "instead" (these words in place of those, or simply this), or "named" (it is
-    quoted, and nothing says that it should be done).
+    `kind` is "first" (do this before), "instead" (use these words, or simply do this), or "named" (quoted, without an
+    order to do it).
     """
 
     text: str
@@ -42,10 +42,10 @@ class Command(NamedTuple):
 
 
 def commands_in(message: str, last_action: str = "") -> list[Command]:
-    """The commands of a message in order, each once, those that it gives as orders by that kind.
+    """Return the distinct commands of a message in order; an order's kind takes precedence over "named".
 
-    Left out are `last_action`, forms with letters or blanks for names (`take X from Y`), and what the message says not
-    to do, or says does not work.
+    Excludes `last_action`, templates with placeholders (`take X from Y`), and commands marked as forbidden or not
+    working.
     """
     commands: dict[str, Command] = {}
     for command in _all_commands(message[:LONGEST_MESSAGE]):
@@ -58,8 +58,10 @@ def commands_in(message: str, last_action: str = "") -> list[Command]:
 
 
 def sentences_of(message: str) -> list[str]:
-    """The sentences of a message, which make it up again when joined: none ends within a quotation, and what ends in a
-    colon goes on in the next."""
+    """Split a message into sentences; joined, they give the message again.
+
+    No sentence ends within a quotation, and a sentence ending in a colon continues in the next.
+    """
     quoted = [match.span() for match in _QUOTES.finditer(message)]
     pieces, start, passed = [], 0, 0
     for match in _END.finditer(message):
@@ -76,12 +78,12 @@ def sentences_of(message: str) -> list[str]:
 
 
 def same_action(a: str, b: str) -> bool:
-    """Whether two actions are the same up to letter case, blanks, and a full stop at the end."""
+    """Return True if two actions are equal, ignoring letter case, spaces, and a final full stop."""
     return _plainly(a) == _plainly(b)
 
 
 def names_of(action: str) -> list[str]:
-    """What an action is probably about: the runs of words after its first that are no prepositions or articles."""
+    """Guess the objects of an action: runs of words after the first word, split at prepositions and articles."""
     head = re.match(r"\s*\w+", action)
     rest = action[head.end() :] if head else action
     runs = re.split(rf"(?<!\w)(?:{_SMALL_WORDS})(?!\w)|[^\w\s'-]+", rest, flags=re.IGNORECASE)
@@ -89,7 +91,7 @@ def names_of(action: str) -> list[str]:
 
 
 def skeleton_of(message: str, names: Iterable[str]) -> str:
-    """A message in lower case with these names and all numbers blanked, so that two messages of one rule are one."""
+    """Lowercase a message and blank these names and all numbers, so that messages of one rule become equal."""
     text = " ".join(message.lower().split())
     for name in sorted({" ".join(name.lower().split()) for name in names}, key=lambda name: (-len(name), name)):
         if name:
@@ -101,7 +103,7 @@ def skeleton_of(message: str, names: Iterable[str]) -> str:
 # ---------------------------------------------------------------- quotes
 
 _MASK = "\ue000"
-"""Stands for a quotation while a sentence is read."""
+"""Placeholder for a quotation while a sentence is read."""
 
 _QUOTES = re.compile(
     r"```(?:\w*\n)?\s*([^`\n]{1,200}?)\s*```"
@@ -114,7 +116,7 @@ _QUOTES = re.compile(
     re.IGNORECASE,
 )
 _EMPHASIS = (7, 8)
-"""The groups of bold text, which may be a stressed word rather than a command."""
+"""Groups of bold text, which may be a stressed word rather than a command."""
 
 _STRESSED = re.compile(
     r".*[:!?]|(?:must|need|have|first|instead|not|now|before|then|should|only|cannot|never|always|hint|note|warning|tip"
@@ -125,7 +127,7 @@ _PAIRS = {"`": "`", '"': '"', "'": "'", "“": "”", "‘": "’", "*": "*"}
 
 
 def _masked(message: str) -> tuple[str, list[str]]:
-    """The message with a mark for each quotation, and the quotations in order."""
+    """Replace each quotation by a mark. Return the message and the quotations in order."""
     quoted: list[str] = []
 
     def mask(match: re.Match[str]) -> str:
@@ -141,7 +143,7 @@ def _masked(message: str) -> tuple[str, list[str]]:
 
 
 def _bare(text: str) -> str:
-    """A quotation without blanks, quotes within it, or a full stop at its end."""
+    """Strip spaces, inner quotes and a final full stop from a quotation."""
     text = text.strip()
     while len(text) > 1 and _PAIRS.get(text[0]) == text[-1]:
         text = text[1:-1].strip()
@@ -154,18 +156,18 @@ _END = re.compile(r"(?<=[.!?])[)\"']*\s+|(?<=;)\s+|\n+")
 
 
 def _all_commands(message: str) -> Iterator[Command]:
-    """Every command of every sentence, in order; the same may come twice."""
+    """Yield every command of every sentence, in order, with repetitions."""
     text, quoted = _masked(message.strip())
     used = 0
     heading = ""
     for sentence in _END.split(text):
         count = sentence.count(_MASK)
-        whole = f"{heading} {sentence}" if heading else sentence
-        pieces = [*_plain_commands(whole, quoted[used : used + count])]
+        full_sentence = f"{heading} {sentence}" if heading else sentence
+        pieces = [*_plain_commands(full_sentence, quoted[used : used + count])]
         spent = [number for _, _, numbers in pieces for number in numbers]
         pieces += [
             (start, command, [])
-            for number, (start, command) in _quoted_commands(whole, quoted[used : used + count])
+            for number, (start, command) in _quoted_commands(full_sentence, quoted[used : used + count])
             if number not in spent
         ]
         yield from (command for _, command, _ in sorted(pieces, key=lambda piece: piece[0]))
@@ -173,7 +175,7 @@ def _all_commands(message: str) -> Iterator[Command]:
         heading = sentence.strip() if sentence.rstrip().endswith(":") and not count else ""
 
 
-# ---------------------------------------------------------------- what quotations are said to be
+# ---------------------------------------------------------------- kinds of quotations
 
 _DENIED_BEFORE = re.compile(
     r"\b(?:not|never|avoid|stop|\w+n't|cannot|instead of|rather than|without|no need to|no such \w+ as|nothing|no"
@@ -225,7 +227,7 @@ _AND = re.compile(r"[\s,]*(?:and|or|then|and then|,|->|→)?[\s,]*", re.IGNORECA
 
 
 def _quoted_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, tuple[int, Command]]]:
-    """(number, (position, command)) of the quotations that may be commands."""
+    """Yield (number, (position, command)) of the quotations that may be commands."""
     parts = sentence.split(_MASK)
     start = 0
     before_kind: CommandKind | None = None
@@ -246,7 +248,7 @@ def _quoted_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, tu
 
 
 def _kind(before: str, after: str) -> CommandKind:
-    """What the words around a quotation say that it is."""
+    """Classify a quotation by the words around it."""
     if _IN_ITS_PLACE.search(after):
         return "instead"
     if _AFTER_IT.search(after):
@@ -313,7 +315,7 @@ _NO_PART = re.compile(
 PLACEHOLDER = re.compile(
     r"[{}]|<[^<>/]*>(?![^<]*</)|(?:^|\s)\[[^\]]{0,200}\]|\b[XYZ]\b|\.\.\.|…|\b(?:OBJ|LOC|OBJECT|ITEM|THING|PLACE|NAME|TEXT)\d?\b"
 )
-"""A blank of a form of actions: what holds one is no command."""
+"""A placeholder in an action template, which is no command."""
 _PROGRESSIVE = re.compile(
     r"(?!(?:bring|fling|swing|sting|cling|wring|sling|spring|string)\b)\w{2,}ing\b", re.IGNORECASE
 )
@@ -323,15 +325,15 @@ _SMALL_WORDS = (
 
 
 def _plain_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, Command, list[int]]]:
-    """(position, command, numbers of the quotations within it) of orders without quotes around them."""
-    taken: list[tuple[int, int]] = []
+    """Yield (position, command, numbers of the quotations in it) of unquoted orders."""
+    used_spans: list[tuple[int, int]] = []
     if len(sentence) > LONGEST_SENTENCE:
         return
     for pattern in (_LABEL, _ORDER, _SAY_PLAIN, _PLAINLY_FIRST):
         for match in pattern.finditer(sentence):
             start, end = match.span("text")
             label = match.groupdict().get("label") or ""
-            if any(start < b and a < end for a, b in taken) or _NO_LABEL.search(label):
+            if any(start < b and a < end for a, b in used_spans) or _NO_LABEL.search(label):
                 continue
             if re.search(r"(?:\bnot|n't|never|\bno) (?:\w+ )?$", sentence[: match.start()], re.IGNORECASE):
                 continue
@@ -339,12 +341,12 @@ def _plain_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, Com
             if match.start("text") == 0 and re.match("[A-Z][a-z]", text):
                 text = text[0].lower() + text[1:]
             if _is_command(text, bool(numbers)):
-                taken.append((start, end))
+                used_spans.append((start, end))
                 yield start, Command(text, _plain_kind(sentence, match)), numbers
 
 
 def _plain_kind(sentence: str, match: re.Match[str]) -> CommandKind:
-    """What kind of order it is, by the words around it and those of its beginning."""
+    """Classify an unquoted order by its first words and the words around it."""
     lead = sentence[match.start() : match.start("text")]
     after = sentence[match.end("text") :]
     if _INSTEAD.search(lead) or re.match(r"\s*(?:instead|rather)\b", after, re.IGNORECASE):
@@ -355,7 +357,7 @@ def _plain_kind(sentence: str, match: re.Match[str]) -> CommandKind:
 
 
 def _filled(sentence: str, start: int, end: int, quoted: list[str]) -> tuple[str, list[int]]:
-    """A part of a sentence with its quotations written out, and their numbers; nothing where a quotation begins it."""
+    """Fill the quotations into part of a sentence and return their numbers; nothing if it begins with a quotation."""
     piece = sentence[start:end]
     if piece.startswith(_MASK) or (_SAY.match(piece) and re.match(rf"\w*[ :]*{_MASK}", piece)):
         return "", []
@@ -367,7 +369,7 @@ def _filled(sentence: str, start: int, end: int, quoted: list[str]) -> tuple[str
 
 
 def _is_command(text: str, with_names: bool) -> bool:
-    """Whether plain words may be a command: few, no clause, and nothing that points elsewhere ("it", "another")."""
+    """Check plain words for a possible command: few words, no clause, no reference such as "it" or "another"."""
     words = text.split()
     if not words or len(words) > MOST_PLAIN_WORDS or len(text) > LONGEST_COMMAND:
         return False

@@ -1,4 +1,4 @@
-"""Seeded choices that are the same on every Python: only `random.Random.random` is promised not to change."""
+"""Seeded random choices, identical on every Python version: only `random.Random.random` is guaranteed to be stable."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ T = TypeVar("T")
 
 
 class Dice:
-    """Choices that depend on the seed text only."""
+    """Random choices that depend only on the seed text."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
 
     def chance(self, probability: float) -> bool:
-        """True with the given probability."""
+        """Return True with this probability."""
         return self._random.random() < probability
 
     def below(self, bound: int) -> int:
-        """An integer in [0, bound)."""
+        """Return an integer in [0, bound)."""
         return int(self._random.random() * bound)
 
     def between(self, low: float, high: float) -> float:
-        """A number in [low, high), rounded to two digits."""
+        """Return a number in [low, high), rounded to two digits."""
         return round(low + self._random.random() * (high - low), 2)
 
     def pick(self, items: Sequence[T]) -> T:
-        """One of the items."""
+        """Pick an item."""
         return items[self.below(len(items))]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """The items in a random order."""
+        """Return the items in random order."""
         pool = list(items)
         return [pool.pop(self.below(len(pool))) for _ in range(len(pool))]
 
 
 def drawn(items: Sequence[T], *, iteration: int, count: int, seed: str) -> list[T]:
-    """The items of one iteration (counted from 0): `count` of them, none drawn before while there are fresh ones.
+    """Draw `count` items for an iteration (counted from 0), without repetition until all items have been drawn.
 
-    At most as many as there are; nothing of nothing. Raises `UsageError` for a negative iteration.
+    Returns at most all items; an empty list if there are none. Raises `UsageError` for a negative iteration.
     """
     if iteration < 0:
         raise UsageError(f"iterations are counted from 0, not {iteration}")

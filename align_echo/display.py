@@ -1,6 +1,6 @@
-"""Progress as somebody sees it who waits: live counts on a terminal, plain lines elsewhere, on standard error.
+"""Show progress to the user on standard error: live counts on a terminal, plain lines elsewhere.
 
-Left out: results, which go to standard output (the command line).
+Not here: results, which go to standard output (the command line).
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ LINES_PER_STAGE = 4
 
 
 def note(line: str) -> None:
-    """One line of comment on what goes on."""
+    """Print one line about the progress."""
     print(in_one_line(line), file=sys.stderr, flush=True)
 
 
 class Display(Progress):
-    """Progress of a run. On a terminal one line that moves; elsewhere a few plain lines a stage. `opening`, if any, is
-    said before all else, and not of a run that is refused.
+    """Progress of a run: a live line on a terminal, a few plain lines per stage elsewhere.
+
+    `opening` is printed before anything else, and not for a refused run.
     """
 
     def __init__(self, opening: str = "") -> None:
@@ -62,7 +63,7 @@ class Display(Progress):
             note(f"{BROKE['agent']} in {where}, without a score: the trajectories hold the tracebacks")
 
     def stage(self, title: str, total: int, done: int = 0) -> None:
-        """Begin a stage of `total` episodes, of which `done` were finished earlier."""
+        """Begin a stage of `total` episodes, `done` of them finished earlier."""
         self._open()
         self._title, self._total, self._done, self._won = title, total, done, 0
         if not self._console.is_terminal:
@@ -73,7 +74,7 @@ class Display(Progress):
         self._bar = self._live.add_task(title, total=total, completed=done, status="")
 
     def episode(self, won: bool) -> None:
-        """One more episode has ended."""
+        """Count a finished episode."""
         self._done += 1
         self._won += won
         if self._bar is not None:
@@ -82,18 +83,18 @@ class Display(Progress):
             note(f"{self._title}: {self._done}/{self._total}, won {self._won}")
 
     def broke(self, task_id: str, fault: Fault) -> None:
-        """An episode has ended in a fault. The first by each source is told at once, later ones are counted."""
+        """Count an episode that ended in a fault. Print the first fault of each source at once."""
         if fault.source not in self._broken:
             self.say(f"{task_id}: {fault_text(fault)}; the episode has no score")
         self._broken.update([fault.source])
 
     @property
     def agent_broke(self) -> bool:
-        """Whether the agent's own code failed in any episode."""
+        """True if the agent's own code failed in any episode."""
         return bool(self._broken["agent"])
 
     def status(self, text: str) -> None:
-        """What is being done right now. Off a terminal only a new kind of work is a line ("kind: 3 of 12")."""
+        """Show the current activity. Outside a terminal, print a line only for a new kind of work ("kind: 3 of 12")."""
         self._open()
         if self._bar is not None:
             self._live.update(self._bar, status=text)
@@ -104,7 +105,7 @@ class Display(Progress):
         self._kind = kind
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         self._open()
         if self._console.is_terminal:
             self._live.console.print(in_one_line(text))

@@ -1,8 +1,8 @@
-"""Every error that align-echo raises on purpose.
+"""All errors raised by align-echo on purpose.
 
-Each is also a standard type, so callers can catch `ValueError`, `FileNotFoundError` ... without knowing this tree.
-A message is one line that says what to do. The command line prints it and leaves with status 2. An error while an
-episode runs is not raised to the user: it becomes a `Fault` on its trajectory (see `align_echo.types`).
+Each is also a standard type, so callers can catch `ValueError`, `FileNotFoundError` etc. A message is one line that
+says what to do. The command line prints it and exits with status 2. An error during an episode is not raised to the
+user: it becomes a `Fault` on its trajectory (see `align_echo.types`).
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from align_echo.redaction import redacted
 
 
 def install_line(extra: str) -> str:
-    """How an extra is installed. The package is on no index: pip takes it from a checkout."""
+    """Return the command to install an extra. The package is on no index: pip installs it from a checkout."""
     return f"pip install '.[{extra}]' in a checkout of align-echo"
 
 
 class AlignEchoError(Exception):
-    """Base of all errors below. No message holds a key or a password."""
+    """Base of all errors below. No message contains a key or a password."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*(redacted(argument) if isinstance(argument, str) else argument for argument in arguments))
 
 
 class UsageError(AlignEchoError, ValueError):
-    """An argument, a name or a file's content is not what is asked for."""
+    """An invalid argument, name or file content."""
 
 
 class MissingDataError(AlignEchoError, FileNotFoundError):
-    """A data folder or file that the user named is not there or not complete."""
+    """A data folder or file named by the user is missing or incomplete."""
 
 
 class MissingExtraError(AlignEchoError, ImportError):
-    """An optional dependency is not installed; the message holds the exact install line, and what else it takes."""
+    """An optional dependency is not installed. The message holds the exact install line and other requirements."""
 
     def __init__(self, feature: str, extra: str, note: str = "") -> None:
         super().__init__(f"{feature} needs an extra: {install_line(extra)}{f' ({note})' if note else ''}")
@@ -47,7 +47,7 @@ class InterfaceError(AlignEchoError, ValueError):
 
 
 class EngineError(AlignEchoError, RuntimeError):
-    """An environment's engine failed. The agent is not to blame: the episode is retried or masked, never scored 0."""
+    """An environment's engine failed. Not the agent's fault: the episode is retried or masked, never scored 0."""
 
 
 class ModelError(AlignEchoError, RuntimeError):
@@ -55,58 +55,59 @@ class ModelError(AlignEchoError, RuntimeError):
 
 
 class AgentError(AlignEchoError, RuntimeError):
-    """An agent's own code failed, or what it gave is no reply. `__cause__` is what the code raised."""
+    """An agent's own code failed or returned no valid reply. `__cause__` is the code's exception."""
 
 
 class RequestRejectedError(ModelError):
-    """The endpoint refused this one request (too long, filtered): asking again would not help, others may work."""
+    """The endpoint rejected this request (too long, filtered): a retry would not help, other requests may work."""
 
 
 class NoAnswerError(ModelError):
-    """A model answered, but in no way that could be used, as often as it was asked. Asked anew it may do better."""
+    """A model's answers were unusable in all attempts. Another attempt may do better."""
 
 
 class ReplyWithheldError(ModelError):
-    """The endpoint answered without a reply: filtered, refused, empty of content, or a tool call that nobody asked for.
-    """
+    """The endpoint answered without a reply: filtered, refused, empty, or an unrequested tool call."""
 
 
 class ContextOverflowError(RequestRejectedError):
-    """The conversation and the reply do not fit into the model's context. The episode ends there; it is no fault."""
+    """The conversation and the reply exceed the model's context. The episode ends, and this is no fault."""
 
 
 class TokenDriftError(AlignEchoError, AssertionError):
-    """Token ids that are about to be used are not those that were sampled: a bug, never to be trained on."""
+    """Token ids about to be used differ from the sampled ones: a bug, never to be trained on."""
 
 
 class TrainingError(AlignEchoError, RuntimeError):
-    """A training run cannot go on: its loss is no number, or its settings contradict each other."""
+    """A training run cannot continue: its loss is NaN, or its settings contradict each other."""
 
 
 class ReplyFormatError(AlignEchoError, ValueError):
-    """A model's reply does not follow the asked format. Holds what was wrong, in words the model can act on."""
+    """A model's reply does not have the required format. The message tells the model how to correct it."""
 
 
 def require(feature: str, extra: str, modules: Iterable[str], note: str = "") -> None:
-    """Raises `MissingExtraError` for a feature where a module that its extra brings is not installed."""
+    """Raise `MissingExtraError` if a module of the feature's extra is not installed."""
     if any(find_spec(module) is None for module in modules):
         raise MissingExtraError(feature, extra, note)
 
 
 def did_you_mean(name: str, names: Iterable[str], *, most: int = 3) -> str:
-    """A question about the names nearest to one that nothing has, with a space behind it; "" where none is near."""
+    """Suggest the most similar names as a question with a trailing space; "" if none is similar."""
     near = get_close_matches(name, list(names), n=most, cutoff=0.5)
     return f"did you mean {' or '.join(near)}? " if near else ""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error of another library says, for a message of ours."""
+    """Return the first line of a third-party error, for use in our messages."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def portable(error: BaseException, unknown: type[Exception] = RuntimeError) -> Exception:
-    """The error if it can be sent to another process as it is, else one that says the same: a `UsageError` for one of
-    ours, `unknown` for any other."""
+    """Return the error if it can be pickled, else a picklable one with the same text.
+
+    The replacement is a `UsageError` for our own errors, `unknown` for all others.
+    """
     try:
         same = pickle.loads(pickle.dumps(error))
     except Exception:

@@ -1,6 +1,6 @@
-"""Asking an agent, and what is kept of what broke: an agent's own code may fail as an engine or a model may.
+"""Call an agent, and record faults: an agent's own code may fail like an engine or a model.
 
-Left out: who plays what, and what is tried again (`rollout.py`).
+Not here: playing episodes, and retries (`rollout.py`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from align_echo.redaction import redacted
 from align_echo.types import Agent, AgentReply, AgentView, Fault, Trajectory
 
 LONGEST_MESSAGE, LONGEST_TRACEBACK, FRAMES = 500, 8_000, 20
-"""What is kept of an agent's exception: characters of its text and of the end of its traceback, innermost frames."""
+"""Limits of a recorded exception: characters of its text and of the end of its traceback, innermost frames."""
 
 ERRORS: dict[str, type[AlignEchoError]] = {"environment": EngineError, "model": ModelError, "agent": AgentError}
-"""What is raised where nothing could be played, by the source of the faults."""
+"""Error raised if nothing could be played, by the source of the faults."""
 
 BROKE = {
     "environment": "the environment broke",
@@ -39,19 +39,20 @@ BROKE = {
     "agent": "the agent's own code failed",
 }
 
-Given = TypeVar("Given")
+Result = TypeVar("Result")
 
 
 def check_agent(agent: Agent) -> None:
-    """Raises `UsageError` for what is no agent."""
+    """Raise `UsageError` if the object is no agent."""
     if not isinstance(getattr(agent, "name", None), str) or not callable(getattr(agent, "act", None)):
         kind = type(agent).__name__
         raise UsageError(f"an agent has a `name` (text) and a method `act(view)`: {kind} lacks one of them")
 
 
 def agent_of(agent: Agent, sample: int) -> Agent:
-    """The agent that plays a sample: itself for the first one, and where it has no method `with_sample`, with which an
-    agent gives itself anew for another sample number. Raises `AgentError`.
+    """Return the agent for a sample number, using its method `with_sample` if it has one.
+
+    Sample 0 is the agent itself. Raises `AgentError`.
     """
     with_sample: Callable[[int], Agent] | None = getattr(agent, "with_sample", None)
     if not sample or with_sample is None:
@@ -60,9 +61,9 @@ def agent_of(agent: Agent, sample: int) -> Agent:
 
 
 def ask(agent: Agent, view: AgentView) -> AgentReply:
-    """The agent's reply. Raises `AgentError` if its own code fails or gives something else.
+    """Ask the agent for a reply. Raises `AgentError` if its own code fails or returns something else.
 
-    What says that a model, an engine or the set-up is at fault is passed on, and what gives up the batch.
+    Errors of a model, an engine or the setup propagate, and so does cancellation of the batch.
     """
     reply = _own(lambda: agent.act(view))
     if not isinstance(reply, AgentReply):
@@ -75,12 +76,12 @@ def ask(agent: Agent, view: AgentView) -> AgentReply:
 
 
 def fault_of(error: EngineError | ModelError | AgentError) -> Fault:
-    """What a trajectory says of the error that ended it."""
+    """Build the `Fault` for the error that ended a trajectory."""
     cause = error.__cause__
     if isinstance(error, AgentError) and cause is not None:
         frames = traceback.format_exception(type(cause), cause, _outside(cause.__traceback__), limit=-FRAMES)
-        kept = redacted(_encodable("".join(frames)))[-LONGEST_TRACEBACK:]
-        return Fault(source="agent", error=type(cause).__name__, message=_said(cause), traceback=kept)
+        traceback_end = redacted(_encodable("".join(frames)))[-LONGEST_TRACEBACK:]
+        return Fault(source="agent", error=type(cause).__name__, message=_error_text(cause), traceback=traceback_end)
     source: Literal["environment", "model", "agent"] = "environment"
     if not isinstance(error, EngineError):
         source = "model" if isinstance(error, ModelError) else "agent"
@@ -88,18 +89,18 @@ def fault_of(error: EngineError | ModelError | AgentError) -> Fault:
 
 
 def fault_text(fault: Fault) -> str:
-    """A fault in one line: what broke and how."""
+    """Describe a fault in one line: the source and the error."""
     named = fault.source == "agent" and fault.error != AgentError.__name__
     return f"{BROKE[fault.source]}: {f'{fault.error}: ' if named else ''}{fault.message}"
 
 
 def faults_by_source(trajectories: Iterable[Trajectory]) -> dict[str, int]:
-    """How many episodes the environment, the model and the agent's own code broke; nothing for what broke none."""
+    """Count the broken episodes by source: environment, model and agent; sources without faults are absent."""
     return dict(Counter(trajectory.fault.source for trajectory in trajectories if trajectory.fault is not None))
 
 
 def stop_if_hopeless(sources: Sequence[str], fault: Fault) -> None:
-    """Raises `ModelError` or `AgentError` if the one of them broke all of these episodes; `fault` is the last."""
+    """Raise `ModelError` or `AgentError` if that source broke all of these episodes; `fault` is the last fault."""
     if {*sources} == {"model"}:
         raise ModelError(f"the first {len(sources)} episodes were all broken: {fault.message}")
     if {*sources} == {"agent"}:
@@ -108,27 +109,27 @@ def stop_if_hopeless(sources: Sequence[str], fault: Fault) -> None:
         raise error
 
 
-def _own(call: Callable[[], Given]) -> Given:
-    """What the agent's own code gives. What that raises is an `AgentError`, with the exception as its cause."""
+def _own(call: Callable[[], Result]) -> Result:
+    """Run the agent's own code. Convert its exceptions to `AgentError`, with the exception as cause."""
     try:
         return call()
     except (AlignEchoError, CancelledError, MemoryError) as error:
         if not isinstance(error, ReplyFormatError | InterfaceError):
             raise
-        raise AgentError(f"{type(error).__name__}: {_said(error)}") from error
+        raise AgentError(f"{type(error).__name__}: {_error_text(error)}") from error
     except (Exception, asyncio.CancelledError) as error:
-        raise AgentError(f"{type(error).__name__}: {_said(error)}") from error
+        raise AgentError(f"{type(error).__name__}: {_error_text(error)}") from error
 
 
 def _outside(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without its outermost frames, which are those that ask."""
+    """Strip the outermost frames of a traceback, which belong to the caller."""
     while trace is not None and trace.tb_frame.f_globals.get("__name__") in (__name__, "align_echo.rollout"):
         trace = trace.tb_next
     return trace
 
 
-def _said(error: BaseException) -> str:
-    """What an exception of somebody else's code says, in one line; its own text may break."""
+def _error_text(error: BaseException) -> str:
+    """Return a third-party exception's text in one line; reading it may fail."""
     try:
         return redacted(_encodable(first_line(error)))[:LONGEST_MESSAGE]
     except Exception:
@@ -136,5 +137,5 @@ def _said(error: BaseException) -> str:
 
 
 def _encodable(text: str) -> str:
-    """The text with "?" for halves of characters, which no file can hold."""
+    """Replace halves of characters, which no file can hold, by "?"."""
     return text.encode("utf-8", "replace").decode()

@@ -1,6 +1,6 @@
-"""Files that appear whole or not at all, and folders that are cleared.
+"""Write files atomically, and clear folders.
 
-Left out: JSON (`reading.py`), lines of records (`jsonl.py`), and the folder of a run (`runs.py`).
+Not here: JSON (`reading.py`), lines of records (`jsonl.py`), and run folders (`runs.py`).
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from pathlib import Path
 from align_echo.redaction import without_secrets
 
 _BESIDE = re.compile(r"\..+\.[0-9a-f]{16}")
-"""The name of a file that `write_atomically` has not finished."""
+"""Name of an unfinished file of `write_atomically`."""
 
 
 def write_atomically(path: Path, text: str | Iterable[str]) -> Path:
-    """Write a text, or one line after the other, so that a reader sees the old content or the new, never a part.
+    """Write a text, or lines one after another, so that readers see either the old content or the new one, never a
+    part.
 
-    Keys and passwords are left out, and what is no Unicode (of a name that is not UTF-8) becomes question marks.
+    Keys and passwords are removed, and invalid Unicode (from a name that is not UTF-8) becomes question marks.
     """
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     try:
-        # Not `tempfile`: its files can be read by their owner alone.
+        # Not `tempfile`: only the owner could read its files.
         with temporary.open("x", encoding="utf-8", errors="replace", newline="") as stream:
             stream.writelines(map(without_secrets, [text] if isinstance(text, str) else text))
         os.replace(temporary, path)
@@ -36,12 +37,12 @@ def write_atomically(path: Path, text: str | Iterable[str]) -> Path:
 
 
 def entries(path: Path) -> list[Path]:
-    """What is in a folder, but for files that a killed process had not finished."""
+    """List a folder, without unfinished files of a killed process."""
     return [entry for entry in path.iterdir() if not _BESIDE.fullmatch(entry.name)]
 
 
 def drop_half_written(path: Path) -> None:
-    """Remove, anywhere in a folder, the files that a killed process had not finished."""
+    """Remove unfinished files of a killed process anywhere in a folder."""
     for file in path.rglob(".*"):
         if _BESIDE.fullmatch(file.name) and file.is_file():
             file.unlink()

@@ -1,16 +1,16 @@
-"""Numbers and articles in messages: "1 task" beside "2 tasks", "an int" beside "a list"."""
+"""Numbers and articles in messages: "1 task" and "2 tasks", "an int" and "a list"."""
 
 from __future__ import annotations
 
 VOWELS = ("a", "e", "i", "o", "nd")
-"""How names begin that are spoken with a vowel: "nd" is that of ndarray."""
+"""Beginnings of names pronounced with a vowel: "nd" as in ndarray."""
 
 
 def quantity(number: int, noun: str) -> str:
-    """Write a number with its noun, which is given for one: "1 task", "2 tasks"."""
+    """Write a number with its noun, given in the singular: "1 task", "2 tasks"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def with_article(name: str) -> str:
-    """Put "a" or "an" before a name, such as that of a type."""
+    """Put "a" or "an" before a name, such as a type's."""
     return f"{'an' if name.lower().startswith(VOWELS) else 'a'} {name}"

@@ -1,9 +1,9 @@
-"""Giving up work on threads: what waits for long inside a batch is woken and ends with `CancelledError`.
+"""Cancel work on threads: long waits inside a batch are woken and end with `CancelledError`.
 
-A batch makes a `Halt` and works `under` it, or works `together`. Once the halt is set, the thread that works under it,
-and those that were handed its context, wait no longer for a model's reply (`result_of`) or before they ask an endpoint
-again (`pause`), and their agents take no further turn (`check_halt`). Requests run on one asyncio thread of the process
-(`answer_of`), which starts with the first of them. Left out: interrupting what waits in any other way.
+A batch makes a `Halt` and works `under` it, or works `together`. Once the halt is set, its thread and the threads with
+its context stop waiting for a model's reply (`result_of`) or for a retry (`pause`), and their agents take no further
+turn (`check_halt`). Requests run on one asyncio thread of the process (`answer_of`), started by the first request. Not
+here: interrupting other kinds of waiting.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class Halt:
-    """Set once, when a batch is given up. Thread-safe."""
+    """A flag, set once when a batch is cancelled. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class Halt:
         self._wakers: dict[object, Callable[[], object]] = {}
 
     def set(self) -> None:
-        """Wake all that waits, now and later."""
+        """Wake all current and future waits."""
         with self._lock:
             self._event.set()
             wakers = list(self._wakers.values())
@@ -40,18 +40,18 @@ class Halt:
             wake()
 
     def check(self) -> None:
-        """Raise `CancelledError` if it is set."""
+        """Raise `CancelledError` if the halt is set."""
         if self._event.is_set():
             raise CancelledError("the batch was given up")
 
     def wait(self, seconds: float) -> None:
-        """Wait so long. Raises `CancelledError` as soon as it is set."""
+        """Wait for these seconds. Raises `CancelledError` as soon as the halt is set."""
         self._event.wait(seconds)
         self.check()
 
     @contextmanager
     def waking(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Call `wake` when it is set while the block runs; at once if it is set already."""
+        """Call `wake` when the halt is set during the block; at once if it is set already."""
         key = object()
         with self._lock:
             self._wakers[key] = wake
@@ -70,7 +70,7 @@ _current: ContextVar[Halt | None] = ContextVar("align_echo_halt", default=None)
 
 @contextmanager
 def under(halt: Halt) -> Iterator[None]:
-    """What the block waits for ends when the halt is set."""
+    """Let waits in the block end when the halt is set."""
     token = _current.set(halt)
     try:
         yield
@@ -78,20 +78,20 @@ def under(halt: Halt) -> Iterator[None]:
         _current.reset(token)
 
 
-def ended_with_around(halt: Halt) -> AbstractContextManager[None]:
-    """While the block runs, the halt is set when the one around the block is, if there is one."""
-    around = _current.get()
-    return around.waking(halt.set) if around else nullcontext()
+def linked_to_outer(halt: Halt) -> AbstractContextManager[None]:
+    """Set this halt when the enclosing halt is set, while the block runs."""
+    outer = _current.get()
+    return outer.waking(halt.set) if outer else nullcontext()
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """What the block waits for, on threads that were handed its context too, ends when it is left by an exception.
+    """End waits in the block, also on threads with its context, when the block is left by an exception.
 
-    It also ends with the halt around the block, if there is one.
+    They also end with the enclosing halt, if there is one.
     """
     halt = Halt()
-    with ended_with_around(halt), under(halt):
+    with linked_to_outer(halt), under(halt):
         try:
             yield
         except BaseException:
@@ -100,15 +100,15 @@ def together() -> Iterator[None]:
 
 
 def on_threads(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> list[Result]:
-    """What `work` gives for each item, in order, so many at once.
+    """Apply `work` to each item on `threads` threads. Return the results in order.
 
-    What one raises is raised here, and ends what the others wait for; those that have not begun are not begun.
+    An exception of any item propagates and ends the waits of the others; items not yet started are dropped.
     """
     with ThreadPoolExecutor(threads) as pool, together():
         try:
             futures = [pool.submit(copy_context().run, work, item) for item in items]
-            ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            failed = next((future for future in futures if future in ended and future.exception()), None)
+            finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            failed = next((future for future in futures if future in finished and future.exception()), None)
             return [future.result() for future in ([failed] if failed else futures)]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -116,7 +116,7 @@ def on_threads(work: Callable[[Item], Result], items: Iterable[Item], threads: i
 
 
 def result_of(future: Future[Result]) -> Result:
-    """The future's result. Whoever stops waiting (Ctrl-C, a halt) cancels it: nobody else will read it."""
+    """Wait for a future's result. If the wait ends early (Ctrl-C, a halt), cancel the future."""
     halt = _current.get()
     try:
         if halt is None:
@@ -129,16 +129,16 @@ def result_of(future: Future[Result]) -> Result:
 
 
 def check_halt() -> None:
-    """Raise `CancelledError` if the batch that this is a part of was given up."""
+    """Raise `CancelledError` if the current batch was cancelled."""
     halt = _current.get()
     if halt is not None:
         halt.check()
 
 
 def answer_of(asking: Coroutine[Any, Any, Result], seconds: float) -> Result:
-    """What a coroutine gives on the process's asyncio thread. Whoever stops waiting cancels it there.
+    """Run a coroutine on the process's asyncio thread and wait for its result. Ending the wait cancels it.
 
-    Raises `TimeoutError` if it takes longer than so many seconds in all.
+    Raises `TimeoutError` if it takes longer than `seconds` in total.
     """
     return result_of(asyncio.run_coroutine_threadsafe(_in_time(asking, seconds), _asking_loop()))
 
@@ -150,18 +150,19 @@ async def _in_time(asking: Coroutine[Any, Any, Result], seconds: float) -> Resul
 
 _starting = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""The loop of each process by its id: a forked process has none of its parent's threads."""
+"""Event loop by process id: a forked process has none of its parent's threads."""
 
 
 class _AskingLoop(asyncio.SelectorEventLoop):
-    """A loop that looks up names of hosts on threads that nobody waits for: one look-up may take a minute, and a
-    process waits for the threads of `concurrent.futures` before it ends.
+    """Event loop that resolves host names on daemon threads.
+
+    A look-up may take a minute, and a process waits for the threads of `concurrent.futures` before it exits.
     """
 
     async def getaddrinfo(
         self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
     ) -> Any:
-        """As asyncio's."""
+        """Resolve as asyncio does."""
         addresses: Future[Any] = Future()
 
         def look_up() -> None:
@@ -184,7 +185,7 @@ def _asking_loop() -> asyncio.AbstractEventLoop:
 
 
 def pause(seconds: float) -> None:
-    """`time.sleep` that a halt ends with `CancelledError`."""
+    """Sleep as `time.sleep` does; a halt ends it with `CancelledError`."""
     halt = _current.get()
     if halt is None:
         time.sleep(seconds)

@@ -1,8 +1,8 @@
-"""What became of an interface's hints: counts by rule, over episodes, and which rules are no longer to be believed.
+"""Statistics of an interface's hints: counts by rule, over episodes, and rules that are no longer trusted.
 
 A rule is a kind of sentence that names commands, with the names blanked (`commands.skeleton_of`). Pure functions over
-what `wrappers/hint_watch.py` saw on each turn. Left out: what happens at run time, and trying claims that no agent
-followed (`align/audit`).
+the observations of `wrappers/hint_watch.py` on each turn. Not here: handling at run time, and testing claims that no
+agent followed (`align/audit`).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from align_echo.intervals import wilson
 from align_echo.types import Frozen, HintEvent, Trajectory
 
 BAR = 90.0
-"""Percent of the followed hints of a rule that have to come true."""
+"""Percent of a rule's followed hints that must come true."""
 
 FEWEST = 5
-"""Hints of a rule that must have been followed and settled before it is judged across episodes."""
+"""Minimum followed and settled hints of a rule before it is judged across episodes."""
 
 
 class HintCount(Frozen):
-    """What became of one rule: hints shown, hints that the agent's next action followed, those of them that did what
-    they had promised and those that did not (the rest was never settled), and episodes in which it was silenced.
+    """Counts of one rule's hints: shown, followed by the agent's next action, came true, failed, and episodes with
+    silencing.
 
-    A hint that would have closed a circle counts as one that did not, though it was not shown. `weak` of those that did
-    not say nothing against the rule: the agent spoke of what the environment had named nowhere, or the rule had failed
-    on the same objects in the same episode before.
+    Followed hints that neither came true nor failed were never settled. A hint that would have closed a circle counts
+    as failed, though it was not shown. `weak` failures say nothing against the rule: the agent named objects unknown
+    to the environment, or the rule had failed on the same objects in the same episode before.
     """
 
     rule: str
@@ -40,29 +40,29 @@ class HintCount(Frozen):
 
 
 def below_bar(count: HintCount) -> bool:
-    """Whether a rule is silenced from the start of an episode, for its record in earlier ones.
+    """Return True if a rule is silenced from the start of an episode because of its record.
 
-    Its followed hints, at least `FEWEST` without the weak failures, came true so rarely that the whole 95% Wilson
-    interval lies below `BAR`: so it failed on different objects. One failure does not condemn a rule: leaving it out
-    takes its help from every episode to come, while a wrong hint costs an obeying agent a turn or two, after which it
-    is withheld in that episode anyway.
+    Its followed hints, at least `FEWEST` without weak failures, came true so rarely that the whole 95% Wilson interval
+    is below `BAR`: so it failed on different objects. One failure is not enough: dropping a rule removes its help from
+    every later episode, while a wrong hint costs an obeying agent a turn or two and is then withheld in that episode
+    anyway.
     """
     settled = count.came_true + count.failed - count.weak
     return settled >= FEWEST and wilson(count.came_true, settled).high < BAR
 
 
 def silenced_by(record: Iterable[HintCount]) -> frozenset[str]:
-    """The rules of a record that are silenced from the start."""
+    """Return the rules of a record to silence from the start."""
     return frozenset(count.rule for count in record if below_bar(count))
 
 
 def count_hints(trajectories: Iterable[Trajectory]) -> tuple[HintCount, ...]:
-    """What became of each rule in these episodes, the most shown first."""
-    return merged(*(_of_episode([step.hints for step in trajectory.steps]) for trajectory in trajectories))
+    """Count each rule's hints in these episodes, most shown first."""
+    return merged(*(_count_episode([step.hints for step in trajectory.steps]) for trajectory in trajectories))
 
 
 def merged(*records: Iterable[HintCount]) -> tuple[HintCount, ...]:
-    """Several records as one, whatever their order: the most shown rule first, then by name."""
+    """Merge records, independent of their order: most shown rule first, then by name."""
     total: dict[str, HintCount] = {}
     for record in records:
         for count in record:
@@ -75,8 +75,8 @@ def merged(*records: Iterable[HintCount]) -> tuple[HintCount, ...]:
 _NUMBERS = tuple(name for name in HintCount.model_fields if name != "rule")
 
 
-def _of_episode(turns: Sequence[Sequence[HintEvent]]) -> Iterator[HintCount]:
-    """What became of each rule, turn by turn; that it was silenced counts once."""
+def _count_episode(turns: Sequence[Sequence[HintEvent]]) -> Iterator[HintCount]:
+    """Yield each rule's counts, turn by turn; silencing counts once."""
     silenced: set[str] = set()
     for event in (event for turn in turns for event in turn):
         yield HintCount(

@@ -1,7 +1,7 @@
-"""What is installed, which data and keys are found, and what to do about what is missing.
+"""Report installed packages, data and keys, with advice about missing ones.
 
-Looking never fails: what is missing is a finding with advice. Keys are never part of one. Left out: how findings are
-shown (`align-echo doctor`).
+Looking never fails: a missing part is a finding with advice. Findings never contain keys. Not here: printing the
+findings (`align-echo doctor`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PACKAGES = {
     "pydantic-monty": "pydantic_monty",
     "openai": "openai",
 }
-"""Distribution name -> module: what the base install brings."""
+"""Packages of the base installation: distribution name -> module."""
 
 SETTINGS = (
     *(MODEL_VARIABLE, URL_VARIABLE, TIMEOUT_VARIABLE, "ALFWORLD_DATA", "WEBSHOP_DATA", "ALIGN_ECHO_CACHE"),
@@ -48,7 +48,7 @@ SETTINGS = (
 
 
 class Finding(NamedTuple):
-    """One line of the report; `advice` says what to do, and is empty where nothing needs doing."""
+    """One line of the report; `advice` says what to do, empty if nothing."""
 
     subject: str
     state: str
@@ -57,10 +57,10 @@ class Finding(NamedTuple):
 
 
 def look_around() -> list[Finding]:
-    """All findings, in the order of the report."""
-    settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
+    """Collect all findings, in the order of the report."""
+    settings = [_setting(name) for name in SETTINGS]  # before loading the engine, which sets some variables
     extras = (*_small(), *_java(), *_browser())
-    return [*_installed(), *extras, *_local_models(), *_keys(), *settings, _kept_games(), *_data(), *_of_others()]
+    return [*_installed(), *extras, *_local_models(), *_keys(), *settings, _games(), *_data(), *_third_party()]
 
 
 def _installed() -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _installed() -> Iterator[Finding]:
 
 
 def _small() -> Iterator[Finding]:
-    """The extras that need no program beside Python's packages, but for the tools that build ALFWorld's planner."""
+    """Check extras that need only Python packages, except for the build tools of ALFWorld's planner."""
     yield _extra("alfworld", "alfworld", f"only for ALFWorld's expert, its own engine and official games; {TOOLS}")
     yield _extra("thefuzz", "webshop", "only for WebShop")
     yield _extra("bm25s", "searchqa", "only for SearchQA without a retrieval server, and WebShop")
@@ -89,7 +89,7 @@ def _small() -> Iterator[Finding]:
 
 
 def _java() -> Iterator[Finding]:
-    """The extras whose engines are Java programs, and the Java that they would run on."""
+    """Check extras with Java engines, and the Java runtime they would use."""
     yield _extra("scienceworld", "scienceworld", "only for ScienceWorld")
     yield _extra("textworld-express", "textworldexpress", "only for TextWorldExpress")
     if not any(map(find_spec, ("scienceworld", "textworld_express"))):
@@ -103,7 +103,7 @@ def _java() -> Iterator[Finding]:
 
 
 def _browser() -> Iterator[Finding]:
-    """The extra of MiniWoB, and the browser that shows its pages."""
+    """Check the extra of MiniWoB, and the browser for its pages."""
     for package in ("miniwob", "selenium"):
         yield _extra(package, "miniwob", "only for MiniWoB")
     try:
@@ -115,7 +115,7 @@ def _browser() -> Iterator[Finding]:
 
 
 def _local_models() -> Iterator[Finding]:
-    """What runs models in this process. Found without importing it, which takes seconds."""
+    """Check packages for local models, without importing them, which takes seconds."""
     for package in ("torch", "transformers"):
         yield _extra(package, "train", "for local models and training")
     yield _extra("vllm", "vllm", "only for models on GPUs with vLLM in this process")
@@ -126,7 +126,7 @@ def _local_models() -> Iterator[Finding]:
 
 
 def _extra(package: str, extra: str, what_for: str, *, module: str = "") -> Finding:
-    """`module` is what a package is imported as, where that is not its name."""
+    """Check one extra. `module` is the package's import name if it differs."""
     if find_spec(module or package.replace("-", "_")) is None:
         return Finding(package, "not installed", False, f"{what_for}: {install_line(extra)}")
     return Finding(package, _version(package))
@@ -170,23 +170,23 @@ def _setting(name: str) -> Finding:
     return Finding(f"${name}", value or "not set")
 
 
-def _kept_games() -> Finding:
-    """What games may take in memory."""
+def _games() -> Finding:
+    """Report the memory limit of games."""
     try:
-        kept = memory()
+        usage = memory()
     except AlignEchoError as error:
         return Finding(f"${MEMORY_VARIABLE}", "cannot be used", False, str(error))
-    sizes = f"{kept.bytes / 1e6:.0f} of at most {kept.bound / 1e6:,.0f} MB"
+    sizes = f"{usage.bytes / 1e6:.0f} of at most {usage.bound / 1e6:,.0f} MB"
     return Finding("games in memory", f"{sizes} in each process; ${MEMORY_VARIABLE} sets the bound, in MB")
 
 
 def _data() -> Iterator[Finding]:
     for name in environments():
-        yield _data_of(ENVIRONMENTS.get(name))
+        yield _environment_data(ENVIRONMENTS.get(name))
 
 
-def _of_others() -> Iterator[Finding]:
-    """What installed packages of others bring, and whether it can be used."""
+def _third_party() -> Iterator[Finding]:
+    """Check the registrations of other installed packages."""
     for registry in (ENVIRONMENTS, AGENTS, METHODS, RULES, FORMS):
         for name, entry in registry.entries().items():
             if entry.origin.startswith(OURS):
@@ -200,8 +200,8 @@ def _of_others() -> Iterator[Finding]:
                 yield Finding(subject, f"of {entry.origin}")
 
 
-def _data_of(spec: EnvironmentSpec) -> Finding:
-    """How many tasks each split has. One that is missing takes nothing from the others; why it is, is the advice."""
+def _environment_data(spec: EnvironmentSpec) -> Finding:
+    """Count the tasks of each split. A missing split does not affect the others; its reason is the advice."""
     counts, missing, reasons = [], [], []
     for split in spec.splits:
         try:

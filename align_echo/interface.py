@@ -1,8 +1,8 @@
-"""An interface: the source of `InferRules` and `WrapStep`, the contract it is written against, and where it came from.
+"""An interface: the source of `InferRules` and `WrapStep`, its contract, and its provenance.
 
-Loading checks the source by parsing it only: nothing is executed here (that is `sandbox.py`). The functions an
-interface defines, in ALIGN's words (section 3.2 of the paper): InferRules: (initial observation, task) -> rules told up
-front; WrapStep: (engine, state, action) -> enriched observation.
+Loading only parses the source; nothing is executed here (see `sandbox.py`). The two functions of an interface (ALIGN,
+section 3.2): InferRules: (initial observation, task) -> rules stated up front; WrapStep: (engine, state, action) ->
+enriched observation.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ from align_echo.types import Evidence, Frozen, PlayedInterface, Usage
 
 
 class StepLayout(Frozen):
-    """How interface code calls its environment: the call, what `WrapStep` returns after it, a look (`view` in it).
-    `words` say the same aloud: what `env.step` takes and answers, and what `WrapStep` returns."""
+    """How interface code calls its environment: the call, the return value of `WrapStep`, and the expression of a
+    view.
+
+    `words` describe the same in English: arguments and results of `env.step`, and the return value of `WrapStep`.
+    """
 
     call: str
     returned: str
@@ -75,17 +78,17 @@ is 0 to 100), "triple" WebShop's and M3ToolEval's; "single" is any other environ
 
 
 ARGUMENTS = ("env", "logger", "init_obs", "task", "agent_action", "task_name", "task_type_idx", "instruction")
-"""The arguments that a contract may name: what the sandbox has to pass (`sandbox.py`)."""
+"""Arguments that a contract may name; the sandbox passes them (`sandbox.py`)."""
 
 
 MAX_SOURCE = 200_000
-"""Longest interface source, in characters."""
+"""Maximum length of interface source in characters."""
 
 
 class InterfaceContract(Frozen):
     """How interface code of one environment is called, and which engine calls it may make.
 
-    Only `ARGUMENTS` can be passed: a contract that names others is refused with the source (`check_source`).
+    Only `ARGUMENTS` can be passed: a contract with other names is refused with the source (`check_source`).
     `step_layout` is one of `STEP_LAYOUTS`. `read_only_actions` may be sent at any time as probes (`{}` stands for an
     object); any other call must be the agent's own action, at most once a turn.
     """
@@ -98,27 +101,27 @@ class InterfaceContract(Frozen):
 
     @property
     def layout(self) -> StepLayout:
-        """How interface code calls this environment."""
+        """Layout of the environment calls."""
         return STEP_LAYOUTS[self.step_layout]
 
     @property
     def signature(self) -> str:
-        """The two signatures, as an author of interface code must write them."""
+        """Signatures of the two functions, as interface code must define them."""
         return f"InferRules({', '.join(self.infer_rules_args)}); WrapStep({', '.join(self.wrap_step_args)})"
 
     def is_read_only(self, action: str) -> bool:
-        """Whether an action is one of `read_only_actions`."""
+        """Return True if an action is one of `read_only_actions`."""
         return _read_only(self.read_only_actions).fullmatch(action) is not None
 
 
 @functools.cache
 def _read_only(actions: tuple[str, ...]) -> re.Pattern[str]:
-    """Matches exactly the actions, with any object in place of `{}`."""
+    """Compile a pattern for exactly these actions, with any object in place of `{}`."""
     return re.compile("|".join(re.escape(known).replace(r"\{\}", r"[^\n]+") for known in actions) or r"(?!)")
 
 
 class RuleRecord(Frozen):
-    """One rule of a generated interface and the experiments behind it. `untested`: none could decide it."""
+    """One rule of a generated interface with its experiments. `untested`: no experiment could decide it."""
 
     text: str
     evidence: Evidence
@@ -126,11 +129,10 @@ class RuleRecord(Frozen):
 
 
 class Provenance(Frozen):
-    """Where an interface came from: enough to produce it again and to judge it.
+    """Origin of an interface: enough to reproduce and judge it.
 
-    `environment` is where it was made, under the name that it had there. `action_format` is what was said of actions
-    there, "" where that is not known. `unresolved` are misalignments that were found and that no experiment showed it
-    to resolve.
+    `environment` is the name of the environment it was made for. `action_format` is that environment's action format,
+    "" if unknown. `unresolved` are misalignments without an experiment that shows them resolved.
     """
 
     environment: str
@@ -151,11 +153,11 @@ class Provenance(Frozen):
 
 
 class Interface(Frozen):
-    """Interface source under a contract. `use_rules` / `use_feedback` switch its halves off for ablations.
+    """Interface source with a contract. `use_rules` / `use_feedback` switch off its halves for ablations.
 
-    `placebo`: it runs as ever, but what it says is replaced by neutral text (`wrappers/placebo.py`), as a control.
-    `record` is what became of its hints in earlier runs: rules that fell below the bar (`hints.py`) are not shown.
-    `retract`: hints whose like were followed and did not come true are withheld; without it all are shown.
+    `placebo`: it runs as usual, but its texts are replaced by neutral text (`wrappers/placebo.py`), as a control.
+    `record` counts its hints in earlier runs: rules below the bar (`hints.py`) are not shown. `retract`: hints are
+    withheld if similar ones were followed and did not come true; without it all are shown.
     """
 
     name: str
@@ -170,13 +172,15 @@ class Interface(Frozen):
 
     @property
     def content_hash(self) -> str:
-        """The hash of its source: two interfaces with the same run the same code."""
+        """Hash of the source: interfaces with equal hashes run the same code."""
         return hash_of_source(self.source)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all that decides what it shows: source, contract, halves, placebo, what it withholds. Names do not
-        count, neither its own nor its environment's."""
+        """Hash of everything that decides its texts: source, contract, halves, placebo, withheld rules.
+
+        Its name and its environment's name do not count.
+        """
         content = self.contract.model_dump(mode="json", exclude={"environment"})
         content |= self.model_dump(mode="json", include={"source", "use_rules", "use_feedback", "placebo", "retract"})
         content["silenced"] = sorted(silenced_by(self.record)) if self.retract else []
@@ -184,13 +188,16 @@ class Interface(Frozen):
 
     @property
     def played(self) -> PlayedInterface:
-        """What a trajectory keeps to tell it from others."""
+        """Identification of the interface in a trajectory."""
         return PlayedInterface(source=self.content_hash, fingerprint=self.fingerprint, placebo=self.placebo)
 
     @property
     def label(self) -> str:
-        """Name, hash, what is switched off, how many rules its record silences ("-2-silenced"), "-all-hints" where none
-        is withheld and "-placebo" for one, as people read it. Nothing is told apart by it: `fingerprint` does that."""
+        """Readable label: name, hash, switched-off halves, number of silenced rules, "-all-hints", "-placebo".
+
+        "-2-silenced" counts the rules silenced by its record; "-all-hints" means that no hint is withheld. Labels do
+        not identify interfaces: `fingerprint` does.
+        """
         off = "" if self.use_rules else "-rules"
         off += "" if self.use_feedback else "-feedback"
         silenced = len(silenced_by(self.record)) if self.retract else 0
@@ -201,7 +208,7 @@ class Interface(Frozen):
 
 
 def hash_of_source(source: str) -> str:
-    """SHA-256 of an interface's source, first 16 hex digits."""
+    """Hash an interface's source: SHA-256, first 16 hex digits."""
     return _short_hash(source)
 
 
@@ -210,61 +217,64 @@ def _short_hash(text: str) -> str:
 
 
 class Misfit(NamedTuple):
-    """Why an interface does not fit an environment, in a few words. `in_code`: nothing but other code can mend it."""
+    """Why an interface does not fit an environment, in a few words. `in_code`: only other code can fix it."""
 
     reason: str
     in_code: bool
 
 
 def misfit(interface: Interface, contract: InterfaceContract, action_format: str = "") -> Misfit | None:
-    """Why an interface cannot be played by a contract and an action format; None if it can. Names do not count.
+    """Return why an interface cannot be played with a contract and an action format; None if it can. Names do not
+    count.
 
-    The environment must call the two functions in the same way and answer the same looks, and its actions must have the
-    form for which the interface was made, where both are known.
+    The environment must call the two functions the same way and allow the same views, and its action format must be
+    the interface's, if both are known.
     """
-    made, made_format = interface.contract, interface.provenance.action_format
-    if differences := [*_code_differences(made, contract)]:
+    own_contract, own_format = interface.contract, interface.provenance.action_format
+    if differences := [*_code_differences(own_contract, contract)]:
         return Misfit("; ".join(differences), True)
-    looks = [look for look in made.read_only_actions if look not in contract.read_only_actions]
+    looks = [look for look in own_contract.read_only_actions if look not in contract.read_only_actions]
     if looks:
         return Misfit(f"it may look by `{looks[0]}`, which is no look there", False)
-    if made_format and action_format and made_format.casefold().split() != action_format.casefold().split():
-        return Misfit(f"its actions are {made_format!r}, not {action_format!r}", False)
+    if own_format and action_format and own_format.casefold().split() != action_format.casefold().split():
+        return Misfit(f"its actions are {own_format!r}, not {action_format!r}", False)
     return None
 
 
-def _code_differences(made: InterfaceContract, contract: InterfaceContract) -> Iterator[str]:
-    """What the code of one contract must change to be called by another, each with the change in words."""
-    if made.signature != contract.signature:
-        heads = zip(made.signature.split("; "), contract.signature.split("; "), strict=True)
+def _code_differences(own_contract: InterfaceContract, contract: InterfaceContract) -> Iterator[str]:
+    """Yield the code changes needed to move from one contract to another, in words."""
+    if own_contract.signature != contract.signature:
+        heads = zip(own_contract.signature.split("; "), contract.signature.split("; "), strict=True)
         changes = " and ".join(f"{ours} to {theirs}" for ours, theirs in heads if ours != theirs)
-        yield f"its functions are {made.signature}, not {contract.signature}: change {changes}"
-    if made.layout != contract.layout:
-        ours, theirs = (f"`{layout.call}` and returns `{layout.returned}`" for layout in (made.layout, contract.layout))
+        yield f"its functions are {own_contract.signature}, not {contract.signature}: change {changes}"
+    if own_contract.layout != contract.layout:
+        own, wanted = own_contract.layout, contract.layout
+        ours, theirs = (f"`{layout.call}` and returns `{layout.returned}`" for layout in (own, wanted))
         yield (
-            f"it calls {ours}, not {theirs}: as it is written, {made.layout.words}; here {contract.layout.words}: "
+            f"it calls {ours}, not {theirs}: as it is written, {own.words}; here {wanted.words}: "
             "change every env.step in its code, and what WrapStep returns"
         )
 
 
 def bound(interface: Interface, contract: InterfaceContract, action_format: str = "") -> Interface:
-    """The interface, to be played by a contract whatever the environment is called.
+    """Bind an interface to a contract, whatever the environment is called.
 
-    Raises `InterfaceError` in one line that says how to go on, if it does not fit.
+    Raises `InterfaceError`, one line that says what to do, if it does not fit.
     """
-    found = misfit(interface, contract, action_format)
-    if found is not None:
+    difference = misfit(interface, contract, action_format)
+    if difference is not None:
         env, name = contract.environment, interface.name
         bind = f"to play a copy all the same: align-echo interface bind {name} --env {env}; "
         raise InterfaceError(
-            f"the interface {name}, made for {interface.provenance.environment}, does not fit {env}: {found.reason}; "
-            f"{'' if found.in_code else bind}to make one for it: align-echo generate-interface --env {env}"
+            f"the interface {name}, made for {interface.provenance.environment}, does not fit {env}: "
+            f"{difference.reason}; "
+            f"{'' if difference.in_code else bind}to make one for it: align-echo generate-interface --env {env}"
         )
     return interface if interface.contract == contract else interface.model_copy(update={"contract": contract})
 
 
 def identity_source(contract: InterfaceContract) -> str:
-    """The interface that changes nothing: ALIGN's starting point (Algorithm 1, line 1)."""
+    """Return the source of the interface that changes nothing: ALIGN's starting point (Algorithm 1, line 1)."""
     layout = contract.layout
     body = f"    {layout.call}\n    return {layout.returned}\n"
     return (
@@ -274,7 +284,7 @@ def identity_source(contract: InterfaceContract) -> str:
 
 
 def identity(contract: InterfaceContract) -> Interface:
-    """An `Interface` that changes nothing."""
+    """Build the `Interface` that changes nothing."""
     provenance = Provenance(environment=contract.environment, backend="identity")
     return Interface(
         name="identity", source=identity_source(contract), contract=contract, provenance=provenance
@@ -283,18 +293,18 @@ def identity(contract: InterfaceContract) -> Interface:
 
 PARSE_ATTEMPTS = 50
 FOREIGN = "<foreign text>"
-"""The file's name under which text is parsed that a model or another person wrote."""
+"""File name used to parse text written by a model or another person."""
 
 _QUIET = ("ignore", None, Warning, re.compile(re.escape(FOREIGN)), 0)
 _parsing = threading.Lock()
 
 
 def parse_source(source: str) -> ast.Module:
-    """`ast.parse`, one thread at a time: Python 3.11 fails when two threads parse at once (cpython issue 106905).
+    """Parse as `ast.parse` does, one thread at a time: Python 3.11 fails on concurrent parsing (cpython issue 106905).
 
-    What other code parses in its threads cannot be kept apart: where it comes in between, the source is parsed again,
-    after a moment in which a thread that was interrupted in its own parse can go on. Nothing that Python warns of, such
-    as an escape that it does not know, is shown or raised: whoever runs this did not write the text.
+    Other code's threads cannot be controlled: after a collision the source is parsed again, after a short pause for
+    the interrupted thread. Python's warnings, such as an unknown escape, are neither shown nor raised: the user did
+    not write the text.
     """
     for attempt in range(PARSE_ATTEMPTS):
         with _parsing, contextlib.suppress(SystemError):
@@ -305,8 +315,10 @@ def parse_source(source: str) -> ast.Module:
 
 
 def _keep_quiet() -> None:
-    """Put the filter for foreign text before all others, unless it stands there. It holds for all threads and stays:
-    `warnings.catch_warnings` would take back what another thread set meanwhile."""
+    """Put the filter for foreign text first, unless it is first already. It stays, for all threads.
+
+    `warnings.catch_warnings` would undo concurrent changes of other threads.
+    """
     if not warnings.filters or tuple(warnings.filters[0]) != _QUIET:
         warnings.filterwarnings("ignore", module=re.escape(FOREIGN))
 
@@ -314,8 +326,8 @@ def _keep_quiet() -> None:
 def check_source(source: str, contract: InterfaceContract) -> None:
     """Refuse source that is too long, does not parse or lacks the two functions with the contract's arguments.
 
-    Raises `InterfaceError`: one line, with the line number for a syntax error; also for a contract that names arguments
-    which nothing can be passed for.
+    Raises `InterfaceError`: one line, with the line number for a syntax error; also for a contract with unknown
+    argument names.
     """
     if len(source) > MAX_SOURCE:
         raise InterfaceError(f"interface code is longer than {MAX_SOURCE} characters: shorten it")
@@ -326,18 +338,18 @@ def check_source(source: str, contract: InterfaceContract) -> None:
         tree = parse_source(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
-        what = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise InterfaceError(f"interface code does not parse: {where}{what}") from error
+        problem = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise InterfaceError(f"interface code does not parse: {where}{problem}") from error
     wanted = {"InferRules": contract.infer_rules_args, "WrapStep": contract.wrap_step_args}
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for name, arguments in wanted.items():
         if name not in functions:
             raise InterfaceError(f"interface code has no function {name}({', '.join(arguments)}) at its top level")
-        given = functions[name].args
-        names = tuple(arg.arg for arg in (*given.posonlyargs, *given.args))
-        optional = len(given.defaults)
+        parameters = functions[name].args
+        names = tuple(arg.arg for arg in (*parameters.posonlyargs, *parameters.args))
+        optional = len(parameters.defaults)
         required = names[: len(names) - optional] if optional else names
-        if given.vararg or given.kwonlyargs or len(required) > len(arguments) or len(names) < len(arguments):
+        if parameters.vararg or parameters.kwonlyargs or len(required) > len(arguments) or len(names) < len(arguments):
             raise InterfaceError(
                 f"interface code has the wrong signature: {name}({', '.join(names)}), "
                 f"needed is {name}({', '.join(arguments)})"
@@ -349,10 +361,10 @@ def load_interface(
 ) -> Interface:
     """Read an interface: a shipped one by name ("alfworld/probe") or any `.py` file.
 
-    A `.json` of the same stem beside it holds contract and provenance; without one, `contract` must be given. With both
-    the interface has to fit the contract and the action format that are given (`bound`), whatever the environment is
-    called. Source that is not the recorded one is marked in the provenance ("..., edited since"), and the evidence of
-    its rules and the record of its hints are dropped: they are another interface's.
+    A `.json` of the same stem beside it holds contract and provenance; without it, `contract` is required. With both,
+    the interface must fit the contract and the action format (`bound`), whatever the environment is called. If the
+    source differs from the recorded one, the provenance is marked ("..., edited since"), and its rules' evidence and
+    its hint record are dropped.
 
     Raises `InterfaceError`.
     """
@@ -394,14 +406,15 @@ def load_interface(
 
 
 def has_record(name_or_path: str | Path) -> bool:
-    """Return whether a `.json` with contract and provenance lies beside an interface. Raises `InterfaceError` where
-    there is no such interface."""
+    """Return True if a `.json` with contract and provenance lies beside an interface.
+
+    Raises `InterfaceError` if there is no such interface.
+    """
     return _sidecar(_locate(name_or_path)[0]) is not None
 
 
 def save_interface(interface: Interface, folder: Path, stem: str) -> Path:
-    """Write `<stem>.py` and `<stem>.json` (contract, provenance, hash, what became of its hints if that is known); each
-    appears whole or not at all."""
+    """Write `<stem>.py` and `<stem>.json` (contract, provenance, hash, and hint record if known), each atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     provenance = interface.provenance.model_copy(update={"content_hash": interface.content_hash})
     record: dict[str, Any] = {
@@ -428,7 +441,7 @@ def _locate(name_or_path: str | Path) -> tuple[Traversable, str]:
     if not file.is_file():
         known = shipped_interfaces()
         environment, _, name = str(name_or_path).partition("/")
-        hint = did_you_mean(name, [other.partition("/")[2] for other in known if other.startswith(f"{environment}/")])
+        hint = did_you_mean(name, [each.partition("/")[2] for each in known if each.startswith(f"{environment}/")])
         shipped_names = ", ".join(known) or "none"
         raise InterfaceError(
             f"there is no interface named {name_or_path}; {hint}shipped: {shipped_names}; or give a .py file"
@@ -442,7 +455,7 @@ def _sidecar(file: Traversable) -> Path | None:
 
 
 def shipped_interfaces() -> list[str]:
-    """Names of the interfaces that come with the package, `<environment>/<name>`."""
+    """List the names of the interfaces in the package, `<environment>/<name>`."""
     root = resources.files("align_echo.interfaces")
     return sorted(
         f"{folder.name}/{file.name.removesuffix('.py')}"

@@ -1,7 +1,7 @@
 """Figures over trajectories with 95% intervals: success, score, and the bootstrap over tasks. Pure functions.
 
-Rates and shares are percentages (0 to 100), scores lie in [0, 1]. Trajectories that ended in a fault have no score:
-every function leaves them out, the callers count them. Left out: what agents did (`align_echo.evaluate.metrics`).
+Rates and shares are percentages (0 to 100), scores are in [0, 1]. Trajectories with a fault have no score: every
+function skips them, callers count them. Not here: agents' actions (`align_echo.evaluate.metrics`).
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from align_echo.types import Frozen, Trajectory
 
 RESAMPLES = 4000
 AT_ONCE = 2**21
-"""Tasks times resamples that are drawn at once: of more tasks, the resamples come in blocks."""
+"""Maximum tasks times resamples drawn at once; for more tasks, the resamples come in blocks."""
 
 Z95 = NormalDist().inv_cdf(0.975)
 Floats = npt.NDArray[np.float64]
 NOTHING = "there is no finished episode to measure"
 ROUNDING = 1e-6
-"""By how much a figure that a file holds may lie outside of its bounds."""
+"""Tolerance for stored figures outside of their bounds."""
 
 TaskKey = tuple[str, str, str]
 """Environment, split and task id."""
 
 ALIKE = 6
-"""Tasks that must all have changed alike before chance is ruled out: 2 * 0.5**6 = 0.03."""
+"""Minimum number of tasks with the same change to rule out chance: 2 * 0.5**6 = 0.03."""
 
 
 class Estimate(Frozen):
-    """A figure over `n` tasks with the two ends of its 95% interval, as every summary writes it. `ci95` is None where
-    the data give no interval: one task does not, and neither do tasks that are all alike.
+    """A figure over `n` tasks with the ends of its 95% interval, as in every summary.
+
+    `ci95` is None if the data give no interval, as for one task or for tasks with equal values.
     """
 
     value: float
@@ -47,7 +48,7 @@ class Estimate(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _of_older_folders(cls, values: Any) -> Any:
-        """Read what older versions wrote, whose intervals have two keys, `low` and `high`."""
+        """Read files of older versions, whose intervals have two keys, `low` and `high`."""
         if isinstance(values, Mapping) and {"low", "high"} <= values.keys() and "ci95" not in values:
             rest = {name: value for name, value in values.items() if name not in ("low", "high")}
             return {**rest, "ci95": (values["low"], values["high"])}
@@ -55,20 +56,20 @@ class Estimate(Frozen):
 
     @property
     def low(self) -> float:
-        """The lower end of the interval, minus infinity without one."""
+        """Lower end of the interval, minus infinity without one."""
         return -math.inf if self.ci95 is None else self.ci95[0]
 
     @property
     def high(self) -> float:
-        """The upper end of the interval, infinity without one."""
+        """Upper end of the interval, infinity without one."""
         return math.inf if self.ci95 is None else self.ci95[1]
 
     @property
     def sign(self) -> int:
-        """Return 1 or -1 where the figure is shown to be above or below zero, else 0.
+        """Return 1 or -1 if the figure is significantly above or below zero, else 0.
 
-        Its interval shows it. Tasks that are all alike give no interval: there the sign test does, two-sided at 5%,
-        from `ALIKE` tasks on.
+        Decided by the interval. Tasks with equal values give no interval: from `ALIKE` tasks on, the sign test
+        decides, two-sided at 5%.
         """
         if self.ci95 is None and self.n >= ALIKE:
             return (self.value > 0) - (self.value < 0)
@@ -88,7 +89,7 @@ class Estimate(Frozen):
 
 
 def _checked_on_reading(low: float, high: float, *, interval_holds_value: bool = True) -> WrapValidator:
-    """Return a check of what a file holds. An estimate that was computed passes: no evaluation may fail at its end."""
+    """Build a validator of stored estimates. Computed estimates pass, so that no evaluation fails at its end."""
 
     def check(stored: Any, read: ValidatorFunctionWrapHandler) -> Estimate:
         estimate: Estimate = read(stored)
@@ -101,7 +102,7 @@ def _checked_on_reading(low: float, high: float, *, interval_holds_value: bool =
 
 
 def _problem(estimate: Estimate, low: float, high: float, interval_holds_value: bool) -> str:
-    """Say in words why this can be no such figure; "" if it can."""
+    """Describe why an estimate is impossible; "" if it is possible."""
     ends = estimate.ci95 or (estimate.value, estimate.value)
     for number in (estimate.value, *ends):
         if not math.isfinite(number) or not low - ROUNDING <= number <= high + ROUNDING:
@@ -116,27 +117,29 @@ def _problem(estimate: Estimate, low: float, high: float, interval_holds_value: 
 
 Percent = Annotated[Estimate, _checked_on_reading(0, 100)]
 Score = Annotated[Estimate, _checked_on_reading(0, 1)]
-"""A figure in [0, 1]."""
+"""Estimate in [0, 1]."""
 
 Area = Annotated[Estimate, _checked_on_reading(0, 1, interval_holds_value=False)]
-"""An area under a curve: a statistic of ranks, which its bootstrap interval need not hold."""
+"""Area under a curve: a rank statistic, possibly outside of its bootstrap interval."""
 
 Points = Annotated[Estimate, _checked_on_reading(-100, 100)]
 ScoreChange = Annotated[Estimate, _checked_on_reading(-1, 1)]
 SharePoints = Annotated[Estimate, _checked_on_reading(-100, 100, interval_holds_value=False)]
-"""A difference of two shares, or of what is no mean over tasks: its bootstrap interval need not hold it."""
+"""Difference of two shares, or of other statistics than means over tasks; may be outside of its bootstrap interval."""
 
 Reduction = Annotated[Estimate, _checked_on_reading(-math.inf, 100, interval_holds_value=False)]
-"""By how many percent a share fell; below 0 where it rose."""
+"""Relative decrease of a share in percent; negative if it rose."""
 
 
 def scored(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-    """The trajectories without a fault."""
+    """Return the trajectories without a fault."""
     return [trajectory for trajectory in trajectories if trajectory.fault is None]
 
 
 def wilson(successes: int, n: int) -> Estimate:
-    """A rate in percent with its 95% Wilson interval. Raises `UsageError` unless 0 <= successes <= n and n >= 1."""
+    """Compute a rate in percent with its 95% Wilson interval. Raises `UsageError` unless 0 <= successes <= n and n >=
+    1.
+    """
     if n < 1 or not 0 <= successes <= n:
         raise UsageError(f"a rate needs at least one task and 0 <= successes <= n, not {successes} of {n}")
     low, high = _wilson_ends(successes / n, n)
@@ -144,7 +147,7 @@ def wilson(successes: int, n: int) -> Estimate:
 
 
 def _wilson_ends(rate: float, n: float) -> tuple[float, float]:
-    """Both ends in percent, of a rate in [0, 1] over `n` independent draws."""
+    """Compute both ends in percent, for a rate in [0, 1] over `n` independent draws."""
     scale = 1 + Z95**2 / n
     centre = (rate + Z95**2 / (2 * n)) / scale
     half = Z95 / scale * (rate * (1 - rate) / n + Z95**2 / (4 * n**2)) ** 0.5
@@ -152,9 +155,9 @@ def _wilson_ends(rate: float, n: float) -> tuple[float, float]:
 
 
 def success_rate(trajectories: Sequence[Trajectory]) -> Estimate:
-    """Percent of the episodes that were won, with its Wilson interval. Raises `UsageError` for none.
+    """Compute the percent of won episodes, with a Wilson interval. Raises `UsageError` if there are none.
 
-    Several episodes of one task are no independent draws: the interval is that of `effective_draws` of them.
+    Episodes of the same task are not independent: the interval uses `effective_draws`.
     """
     groups = by_task(scored(trajectories)).values()
     return clustered_rate(
@@ -163,10 +166,9 @@ def success_rate(trajectories: Sequence[Trajectory]) -> Estimate:
 
 
 def clustered_rate(successes: Sequence[int], sizes: Sequence[int]) -> Estimate:
-    """`successes[i]` of `sizes[i]` of task i, pooled, in percent; the Wilson interval of `effective_draws` of them,
-    none for one task.
+    """Pool `successes[i]` of `sizes[i]` over tasks, in percent, with the Wilson interval of `effective_draws`.
 
-    Raises `UsageError` for no task.
+    There is no interval for one task. Raises `UsageError` if there is no task.
     """
     if not sizes:
         return wilson(0, 0)
@@ -176,11 +178,12 @@ def clustered_rate(successes: Sequence[int], sizes: Sequence[int]) -> Estimate:
 
 
 def effective_draws(won: Sequence[int], sizes: Sequence[int]) -> float:
-    """How many independent draws say as much as `won[i]` of `sizes[i]` episodes of task i: tasks to episodes.
+    """Compute the number of independent draws equivalent to `won[i]` of `sizes[i]` episodes of task i: tasks to
+    episodes.
 
-    The draws whose variance is that of the rate with tasks as clusters (Kish 1965; a Wilson interval over so many:
-    Franco et al., J. Surv. Stat. Methodol. 7(3), 2019). Where all or none were won the clusters say nothing of
-    themselves: a task then counts as one draw.
+    Draws with the variance of the rate under clustering by task (Kish 1965; for a Wilson interval: Franco et al., J.
+    Surv. Stat. Methodol. 7(3), 2019). If all or none were won, the clustering is unknown: each task counts as one
+    draw.
     """
     tasks, episodes = len(sizes), sum(sizes)
     rate = sum(won) / episodes
@@ -194,13 +197,15 @@ def effective_draws(won: Sequence[int], sizes: Sequence[int]) -> float:
 
 
 def mean_score(trajectories: Sequence[Trajectory], *, seed: int = 0) -> Estimate:
-    """Mean final score in [0, 1], with a percentile bootstrap interval over tasks. Raises `UsageError` for none."""
+    """Compute the mean final score in [0, 1], with a bootstrap interval over tasks. Raises `UsageError` if there are
+    none.
+    """
     groups = by_task(scored(trajectories)).values()
     return mean_of_tasks([[trajectory.score for trajectory in group] for group in groups], seed=seed)
 
 
 def mean_of_tasks(scores: Sequence[Sequence[float]], *, seed: int = 0) -> Estimate:
-    """As `mean_score`, of the scores of the episodes of each task."""
+    """Compute `mean_score` from the episodes' scores of each task."""
     mean = share([sum(task) for task in scores], [len(task) for task in scores], seed=seed)
     if mean is None:
         raise UsageError(NOTHING)
@@ -208,7 +213,7 @@ def mean_of_tasks(scores: Sequence[Sequence[float]], *, seed: int = 0) -> Estima
 
 
 def by_task(trajectories: Sequence[Trajectory]) -> dict[TaskKey, list[Trajectory]]:
-    """Group trajectories by task, in order of first appearance."""
+    """Group trajectories by (environment, split, task), in order of first appearance."""
     groups: dict[TaskKey, list[Trajectory]] = {}
     for trajectory in trajectories:
         groups.setdefault(task_of(trajectory), []).append(trajectory)
@@ -216,13 +221,14 @@ def by_task(trajectories: Sequence[Trajectory]) -> dict[TaskKey, list[Trajectory
 
 
 def task_of(trajectory: Trajectory) -> TaskKey:
-    """Return what tells the task of an episode from all others."""
+    """Return the key of an episode's task, unique among all tasks."""
     return trajectory.environment, trajectory.split, trajectory.task_id
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float], *, seed: int = 0) -> Estimate:
-    """Sum over sum (a pooled ratio; a mean where every denominator is 1), with a bootstrap interval over tasks. Raises
-    `UsageError` where there is nothing to divide by.
+    """Compute sum over sum (a pooled ratio; a mean if every denominator is 1), with a bootstrap interval over tasks.
+
+    Raises `UsageError` if the denominators sum to 0.
     """
     if not sum(denominators):
         raise UsageError(NOTHING)
@@ -231,7 +237,7 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float], *, seed: i
 
 
 def share(numerators: Sequence[float], denominators: Sequence[float], *, seed: int = 0) -> Estimate | None:
-    """As `ratio`, of what lies in [0, 1] in every task; None where there is nothing to divide by."""
+    """Compute a `ratio` whose per-task values lie in [0, 1]; None if the denominators sum to 0."""
     if not sum(denominators):
         return None
     return _bounded(ratio(numerators, denominators, seed=seed), (0, 1), sum(map(bool, denominators)))
@@ -245,12 +251,11 @@ def bootstrap(
     resamples: int = RESAMPLES,
     bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> Estimate:
-    """A statistic of sums over tasks, with a seeded 95% percentile interval from resampling whole tasks.
+    """Compute a statistic of sums over tasks, with a seeded 95% percentile interval from resampling whole tasks.
 
     `per_task[name]` has shape (tasks,); `statistic` maps sums of shape (k,) to values of shape (k,). Quantities of one
-    task stay together, so a statistic on two variants is paired. Tasks that are all alike give no interval; where all
-    of several are at one of the `bounds` that no task can pass, it is Wilson's, with a task as one draw. Raises
-    `UsageError` for no task.
+    task stay together, so a statistic of two variants is paired. Tasks with equal values give no interval; if all are
+    at one of the `bounds`, the interval is Wilson's, with one draw per task. Raises `UsageError` if there is no task.
     """
     columns = np.stack(list(per_task.values()), axis=1)
     sums = np.concatenate([draws @ columns for draws in _draws(len(columns), seed, resamples)])
@@ -262,17 +267,17 @@ def bootstrap(
 def bootstrap_times(
     statistic: Callable[[npt.NDArray[np.int64]], float], tasks: int, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Estimate:
-    """As `bootstrap`, of a statistic that is no function of sums, such as one of ranks; slower.
+    """Bootstrap a statistic that is no function of sums, such as a rank statistic; slower than `bootstrap`.
 
-    `statistic` maps how many times each task counts (tasks,) to a value, NaN where there is none. Raises `UsageError`
-    for no task.
+    `statistic` maps the count of each task (tasks,) to a value, NaN if undefined. Raises `UsageError` if there is no
+    task.
     """
     values = np.asarray([statistic(times) for draws in _draws(tasks, seed, resamples) for times in draws])
     return _percentiles(statistic(np.ones(tasks, dtype=np.int64)), values, tasks)
 
 
 def _draws(n: int, seed: int, resamples: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield how many times each of n tasks was drawn, in n draws with replacement: blocks of [some resamples, n]."""
+    """Draw n tasks with replacement, and yield the counts of each task in blocks of [some resamples, n]."""
     if n == 0:
         raise UsageError(NOTHING)
     generator, left = np.random.default_rng(seed), resamples
@@ -289,7 +294,7 @@ def _percentiles(exact: float, values: Floats, n: int) -> Estimate:
 
 
 def _bounded(estimate: Estimate, bounds: tuple[float, float], draws: int) -> Estimate:
-    """The estimate, with an interval where it has none and lies at one of its bounds; `draws` tasks say so."""
+    """Add an interval to an estimate without one at one of its bounds, based on `draws` tasks."""
     if estimate.ci95 is not None or estimate.n == 1 or estimate.value not in bounds:
         return estimate
     low, high = bounds
@@ -299,5 +304,5 @@ def _bounded(estimate: Estimate, bounds: tuple[float, float], draws: int) -> Est
 
 
 def safe_ratio(numerators: Floats, denominators: Floats) -> Floats:
-    """Elementwise quotient, NaN where the denominator is 0."""
+    """Divide elementwise; NaN for denominator 0."""
     return np.divide(numerators, denominators, out=np.full_like(numerators, np.nan), where=denominators != 0)

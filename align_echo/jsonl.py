@@ -1,7 +1,7 @@
-"""Append-only files of one JSON record a line, safe against a process that was killed while it wrote.
+"""Append-only files with one JSON record per line, safe against a process killed while writing.
 
-A reader ignores a last line without an end; the next writer cuts it off before it appends. Several threads and
-processes may append to one file: each waits until the others' lines are whole.
+Readers ignore an unfinished last line; the next writer removes it before appending. Threads and processes may append
+to one file: each waits until the others' lines are complete.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from align_echo.types import Trajectory
 Record = TypeVar("Record", bound=BaseModel)
 
 BLOCK = 2**16
-"""Bytes that are read at once where the end of the last whole line is looked for."""
+"""Bytes read at once while searching for the end of the last complete line."""
 
 
 class JsonlFile:
-    """A JSONL file of pydantic records. Appending is thread-safe; file and folder appear with the first record."""
+    """A JSONL file of pydantic records. Appending is thread-safe; the first record creates file and folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def append(self, record: BaseModel) -> int:
-        """Add one record, without keys and passwords; it is with the operating system when this returns.
+        """Append a record, without keys and passwords. The data is with the operating system on return.
 
-        Returns where its line begins, in bytes.
+        Return the start of its line in bytes.
         """
         return append_line(self.path, record.model_dump_json())
 
     def read(self, kind: type[Record]) -> list[Record]:
-        """All whole records; empty if the file does not exist. Raises `UsageError` naming a line that is damaged."""
+        """Read all complete records; empty if the file does not exist. Raises `UsageError` naming a damaged line."""
         return [record for _, record in self.entries(kind)]
 
     def entries(self, kind: type[Record]) -> Iterator[tuple[int, Record]]:
-        """Read one whole record after the other, with where its line begins, in bytes. Raises as `read`."""
+        """Yield the complete records one after another, each with the start of its line in bytes. Raises as `read`."""
         if not self.path.exists():
             return
         start = 0
@@ -57,11 +57,11 @@ class JsonlFile:
             start += len(line)
 
     def at(self, start: int, kind: type[Record]) -> Record:
-        """Read the record whose line begins at a byte. Raises as `read`."""
+        """Read the record whose line starts at this byte. Raises as `read`."""
         return self._record(self._line(start), kind, f"at byte {start}")
 
     def keep(self, starts: Iterable[int]) -> list[int]:
-        """Leave the lines that begin at these bytes, in this order, and no others. Returns where they begin then."""
+        """Keep only the lines that start at these bytes, in this order. Return their new starts."""
         wanted = iter(starts)
         first = next(wanted, None)
         if first is None:
@@ -73,7 +73,7 @@ class JsonlFile:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the last line has no end, so that it is left out. Raises as `read_lines`."""
+        """True if the last line is unfinished and therefore ignored. Raises as `read_lines`."""
         if not self.path.exists():
             return False
         with open_file(self.path, folder=self.path.parent) as stream:
@@ -96,9 +96,10 @@ class JsonlFile:
 
 
 def append_line(path: Path, text: str) -> int:
-    """Add a text without line breaks as a line, without keys and passwords, after the last line that is whole. File and
-    folder appear with the first line. The line is with the operating system when this returns: where it begins, in
-    bytes.
+    """Append a line of text, without keys and passwords, after the last complete line. Return its start in bytes.
+
+    The text has no line breaks. The first line creates file and folder. The data is with the operating system on
+    return.
     """
     line = (without_secrets(text) + "\n").encode()
     try:
@@ -115,10 +116,10 @@ def append_line(path: Path, text: str) -> int:
 
 
 def _cut_unfinished_line(stream: BinaryIO) -> None:
-    """Cut off what stands after the last line break of a file. Whoever calls holds the lock, so nobody writes it."""
+    """Remove text after the last line break. The caller holds the lock, so nobody is writing it."""
     size = end = stream.seek(0, os.SEEK_END)
     while end:
-        start = max(0, end - BLOCK) if end < size else end - 1  # at first the last byte alone: mostly a line break
+        start = max(0, end - BLOCK) if end < size else end - 1  # first only the last byte, usually a line break
         stream.seek(start)
         line_break = stream.read(end - start).rfind(b"\n")
         if line_break >= 0:

@@ -1,9 +1,8 @@
-"""One process at a time works in a run's folder or appends to a file. A killed process leaves no lock behind, and no
-lock is a file.
+"""Locks for run folders and files: one process at a time. A killed process leaves no lock, and no lock is a file.
 
-A folder itself is locked (`flock`), by its process: whoever opens the same folder again in the same process shares
-the lock. A file is locked by whoever has it open, for as long as it takes to append to it. Left out: file systems
-without such locks (some network ones) and Windows, where nothing is locked.
+A folder is locked itself (`flock`), by process: opening it again in the same process shares the lock. A file is locked
+by its open descriptor while appending. Not supported: file systems without such locks (some network ones) and Windows,
+where nothing is locked.
 """
 
 from __future__ import annotations
@@ -23,38 +22,38 @@ from align_echo.errors import UsageError
 _Key = tuple[int, int]
 
 _lock = threading.RLock()
-_held: dict[_Key, tuple[int, int]] = {}
-"""Device and inode of each folder that this process holds: its file descriptor, and how many hold it."""
+_locked: dict[_Key, tuple[int, int]] = {}
+"""Locked folders by device and inode: file descriptor, and number of `FolderLock` objects."""
 
 
 class FolderLock:
-    """A folder that no other process may work in, until this is closed or forgotten."""
+    """A folder locked against other processes, until closed or garbage-collected."""
 
     def __init__(self, path: Path) -> None:
-        """The folder must exist. Raises `UsageError` if another process holds it."""
+        """Lock an existing folder. Raises `UsageError` if another process holds it."""
         self._key: _Key | None = None
         with _lock:
             descriptor = os.open(path, os.O_RDONLY)
             about = os.fstat(descriptor)
             key = about.st_dev, about.st_ino
-            if key in _held:
+            if key in _locked:
                 os.close(descriptor)
-                descriptor, count = _held[key]
-                _held[key] = descriptor, count + 1
+                descriptor, count = _locked[key]
+                _locked[key] = descriptor, count + 1
             else:
                 _take(descriptor, path)
-                _held[key] = descriptor, 1
+                _locked[key] = descriptor, 1
             self._key = key
 
     def close(self) -> None:
-        """Let others in. Safe to call twice."""
+        """Release the lock. Safe to call twice."""
         with _lock:
             key, self._key = self._key, None
             if key is None:
                 return
-            descriptor, count = _held.pop(key)
+            descriptor, count = _locked.pop(key)
             if count > 1:
-                _held[key] = descriptor, count - 1
+                _locked[key] = descriptor, count - 1
             else:
                 os.close(descriptor)
 
@@ -71,14 +70,14 @@ class FolderLock:
 
 
 def check_free(path: Path) -> None:
-    """Raises `UsageError` if another process holds the folder. One that is not there is free."""
+    """Raise `UsageError` if another process holds the folder. A missing folder is free."""
     if path.is_dir():
         FolderLock(path).close()
 
 
 @contextmanager
 def one_writer(descriptor: int) -> Iterator[None]:
-    """Wait until nobody else holds the open file, in this process or another, and hold it while the block runs."""
+    """Wait until nobody else holds the open file, in this process or another, and hold it during the block."""
     if sys.platform == "win32":
         yield
         return

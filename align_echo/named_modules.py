@@ -1,12 +1,12 @@
-"""Modules that a user names as `module:Name`, also those in the current folder, which is on no path of Python.
+"""Import modules named by the user as `module:Name`, also from the current folder, which is not on Python's path.
 
-A folder on `sys.path` is searched for every module that any library tries, and so runs whatever lies in it under such a
-name. Here a finder at the end of `sys.meta_path` knows the named modules and their folders. It serves
+A folder on `sys.path` is searched for every module that any library tries to import, and so runs any matching file in
+it. Instead, a finder at the end of `sys.meta_path` knows the named modules and their folders. It finds
 
-- a module that was named, to whoever imports it (pickles and gymnasium's entry points do so later);
-- any other module of such a folder, only to the modules that were served from it.
+- a named module, for any importer (pickles and gymnasium's entry points import it later);
+- any other module of such a folder, only for modules found in that folder.
 
-Installed modules come first, as on a path. Left out: what a name stands for (`registry.py`).
+Installed modules take precedence, as on a path. Not here: resolving names (`registry.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import FrameType, ModuleType
 
 MACHINERY = {"importlib", "_frozen_importlib", "_frozen_importlib_external"}
-"""The modules of Python that import for others."""
+"""Python's modules that import on behalf of others."""
 
 
 class NamedModuleFinder(MetaPathFinder):
@@ -28,14 +28,14 @@ class NamedModuleFinder(MetaPathFinder):
 
     def __init__(self) -> None:
         self.named: dict[str, str] = {}
-        """The folder of each module that was named, by its top-level name."""
+        """Folder of each named module, by top-level name."""
         self.served: dict[str, str] = {}
-        """The folder of each module that was found in one."""
+        """Folder of each module found by this finder, by top-level name."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a module that is named, or that lies beside its importer; None for any other."""
+        """Return the spec of a named module, or of a module beside its importer; None otherwise."""
         if path is not None:  # a package finds its own modules
             return None
         folder = self.named.get(fullname) or self.served.get(_importing_module())
@@ -46,7 +46,7 @@ class NamedModuleFinder(MetaPathFinder):
 
 
 def _importing_module() -> str:
-    """Return the top-level name of the module whose code asks for an import."""
+    """Return the top-level name of the importing module."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -60,25 +60,25 @@ _finder = NamedModuleFinder()
 
 
 def import_named(name: str) -> ModuleType:
-    """Import a module that a user named; it may lie in the current folder. Raises what the import raises."""
+    """Import a module named by a user; it may be in the current folder. Propagates errors of the import."""
     _name(name, os.getcwd())
     return importlib.import_module(name)
 
 
-def name_beside(name: str, other: str) -> None:
-    """Let a module be found in the folder that another named module came from, if it came from one."""
-    folder = _finder.served.get(other.partition(".")[0])
+def name_beside(name: str, neighbour: str) -> None:
+    """Name a module in the folder of another named module, if that was found in a folder."""
+    folder = _finder.served.get(neighbour.partition(".")[0])
     if folder is not None:
         _name(name, folder)
 
 
 def served_modules() -> dict[str, str]:
-    """Return the folder of each module that was found in one, by its top-level name."""
+    """Return the folder of each found module, by top-level name."""
     return dict(_finder.served)
 
 
 def serve_modules(folders: Mapping[str, str]) -> None:
-    """Find modules as another process does, whose `served_modules` these are."""
+    """Adopt another process's `served_modules`."""
     for name, folder in folders.items():
         _name(name, folder)
     _finder.served.update(folders)

@@ -1,8 +1,8 @@
-"""The way to an HTTP server: proxies and certificates from the environment, and what a connection failed on.
+"""Connect to HTTP servers: proxies and certificates from the environment, and reasons for failed connections.
 
-Clients are made with `trust_env=False` and the values of a `Route`, so that no library reads a variable that is not
-checked here, and nothing for this machine leaves it. A variable that cannot be used is a `UsageError` with its name,
-before anything is sent. Left out: requests (`models/client.py`, `wrappers/searchqa/client.py`).
+Clients are made with `trust_env=False` and the values of a `Route`, so that no library reads an unchecked variable,
+and requests to this machine never leave it. An unusable variable is a `UsageError` with its name, before anything is
+sent. Not here: requests (`models/client.py`, `wrappers/searchqa/client.py`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from align_echo.errors import UsageError, first_line
 from align_echo.redaction import conceal
 
 LOGGER = logging.getLogger("align_echo")
-"""Takes lines for the user about work that goes on; the command line prints them on standard error."""
+"""Logger for notices to the user about ongoing work; the command line prints them on standard error."""
 
 AUTHORITIES = CERTIFICATE_FILE, CERTIFICATE_FOLDER = "SSL_CERT_FILE", "SSL_CERT_DIR"
-"""Variables that name certificates of authorities."""
+"""Variables for certificates of authorities."""
 
 KEY_LOG = "SSLKEYLOGFILE"
 
@@ -40,28 +40,28 @@ SOCKS = ("socks5", "socks5h")
 PROXY_SCHEMES = ("http", "https", *SOCKS)
 
 QUIET = 20.0
-"""Seconds without an answer after which a client says that it waits."""
+"""Seconds without an answer after which a client reports the wait."""
 
 SHORTEST_WAIT = 0.1
-"""Seconds below which no wait counts as longer than another."""
+"""Shortest wait in seconds considered in comparisons."""
 
 _PASSING_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 _OTHER_HOST, _OTHER_ADDRESS = 62, 64
-"""OpenSSL's codes of certificates that are for another host name or address."""
+"""OpenSSL's codes for certificates of another host name or address."""
 
 _UNKNOWN_HOST = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 Answer = TypeVar("Answer")
 
 
-# ---------------------------------------------------------------- the way there
+# ---------------------------------------------------------------- routes
 
 
 @dataclass(frozen=True)
 class Route:
-    """How a URL is reached: by which proxy (None: directly), and whether by TLS anywhere.
+    """How to reach a URL: the proxy (None: directly), and whether TLS is used anywhere.
 
-    `variable` is the environment variable that names the proxy, with its "$".
+    `variable` is the environment variable of the proxy, with its "$".
     """
 
     proxy: str | None = None
@@ -70,23 +70,23 @@ class Route:
 
     @property
     def through(self) -> str:
-        """Return words for the proxy that follow a server's name, without its password; "" without a proxy."""
+        """Return words about the proxy to follow a server's name, without password; "" without a proxy."""
         return f" through the proxy of {self.variable}" if self.proxy else ""
 
     def certificates(self) -> ssl.SSLContext | bool:
         """Return httpx's `verify`: the authorities of `$SSL_CERT_FILE` or `$SSL_CERT_DIR`, else True for its own.
 
-        Without TLS it is a context that trusts nobody, which costs no time. Raise `UsageError` for a variable that
-        cannot be used.
+        Without TLS it is a context without trusted authorities, which costs no time. Raises `UsageError` for an
+        unusable variable.
         """
         return _named_authorities() if self.tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def find_route(url: str) -> Route:
-    """Return the way to a server by the environment: directly to this machine, else by `$HTTPS_PROXY` and the like.
+    """Find the route to a server: directly for this machine, else by `$HTTPS_PROXY` and similar variables.
 
-    Raise `UsageError` for what can be no host, and with the name of a variable that holds no proxy. A proxy's password
-    is concealed.
+    Raises `UsageError` for an impossible host name, and for a variable with an invalid proxy. A proxy's password is
+    concealed.
     """
     parts = urlsplit(url)
     host, secure = parts.hostname or "", parts.scheme == "https"
@@ -104,7 +104,7 @@ def find_route(url: str) -> Route:
 
 
 def _is_host(name: str) -> bool:
-    """Return whether a name can be looked up at all. What is not ASCII is left to the clients."""
+    """Return True if a name can be looked up. Non-ASCII names are left to the clients."""
     try:
         return bool(not name.isascii() or name.encode("idna"))
     except UnicodeError:
@@ -112,7 +112,7 @@ def _is_host(name: str) -> bool:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a host is this machine by its name or address alone: a loopback, in any spelling."""
+    """Return True for a loopback host name or address, in any spelling, without a look-up."""
     name = host.strip("[]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -129,9 +129,9 @@ def is_this_machine(host: str) -> bool:
 
 
 def _is_exempt(host: str, port: int, no_proxy: str) -> bool:
-    """Return whether `$NO_PROXY` lists a host, by its name, a domain above it, its address or network; "*" lists all.
+    """Return True if `$NO_PROXY` lists a host by name, domain, address or network; "*" lists all.
 
-    Entries are divided by commas or spaces. What is none of these lists nothing, as with curl.
+    Entries are separated by commas or spaces. Other entries match nothing, as in curl.
     """
     entries = (entry.rpartition("://")[2] for entry in re.split(r"[\s,]+", no_proxy.lower()) if entry)
     return any(_lists(entry, host.rstrip("."), port) for entry in entries)
@@ -148,13 +148,13 @@ def _lists(entry: str, host: str, port: int) -> bool:
 
 
 def _variable(name: str, value: str) -> str:
-    """Return the environment variable that holds a proxy, in whichever case it is written."""
-    found = [key for key, text in os.environ.items() if key.lower() == name and text == value]
-    return f"${found[0]}" if found else "the system's settings"
+    """Return the environment variable of a proxy, in its actual letter case."""
+    matches = [key for key, text in os.environ.items() if key.lower() == name and text == value]
+    return f"${matches[0]}" if matches else "the system's settings"
 
 
 def _checked_proxy(value: str, variable: str) -> str:
-    """Return a proxy's URL. Raise `UsageError`, without its password, for what no client can use."""
+    """Validate a proxy's URL. Raises `UsageError`, without its password, if no client can use it."""
     url = value.strip() if "://" in value else f"http://{value.strip()}"
     advice = "name one as http://HOST:PORT, or unset the variable"
     try:
@@ -164,8 +164,8 @@ def _checked_proxy(value: str, variable: str) -> str:
         parts, usable = SplitResult("", "", "", "", ""), False
     _conceal_account(parts.netloc.rpartition("@")[0])
     if not usable or not _is_host(parts.hostname or ""):
-        shown = "" if "@" in url else f" {value!r}"
-        raise UsageError(f"{variable} holds{shown or ' a text'} that is no address of a proxy: {advice}")
+        quoted_value = "" if "@" in url else f" {value!r}"
+        raise UsageError(f"{variable} holds{quoted_value or ' a text'} that is no address of a proxy: {advice}")
     if parts.scheme not in PROXY_SCHEMES:
         raise UsageError(f"{variable} names a proxy of the kind {parts.scheme!r}, which is unknown: {advice}")
     if parts.scheme in SOCKS and find_spec("socksio") is None:
@@ -180,7 +180,7 @@ def _conceal_account(account: str) -> None:
 
 
 def _named_authorities() -> ssl.SSLContext | bool:
-    """Return the authorities that the environment names; True where it names none."""
+    """Load the authorities named by the environment; True if it names none."""
     file, folder = os.environ.get(CERTIFICATE_FILE, ""), os.environ.get(CERTIFICATE_FOLDER, "")
     _check_key_log()
     if not file and not folder:
@@ -198,7 +198,7 @@ def _named_authorities() -> ssl.SSLContext | bool:
 
 
 def _check_key_log() -> None:
-    """Raise `UsageError` if Python's TLS could not write the keys of its sessions where it is told to."""
+    """Raise `UsageError` if Python's TLS could not write its session keys to the configured file."""
     name = os.environ.get(KEY_LOG, "")
     file = Path(name)
     writable = os.access(file if file.exists() else file.parent, os.W_OK) and not (file.is_dir() or file.is_fifo())
@@ -206,19 +206,21 @@ def _check_key_log() -> None:
         raise UsageError(f"${KEY_LOG} names {name!r}, which cannot be written: correct it, or unset it")
 
 
-# ---------------------------------------------------------------- what a connection failed on
+# ---------------------------------------------------------------- connection failures
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why no connection came about, in words. `hopeless`: asking again cannot help; else it is worth a brief try."""
+    """Reason for a failed connection, in words. `hopeless`: retrying cannot help; otherwise a brief retry is
+    worthwhile.
+    """
 
     reason: str
     hopeless: bool
 
 
 def find_failure(error: BaseException) -> Failure | None:
-    """Return what an error of an HTTP client says of its connection; None for an error of another kind."""
+    """Extract the connection failure from an HTTP client's error; None for other errors."""
     causes = list(_causes(error))
     refused = next((str(cause) for cause in causes if type(cause).__name__ == "ProxyError"), "")
     if refused:
@@ -253,7 +255,7 @@ def _tls_reason(error: ssl.SSLError) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what led to it, from the outermost on."""
+    """Yield an error and its causes, from the outermost on."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -269,9 +271,10 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class WaitNotices:
-    """Lines for the user about waits for one server: the first of each kind, then each ten times as long as the last.
+    """Notices to the user about waits for one server: the first of each kind, then each ten times longer than the
+    last.
 
-    A line says what is waited for and how long. Thread-safe.
+    A notice says what is awaited and for how long. Thread-safe.
     """
 
     def __init__(self, server: str) -> None:
@@ -280,11 +283,11 @@ class WaitNotices:
         self._lock = threading.Lock()
 
     def pausing(self, seconds: float, why: str, then: str) -> None:
-        """Say that nothing is asked for so many seconds, why, and what comes then."""
+        """Report a pause, its reason, and the next step."""
         self._say("pause", seconds, f"{' '.join(why.split())}; waiting {seconds:,.0f} s, {then}")
 
     def unanswered(self, seconds: float, deadline: float) -> None:
-        """Say that a request has no whole answer after so many seconds."""
+        """Report a request without a complete answer after these seconds."""
         self._say("answer", seconds, f"no whole answer after {seconds:,.0f} s; given up after {deadline:,.0f} s")
 
     def _say(self, kind: str, seconds: float, text: str) -> None:
@@ -296,7 +299,7 @@ class WaitNotices:
 
 
 async def attended(asking: Awaitable[Answer], after: float, notice: Callable[[], object]) -> Answer:
-    """Return what is awaited, and call `notice` once if that takes longer than so many seconds."""
+    """Await a result, and call `notice` once if it takes longer than `after` seconds."""
     waiting = asyncio.get_running_loop().call_later(after, notice)
     try:
         return await asking

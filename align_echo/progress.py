@@ -1,7 +1,7 @@
-"""How a verb tells what it is doing while it works: to a terminal, a log, or nobody.
+"""Report what a command is doing: to a terminal, a log, or nobody.
 
-`display.py` shows it. Lines of the layers below about waits (`network.LOGGER`) are printed from here too. Left out:
-results, which a verb returns, and what is kept on disk.
+`display.py` shows it. Notices of lower layers about waits (`network.LOGGER`) are printed from here too. Not here:
+results, returned by the command, and files.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from align_echo.types import Fault
 
 
 class Progress:
-    """What is told of a run as it goes on. A verb calls these in one thread at a time; here nobody listens."""
+    """Receiver of a run's progress. Methods are called by one thread at a time; this class ignores them."""
 
     def stage(self, title: str, total: int, done: int = 0) -> None:
-        """A stage of `total` episodes begins, of which `done` were finished earlier."""
+        """Begin a stage of `total` episodes, `done` of them finished earlier."""
 
     def episode(self, won: bool) -> None:
-        """One more episode of the stage has ended."""
+        """Count a finished episode of the stage."""
 
     def broke(self, task_id: str, fault: Fault) -> None:
-        """An episode has ended in a fault."""
+        """Count an episode that ended in a fault."""
 
     def status(self, text: str) -> None:
-        """What is being done right now; "kind: 3 of 12" where it is counted."""
+        """Show the current activity; "kind: 3 of 12" if counted."""
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
 
 
 SILENT = Progress()
 
 
 class _Notices(logging.Handler):
-    """Prints each message as one line of standard error, without anything that steers a terminal."""
+    """Prints each message as one line on standard error, without terminal control characters."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(f"align-echo: {' '.join(printable(record.getMessage()).split())}", file=sys.stderr, flush=True)
@@ -47,7 +47,7 @@ class _Notices(logging.Handler):
 
 @contextmanager
 def printed_notices() -> Iterator[None]:
-    """Print what the library says of its work while the block runs, however logging is set up."""
+    """Print the library's notices during the block, regardless of the logging setup."""
     handler, passed_on = _Notices(), LOGGER.propagate
     LOGGER.addHandler(handler)
     LOGGER.propagate = False

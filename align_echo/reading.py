@@ -1,8 +1,7 @@
-"""JSON and YAML that a user, a killed process or another program may have damaged, read without a traceback.
+"""Read JSON and YAML, possibly damaged by a user, a killed process or another program, without a traceback.
 
-Also what stands in the braces of a command in a text, which a model may have cut off.
-
-Left out: records of known fields (`jsonl.py`, and pydantic's own parser, which knows a limit of depth).
+Also extracts braced arguments of commands in a text, which a model may have cut off. Not here: records of known fields
+(`jsonl.py`, and pydantic's own parser, which limits nesting).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from align_echo.regular_files import read_bytes, read_lines
 
 
 def parse_json(text: str) -> Any:
-    """What the text says. Raises `ValueError`, for what is nested too deeply as well."""
+    """Parse JSON. Raises `ValueError`, also for excessive nesting."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -28,7 +27,7 @@ def parse_json(text: str) -> Any:
 
 
 def json_object(file: Path, *, folder: Path | None = None) -> dict[str, Any] | None:
-    """The object that a file holds; None if it cannot be read or holds anything else.
+    """Read the object in a file; None if it is unreadable or holds something else.
 
     With `folder`, raises `UsageError` and `OSError` as `read_bytes` does.
     """
@@ -44,9 +43,9 @@ def json_object(file: Path, *, folder: Path | None = None) -> dict[str, Any] | N
 
 
 def json_lines(file: Path) -> list[dict[str, Any]]:
-    """The objects of a file of lines; a last line without an end is left out, and no file holds none.
+    """Read the objects of a JSONL file; an unfinished last line is ignored, and a missing file is empty.
 
-    Raises `UsageError` naming a line that is damaged.
+    Raises `UsageError` naming a damaged line.
     """
     if not file.is_file():
         return []
@@ -65,7 +64,7 @@ def json_lines(file: Path) -> list[dict[str, Any]]:
 
 
 def yaml_mapping(text: str, source: str) -> dict[str, Any]:
-    """The names and values that a YAML text holds. Raises `UsageError` in one line that begins with `source`."""
+    """Parse a YAML mapping. Raises `UsageError` in one line that begins with `source`."""
     from align_echo.plain_yaml import read_plain
 
     settings = read_plain(text, source)
@@ -75,7 +74,7 @@ def yaml_mapping(text: str, source: str) -> dict[str, Any]:
 
 
 def in_yaml(value: object) -> str:
-    """A value as one writes it in YAML, on one line."""
+    """Write a value in YAML, on one line."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{key}: {in_yaml(part)}' for key, part in value.items())}}}"
     if isinstance(value, list | tuple):
@@ -87,7 +86,7 @@ def in_yaml(value: object) -> str:
 
 
 def first_wrong(error: ValidationError) -> str:
-    """The first setting that pydantic refuses and why, in our words where its own would not help."""
+    """Describe the first setting refused by pydantic, in clearer words if necessary."""
     wrong = error.errors()[0]
     ours = {"extra_forbidden": "there is no such setting", "too_short": "the list is empty: name at least one"}
     reason = ours.get(wrong["type"], wrong["msg"].removeprefix("Value error, "))
@@ -97,9 +96,9 @@ def first_wrong(error: ValidationError) -> str:
 
 
 def braced(text: str, command: str) -> list[str]:
-    r"""What stands in the braces after each `command` (such as `\boxed`) of a text, the outermost ones, in their order.
+    r"""Extract the outermost braced arguments after each `command` (such as `\boxed`) of a text, in order.
 
-    Braces within are kept, escaped ones do not count, and a command whose braces never close is left out.
+    Inner braces are included, escaped ones do not count, and a command whose braces never close is skipped.
     """
     spans: list[tuple[int, int]] = []
     open_braces: list[tuple[int, bool]] = []

@@ -1,14 +1,14 @@
-"""Keys and passwords never reach a file, a terminal or an error: one place that knows them and takes them out of text.
+"""Keep keys and passwords out of files, terminals and errors: one place knows them and removes them from text.
 
-`conceal` is told of a secret where it enters (`models/endpoint.py`). Files (`jsonl.py`, `interface.write_atomically`)
-and the answers of endpoints (`models/client.py`) pass `without_secrets`, which changes nothing else in them; errors
-(`errors.py`, `client.py`) and the command line's output (`cli/output.py`) pass `redacted`, which also takes out what
-only looks like a key. The keys in the environment are known without being told of.
+`conceal` registers a secret where it enters (`models/endpoint.py`). Files (`jsonl.py`, `interface.write_atomically`)
+and endpoint answers (`models/client.py`) pass through `without_secrets`, which changes nothing else; errors
+(`errors.py`, `client.py`) and the command line's output (`cli/output.py`) pass through `redacted`, which also removes
+text that looks like a key. Keys in the environment are known without registration.
 
-Taken out are the secrets themselves, also as URLs and JSON write them; by `redacted` also `user:password@` in any URL,
-keys in a URL's query, and what follows `Authorization:`, `api-key:` and the like. A secret of fewer than 8 characters,
-or of fewer than 12 that are all small letters and hyphens, is too like a word to be taken out of every text: such a key
-is only ever taken out where it stands behind the name of a header. Left out: secrets that are encoded in any other way.
+Removed are the secrets themselves, also in their URL and JSON spellings; by `redacted` also `user:password@` in any
+URL, keys in a URL's query, and values after `Authorization:`, `api-key:` and the like. A secret of fewer than 8
+characters, or of fewer than 12 all lowercase letters and hyphens, is too similar to a word: it is only removed after
+the name of a header. Not here: secrets in other encodings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from html.entities import html5
 from urllib.parse import unquote
 
 KEY_VARIABLES = ("ALIGN_ECHO_API_KEY", "OPENAI_API_KEY")
-"""Where keys come from; the first that is set is sent."""
+"""Variables of keys; the first one set is sent."""
 
 REDACTED = "[redacted]"
 
@@ -30,7 +30,7 @@ SHORTEST_WORD = 12
 
 PARTS = (6, 4, 2)
 FEWEST_PARTS, MOST_PARTS = 3, 6
-"""Pieces of so many letters, and how many of them, are looked for before a secret is: most texts hold none."""
+"""Lengths and numbers of pieces searched for before the full secret: most texts contain none."""
 
 _VALUE = r"""[^\s"'\\,;{}\[\]]{4,}"""
 _IN_TEXT = re.compile(
@@ -42,23 +42,23 @@ _IN_TEXT = re.compile(
     """
 )
 _MARKS = ("://", "authorization", "api-key", "key=", "token=")
-"""One of them is in every text that the pattern finds anything in: looking for them takes a hundredth of its time."""
+"""Every match of the pattern contains one of these; searching for them is a hundred times faster."""
 
 _known: set[str] = set()
 _lock = threading.Lock()
 
 _BROKEN_LINE = r"(?:(?:\\+r)?(?:\\+n)[ \t]{0,99}|\r?\n[ \t]{0,99})?"
-"""May stand between any two letters of a secret: what wraps lines, also as JSON writes it."""
+"""A line break possibly between two letters of a secret, also in JSON's spelling."""
 
 
 def conceal(secret: str) -> None:
-    """From now on this key or password is taken out of every text, for as long as the process lives."""
+    """Register a key or password to be removed from every text while the process lives."""
     with _lock:
         _known.update(_forms(secret))
 
 
 def without_secrets(text: str) -> str:
-    """The text without the secrets that are known, and as it is but for them: for JSON, code and what models say."""
+    """Remove known secrets and change nothing else: for JSON, code and model output."""
     small = ""
     for secret in _in_use():
         if not small:
@@ -69,7 +69,7 @@ def without_secrets(text: str) -> str:
 
 
 def redacted(text: str) -> str:
-    """The text without known secrets, and without what stands where keys do: for errors and the terminal."""
+    """Remove known secrets, and text in the places of keys: for errors and the terminal."""
     text = without_secrets(text)
     small = text.lower()
     return _IN_TEXT.sub(_kept, text) if any(mark in small for mark in _MARKS) else text
@@ -80,7 +80,7 @@ def _kept(match: re.Match[str]) -> str:
 
 
 def _in_use() -> list[str]:
-    """Every secret in each of its forms, the longest first: one may be a part of another."""
+    """List every secret in each of its forms, longest first, since one may be part of another."""
     with _lock:
         known = set(_known)
     known.update(form for name in KEY_VARIABLES for form in _forms(os.environ.get(name, "")))
@@ -89,13 +89,13 @@ def _in_use() -> list[str]:
 
 @lru_cache(maxsize=256)
 def _forms(secret: str) -> frozenset[str]:
-    """A secret, and what it is without percent signs, so far as each tells itself."""
+    """Return a secret and its percent-decoded form, if each is distinctive."""
     bare = secret.strip()
     return frozenset(form for form in (bare, unquote(bare)) if _tells_itself(form))
 
 
 def _tells_itself(secret: str) -> bool:
-    """Whether it is unlike any word, so that no honest text holds it."""
+    """Return True if the secret is unlike any word, so that no ordinary text contains it."""
     is_word = re.fullmatch("[a-z-]+", secret) is not None
     return len(secret) >= (SHORTEST_WORD if is_word else SHORTEST) and not secret.isdigit()
 
@@ -105,9 +105,9 @@ def _tells_itself(secret: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _parts(secret: str) -> tuple[str, ...]:
-    """Pieces of a secret, in small letters, of which every spelling of it holds one: a line breaks few of them.
+    """Return lowercase pieces of a secret. Every spelling of it contains one, since line breaks split few of them.
 
-    Of a secret with hardly any plain letters it is "", which every text holds.
+    A secret with hardly any plain letters gives "", which every text contains.
     """
     runs = re.findall(r"[a-z0-9]+", secret.lower())
     for length in PARTS:
@@ -119,16 +119,17 @@ def _parts(secret: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _pattern(secret: str) -> re.Pattern[str]:
-    """Matches a secret in letters of any case, as URLs, JSON, HTML and Python write it, and over several lines.
+    """Compile a pattern for a secret in any case, in the spellings of URLs, JSON, HTML and Python, and across line
+    breaks.
 
-    One of which the small letters are like a word is only found as it is.
+    A secret that is similar to a word in lowercase is only matched case-sensitively.
     """
     letters = _BROKEN_LINE.join(_spellings(letter) for letter in secret)
     return re.compile(letters, re.IGNORECASE if _tells_itself(secret.lower()) else 0)
 
 
 def _spellings(letter: str) -> str:
-    """A pattern for one letter of a secret. Letters and digits are written as they are everywhere."""
+    """Return a pattern for one character of a secret. ASCII letters and digits have a single spelling."""
     if letter.isascii() and letter.isalnum():
         return letter
     percent = "".join(f"%(?:25)*{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))

@@ -1,24 +1,23 @@
-"""Which actions an environment refused, and how that is known: one judge for tables, summaries, Python and training.
+"""Decide which actions an environment refused: one judge for tables, summaries, Python and training.
 
-The agent's own actions are replayed in the plain environment. Each of them took effect, was refused, or nothing tells
-(`Outcome`). How that is known is the first of these that there is:
+The agent's actions are replayed in the plain environment. Each took effect, was refused, or is undecided (`Outcome`).
+The first available source decides:
 
     declared    the environment has a test of its answers (`is_invalid`)
-    listed      it lists what it would accept (`admissible_actions`): an action beside the list was refused
-    inferred    from effect and repetition: an answer in the words that nonsense gets is a refusal; a gain, and words
-                that are new in their episode, are effects
+    listed      it lists acceptable actions (`admissible_actions`): an unlisted action was refused
+    inferred    from effect and repetition: an answer worded like the answer to nonsense is a refusal; a gain, and words
+                new in their episode, are effects
 
-An end without a gain, the same page again, and words that come again in an episode tell nothing, but where the same
-action was answered otherwise after such words; where no effect was seen at all, new words tell nothing either. Where an
-action beside a list had an effect, the list is not all that is accepted, and tells nothing of other actions beside it.
-Where nothing was answered in other words than nonsense gets, nothing tells: an environment may answer so whatever was
-done. The answers to all variants that are judged together count for each of them.
+An end without a gain, an unchanged page, and repeated words decide nothing, unless the same action was answered
+differently after them; if no effect was seen at all, new words decide nothing either. If an unlisted action had an
+effect, the list is incomplete and decides nothing about other unlisted actions. If every answer was worded like the
+answer to nonsense, nothing is decided: an environment may answer so whatever was done. The answers to all variants
+judged together count for each variant.
 
-A figure over actions is defined where those of which nothing tells make no difference to it; else `AnswerShares` has
-what can be said.
+A figure over actions is defined if the undecided ones do not change it; otherwise `AnswerShares` has bounds.
 
-Left out: how answers come in (`answers.py`), and what the probe learns of refusals (`align/probe`), which no metric may
-look at.
+Not here: collecting answers (`answers.py`), and the probe's knowledge of refusals (`align/probe`), which metrics must
+not use.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ SOURCES: dict[Known | Literal[""], str] = {
     "inferred": "inferred from effect and repetition, the environment declares no test and lists nothing",
     "": "not defined, the environment declares no test, lists nothing, and nothing that it answers tells",
 }
-"""How it is known what a refused action is, in words."""
+"""Sources of outcomes, in words."""
 
 
 IN_MEMORY = 2**22
-"""Bytes of replayed episodes that are held before they go to a temporary file."""
+"""Maximum bytes of replayed episodes in memory; more go to a temporary file."""
 
 WHY_UNKNOWN = "nothing tells which actions were refused (declare `is_invalid`, or list `admissible_actions` in `info`)"
 
@@ -64,9 +63,10 @@ PercentNumber = Annotated[float, Field(ge=0, le=100)]
 
 
 class AnswerShares(Frozen):
-    """What can be said of answers where nothing tells which of them are refusals: `repeated` is the percent of them
-    whose words come more than once in their episode, `unchanged` of those that show the page before again. The share of
-    actions in runs of refused ones lies between `at_least` and `at_most` percent.
+    """Facts about answers whose refusals are undecided.
+
+    `repeated` is the percent of answers with words repeated in their episode, `unchanged` of those that show the
+    previous page again. The share of actions in runs of refused ones lies between `at_least` and `at_most` percent.
     """
 
     answers: NonNegativeInt
@@ -77,7 +77,7 @@ class AnswerShares(Frozen):
 
     @property
     def in_words(self) -> str:
-        """The same in one line."""
+        """Description in one line."""
         return (
             f"of {self.answers:,} answers {self.repeated:.1f}% have words that come again in their episode and "
             f"{self.unchanged:.1f}% show the page before again; between {self.at_least:.1f} and {self.at_most:.1f}% of "
@@ -87,8 +87,9 @@ class AnswerShares(Frozen):
 
 @dataclass(frozen=True)
 class EpisodeOutcomes:
-    """Outcomes of the steps of an episode, by what the environment answered and by what the agent was shown; how they
-    are known, "" where nothing tells.
+    """Outcomes of an episode's steps, by the environment's answers and by the text shown to the agent.
+
+    `known` is their source, "" if undecided.
     """
 
     task: TaskKey
@@ -100,7 +101,7 @@ class EpisodeOutcomes:
 
 @dataclass
 class _Runs:
-    """How many steps of each task are in runs of refused ones: at least and at most."""
+    """Steps of each task in runs of refused steps: lower and upper bound."""
 
     at_least: Counter[TaskKey] = field(default_factory=Counter)
     at_most: Counter[TaskKey] = field(default_factory=Counter)
@@ -112,14 +113,14 @@ class _Runs:
         self.unknown += outcomes.count("unknown")
 
     def decided(self, known: str, turns: int) -> list[int] | None:
-        """Return the steps in runs, task by task; None where they depend on what nothing tells."""
+        """Return the steps in runs, task by task; None if they depend on undecided outcomes."""
         if not known or (turns and self.unknown == turns) or self.at_least.total() != self.at_most.total():
             return None
         return list(self.at_least.values())
 
 
 class Refusals:
-    """What the outcomes of some episodes add up to, task by task in order of first appearance."""
+    """Sums of the outcomes of some episodes, task by task in order of first appearance."""
 
     def __init__(self) -> None:
         self.known: Known | Literal[""] = ""
@@ -143,27 +144,27 @@ class Refusals:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the environment was asked anything."""
+        """True if the environment was asked anything."""
         return self._answers > 0
 
     @property
     def in_runs(self) -> Sequence[int] | None:
-        """Steps of each task in runs of refused ones; None where they depend on what nothing tells."""
+        """Steps of each task in runs of refused steps; None if they depend on undecided outcomes."""
         return self._runs.decided(self.known, self.turns)
 
     @property
     def shown_in_runs(self) -> Sequence[int] | None:
-        """The same, of what the agent was shown."""
+        """Steps in such runs by the text shown to the agent."""
         return self._shown.decided(self.known, self.turns)
 
     @property
     def is_certain(self) -> bool:
-        """Whether the outcome of every step is known."""
+        """True if the outcome of every step is known."""
         return bool(self.known) and not self._runs.unknown
 
     @property
     def shares(self) -> AnswerShares | None:
-        """What can be said where `in_runs` is None; None where that is not, and without an answer."""
+        """Facts about the answers if `in_runs` is None; None otherwise, and without an answer."""
         if not self._answers or self.in_runs is not None:
             return None
         return AnswerShares(
@@ -176,8 +177,9 @@ class Refusals:
 
 
 class RefusalJudge:
-    """Judges the actions of episodes in one environment. `measured` are tasks that figures are made of, beside those
-    that are judged: no nonsense is said in them.
+    """Judges the actions of episodes in one environment.
+
+    `measured` are tasks used in figures, besides the judged ones: no nonsense is sent in them.
     """
 
     def __init__(
@@ -188,17 +190,16 @@ class RefusalJudge:
         self._data_root = data_root
 
     def judge(self, parts: Mapping[str, Iterable[Trajectory]]) -> dict[str, Refusals]:
-        """Replay the episodes of each part that ended without a fault, and count their refused steps. Raises as
-        `episodes`.
-        """
+        """Replay the fault-free episodes of each part, and count their refused steps. Raises as `episodes`."""
         counts = {name: Refusals() for name in parts}
         for name, episode in self.episodes(parts):
             counts[name].add(episode)
         return counts
 
     def episodes(self, parts: Mapping[str, Iterable[Trajectory]]) -> Iterator[tuple[str, EpisodeOutcomes]]:
-        """Replay the episodes of each part that ended without a fault, and yield the outcomes of their steps. What the
-        answers of one part tell of the environment counts in all. Episodes are read once, and one at a time. Raises as
+        """Replay the fault-free episodes of each part, and yield the outcomes of their steps.
+
+        Answers of one part count as evidence in all parts. Episodes are read once, one at a time. Raises as
         `replayed`.
         """
         heard = self._heard(parts)
@@ -215,10 +216,10 @@ class RefusalJudge:
                 yield name, replay.judged(known, outcome)
 
     def _heard(self, parts: Mapping[str, Iterable[Trajectory]]) -> Iterator[tuple[str, _Replay]]:
-        """Yield every episode without a fault, replayed, with its part."""
+        """Yield every fault-free episode, replayed, with its part."""
         for name, played in parts.items():
-            done = (trajectory for trajectory in played if trajectory.fault is None)
-            for trajectory, answers in replayed(self._spec, done, self._data_root):
+            fault_free = (trajectory for trajectory in played if trajectory.fault is None)
+            for trajectory, answers in replayed(self._spec, fault_free, self._data_root):
                 self._measured.add(trajectory.task_id)
                 yield name, _Replay(
                     task_of(trajectory), answers, [(step.action, step.observation) for step in trajectory.steps]
@@ -226,15 +227,18 @@ class RefusalJudge:
 
     @cached_property
     def text_test(self) -> Callable[[str], bool] | None:
-        """Whether an answer by itself is a refusal: as declared, or in the words that nonsense gets; None where neither
-        tells, and where the environment lists what it would accept.
+        """Test of a single answer for a refusal: as declared, or worded like the answer to nonsense.
+
+        None if neither exists, or if the environment lists acceptable actions.
         """
         if self._spec.is_invalid is not None:
             return self._spec.is_invalid
         return None if self._nonsense.lists else self._nonsense.is_refusal
 
     def _inferred(self, spool: _Spool) -> tuple[Known | Literal[""], Callable[[Answer], Outcome]]:
-        """How refused actions are known where the environment has no test, and the outcome of an answer."""
+        """Choose the source of outcomes for an environment without a test. Return it with a function from answer to
+        outcome.
+        """
         if self._spec.lists_all and (lists := _Lists.of(spool)).are_there:
             return "listed", lambda answer: self._by_list(answer, lists)
         is_refusal = self._nonsense.is_refusal
@@ -244,8 +248,8 @@ class RefusalJudge:
         return "inferred", words.outcome
 
     def _by_list(self, answer: Answer, lists: _Lists) -> Outcome:
-        """A list that is the same in every state names forms, and not what is possible: of what it offers, the answers
-        have to tell more.
+        """Decide by the list. A list that never changes names forms rather than possible actions: answers must confirm
+        more.
         """
         if answer.gained:
             return "effect"
@@ -261,7 +265,7 @@ class RefusalJudge:
         return "effect" if answer.changed and self._nonsense.ticks is False and is_new else "unknown"
 
     def _is_refusal(self, answer: Answer) -> bool:
-        """Whether an answer is in the words that nonsense gets."""
+        """Return True if an answer is worded like the answer to nonsense."""
         is_refusal = self._nonsense.is_refusal
         return is_refusal is not None and is_refusal(answer.text or "")
 
@@ -272,7 +276,8 @@ class RefusalJudge:
 
 @dataclass(frozen=True)
 class _Replay:
-    """An episode and what the plain environment answers it. `steps` has the action and what was shown of each."""
+    """An episode with the plain environment's answers. `steps` has each step's action and the text shown to the agent.
+    """
 
     task: TaskKey
     answers: Sequence[Answer]
@@ -280,7 +285,7 @@ class _Replay:
 
     @property
     def asked(self) -> list[Answer]:
-        """The answers to what the environment was asked."""
+        """Answers of the environment, without steps that were not asked."""
         return [answer for answer in self.answers if answer.text is not None]
 
     def judged(
@@ -289,14 +294,14 @@ class _Replay:
         outcome: Callable[[Answer], Outcome],
         is_invalid: Callable[[str], bool] | None = None,
     ) -> EpisodeOutcomes:
-        """Return the outcomes. A reply without an action counts as refused, and one after the end as an effect."""
+        """Compute the outcomes. A reply without an action is refused; a step after the end is an effect."""
 
-        def of_step(answer: Answer) -> Outcome:
+        def step_outcome(answer: Answer) -> Outcome:
             if answer.text is not None:
                 return outcome(answer)
             return "refused" if answer.action is None else "effect"
 
-        def of_shown(step: tuple[str | None, str], answer: Answer, outcome: Outcome) -> Outcome:
+        def shown_outcome(step: tuple[str | None, str], answer: Answer, outcome: Outcome) -> Outcome:
             action, observation = step
             if action is None:
                 return "refused"
@@ -305,19 +310,19 @@ class _Replay:
             is_plain = answer.text is not None and observation.strip() == answer.text.strip()
             return outcome if is_plain else "effect"
 
-        outcomes = [of_step(answer) for answer in self.answers]
-        shown = [of_shown(*each) for each in zip(self.steps, self.answers, outcomes, strict=True)]
-        return EpisodeOutcomes(self.task, known, self.answers, outcomes, shown)
+        outcomes = [step_outcome(answer) for answer in self.answers]
+        shown_outcomes = [shown_outcome(*each) for each in zip(self.steps, self.answers, outcomes, strict=True)]
+        return EpisodeOutcomes(self.task, known, self.answers, outcomes, shown_outcomes)
 
 
 class _Spool:
-    """Episodes that are read again and again, on disk where they are many."""
+    """Episodes stored for repeated reading, on disk if they are large."""
 
     def __init__(self, heard: Iterable[tuple[str, _Replay]]) -> None:
         self._file = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 - closed at the end of the block
         try:
-            for each in heard:
-                pickle.dump(each, self._file)
+            for item in heard:
+                pickle.dump(item, self._file)
         except BaseException:
             self._file.close()
             raise
@@ -330,18 +335,19 @@ class _Spool:
 
     def __iter__(self) -> Iterator[tuple[str, _Replay]]:
         end = self._file.seek(0, os.SEEK_END)
-        place = 0
-        while place < end:
-            self._file.seek(place)
-            each = pickle.load(self._file)
-            place = self._file.tell()
-            yield each
+        position = 0
+        while position < end:
+            self._file.seek(position)
+            item = pickle.load(self._file)
+            position = self._file.tell()
+            yield item
 
 
 @dataclass
 class _Lists:
-    """What answers tell of the lists of what is possible. `gained` and `changed_beside` are of actions beside them,
-    `plain` the words of their answers where they did nothing.
+    """Evidence about the lists of possible actions. `gained` and `changed_beside` concern unlisted actions.
+
+    `plain` are the words of answers to unlisted actions that did nothing.
     """
 
     are_there: bool = False
@@ -352,7 +358,7 @@ class _Lists:
 
     @classmethod
     def of(cls, spool: _Spool) -> _Lists:
-        """Look at every answer, until one comes without a list."""
+        """Read every answer, until one without a list."""
         lists = cls()
         first: frozenset[str] | None = None
         for _, episode in spool:
@@ -375,9 +381,10 @@ class _Lists:
 
 @dataclass
 class _Words:
-    """What answers tell of the words that nonsense gets. `effective` are the shapes of answers to what changed
-    something, `again` those that come more than once in an episode, `actions` what each wording answered, None for
-    several actions.
+    """Evidence about the wording of the answer to nonsense.
+
+    `effective` are the shapes of answers to actions that changed something, `again` shapes repeated in an episode,
+    `actions` the action behind each wording, None if there are more.
     """
 
     is_refusal: Callable[[str], bool]
@@ -390,8 +397,10 @@ class _Words:
 
     @classmethod
     def of(cls, spool: _Spool, is_refusal: Callable[[str], bool]) -> _Words:
-        """Look at every answer. Nothing is told where the words that nonsense gets turn out to be no refusal, and where
-        every answer came in them: an environment may answer so whatever an action did.
+        """Read every answer.
+
+        `tell` is False if the answer to nonsense turns out to be no refusal, or if every answer was worded like it: an
+        environment may answer so whatever an action did.
         """
         words = cls(is_refusal)
         are_heard = False
@@ -416,7 +425,7 @@ class _Words:
         self.again.update(shape for shape, count in often.items() if count > 1)
 
     def outcome(self, answer: Answer) -> Outcome:
-        """The outcome of an answer."""
+        """Decide the outcome of an answer."""
         if answer.gained:
             return "effect"
         if self.is_refusal(answer.text or ""):
@@ -428,8 +437,9 @@ class _Words:
 
 
 def _changes(episode: Sequence[Answer], is_refusal: Callable[[str], bool]) -> Iterator[list[str]]:
-    """For each action that was answered otherwise the next time that it was said: the shapes of the answers from the
-    first time on that are not in the words that nonsense gets. One of those actions changed something.
+    """Yield answer shapes for each action that got a different answer the next time.
+
+    They are the shapes since the first time, except answers to nonsense. One of those actions changed something.
     """
     last: dict[str, int] = {}
     for index, answer in enumerate(episode):
@@ -447,21 +457,21 @@ def _changes(episode: Sequence[Answer], is_refusal: Callable[[str], bool]) -> It
 
 @dataclass(frozen=True)
 class Refused:
-    """How many turns of some episodes were refused, and how many of those stand in rows of two or more; None where
-    nothing tells.
-    """
+    """Number of refused turns in some episodes, and of those in runs of two or more; None if undecided."""
 
     turns: int | None = None
     in_runs: int | None = None
 
 
 PlayJudge = Callable[[Sequence[Trajectory]], Refused]
-"""Tells the refused turns of episodes that have just been played, in one environment."""
+"""Counts the refused turns of episodes just played in one environment."""
 
 
 def play_judge(spec: EnvironmentSpec) -> PlayJudge:
-    """Return what counts refused turns: by the answers as they were played where the environment has a test, and then a
-    turn that an interface kept from it counts too; else as `RefusalJudge` does.
+    """Return a counter of refused turns.
+
+    If the environment has a test, it uses the answers as played, and also counts turns kept from the environment by an
+    interface; otherwise it works like `RefusalJudge`.
     """
     is_invalid = spec.is_invalid
 

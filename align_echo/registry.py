@@ -1,14 +1,14 @@
-"""Things that are found by name: ours, an installed package's, one that a program registers, or "module:Name".
+"""Registries of named objects: ours, an installed package's, a program's own, or "module:Name".
 
-One `Registry` for each kind (environments, agents, methods, forms of critics, rules of selection). All are reached by
-the same three ways, ours too:
+There is one `Registry` per kind (environments, agents, methods, forms of critics, rules of selection). All objects,
+ours too, are found in the same three ways:
 
 - an entry point of an installed package, in the registry's group (`align_echo.environments`, `align_echo.agents`, ...);
 - `Registry.register(name, thing)` in a running program;
 - "module:Name", which imports the module and takes the name from it. A module in the current folder is found
-  (`named_modules.py`), if a user says the name: one that a file says imports no module (`Registry.recorded`).
+  (`named_modules.py`) if a user names it; a name in a file imports no module (`Registry.recorded`).
 
-Listing imports nothing; only the thing that is asked for is imported. Left out: what a kind is and what it needs.
+Listing imports nothing; only a requested object is imported. Not here: the kinds and their requirements.
 """
 
 from __future__ import annotations
@@ -26,18 +26,21 @@ from align_echo.grammar import with_article
 from align_echo.named_modules import import_named
 
 OURS = "align-echo"
-"""The distribution whose entry points are our own."""
+"""Distribution of our own entry points."""
 
 PREFIX = "align_echo."
-"""What the groups of entry points begin with."""
+"""Prefix of the groups of entry points."""
 
 Thing = TypeVar("Thing")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One name and where it came from. `target` is "module:Name", "" for a thing that was registered in the program;
-    `origin` names the package and its version, or "this program"."""
+    """One name and its origin.
+
+    `target` is "module:Name", "" for an object registered in the program; `origin` names the package and its version,
+    or "this program".
+    """
 
     name: str
     target: str
@@ -46,11 +49,11 @@ class Entry:
 
 @cache
 def _entry_points() -> dict[str, dict[str, Entry]]:
-    """The entry points in our groups of every installed package: by group, then by name.
+    """Collect our groups' entry points of every installed package: by group, then by name.
 
-    Where two packages have one name it is the first one's, ours before all. All that `sys.path` holds of a package is
-    read: a checkout may hold an old `.egg-info` of itself, which would hide what is installed
-    (`importlib.metadata.entry_points` reads the first of a name alone).
+    If two packages have the same name, the first wins, ours before all. All metadata on `sys.path` is read: a checkout
+    may hold an old `.egg-info` of itself, which would hide the installed one (`importlib.metadata.entry_points` reads
+    only the first).
     """
     points = [
         (package, point)
@@ -66,7 +69,7 @@ def _entry_points() -> dict[str, dict[str, Entry]]:
 
 
 class MadeWhenAsked(Mapping[str, Thing]):
-    """Things by name, in the order of their names; each is made by `make(name)` when it is first asked for."""
+    """Named objects in a fixed order, each built by `make(name)` on first access."""
 
     def __init__(self, names: Sequence[str], make: Callable[[str], Thing]) -> None:
         self._names, self._make = names, make
@@ -85,10 +88,10 @@ class MadeWhenAsked(Mapping[str, Thing]):
 
 
 class Registry(Generic[Thing]):
-    """The things of one kind by name.
+    """The objects of one kind by name.
 
-    `kind` is the word for it in messages, `group` that of its entry points. `read(name, object)` makes a thing of
-    what a module holds, or raises `UsageError`.
+    `kind` is its word in messages, `group` its group of entry points. `read(name, object)` validates or converts an
+    object of a module, or raises `UsageError`.
     """
 
     def __init__(self, kind: str, group: str, read: Callable[[str, object], Thing]) -> None:
@@ -98,31 +101,32 @@ class Registry(Generic[Thing]):
         self._known: dict[str, Thing] = {}
         self._registered: dict[str, Entry] = {}
 
-    def register(self, name: str, thing: object) -> Thing:
-        """Let a name stand for a thing from now on. Raises `UsageError` for a name that is taken, and for a thing of
-        another kind."""
+    def register(self, name: str, value: object) -> Thing:
+        """Register an object by name. Raises `UsageError` for a name in use, and for an object of another kind."""
         if name in self.entries():
             raise UsageError(f"there is already {with_article(self.kind)} {name!r}, of {self.entries()[name].origin}")
-        checked = self._read(name, thing)
+        checked = self._read(name, value)
         self._registered[name] = Entry(name, "", "this program")
         self._known[name] = checked
         return checked
 
-    def keep(self, name: str, thing: Thing) -> Thing:
-        """Let a name that a user said stand for the thing that it was found to be."""
-        self._known[name] = thing
-        return thing
+    def keep(self, name: str, value: Thing) -> Thing:
+        """Store the object found for a name used by the user."""
+        self._known[name] = value
+        return value
 
     def entries(self) -> dict[str, Entry]:
-        """Every name that is known, ours first. Imports nothing."""
+        """Return every known name, ours first. Imports nothing."""
         return {**_entry_points().get(self.group, {}), **self._registered}
 
     def get(self, name: str) -> Thing:
-        """The thing of a name or of "module:Name". Raises `UsageError` with the nearest names, or with what keeps its
-        module from being imported."""
+        """Look up a name or "module:Name".
+
+        Raises `UsageError` with the most similar names, or with the error of its module's import.
+        """
         if not isinstance(name, str):
-            given = with_article(type(name).__name__)
-            raise UsageError(f"{with_article(self.kind)} is given by its name, not as {given}")
+            kind_of_name = with_article(type(name).__name__)
+            raise UsageError(f"{with_article(self.kind)} is given by its name, not as {kind_of_name}")
         entry = self.entries().get(name)
         target = entry.target if entry is not None else name
         known = self._known.get(name)
@@ -131,15 +135,15 @@ class Registry(Generic[Thing]):
         if ":" not in target:
             raise UsageError(self.unknown(name))
         named = next((listed.name for listed in self.entries().values() if listed.target == target), name)
-        thing = self._load(target, import_named if entry is None else importlib.import_module)
-        self._known[named] = self._known[name] = self._read(named, thing)
+        loaded = self._load(target, import_named if entry is None else importlib.import_module)
+        self._known[named] = self._known[name] = self._read(named, loaded)
         return self._known[name]
 
     def recorded(self, name: str, source: str, remedy: str) -> Thing:
-        """Return the thing of a name that `source`, a file, says. It imports no module but those of installed packages.
+        """Look up a name recorded in a file, `source`, importing only modules of installed packages.
 
-        Raises `UsageError` as `get` does, and for a "module:Name" that nobody said to this program: `remedy` tells how
-        a user says it.
+        Raises `UsageError` as `get` does, and for a "module:Name" not named by the user: `remedy` tells how to name
+        it.
         """
         if self.knows(name):
             return self.get(name)
@@ -149,11 +153,11 @@ class Registry(Generic[Thing]):
         )
 
     def knows(self, name: object) -> bool:
-        """Return whether a name is a plain one, or a "module:Name" that was imported before."""
+        """Return True for a plain name, or a "module:Name" imported before."""
         return not isinstance(name, str) or ":" not in name or name in self._known or name in self.entries()
 
     def unknown(self, name: str) -> str:
-        """What is said of a name that nothing has."""
+        """Return the message for an unknown name."""
         names = list(self.entries())
         if not names:
             return f"no {self.kind} is registered: install align-echo anew (pip install -e . in a checkout)"
@@ -163,7 +167,7 @@ class Registry(Generic[Thing]):
     def _load(self, target: str, import_module: Callable[[str], ModuleType]) -> object:
         module_name, _, attribute = target.partition(":")
         try:
-            thing: object = import_module(module_name)
+            loaded: object = import_module(module_name)
         except AlignEchoError:
             raise
         except Exception as error:
@@ -172,9 +176,9 @@ class Registry(Generic[Thing]):
                 f"{type(error).__name__}: {first_line(error)}"
             ) from error
         for part in attribute.split("."):
-            if not hasattr(thing, part):
-                names = [public for public in vars(thing) if not public.startswith("_")]
+            if not hasattr(loaded, part):
+                names = [public for public in vars(loaded) if not public.startswith("_")]
                 hint = did_you_mean(part, names, most=1).strip()
                 raise UsageError(f"the module {module_name} has no {attribute}{'; ' if hint else ''}{hint}")
-            thing = getattr(thing, part)
-        return thing
+            loaded = getattr(loaded, part)
+        return loaded

@@ -1,7 +1,7 @@
-"""Reading of files in folders that somebody else may have made: regular files alone, within bounds, in their folder.
+"""Read files in third-party folders safely: only regular files, within size limits, inside their folder.
 
-A pipe would be waited for without end, a device or a line without an end would fill memory, and a link may lead to any
-file of this machine. Each is a `UsageError` in one line. Left out: what the files hold.
+A pipe would block forever, a device or an endless line would fill memory, and a link may lead to any file of this
+machine. Each is a `UsageError` in one line. Not here: the files' contents.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pathlib import Path
 from align_echo.errors import UsageError
 
 LONGEST_LINE = 64 * 2**20
-"""Bytes of one line of records: an episode of hundreds of turns with all tokens has a tenth of that."""
+"""Maximum bytes of a line of records: an episode of hundreds of turns with all tokens has a tenth of that."""
 
 LARGEST_FILE = 256 * 2**20
-"""Bytes of a file that is read as a whole."""
+"""Maximum bytes of a file read at once."""
 
 
 def open_file(path: Path, *, folder: Path | None = None) -> BufferedReader:
-    """Open a file for reading. With `folder`, a link that leads out of it is refused.
+    """Open a file for reading. With `folder`, a link out of it is refused.
 
-    Raises `UsageError` for what is not a regular file, and `OSError` as `open`.
+    Raises `UsageError` for anything but a regular file, and `OSError` as `open`.
     """
     if folder is not None and not path.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{path} leads out of {folder}: put the file itself there")
@@ -36,7 +36,7 @@ def open_file(path: Path, *, folder: Path | None = None) -> BufferedReader:
 
 
 def read_bytes(path: Path, *, folder: Path | None = None) -> bytes:
-    """Read a whole file. Raises as `open_file`, and `UsageError` for one of more than `LARGEST_FILE` bytes."""
+    """Read a whole file. Raises as `open_file`, and `UsageError` for a file of more than `LARGEST_FILE` bytes."""
     with open_file(path, folder=folder) as stream:
         content = stream.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:

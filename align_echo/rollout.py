@@ -1,12 +1,12 @@
-"""(environment, agent) -> Trajectory. Faults are data.
+"""Play episodes: (environment, agent) -> Trajectory. Faults are data.
 
-An engine, a model or an agent's own code that breaks ends its own episode with a typed `Fault`: the trajectory is kept,
-marked, and counted apart; it has no score. An engine's episode is started once more first; a model has retries of its
-own, and an agent's code is not tried again. A conversation that outgrows the model's context ends its episode too, and
-is no fault. Batches run on threads, one environment each: environments step while the model answers others, a remote
-model's calls overlap, a local model batches what is under way, and a thread whose episode has ended begins the next one
-at once. Results come back in the order asked for. With a local model every step carries the token ids of its call
-(`align_echo.tokens` makes a sequence of them).
+If an engine, a model or an agent's own code breaks, its episode ends with a typed `Fault`: the trajectory is stored,
+marked, and counted separately; it has no score. After an engine fault the episode is first restarted once; models have
+their own retries, and agents' code is not retried. A conversation beyond the model's context ends its episode too, and
+is no fault. Batches run on threads with one environment each: environments step while the model answers others, calls
+of a remote model overlap, a local model batches concurrent requests, and a thread starts the next episode as soon as
+one has ended. Results come in the order of the tasks. With a local model every step carries the token ids of its call
+(`align_echo.tokens` builds a sequence from them).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ import gymnasium as gym
 from align_echo.agents.presets import get_episode_rules
 from align_echo.errors import AgentError, ContextOverflowError, EngineError, ModelError
 from align_echo.faults import agent_of, ask, check_agent, stop_if_hopeless
-from align_echo.halting import Halt, check_halt, ended_with_around, under
+from align_echo.halting import Halt, check_halt, linked_to_outer, under
 from align_echo.session import Episode, Session, extend
 from align_echo.types import Agent, AgentReply, AgentView, Step, Trajectory
 
 ATTEMPTS = 2
-"""How often an episode is started before an engine's fault is final."""
+"""Number of starts of an episode before an engine's fault is final."""
 
 HOPELESS = 4
-"""A batch stops when its first so many episodes were all broken by the model (the endpoint is down), or all by the
+"""A batch stops if its first `HOPELESS` episodes were all broken by the model (the endpoint is down), or all by the
 agent's own code."""
 
 Look = TypeVar("Look")
 
 
 def view_before(trajectory: Trajectory, turn: int, action_format: str) -> AgentView:
-    """What the agent knew before a turn of an episode, counted from 0."""
+    """Rebuild the agent's view before a turn of an episode, counted from 0."""
     view = AgentView(
         task_id=trajectory.task_id,
         action_format=action_format,
@@ -54,10 +54,10 @@ def view_before(trajectory: Trajectory, turn: int, action_format: str) -> AgentV
 def replay(
     env: gym.Env[str, str], trajectory: Trajectory, look: Callable[[AgentView, Step], Look]
 ) -> Iterator[Look]:
-    """Play an episode again in `env`, an environment like the one it was made in: what `look` gives before each step.
+    """Replay an episode in `env`, a similar environment. Yield the result of `look` before each step.
 
-    `look` is given the view and the step to come, while `env` stands there, and leaves `env` as it was. The replay ends
-    where the episode begins or goes on otherwise than it had; what `look` gave before such a step is left out. Raises
+    `look` receives the view and the next step while `env` is in that state, and must leave `env` unchanged. The replay
+    ends at the first difference from the recorded episode, without yielding the result before that step. Raises
     `EngineError`.
     """
     session = Session(env, agent=trajectory.agent, seed=trajectory.seed)
@@ -65,14 +65,14 @@ def replay(
     if view.initial_observation != trajectory.initial_observation:
         return
     for step in trajectory.steps:
-        seen = look(view, step)
+        looked = look(view, step)
         if session.over:
             return
         reply = AgentReply(text=step.reply, action=step.action, problem=step.problem, verbatim=True)
-        again = session.act(reply)
-        if again.observation != step.observation:
+        replayed_step = session.act(reply)
+        if replayed_step.observation != step.observation:
             return
-        yield seen
+        yield looked
         view = session.view
 
 
@@ -122,15 +122,16 @@ def run_tasks(
     on_trajectory: Callable[[Trajectory], object] | None = None,
     hopeless: int = HOPELESS,
 ) -> list[Trajectory]:
-    """Play many tasks; the trajectories come back in the order of `tasks`.
+    """Play tasks and return the trajectories in the order of `tasks`.
 
-    A task's id stands for its first sample; an `Episode` also names another sample, or holds a critique. `workers`
-    episodes are played at once: it helps when the agent waits for a remote model, or when a local one answers several
-    in one batch. `on_trajectory` is called as each one ends, one at a time. Environments are closed when all is done.
-    Raises `ModelError` if the first `hopeless` episodes were all broken by the model (0: whatever breaks goes on),
-    `AgentError` if all were by the agent's own code, and `UsageError` for what is no agent. What is raised, Ctrl-C too,
-    ends the other episodes at their next turn, and so does a halt around the call (`halting.py`); replies of a local
-    model that are under way are not drawn to their end.
+    A task id means its first sample; an `Episode` can name another sample, or carry a critique. `workers` episodes are
+    played at once: useful while the agent waits for a remote model, or if a local model batches requests.
+    `on_trajectory` is called as each episode ends, by one thread at a time. Environments are closed at the end.
+
+    Raises `ModelError` if the first `hopeless` episodes were all broken by the model (0: never), `AgentError` if all
+    were broken by the agent's own code, and `UsageError` if `agent` is no agent. Any exception, Ctrl-C too, ends the
+    other episodes at their next turn, and so does an enclosing halt (`halting.py`); running replies of a local model
+    are stopped.
     """
     check_agent(agent)
     return run_batch(
@@ -143,7 +144,7 @@ def run_tasks(
 
 
 class Host(Protocol):
-    """Where episodes are played one after the other: an environment in this process, or one in another."""
+    """A place to play episodes one after another: an environment in this process, or in another."""
 
     def play(self, task: str | Episode) -> Trajectory: ...
     def close(self) -> None: ...
@@ -176,16 +177,16 @@ def run_batch(
     on_trajectory: Callable[[Trajectory], object] | None,
     hopeless: int = HOPELESS,
 ) -> list[Trajectory]:
-    """As `run_tasks`, wherever the episodes are played."""
-    played: dict[int, Trajectory] = {}
+    """Play tasks as `run_tasks` does, on any hosts."""
+    trajectories: dict[int, Trajectory] = {}
 
-    def ended(index: int, trajectory: Trajectory) -> None:
-        played[index] = trajectory
+    def store(index: int, trajectory: Trajectory) -> None:
+        trajectories[index] = trajectory
         if on_trajectory is not None:
             on_trajectory(trajectory)
 
-    play_batch(make_host, tasks, workers=workers, on_end=ended, hopeless=hopeless)
-    return [played[index] for index in range(len(tasks))]
+    play_batch(make_host, tasks, workers=workers, on_end=store, hopeless=hopeless)
+    return [trajectories[index] for index in range(len(tasks))]
 
 
 def play_batch(
@@ -196,9 +197,9 @@ def play_batch(
     on_end: Callable[[int, Trajectory], object],
     hopeless: int = HOPELESS,
 ) -> None:
-    """Play many tasks, and hold no episode after its end: `on_end` takes it, with its place in `tasks`, one at a time.
+    """Play tasks without storing finished episodes: `on_end` receives each with its index in `tasks`, one at a time.
 
-    Each of `workers` threads drives a host of its own, which plays the next task as soon as it has ended one. Raises as
+    Each of `workers` threads drives its own host, which plays the next task as soon as one has ended. Raises as
     `run_tasks`.
     """
     next_task, report = threading.Lock(), threading.Lock()
@@ -229,14 +230,14 @@ def play_batch(
                         stop_if_hopeless(sources, trajectory.fault)
 
     try:
-        with ended_with_around(halt), ThreadPoolExecutor(max(workers, 1)) as pool:
+        with linked_to_outer(halt), ThreadPoolExecutor(max(workers, 1)) as pool:
             if workers <= 1:
                 play()
                 return
             players = [pool.submit(play) for _ in range(min(workers, len(tasks)))]
             try:
-                ended, _ = wait(players, return_when=FIRST_EXCEPTION)
-                _raise_first(ended)
+                finished, _ = wait(players, return_when=FIRST_EXCEPTION)
+                _raise_first(finished)
             except BaseException:
                 halt.set()
                 raise
@@ -245,12 +246,12 @@ def play_batch(
             host.close()
 
 
-def _raise_first(ended: Iterable[Future[None]]) -> None:
-    for future in ended:
+def _raise_first(finished: Iterable[Future[None]]) -> None:
+    for future in finished:
         if (error := future.exception()) is not None:
             raise error
 
 
 def failed(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    """The episodes that the agent lost: no fault ended them, and they were not won."""
+    """Return the lost episodes: without a fault, and not won."""
     return [trajectory for trajectory in trajectories if trajectory.fault is None and not trajectory.won]

@@ -1,12 +1,12 @@
-"""The folder of a run, whatever its verb: whether it may be begun or gone on with, its lock, settings and checkpoints.
+"""The folder of a run, for any command: starting or resuming it, its lock, settings and checkpoints.
 
-    config.json      what was asked for; a resumed run must ask for the same
-    checkpoints/     of a run that trains: `checkpoint-<step>`, as `transformers` writes them
-    summary.json     what came of it, written last
+    config.json      the settings; a resumed run must have the same
+    checkpoints/     of a training run: `checkpoint-<step>`, as written by `transformers`
+    summary.json     the results, written last
 
-Nothing is created before a run is begun, so one that is refused leaves nothing behind, and one process at a time works
-in a folder. A run that has made nothing yet is nothing to lose: it is begun anew. Left out: what a verb keeps beside
-these (`align/run_folder.py`, `evaluate/folder.py`, `train/run.py`), and lines of records (`jsonl.py`).
+Nothing is created before a run starts, so a refused run leaves nothing behind, and one process at a time works in a
+folder. A run without any output yet can be started again. Not here: each command's other files (`align/run_folder.py`,
+`evaluate/folder.py`, `train/run.py`), and lines of records (`jsonl.py`).
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from align_echo.types import Trajectory
 CONFIG, SUMMARY, CHECKPOINTS = "config.json", "summary.json", "checkpoints"
 
 VERSIONED = ("align-echo", "pydantic-monty", "gymnasium", "openai", "alfworld", "textworld")
-"""Packages whose versions a run records, where they are installed."""
+"""Packages whose versions are recorded, if installed."""
 
 FINISHED = "trainer_state.json"
-"""What `transformers` writes last of a checkpoint; after it only older ones are deleted."""
+"""Last file of a checkpoint written by `transformers`; after it only older checkpoints are deleted."""
 
 LEAST_ROOM = 10**7
-"""Bytes that any run may need, at the least."""
+"""Minimum free bytes for any run."""
 
 LONGEST_VALUE = 120
-"""Characters of a setting in a message."""
+"""Maximum characters of a setting in a message."""
 
 
 def keeps_nothing(path: Path) -> bool:
-    """False of every folder: the run is never begun anew over what is there."""
+    """Return False for every folder: never overwrite an existing run."""
     return False
 
 
 def every_key(key: str) -> bool:
-    """True of every setting: the run is only resumed with all of them as they were."""
+    """Return True for every setting: resume only with all settings unchanged."""
     return True
 
 
@@ -64,11 +64,10 @@ def check_run(
     unmade: Callable[[Path], bool] = keeps_nothing,
     compared: Callable[[str], bool] = every_key,
 ) -> None:
-    """Refuse a folder that cannot take this run, without touching it, and one that another process works in.
+    """Refuse a folder that cannot take this run, or is in use by another process, without changing it.
 
-    `config` None is not known yet. `unmade(path)` says of a folder whether what is there is a run of this verb that has
-    made nothing yet. Settings are compared by their dotted names, those of which `compared(name)` is True. Raises
-    `UsageError` in one line.
+    `config` None is not known yet. `unmade(path)` is True if the folder holds a run of this command without any output
+    yet. Settings are compared by dotted names if `compared(name)` is True. Raises `UsageError` in one line.
     """
     check_room(path)
     if not path.exists() or not entries(path):
@@ -88,18 +87,18 @@ def check_run(
 
 
 def check_room(path: Path, needed: int = LEAST_ROOM) -> None:
-    """Refuse a folder that cannot be written, or whose disk has less room than `needed` bytes, without touching it.
+    """Refuse an unwritable folder, or a disk with less free space than `needed` bytes, without changing it.
 
     Raises `UsageError` in one line.
     """
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file; --out names a folder")
-    place = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
-    if not place.is_dir():
-        raise UsageError(f"{place} is a file, and {path} would lie in it: name another --out")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise UsageError(f"{place} cannot be written to: name another --out")
-    free = shutil.disk_usage(place).free
+    parent = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    if not parent.is_dir():
+        raise UsageError(f"{parent} is a file, and {path} would lie in it: name another --out")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{parent} cannot be written to: name another --out")
+    free = shutil.disk_usage(parent).free
     if free < needed:
         room = f"there are {free / 1e6:,.0f} MB free where {path} is, and {needed / 1e6:,.0f} MB are needed"
         raise UsageError(f"{room}: make room, or name another --out")
@@ -114,10 +113,11 @@ def begin_run(
     unmade: Callable[[Path], bool] = keeps_nothing,
     compared: Callable[[str], bool] = every_key,
 ) -> FolderLock:
-    """Make the folder and keep other processes out of it until the lock is closed. A run that is begun writes its
-    settings, and loses what a false start `left`; one that is resumed keeps them as they are.
+    """Create the folder and lock it against other processes until the lock is closed.
 
-    Raises as `check_run`, also if another process has begun since.
+    A new run writes its settings and removes the files `left` by a false start; a resumed run leaves them unchanged.
+
+    Raises as `check_run`, also if another process has started meanwhile.
     """
     check_run(path, config, resume=resume, unmade=unmade, compared=compared)
     path.mkdir(parents=True, exist_ok=True)
@@ -134,63 +134,65 @@ def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any], comp
     for key in sorted(filter(compared, stored.keys() | wanted.keys())):
         old, new = stored.get(key), wanted.get(key)
         if old != new:
-            begun = f"without {key}" if old is None else f"with {key} = {_short(old)}"
-            now = "without it" if new is None else f"with {_short(new)}" if old is None else _short(new)
-            raise UsageError(f"{path} was started {begun}, not {now}; resume with the same, or name another --out")
+            old_text = f"without {key}" if old is None else f"with {key} = {_short(old)}"
+            new_text = "without it" if new is None else f"with {_short(new)}" if old is None else _short(new)
+            raise UsageError(
+                f"{path} was started {old_text}, not {new_text}; resume with the same, or name another --out"
+            )
 
 
 def _by_content(stored: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two runs' settings by dotted names, in which the same thing has one name, and different things have two.
+    """Rename settings by dotted names so that equal contents have one name, and different contents have two.
 
-    An interface is what its `interface_contents` say, a local model what the hash of its weights says, an agent of
-    `generate-interface` what it was named by (`player`). An older run has no contents: there the label tells, without
-    the name in front; and no `player`, nor what was declared.
+    An interface is identified by its `interface_contents`, a local model by the hash of its weights, an agent of
+    `generate-interface` by its name (`player`). An older run has no contents: the hash in the label decides; it also
+    has no `player` and no declarations.
     """
     stored, wanted = dict(stored), dict(wanted)
     for key in [key for key in wanted if key.partition(".")[0] in ("interface", "interfaces")]:
         content = f"interface_contents{key.removeprefix(key.partition('.')[0])}"
         old, new = stored.pop(content, None), wanted.pop(content, None)
-        label, now = str(stored.get(key)), str(wanted[key])
-        if (old or label.rpartition("@")[2]) == (new if old else now.rpartition("@")[2]):
+        label, new_label = str(stored.get(key)), str(wanted[key])
+        if (old or label.rpartition("@")[2]) == (new if old else new_label.rpartition("@")[2]):
             _rename(wanted, stored, key, *(["config.interface"] if key == "interface" else []))
-        elif label == now:
-            stored[key], wanted[key] = f"{label} ({old})", f"{now} ({new})"
+        elif label == new_label:
+            stored[key], wanted[key] = f"{label} ({old})", f"{new_label} ({new})"
     unknown = [] if "player" in stored else ["player", *(key for key in wanted if key.startswith("declared."))]
     for key in ("interface_named", *(unknown if "player" in wanted else [])):
         stored.pop(key, None)
         wanted.pop(key, None)
     for role in [key.rpartition(".")[2] for key in wanted if key.startswith("agent_details.weights.")]:
         if _same(stored, wanted, f"agent_details.weights.{role}"):
-            whole = ["model", *(["agent"] if _same(stored, wanted, "player") else [])] if role == "agent" else []
-            _rename(wanted, stored, f"agent_details.model.{role}", *whole)
+            agent_keys = ["model", *(["agent"] if _same(stored, wanted, "player") else [])] if role == "agent" else []
+            _rename(wanted, stored, f"agent_details.model.{role}", *agent_keys)
     if all(_same(stored, wanted, f"weights.{role}") for role in ("policy", "critic")):
         _rename(wanted, stored, "config.model", "config.critic")
     return stored, wanted
 
 
 def _same(stored: Mapping[str, Any], wanted: Mapping[str, Any], key: str) -> bool:
-    """Whether both have the same setting, which is not empty."""
+    """Return True if both have the same nonempty setting."""
     return bool(stored.get(key)) and stored[key] == wanted.get(key)
 
 
 def _rename(wanted: dict[str, Any], stored: Mapping[str, Any], *keys: str) -> None:
-    """Let what was shown to be the same have the name that it was stored under."""
+    """Use the stored name of settings shown to be equal."""
     wanted.update({key: stored[key] for key in keys if key in stored})
 
 
 def contents_of(interfaces: Mapping[str, Interface | None]) -> dict[str, Any]:
-    """What tells the interfaces of a run from others, by variant, as its settings have it."""
+    """Return the interfaces' fingerprints by variant, as in a run's settings."""
     return {name: interface.fingerprint if interface else "none" for name, interface in interfaces.items()}
 
 
 def _short(value: object) -> str:
-    """A setting as one writes it in YAML, cut off where it is long."""
+    """Write a setting in YAML, shortened if it is long."""
     written = in_yaml(value)
     return written if len(written) <= LONGEST_VALUE else f"{written[:LONGEST_VALUE]}..."
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values by dotted names."""
+    """Flatten nested values to dotted names."""
     flattened: dict[str, Any] = {}
     for name, value in values.items():
         flattened |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
@@ -198,22 +200,22 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def agent_details(path: Path) -> dict[str, str]:
-    """What the agent of a run is made of, as its folder tells."""
+    """Read the agent's details in a run's folder."""
     config = json_object(path / CONFIG) or {}
     details = config.get("agent_details")
     return details if isinstance(details, dict) else {}
 
 
 def of_verb(path: Path, command: object) -> bool:
-    """Whether what is in a folder is a run of a verb."""
+    """Return True if a folder holds a run of this command."""
     stored = json_object(path / CONFIG)
     return stored is not None and command is not None and stored.get("command") == command
 
 
 def finished_nothing(path: Path, known: Collection[str], episodes: str) -> bool:
-    """Whether a run's folder holds no reply, no episode that ended well, and nothing but `known` names.
+    """Return True if a run's folder has no reply, no episode without a fault, and only `known` names.
 
-    `episodes` is the pattern of the trajectory files, the only files that may lie in its subfolders.
+    `episodes` is the pattern of the trajectory files, the only files allowed in subfolders.
     """
     if {entry.name for entry in entries(path)} - {*known}:
         return False
@@ -229,13 +231,11 @@ def finished_nothing(path: Path, known: Collection[str], episodes: str) -> bool:
 
 
 NO_FAULT = b'"fault":null'
-"""What the line of an episode that ended without a fault holds. In a text its quotes would be escaped."""
+"""Part of the line of an episode without a fault. Inside a text its quotes would be escaped."""
 
 
 def finished_episodes(path: Path) -> int:
-    """Return how many episodes in a run's folder, and in those of its parts, ended without a fault. Lines are counted,
-    not checked: that is for whoever goes on with them.
-    """
+    """Count the episodes without a fault in a run's folder and its parts. Lines are counted, not validated."""
     files = [*path.rglob("trajectories/*.jsonl"), *path.rglob("trajectories.jsonl")]
     return sum(_count(file) for file in files if file.is_file() and not file.is_symlink())
 
@@ -246,26 +246,27 @@ def _count(file: Path) -> int:
 
 
 def episodes_kept(path: Path) -> str:
-    """Return how many episodes are kept in a folder, in words."""
+    """Describe how many episodes a folder holds."""
     count = finished_episodes(path)
     return "1 finished episode is kept" if count == 1 else f"{count:,} finished episodes are kept"
 
 
-def how_to_go_on(path: Path, kept: Sequence[str]) -> str:
-    """Return in one line what is kept of a run and how to go on with it. `kept` are the words of those who have just
-    written it.
+def how_to_go_on(path: Path, saved: Sequence[str]) -> str:
+    """Describe in one line the saved work of a run and how to resume it. `saved` are descriptions of just-written work.
     """
-    told = [*kept, *([episodes_kept(path)] if finished_episodes(path) else [])]
-    return f"{', '.join(told) or 'what is finished is kept'}; to go on, repeat the command with: --resume --out {path}"
+    parts = [*saved, *([episodes_kept(path)] if finished_episodes(path) else [])]
+    return f"{', '.join(parts) or 'what is finished is kept'}; to go on, repeat the command with: --resume --out {path}"
 
 
-def stop_line(path: Path, kept: Sequence[str]) -> str:
-    """Return what is said of a run that is stopped."""
-    return f"stopped; {how_to_go_on(path, kept)}" if (path / CONFIG).exists() else "stopped before anything was written"
+def stop_line(path: Path, saved: Sequence[str]) -> str:
+    """Return the message about a stopped run."""
+    if (path / CONFIG).exists():
+        return f"stopped; {how_to_go_on(path, saved)}"
+    return "stopped before anything was written"
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that shape a run."""
+    """Return the versions of Python and of the packages that affect a run."""
     by_package = {"python": platform.python_version()}
     for name in VERSIONED:
         try:
@@ -279,24 +280,25 @@ def versions() -> dict[str, str]:
 
 
 def step_of(checkpoint: str) -> int:
-    """How many steps a checkpoint has behind it; 0 for none."""
+    """Return the number of steps of a checkpoint; 0 for none."""
     return int(checkpoint.rpartition("-")[2] or 0)
 
 
 def whole_checkpoints(checkpoints: Path) -> list[Path]:
-    """The checkpoints that were written to their end, oldest first."""
+    """List the complete checkpoints, oldest first."""
     folders = [folder for folder in checkpoints.glob("checkpoint-*") if (folder / FINISHED).is_file()]
     return sorted(folders, key=lambda folder: step_of(str(folder)))
 
 
 def drop_unfinished(checkpoints: Path) -> None:
-    """Remove checkpoints that were not written to their end."""
-    whole = {folder.name for folder in whole_checkpoints(checkpoints)}
-    clear(checkpoints, {folder.name for folder in checkpoints.glob("checkpoint-*")} - whole)
+    """Remove incomplete checkpoints."""
+    complete = {folder.name for folder in whole_checkpoints(checkpoints)}
+    clear(checkpoints, {folder.name for folder in checkpoints.glob("checkpoint-*")} - complete)
 
 
 def newest_checkpoint(checkpoints: Path) -> str:
-    """The last that was written to its end; "" for none. Raises `UsageError` if a file of it was cut short since."""
+    """Return the newest complete checkpoint; "" for none. Raises `UsageError` if one of its files was truncated since.
+    """
     newest = next(reversed(whole_checkpoints(checkpoints)), None)
     if newest is None:
         return ""
@@ -308,7 +310,7 @@ def newest_checkpoint(checkpoints: Path) -> str:
 
 
 def damage_of(file: Path) -> str:
-    """What is wrong with a file of a checkpoint, as far as its ends tell; "" if nothing is."""
+    """Describe the damage of a checkpoint file, as far as its ends show; "" if there is none."""
     from safetensors import SafetensorError, safe_open
 
     try:

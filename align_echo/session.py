@@ -1,4 +1,4 @@
-"""One episode, driven from outside: reset to a task, read what the agent may know, act, and take the trajectory.
+"""One episode, driven from outside: reset to a task, read the agent's view, act, and take the trajectory.
 
     with Session.open("alfworld", split="valid_unseen", interface="probe", agent="my loop") as session:
         session.reset(task)
@@ -6,9 +6,9 @@
             session.step(my_policy(session.view))
         trajectory = session.trajectory()
 
-`rollout.py` drives one with an `Agent`, with what is tried again and in batches; a loop of your own drives one with
-whatever decides. What the environment breaks is raised to whoever drives, and is on the trajectory as a `Fault`. A
-session belongs to one thread at a time: environments are not shared.
+`rollout.py` drives it with an `Agent`, with retries and in batches; your own loop drives it with any policy. An engine
+error is raised to the driver, and recorded on the trajectory as a `Fault`. A session belongs to one thread at a time,
+since environments are not shared.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
 
 NO_ACTION = "Your reply held no action: {problem}"
-"""Shown to the agent in place of an observation when its reply could not be parsed."""
+"""Text shown to the agent instead of an observation if its reply could not be parsed."""
 
 
 _ENDINGS = frozenset({"fault", "context_overflow", "ended_by_repeats"})
-"""What ends an episode beside its environment."""
+"""Reasons other than the environment for an episode to end."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """A task to play. `sample` tells draws of the same agent on it apart; `critique` is shown to the agent."""
+    """A task to play. `sample` distinguishes draws of the same agent; `critique` is shown to the agent."""
 
     task_id: str
     sample: int = 0
@@ -50,7 +50,7 @@ class Episode:
 
 
 class Session:
-    """An environment and the episode that is played in it. `agent` is how the trajectory names who decides."""
+    """An environment and its current episode. `agent` is the name of the acting agent in the trajectory."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class Session:
         seed: int = 0,
         episode_rules: EpisodeRules = EpisodeRules(),  # noqa: B008 - frozen
     ) -> None:
-        """`env` is a `TextEnv`, wrapped in an interface or not; `action_format` is what the view says of actions;
-        `episode_rules` are those of the agent's preset.
+        """Store the settings. Raises `UsageError` for another environment than a `TextEnv`, wrapped in an interface or
+        not.
 
-        Raises `UsageError` for another environment.
+        `action_format` is the view's description of actions; `episode_rules` are those of the agent's preset.
         """
         self._base = base_env(env)
         self._env = env
@@ -92,7 +92,7 @@ class Session:
         engine: str | None = None,
         seed: int = 0,
     ) -> Session:
-        """A session in an environment by name, as `align_echo.make` makes it; `split` None is the training split.
+        """Open a session in an environment by name, made as by `align_echo.make`; `split` None is the training split.
 
         Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
         """
@@ -113,7 +113,7 @@ class Session:
     # ------------------------------------------------------------ playing
 
     def reset(self, task: str | Episode) -> AgentView:
-        """Begin a task: what may be known before the first action. What was played before is forgotten.
+        """Begin a task and return the view before the first action. The previous episode is discarded.
 
         Raises `UsageError` for an unknown task, `EngineError` if the environment breaks.
         """
@@ -149,23 +149,23 @@ class Session:
 
     @property
     def view(self) -> AgentView:
-        """All that may be known before the next action. Raises `UsageError` before a reset."""
+        """Everything known before the next action. Raises `UsageError` before a reset."""
         if self._view is None:
             raise UsageError("call reset(task) before anything else of a session")
         return self._view
 
     @property
     def over(self) -> bool:
-        """No action can be taken: the episode has ended or broke, or none was begun."""
-        ended = bool(self._steps) and (self._steps[-1].terminated or self._steps[-1].truncated)
-        return self._view is None or ended or not _ENDINGS.isdisjoint(self._header)
+        """True if no action can be taken: the episode has ended or broke, or none was begun."""
+        is_done = bool(self._steps) and (self._steps[-1].terminated or self._steps[-1].truncated)
+        return self._view is None or is_done or not _ENDINGS.isdisjoint(self._header)
 
     def step(self, action: str) -> Step:
-        """Take one turn with an action. `step.observation` is what the agent is shown. Raises as `act`."""
+        """Take one turn with an action. `step.observation` is shown to the agent. Raises as `act`."""
         return self.act(AgentReply(text=action, action=action))
 
     def act(self, reply: AgentReply) -> Step:
-        """Take one turn with an agent's reply; one that holds no action costs its turn, and the agent is told so.
+        """Take one turn with an agent's reply. A reply without an action costs its turn, and the agent is told so.
 
         Raises `UsageError` before a reset and once the episode is over, `EngineError` if the environment breaks.
         """
@@ -183,18 +183,18 @@ class Session:
             self._header["ended_by_repeats"] = True
         return step
 
-    # ------------------------------------------------------------ its end
+    # ------------------------------------------------------------ ending
 
     def fail(self, error: EngineError | ModelError | AgentError) -> None:
-        """The episode was broken by what raised the error: it has no score, and its trajectory holds a `Fault`."""
+        """Mark the episode as broken by this error: it has no score, and its trajectory holds a `Fault`."""
         self._header["fault"] = fault_of(error)
 
     def overflow(self) -> None:
-        """The conversation outgrew the context of whoever decides: the episode ends here, and it is no fault."""
+        """End the episode because the conversation exceeded the model's context; this is no fault."""
         self._header["context_overflow"] = True
 
     def trajectory(self) -> Trajectory:
-        """The episode so far. Raises `UsageError` before a reset."""
+        """Return the episode so far. Raises `UsageError` before a reset."""
         if not self._header:
             raise UsageError("call reset(task) before anything else of a session")
         beginning: dict[str, Any] = {"goal": "", "initial_observation": ""}
@@ -219,7 +219,7 @@ class Session:
 
 
 def base_env(env: gym.Env[str, str]) -> TextEnv:
-    """The `TextEnv` below the wrappers. Raises `UsageError` where there is none."""
+    """Return the `TextEnv` below the wrappers. Raises `UsageError` if there is none."""
     inner = env.unwrapped
     if not isinstance(inner, TextEnv):
         kind = with_article(type(inner).__name__)
@@ -228,7 +228,7 @@ def base_env(env: gym.Env[str, str]) -> TextEnv:
 
 
 def interface_on_record(env: gym.Env[str, str]) -> dict[str, Any]:
-    """What a trajectory says of the interface around an environment; nothing for the raw one."""
+    """Return a trajectory's fields about the interface around an environment; empty for the raw environment."""
     layer: gym.Env[str, str] = env
     while isinstance(layer, gym.Wrapper):
         if isinstance(layer, AlignWrapper):
@@ -238,8 +238,7 @@ def interface_on_record(env: gym.Env[str, str]) -> dict[str, Any]:
 
 
 def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
-    """Carry out one reply of the agent, its action in the spelling that the engine takes (`_as_possible`) unless the
-    reply says otherwise.
+    """Carry out one reply of the agent, its action in the engine's spelling (`_as_possible`) unless marked verbatim.
 
     Raises `EngineError`.
     """
@@ -277,7 +276,7 @@ def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
 
 
 def _as_possible(base: TextEnv, action: str) -> str:
-    """The action in the engine's spelling, where only that makes it a possible one; else in the agent's own words."""
+    """Return the action in the engine's spelling if only that is a possible action, else unchanged."""
     possible = base.state.admissible_actions or ()
     if not possible or action in possible or base.as_read(action) in map(base.as_read, possible):
         return action
@@ -285,18 +284,20 @@ def _as_possible(base: TextEnv, action: str) -> str:
 
 
 def extend(view: AgentView, step: Step) -> AgentView:
-    """The agent's view after a step."""
+    """Add a step to the agent's view."""
     turn = Turn(reply=step.reply, action=step.action, observation=step.observation, tokens=step.tokens)
     return view.model_copy(update={"turns": (*view.turns, turn)})
 
 
 def start_view(env: gym.Env[str, str], task_id: str, action_format: str, seed: int) -> AgentView:
-    """Reset to a task and say what the agent may know before its first action."""
+    """Reset to a task and return the agent's view before its first action."""
     return Session(env, agent="", action_format=action_format, seed=seed).reset(task_id)
 
 
 def try_reset(spec: EnvironmentSpec, task: str, *, split: str, data_root: Path | None) -> None:
-    """Start a task: what an environment lacks is said before anything is written. Raises what it raises."""
+    """Start a task, so that missing parts of an environment are reported before anything is written. Propagates its
+    errors.
+    """
     env = spec.make(split, data_root=data_root)
     try:
         env.reset(options={"task": task})

@@ -1,11 +1,10 @@
-"""Being told to stop, by Ctrl-C or SIGTERM: what was done is kept, and the process ends soon.
+"""Handle Ctrl-C and SIGTERM: finished work is saved, and the process ends soon.
 
-The first signal raises `KeyboardInterrupt` in the main thread: at once, or, within what must not be cut in two
-(`hold`, `let_go`), at its end. On the way out work that is only in memory is written (`keeping`). While the main thread
-is in a long call of another library it hears nothing: then a thread beside it writes the work in its place, and ends
-the process (`see_through`). A second signal ends the process at once: what was half written then is dropped by whoever
-goes on, as after a kill. Left out: who listens for signals (`align_echo_command`), and work that is written as it is
-done, such as episodes.
+The first signal raises `KeyboardInterrupt` in the main thread: at once, or at the end of a critical section (`hold`,
+`let_go`). On the way out, work in memory is written (`keeping`). During a long call of another library the main thread
+receives nothing: then another thread writes the work in its place, and ends the process (`see_through`). A second
+signal ends the process at once; half-written files are then dropped by the next run, as after a kill. Not here:
+installing the signal handlers (`align_echo_command`), and work that is written immediately, such as episodes.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 HEARD_WITHIN = 0.3
-"""Seconds in which the main thread hears of a signal, unless it is in a long call of another library."""
+"""Seconds in which the main thread receives a signal, unless it is in a long call of another library."""
 
 OVER_AFTER = 1.5
-"""Seconds after which a process that was told to stop is ended, once its work is kept, unless it needs more."""
+"""Default seconds from a signal to the forced end of the process, once its work is saved."""
 
 
 class Keeper:
-    """Work that is only in memory. `write` writes it, and says in words what is kept and where."""
+    """Work held only in memory. `write` saves it and describes what was saved and where."""
 
     def __init__(self, write: Callable[[], str]) -> None:
         self._write = write
@@ -36,7 +35,9 @@ class Keeper:
         self._words: str | None = None
 
     def keep(self) -> str:
-        """Write the work, once, whoever asks; the words. What goes wrong is one of them, and hides no other error."""
+        """Save the work once, for any caller, and return the description. A failure becomes its text and hides no
+        other error.
+        """
         with self._lock:
             if self._words is None:
                 try:
@@ -48,11 +49,11 @@ class Keeper:
 
 @dataclass
 class _Stop:
-    """What this process was told, and what it holds."""
+    """Received signals and critical sections of this process."""
 
     number: int = 0
     heard: bool = False
-    held: bool = False
+    in_section: bool = False
     late: bool = False
     watched: bool = False
     seconds: float = OVER_AFTER
@@ -63,25 +64,25 @@ class _Stop:
 
 _stop = _Stop()
 _section = threading.Lock()
-"""Locked while what is held must not be cut in two, or is being written by the other thread."""
+"""Locked during a critical section, or while the other thread saves work."""
 
 
 # ---------------------------------------------------------------- in the main thread
 
 
 def heed(numbers: Sequence[int]) -> None:
-    """Let the main thread hear of these signals, each of which a thread beside it sees through."""
+    """Handle these signals in the main thread, with another thread to see each of them through."""
     _stop.watched = bool(numbers)
     for number in numbers:
         signal.signal(number, on_signal)
 
 
 def on_signal(number: int, frame: FrameType | None) -> None:
-    """Raise `KeyboardInterrupt`, now or when what is held is let go. Python calls this in the main thread."""
+    """Raise `KeyboardInterrupt`, now or at the end of the critical section. Python calls this in the main thread."""
     first, _stop.number = not _stop.number, _stop.number or number
     if not first and _stop.watched:
         return
-    if first and _stop.held:
+    if first and _stop.in_section:
         _stop.late = True
     else:
         _stop.heard = True
@@ -89,14 +90,14 @@ def on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def hold() -> None:
-    """Begin what must not be cut in two."""
-    if not _stop.held:
-        _stop.held = True
+    """Begin a critical section."""
+    if not _stop.in_section:
+        _stop.in_section = True
         _section.acquire()
 
 
 def let_go() -> None:
-    """End it. Raises `KeyboardInterrupt` if a signal came meanwhile."""
+    """End the critical section. Raises `KeyboardInterrupt` if a signal came meanwhile."""
     _open()
     if _stop.late:
         _stop.late, _stop.heard = False, True
@@ -104,25 +105,26 @@ def let_go() -> None:
 
 
 def _open() -> None:
-    if _stop.held:
+    if _stop.in_section:
         _section.release()
-        _stop.held = False
+        _stop.in_section = False
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let signals through while the block runs, within what is held too."""
-    held = _stop.held
+    """Allow signals during the block, also within a critical section."""
+    in_section = _stop.in_section
     let_go()
     yield
-    if held:
+    if in_section:
         hold()
 
 
 @contextmanager
 def keeping(write: Callable[[], str]) -> Iterator[None]:
-    """Write the work when the block is left by a stop or an error, but not by an error in what must not be cut in two.
-    What `write` says of it is a note of the exception.
+    """Save the work if the block is left by a stop or an error, except for an error within a critical section.
+
+    The description from `write` becomes a note of the exception.
     """
     keeper = Keeper(write)
     _stop.keepers.append(keeper)
@@ -130,7 +132,7 @@ def keeping(write: Callable[[], str]) -> Iterator[None]:
         with _heeding(), _stop_before_errors():
             yield
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) or not _stop.held:
+        if isinstance(error, KeyboardInterrupt) or not _stop.in_section:
             _stop.words.append(words := keeper.keep())
             error.add_note(words)
         raise
@@ -141,8 +143,9 @@ def keeping(write: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def _stop_before_errors() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` in place of an error in what is held, once a signal came: of several processes that are
-    told to stop, one that is gone already breaks the others.
+    """Raise `KeyboardInterrupt` instead of an error in a critical section, once a signal came.
+
+    When related processes are stopped together, one that is already gone breaks the others.
     """
     try:
         yield
@@ -154,7 +157,7 @@ def _stop_before_errors() -> Iterator[None]:
 
 @contextmanager
 def _heeding() -> Iterator[None]:
-    """Let what is held be held in a program that is not ours, too, where Ctrl-C means what it does in any Python."""
+    """Support critical sections in third-party programs too, where Ctrl-C has Python's default meaning."""
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -168,13 +171,13 @@ def _heeding() -> Iterator[None]:
 
 
 def status() -> int:
-    """Return the exit status of a command that was stopped: 128 and the signal's number, as shells have it."""
+    """Return the exit status of a stopped command: 128 plus the signal's number, as in shells."""
     return 128 + (_stop.number or signal.SIGINT)
 
 
 @contextmanager
 def said_by(line: Callable[[Sequence[str]], str]) -> Iterator[None]:
-    """Let `line` be what is said of a stop while the block runs, made from the words on what is kept."""
+    """Use `line` to build the stop message during the block, from the descriptions of saved work."""
     before, _stop.line = _stop.line, line
     try:
         yield
@@ -183,22 +186,22 @@ def said_by(line: Callable[[Sequence[str]], str]) -> Iterator[None]:
 
 
 def take_time(seconds: float) -> None:
-    """Let this process have so many seconds to end once it is told to, as other libraries have something to end."""
+    """Allow this process at least these seconds to end after a signal, for other libraries' shutdown."""
     _stop.seconds = max(_stop.seconds, seconds)
 
 
-# ---------------------------------------------------------------- on a thread beside it
+# ---------------------------------------------------------------- on another thread
 
 
 def see_through(number: int) -> None:
-    """Make sure that a signal that was just received ends the process in time, with its work kept."""
-    told = time.monotonic()
+    """Ensure that the process ends in time after a signal, with its work saved."""
+    start = time.monotonic()
     time.sleep(HEARD_WITHIN)
     if not _stop.heard:
         _stop.number = _stop.number or number
-        _kept()
-    time.sleep(max(0.0, told + _stop.seconds - time.monotonic()))
-    words = _kept()
+        _save_all()
+    time.sleep(max(0.0, start + _stop.seconds - time.monotonic()))
+    words = _save_all()
     line, _stop.line = _stop.line, None
     if line is not None:
         with suppress(Exception):
@@ -207,11 +210,11 @@ def see_through(number: int) -> None:
 
 
 def leave(number: int) -> None:
-    """End the process now, as a shell expects of a signal."""
+    """End the process now, with the exit status shells expect for a signal."""
     os._exit(128 + number)
 
 
-def _kept() -> list[str]:
-    """Return the words on all work, which is written first."""
+def _save_all() -> list[str]:
+    """Save all work and return the descriptions."""
     with _section:
         return list(dict.fromkeys([*_stop.words, *(keeper.keep() for keeper in tuple(_stop.keepers))]))

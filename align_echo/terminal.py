@@ -1,7 +1,7 @@
-"""Tables and progress on a terminal, in which no text of a run is taken for an instruction.
+"""Tables and progress on a terminal, without interpreting text of a run as markup or control characters.
 
-What a cell or a line says may be a name that somebody gave a folder, or an answer of a model. Left out: plain lines,
-which the streams of the command line clean (`cli/output.py`).
+A cell or a line may hold a name chosen by somebody for a folder, or a model's answer. Not here: plain lines, which the
+streams of the command line clean (`cli/output.py`).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from align_echo.sandbox.wording import printable
 
 
 def in_one_line(text: str) -> str:
-    """Return text without line breaks, which the name of a file may have."""
+    """Remove line breaks, which a file name may contain."""
     return " ".join(text.splitlines())
 
 
 class PlainConsole(Console):
-    """A console that shows texts as they are: without control characters, and brackets as brackets."""
+    """A console that shows texts literally: without control characters, and with brackets as brackets."""
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         super().__init__(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
     @property
     def file(self) -> IO[str]:
-        """The stream behind, which lets through the sequences that colour and move what is shown."""
+        """Underlying stream, which passes rich's own colour and cursor sequences through."""
         stream = super().file
         return getattr(stream, "styled", stream)
 
@@ -37,6 +37,6 @@ class PlainConsole(Console):
         self._file = new_file
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as rich does, with texts that steer nothing."""
+        """Render as rich does, without control characters from texts."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text))

@@ -1,6 +1,7 @@
 """A trajectory as one token sequence: ids as sampled, loss mask, log-probabilities, turn boundaries.
 
-Every id comes from the model call that used it; no text is encoded here. Left out: padding and tensors (the trainer's).
+Every id comes from the model call that used it; no text is encoded here. Not here: padding and tensors (the
+trainer's).
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from align_echo.types import Tokens, Trajectory
 
 @dataclass(frozen=True)
 class TokenSequence:
-    """One conversation, T tokens.
+    """One conversation of T tokens.
 
-    `mask` [T] is 1 on the tokens that the model sampled and 0 on all others; `logprobs` [T] are those of sampling time,
-    0 where the mask is. `turns` are (first, end) positions of the sampled tokens of each call.
+    `mask` [T] is 1 on sampled tokens and 0 on all others; `logprobs` [T] are from sampling time, 0 where the mask is
+    0. `turns` are (first, end) positions of the sampled tokens of each call.
     """
 
     ids: tuple[int, ...]
@@ -27,7 +28,9 @@ class TokenSequence:
 
 
 def join(calls: Sequence[Tokens]) -> TokenSequence:
-    """The calls of one conversation in order. Raises `TokenDriftError` if one does not follow on the one before."""
+    """Join the calls of one conversation in order. Raises `TokenDriftError` if a call does not continue the previous
+    one.
+    """
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float] = []
@@ -48,9 +51,9 @@ def join(calls: Sequence[Tokens]) -> TokenSequence:
 
 
 def token_sequence(trajectory: Trajectory) -> TokenSequence:
-    """The trajectory's one conversation.
+    """Build the token sequence of a trajectory.
 
-    Raises `UsageError` if a step has no token ids (a remote or scripted model, or an agent that makes several calls a
+    Raises `UsageError` if a step has no token ids (a remote or scripted model, or an agent with more than one call per
     turn), `TokenDriftError` if the calls do not fit together.
     """
     calls = [step.tokens for step in trajectory.steps]

@@ -1,7 +1,7 @@
-"""What went wrong with an interface in the episodes that it was in: counted by kind, with the first message of each.
+"""Count an interface's problems in its episodes, by kind, with the first message of each.
 
-Pure functions over trajectories, and the lines that tell a user. An interface that failed has no figures of its own:
-what was measured is the raw environment. Left out: what one failure does to its turn (`wrappers/align_wrapper.py`).
+Pure functions over trajectories, and messages to the user. A failed interface has no figures of its own: the figures
+are those of the raw environment. Not here: the effect of one failure on its turn (`wrappers/align_wrapper.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from align_echo.types import Frozen, Step, Trajectory
 from align_echo.wrappers.align_wrapper import GIVEN_UP, NOT_LOADED
 
 MOST_FAILURES = 0.1
-"""An interface works if it failed on at most this share of its turns, and at most this share of its resets."""
+"""Maximum share of failed turns, and of failed resets, for an interface that works."""
 
 MAX_MESSAGE = 300
 
@@ -30,13 +30,13 @@ TOLD: dict[Kind, str] = {
     "forged": "claimed what the environment did not give (a reward or an end) on {} of its turns",
     "silenced": "gave hints that were followed and did not come true, and was silenced on them, in {} of the episodes",
 }
-"""What each kind of trouble is called, in the order in which they are told; a reset counts as a turn."""
+"""Description of each kind of trouble, in the order of messages; a reset counts as a turn."""
 
 
 class Trouble(Frozen):
-    """One kind of trouble: how often (episodes, turns or calls, see `TOLD`), and what was said first and on which task.
+    """One kind of trouble: its count (episodes, turns or calls, see `TOLD`), and the first message with its task.
 
-    `first` is one line; it begins with the interface's line number where there is one. Of "silenced" it is the rule.
+    `first` is one line, beginning with the interface's line number if known. For "silenced" it is the rule.
     """
 
     kind: Kind
@@ -46,7 +46,7 @@ class Trouble(Frozen):
 
 
 class Conduct(Frozen):
-    """How an interface behaved. `turns` are those with an action for it; on `failed_turns` it was bypassed.
+    """Behaviour of an interface. `turns` are those with an action for it; on `failed_turns` it was bypassed.
 
     `works` is False if it failed on more than a tenth of its turns or of its resets.
     """
@@ -58,11 +58,11 @@ class Conduct(Frozen):
     works: bool = True
     troubles: tuple[Trouble, ...] = ()
 
-    def __add__(self, other: Conduct) -> Conduct:
-        """Return the conduct in these episodes and then those."""
-        turns, failed = self.turns + other.turns, self.failed_turns + other.failed_turns
-        resets, failed_resets = self.resets + other.resets, self.failed_resets + other.failed_resets
-        troubles = {trouble.kind: trouble for trouble in other.troubles}
+    def __add__(self, later: Conduct) -> Conduct:
+        """Return the conduct in these episodes followed by those."""
+        turns, failed = self.turns + later.turns, self.failed_turns + later.failed_turns
+        resets, failed_resets = self.resets + later.resets, self.failed_resets + later.failed_resets
+        troubles = {trouble.kind: trouble for trouble in later.troubles}
         for first in self.troubles:
             count = first.count + (troubles[first.kind].count if first.kind in troubles else 0)
             troubles[first.kind] = first.model_copy(update={"count": count})
@@ -77,47 +77,47 @@ class Conduct(Frozen):
 
     @property
     def failures(self) -> str:
-        """How much of its work it did not do, in words: turns, or resets where it did well enough on its turns."""
+        """Failed share of its work in words: turns, or resets if only those failed too often."""
         if few(self.failed_turns, self.turns) and not few(self.failed_resets, self.resets):
             return f"{self.failed_resets} of {self.resets} resets"
         return f"{self.failed_turns} of {self.turns} turns"
 
 
 def few(failed: int, tries: int) -> bool:
-    """Whether so many failures let an interface pass as one that works."""
+    """Return True if an interface with these failures still counts as working."""
     return failed <= MOST_FAILURES * tries
 
 
 def conduct_of(trajectories: Iterable[Trajectory]) -> Conduct:
-    """How the interface of these episodes behaved in them."""
+    """Summarise the behaviour of the interface in these episodes."""
     return sum(map(_in_episode, trajectories), Conduct())
 
 
 def tell(conducts: Mapping[str, Conduct]) -> list[str]:
-    """A line for each kind of trouble, over all that have any (name -> conduct): counts, and the first message."""
+    """Write a line per kind of trouble, over all conducts by name: counts, and the first message."""
     lines = []
     for kind, words in TOLD.items():
         every = [(name, trouble) for name, conduct in conducts.items() for trouble in conduct.troubles]
-        met = {name: trouble for name, trouble in every if trouble.kind == kind}
-        if met:
-            first = next(iter(met.values()))
-            counts = ", ".join(f"{name}: {trouble.count}" for name, trouble in met.items())
-            what = words.format(sum(trouble.count for trouble in met.values()))
-            lines.append(f"the interface {what} ({counts}); the first, in {first.task_id}: {first.first}")
+        by_name = {name: trouble for name, trouble in every if trouble.kind == kind}
+        if by_name:
+            first = next(iter(by_name.values()))
+            counts = ", ".join(f"{name}: {trouble.count}" for name, trouble in by_name.items())
+            description = words.format(sum(trouble.count for trouble in by_name.values()))
+            lines.append(f"the interface {description} ({counts}); the first, in {first.task_id}: {first.first}")
     return lines
 
 
 def verdict(conducts: Mapping[str, Conduct]) -> str:
-    """One line about those that did not work; "" if all did."""
+    """Write one line about the interfaces that did not work; "" if all did."""
     broken = [f"{name} ({conduct.failures})" for name, conduct in conducts.items() if not conduct.works]
     measured = "what was measured is the environment without it"
     return f"the interface did not work: {', '.join(broken)}; {measured}" if broken else ""
 
 
 def overstepped(conducts: Mapping[str, Conduct]) -> str:
-    """One line about those that did what the contract forbids; "" if none did."""
+    """Write one line about the interfaces that broke their contract; "" if none did."""
     kinds = {name: {trouble.kind for trouble in conduct.troubles} for name, conduct in conducts.items()}
-    names = [name for name, met in kinds.items() if met & {"refused", "forged"}]
+    names = [name for name, kinds_of_trouble in kinds.items() if kinds_of_trouble & {"refused", "forged"}]
     return f"the interface tried what its contract forbids: {', '.join(names)}; see above" if names else ""
 
 
@@ -127,7 +127,7 @@ def overstepped(conducts: Mapping[str, Conduct]) -> str:
 def _in_episode(trajectory: Trajectory) -> Conduct:
     steps = [step for step in trajectory.steps if step.action is not None]
     failed, failed_resets = sum(bool(step.interface_error) for step in steps), int(bool(trajectory.reset_error))
-    met = {kind: _messages(trajectory, kind) for kind in TOLD}
+    by_kind = {kind: _messages(trajectory, kind) for kind in TOLD}
     return Conduct(
         turns=len(steps),
         failed_turns=failed,
@@ -136,14 +136,14 @@ def _in_episode(trajectory: Trajectory) -> Conduct:
         works=few(failed, len(steps)) and not failed_resets,
         troubles=tuple(
             Trouble(kind=kind, count=len(messages), first=messages[0], task_id=trajectory.task_id)
-            for kind, messages in met.items()
+            for kind, messages in by_kind.items()
             if messages
         ),
     )
 
 
 def _messages(trajectory: Trajectory, kind: Kind) -> list[str]:
-    """The message of every trouble of a kind in an episode; what lasts to its end is told once."""
+    """Return the message of every trouble of a kind in an episode; a lasting one counts once."""
     errors = [trajectory.reset_error, *(step.interface_error for step in trajectory.steps)]
     messages: Iterable[str]
     if kind == "refused":

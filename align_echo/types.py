@@ -1,7 +1,7 @@
-"""The data that flows: task -> environment -> agent -> trajectory -> interface | report.
+"""Shared data types: task -> environment -> agent -> trajectory -> interface | report.
 
-Frozen pydantic models and the two protocols (`ChatModel`, `Agent`) that meet at the rollout. No behaviour beyond
-derived properties; nothing here knows an environment by name.
+Frozen pydantic models and the two protocols (`ChatModel`, `Agent`) used by the rollout. No behaviour beyond derived
+properties; nothing here knows an environment by name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """Immutable, and refuses unknown fields."""
+    """An immutable model that refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -23,12 +23,12 @@ class Frozen(BaseModel):
 
 
 class Tokens(Frozen):
-    """One call of a local model in token ids: what it was given and what it drew, never made from text again.
+    """Token ids of one call of a local model, never re-encoded from text.
 
-    `context_ids` is what its conversation gained since the call before (the whole prompt at the first call), `start`
-    how many tokens the conversation held before that. `sampled_ids` [T] is what the model drew, its end token included
-    where it drew one; `logprobs` [T] are natural logarithms of their probabilities under the temperature of the call
-    (1 for greedy decoding), before top-k and top-p.
+    `context_ids` are the ids added to the conversation since the previous call (the whole prompt at the first call),
+    `start` the length of the conversation before them. `sampled_ids` [T] are the sampled ids, including a sampled end
+    token; `logprobs` [T] are their natural log-probabilities at the temperature of the call (1 for greedy decoding),
+    before top-k and top-p.
     """
 
     start: int = 0
@@ -38,16 +38,16 @@ class Tokens(Frozen):
 
     @property
     def end(self) -> int:
-        """How many tokens the conversation holds after the call."""
+        """Length of the conversation in tokens after the call."""
         return self.start + len(self.context_ids) + len(self.sampled_ids)
 
 
 NO_REPLY = "(no reply)"
-"""Stands for an empty reply in a history: endpoints refuse an assistant message without content."""
+"""Replacement of an empty reply in a history: endpoints refuse an assistant message without content."""
 
 
 class Message(Frozen):
-    """One message of a chat. `tokens` is the call that wrote it, where a local model did and the text is unaltered."""
+    """One message of a chat. `tokens` is the call of a local model that wrote it, if the text is unaltered."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -55,30 +55,32 @@ class Message(Frozen):
 
 
 class Usage(Frozen):
-    """Tokens and money spent: 0 where nothing was asked. None is not known: tokens that the server did not tell, the
-    cost of a model without a price. A sum with such a part is not known either. Older versions wrote 0 for those.
+    """Tokens and money spent: 0 if nothing was asked.
+
+    None is unknown: tokens not reported by the server, or the cost of a model without a price. A sum with an unknown
+    part is unknown too. Older versions wrote 0 for unknown.
     """
 
     prompt_tokens: int | None = 0
     completion_tokens: int | None = 0
     cost_usd: float | None = 0.0
 
-    def __add__(self, other: Usage) -> Usage:
-        cost = None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd
+    def __add__(self, right: Usage) -> Usage:
+        cost = None if self.cost_usd is None or right.cost_usd is None else self.cost_usd + right.cost_usd
         return Usage(
-            prompt_tokens=_added(self.prompt_tokens, other.prompt_tokens),
-            completion_tokens=_added(self.completion_tokens, other.completion_tokens),
+            prompt_tokens=_added(self.prompt_tokens, right.prompt_tokens),
+            completion_tokens=_added(self.completion_tokens, right.completion_tokens),
             cost_usd=cost,
         )
 
     @property
     def tokens(self) -> int | None:
-        """Read and written ones together."""
+        """Prompt and completion tokens together."""
         return _added(self.prompt_tokens, self.completion_tokens)
 
     @property
     def in_words(self) -> str:
-        """What was spent, "tokens: 1,234; cost: $0.0123"; "" for nothing."""
+        """Summary for the user, "tokens: 1,234; cost: $0.0123"; "" for nothing."""
         if self.tokens == 0:
             return ""
         tokens = "not told by every reply" if self.tokens is None else f"{self.tokens:,}"
@@ -86,12 +88,12 @@ class Usage(Frozen):
         return f"tokens: {tokens}; cost: {cost}"
 
 
-def _added(count: int | None, other: int | None) -> int | None:
-    return None if count is None or other is None else count + other
+def _added(count: int | None, second: int | None) -> int | None:
+    return None if count is None or second is None else count + second
 
 
 class Completion(Frozen):
-    """A model's reply. `finish_reason` is "length" when the reply was cut off."""
+    """A model's reply. `finish_reason` is "length" if the reply was cut off."""
 
     text: str
     finish_reason: Literal["stop", "length"] = "stop"
@@ -101,11 +103,11 @@ class Completion(Frozen):
 
 
 class WordChoice(Frozen):
-    """Which of the words it was asked about a model would say next, and how probable it holds each to be.
+    """A model's choice of the next word, and the words' probabilities.
 
-    `said` is the word that its likeliest next token begins; None if that token begins none of them. `logprobs` are the
-    natural logarithms of the words' probabilities, in the order asked: -inf for one that is less probable than all that
-    the endpoint lists, None where the model gives no probabilities. `models/choosing.py` says how each model counts.
+    `said` is the word that its most likely next token begins, None if it begins none of them. `logprobs` are the
+    natural log-probabilities of the words, in order: -inf for a word less probable than everything listed by the
+    endpoint, None if the model gives no probabilities. `models/choosing.py` defines the details for each model.
     """
 
     model_config = ConfigDict(ser_json_inf_nan="strings")
@@ -118,17 +120,17 @@ class WordChoice(Frozen):
 
 @runtime_checkable
 class Described(Protocol):
-    """Something that says what it is made of, for run records and resuming.
+    """An object that can describe its parts, for run records and resuming.
 
-    Keys: "model.<role>" a model's name, "base_url.<role>" where it is asked, "weights.<role>" a hash of a local one's,
-    "prompt.<role>/<name>" a prompt's hash; any other key is a setting.
+    Keys: "model.<role>" a model's name, "base_url.<role>" its address, "weights.<role>" a hash of a local model's
+    weights, "prompt.<role>/<name>" a prompt's hash; any other key is a setting.
     """
 
     def describe(self) -> dict[str, str]: ...
 
 
 class ChatModel(Protocol):
-    """A chat model. `complete` raises `ModelError` once its own retries are spent."""
+    """A chat model. `complete` raises `ModelError` once its own retries are used up."""
 
     @property
     def name(self) -> str: ...
@@ -142,7 +144,7 @@ class ChatModel(Protocol):
 
 
 class Turn(Frozen):
-    """One exchange as the agent saw it: its whole reply and what came back."""
+    """One exchange as seen by the agent: its full reply and the observation."""
 
     reply: str
     action: str | None
@@ -151,7 +153,7 @@ class Turn(Frozen):
 
 
 class AgentView(Frozen):
-    """All that an agent may know at one step. An agent is a function of it, so any state can be forked and replayed.
+    """Everything an agent knows at a step. An agent is a function of it, so any state can be forked and replayed.
 
     `critique` is a language critic's advice on an earlier attempt at the same task (ECHO, ICRL); empty without one.
     """
@@ -166,11 +168,11 @@ class AgentView(Frozen):
 
 
 class Candidate(Frozen):
-    """One of the replies that an agent chose from. `action` is None if it held none.
+    """A candidate reply of an agent. `action` is None if it has none.
 
-    `verdict` is what the critic said of the action, "neither" if it said neither word or broke, None if it was not
-    asked; `p_correct` in [0, 1] its probability that the action is correct, where it gives one. `logprob` is the sum of
-    the agent's own log-probabilities of the reply, where its model tells them.
+    `verdict` is the critic's verdict on the action: "neither" if it said neither word or broke, None if it was not
+    asked. `p_correct` in [0, 1] is its probability that the action is correct, if available. `logprob` is the sum of
+    the agent's own log-probabilities of the reply, if its model reports them.
     """
 
     action: str | None
@@ -180,11 +182,11 @@ class Candidate(Frozen):
 
 
 class ChoiceCounts(Frozen):
-    """Of one choice or many: candidates, and how many distinct actions were judged correct and wrong.
+    """Counts over choices: candidates, and distinct actions judged correct and wrong.
 
-    `no_verdict` counts those on which the critic broke or said neither word. Where all candidates named one action, it
-    is judged only if it repeats one that changed nothing: `repeated` counts such turns, `repeated_wrong` those in which
-    it was called wrong and there was no other to take.
+    `no_verdict` counts actions on which the critic broke or said neither word. If all candidates have the same action,
+    it is judged only if it repeats an action that changed nothing: `repeated` counts such turns, `repeated_wrong`
+    those with the verdict wrong and no alternative.
     """
 
     candidates: int = 0
@@ -194,21 +196,21 @@ class ChoiceCounts(Frozen):
     repeated: int = 0
     repeated_wrong: int = 0
 
-    def __add__(self, other: ChoiceCounts) -> ChoiceCounts:
+    def __add__(self, right: ChoiceCounts) -> ChoiceCounts:
         return ChoiceCounts(
-            candidates=self.candidates + other.candidates,
-            correct=self.correct + other.correct,
-            wrong=self.wrong + other.wrong,
-            no_verdict=self.no_verdict + other.no_verdict,
-            repeated=self.repeated + other.repeated,
-            repeated_wrong=self.repeated_wrong + other.repeated_wrong,
+            candidates=self.candidates + right.candidates,
+            correct=self.correct + right.correct,
+            wrong=self.wrong + right.wrong,
+            no_verdict=self.no_verdict + right.no_verdict,
+            repeated=self.repeated + right.repeated,
+            repeated_wrong=self.repeated_wrong + right.repeated_wrong,
         )
 
 
 class Choice(Frozen):
-    """How a reply was chosen: all candidates in the order drawn, and the index of the one that was `taken`.
+    """How a reply was chosen: all candidates in the order drawn, and the index of the chosen one, `taken`.
 
-    `taken` is None where somebody else's action was carried out (`critic/led.py`).
+    `taken` is None if another agent's action was carried out (`critic/led.py`).
     """
 
     candidates: tuple[Candidate, ...]
@@ -216,7 +218,7 @@ class Choice(Frozen):
 
     @property
     def counts(self) -> ChoiceCounts:
-        """The verdicts, one for each distinct action."""
+        """Counts of verdicts, one per distinct action."""
         named = [candidate for candidate in self.candidates if candidate.action is not None]
         verdicts = list({candidate.action: candidate.verdict for candidate in named}.values())
         return ChoiceCounts(
@@ -230,12 +232,12 @@ class Choice(Frozen):
 
 
 class AgentReply(Frozen):
-    """What an agent answers. `action` is None when the reply held no action; `problem` then says what was wrong.
+    """An agent's reply. `action` is None if the reply had no action; `problem` then describes the error.
 
-    `tokens` is the one model call behind the reply; None where there were several, or the model gives no token ids.
-    `cut_off`: the model's limit of tokens ended it. `choice` is there if the reply is one of several candidates.
-    `residue` names the end tokens and invisible signs that were taken off of it before it was read.
-    `verbatim`: the action is sent in the agent's own words, and never in the spelling of a possible one.
+    `tokens` is the single model call behind the reply; None if there were more, or the model gives no token ids.
+    `cut_off`: the reply reached the model's token limit. `choice` is set if the reply is one of several candidates.
+    `residue` names end tokens and invisible characters stripped from the reply before parsing. `verbatim`: the action
+    is sent in the agent's own words, never in the spelling of a possible action.
     """
 
     text: str
@@ -250,7 +252,7 @@ class AgentReply(Frozen):
 
 
 class Agent(Protocol):
-    """A policy: a function from all that was seen so far to the next reply. Raises `ModelError`."""
+    """A policy: a function from everything seen so far to the next reply. Raises `ModelError`."""
 
     @property
     def name(self) -> str: ...
@@ -262,9 +264,9 @@ class Agent(Protocol):
 
 
 class Fault(Frozen):
-    """Something broke: the environment, the model, or the agent's own code, whose `traceback` is kept (its end).
+    """A failure of the environment, the model, or the agent's own code (with the end of its `traceback`).
 
-    A trajectory with a fault has no score and is counted apart.
+    A trajectory with a fault has no score and is counted separately.
     """
 
     source: Literal["environment", "model", "agent"]
@@ -274,19 +276,19 @@ class Fault(Frozen):
 
 
 class Violation(Frozen):
-    """An engine call that the interface contract forbids. It was refused."""
+    """An engine call forbidden by the interface contract. It was refused."""
 
     action: str
     reason: str
 
 
 class HintEvent(Frozen):
-    """What came of one rule of an interface on one turn; a rule is a kind of sentence that names commands.
+    """State of one rule of an interface on one turn; a rule is a kind of sentence that names commands.
 
-    `fired`: such a hint was shown. `followed`: the action was what the hint before it had named. `came_true`: whether a
-    followed hint did what it had promised, where this turn settled that. `silenced`: its words were withheld, or are
-    from here on, about these objects or any. `weak`: it failed, and that says nothing against the rule, as the agent
-    spoke of what the engine had named nowhere, or it had failed on these objects before.
+    `fired`: such a hint was shown. `followed`: the action was the one named by the previous hint. `came_true`: the
+    followed hint did or did not do what it promised, if this turn settled it. `silenced`: its words are withheld from
+    here on or already were, about these objects or any. `weak`: it failed, but this says nothing against the rule: the
+    agent named objects unknown to the engine, or it had failed on these objects before.
     """
 
     rule: str
@@ -300,12 +302,12 @@ class HintEvent(Frozen):
 class Step(Frozen):
     """One turn of the agent.
 
-    `observation` is what the agent was shown; `raw_observation` is the engine's answer to the agent's own action, or
-    None when the engine was not asked (the interface answered alone, or the reply held no action). `engine_calls`
-    counts every engine call of the turn. `interface_error` says why the interface was bypassed on this turn, if it was.
-    `forged` names what it claimed against the environment: "reward", "done". `hints`: what came of those it gave.
-    `cut_off`: the model's limit of tokens ended the reply. `choice`: it was chosen among several. `residue` names the
-    end tokens and invisible signs that were taken off of the reply before it was read.
+    `observation` is the text shown to the agent; `raw_observation` is the engine's answer to the agent's own action,
+    or None if the engine was not asked (the interface answered alone, or the reply had no action). `engine_calls`
+    counts every engine call of the turn. `interface_error` says why the interface was bypassed on this turn, if it
+    was. `forged` lists its false claims about the environment: "reward", "done". `hints`: the states of its hints.
+    `cut_off`: the reply reached the model's token limit. `choice`: the reply was chosen among candidates. `residue`
+    names end tokens and invisible characters stripped from the reply before parsing.
     """
 
     reply: str
@@ -330,8 +332,9 @@ class Step(Frozen):
 
 
 class PlayedInterface(Frozen):
-    """Which interface an episode was played under, by content: `source` is a hash of its code, `fingerprint` one of all
-    that decides what it shows. Both are the same under any name.
+    """The interface of an episode, by content. Both hashes are the same under any name.
+
+    `source` is a hash of its code, `fingerprint` of everything that decides its texts.
     """
 
     source: str
@@ -340,24 +343,23 @@ class PlayedInterface(Frozen):
 
 
 _IN_LABEL = re.compile(r"@(?P<source>[0-9a-f]{16})(?:-[\w.-]+)?(?: \(\d+\))?$")
-"""Where a label of an interface has the hash of its source."""
+"""Position of the source's hash in an interface's label."""
 
 
 def source_in(label: str) -> str:
-    """The hash of an interface's source in its label, all that older versions wrote of it; "" for none."""
+    """Extract the hash of an interface's source from its label, as older versions wrote it; "" for none."""
     written = _IN_LABEL.search(label)
     return written["source"] if written else ""
 
 
 class Trajectory(Frozen):
-    """One episode of one agent on one task under one interface ("none" is the raw environment).
+    """One episode of one agent on one task with one interface ("none" is the raw environment).
 
-    `interface` is a label to read; `played_under` tells interfaces apart, None for the raw environment and in files of
-    older versions.
-    `reset_error` says why the interface's rules are missing, if they are; `reset_violations` what it tried at reset.
-    `context_overflow` is True when the conversation outgrew the model's context and ended the episode: no fault.
-    `sample` tells several episodes of one agent on one task apart. `agent_preset` names the preset of the agent's
-    settings, "" for none. `ended_by_repeats` is True where one action in a row too often ended the episode.
+    `interface` is a readable label; `played_under` identifies the interface, None for the raw environment and in files
+    of older versions. `reset_error` says why the interface's rules are missing, if they are; `reset_violations` are
+    forbidden calls at reset. `context_overflow` is True if the conversation exceeded the model's context and ended the
+    episode: no fault. `sample` distinguishes episodes of one agent on one task. `agent_preset` names the preset of the
+    agent's settings, "" for none. `ended_by_repeats` is True if repetitions of one action ended the episode.
     """
 
     environment: str
@@ -385,30 +387,30 @@ class Trajectory(Frozen):
 
     @property
     def terminated(self) -> bool:
-        """The environment ended the episode."""
+        """True if the environment ended the episode."""
         return bool(self.steps) and self.steps[-1].terminated
 
     @property
     def truncated(self) -> bool:
-        """The step limit, the model's context or an action's repeats ended the episode."""
+        """True if the step limit, the model's context or an action's repetition ended the episode."""
         ended_here = self.context_overflow or self.ended_by_repeats
         return ended_here or (bool(self.steps) and self.steps[-1].truncated)
 
     @property
     def source(self) -> str:
-        """The hash of its interface's code; "" for the raw environment."""
+        """Hash of its interface's code; "" for the raw environment."""
         return source_in(self.interface) if self.played_under is None else self.played_under.source
 
     @property
     def is_placebo(self) -> bool:
-        """Whether its interface was played as a placebo."""
+        """True if its interface was played as a placebo."""
         if self.played_under is not None:
             return self.played_under.placebo
         return bool(self.source) and self.interface.endswith("-placebo")
 
     @property
     def actions(self) -> tuple[str | None, ...]:
-        """The agent's own actions in order; None where a reply held none."""
+        """Actions of the agent in order; None for a reply without an action."""
         return tuple(step.action for step in self.steps)
 
     @property
@@ -417,19 +419,19 @@ class Trajectory(Frozen):
         return sum((step.usage for step in self.steps), Usage())
 
 
-def impossible(played: Trajectory) -> str:
-    """Say in words why no environment can have played this; "" if one can. For records that others may have written."""
-    for score in (played.score, *(step.score for step in played.steps)):
+def impossible(trajectory: Trajectory) -> str:
+    """Describe why no environment can have played this; "" if possible. For records from other sources."""
+    for score in (trajectory.score, *(step.score for step in trajectory.steps)):
         if score < -1e-6 or score > 1 + 1e-6:
             return f"its score is {score:g}, outside of [0, 1]"
-    return "it was won without a turn" if played.won and not played.steps else ""
+    return "it was won without a turn" if trajectory.won and not trajectory.steps else ""
 
 
 # ---------------------------------------------------------------- misalignment
 
 
 class Evidence(Frozen):
-    """Experiments behind a claim: how many agreed, how many did not, on how many tasks, and one that did not."""
+    """Experiments about a claim: the numbers that agreed and disagreed, their tasks, and a counterexample."""
 
     support: int = 0
     refuted: int = 0
@@ -438,15 +440,15 @@ class Evidence(Frozen):
 
     @property
     def precision(self) -> float:
-        """Share of the experiments that agreed; 0 where there was none."""
+        """Share of the experiments that agreed; 0 if there are none."""
         total = self.support + self.refuted
         return self.support / total if total else 0.0
 
 
 class Misalignment(Frozen):
-    """A difference between what the agent expects of an action and what the environment does (ALIGN, figure 3).
+    """A difference between the agent's expectation of an action and the environment's behaviour (ALIGN, figure 3).
 
-    `detail` holds the same as JSON for the backend that found it to read back; it is empty where no backend needs it.
+    `detail` holds the same as JSON for the backend that created it; empty if no backend needs it.
     """
 
     task_id: str
@@ -461,10 +463,10 @@ class Misalignment(Frozen):
 
     @property
     def text(self) -> str:
-        """The kind of action and the rule, in one line."""
+        """Kind of action and rule, in one line."""
         return f"{self.action_type}: {self.rule}"
 
     @property
     def claim(self) -> str:
-        """What makes two misalignments the same one: their text, however spaced and in whatever case."""
+        """Normalised text, equal for equal misalignments regardless of spacing and case."""
         return " ".join(self.text.lower().split())
