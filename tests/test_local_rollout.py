@@ -291,7 +291,7 @@ def test_an_environment_steps_while_the_model_answers_another():
 class Babbling(Vanilla):
     """Takes whatever the model says for an action: a tiny one hardly ever ends its reply."""
 
-    def whole(self, completion: Completion) -> str:
+    def full_text(self, completion: Completion) -> str:
         return completion.text
 
     def read(self, reply: str, view: AgentView) -> str:

@@ -1,1 +1,1 @@
-"""Agents: functions from what was seen so far to the next reply."""
+"""Agents: each maps the history of an episode to the next reply."""

@@ -1,8 +1,8 @@
-"""The agents by name. Ours are registered as everybody's are (`registry.py`).
+"""Registry of agents by name. Built-in agents register in the same way as those of other packages (`registry.py`).
 
-Somebody's own agent is a class with a `name` and a method `act(view)`, made without arguments; a subclass of
-`ChatAgent`, made with a chat model; a function that makes an agent; or an `AgentSpec`, which is told what it is made
-for.
+An agent of your own is a class with a `name` and a method `act(view)` and no constructor arguments; a subclass of
+`ChatAgent`, built with a chat model; a function that builds an agent; or an `AgentSpec`, whose `build` receives the
+`AgentSetting`.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from align_echo.registry import Registry
 from align_echo.types import Agent
 
 
-def _read(name: str, thing: object) -> AgentSpec:
-    if isinstance(thing, AgentSpec):
-        return replace(thing, name=name)
-    if isinstance(thing, type) and issubclass(thing, ChatAgent):
-        return _of_chat(name, thing)
-    if not callable(thing):
-        kind = with_article(type(thing).__name__)
+def _read_entry(name: str, entry: object) -> AgentSpec:
+    if isinstance(entry, AgentSpec):
+        return replace(entry, name=name)
+    if isinstance(entry, type) and issubclass(entry, ChatAgent):
+        return _chat_agent_spec(name, entry)
+    if not callable(entry):
+        kind = with_article(type(entry).__name__)
         raise UsageError(f"{name} is {kind}: an agent is a class, or a function that makes one")
 
     def build(setting: AgentSetting) -> Agent:
         try:
-            made: Agent = thing()
+            agent: Agent = entry()
         except TypeError as error:
             raise UsageError(
                 f"the agent {name} is made without arguments: {error}; one that needs some is an AgentSpec"
             ) from error
-        check_agent(made)
-        return made
+        check_agent(agent)
+        return agent
 
-    return AgentSpec(name, _first_line(thing), False, build)
+    return AgentSpec(name, _first_line(entry), False, build)
 
 
-def _of_chat(name: str, kind: type[ChatAgent]) -> AgentSpec:
+def _chat_agent_spec(name: str, kind: type[ChatAgent]) -> AgentSpec:
     def build(setting: AgentSetting) -> Agent:
         preset = setting.preset
         options = preset.get_options(name) if preset is not None else {}
@@ -48,19 +48,21 @@ def _of_chat(name: str, kind: type[ChatAgent]) -> AgentSpec:
             options["temperature"] = setting.temperature
         if setting.max_tokens is not None:
             options["max_tokens"] = setting.max_tokens
-        made = kind(setting.chat_model(name), **options)
-        return made if preset is None else made.under(preset.get_episode_rules(setting.spec.name))
+        agent = kind(setting.chat_model(name), **options)
+        return agent if preset is None else agent.with_episode_rules(preset.get_episode_rules(setting.spec.name))
 
     return AgentSpec(name, _first_line(kind), True, build)
 
 
-def _first_line(thing: object) -> str:
-    return (thing.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+def _first_line(entry: object) -> str:
+    return (entry.__doc__ or "").strip().partition("\n")[0].rstrip(".")
 
 
-AGENTS: Registry[AgentSpec] = Registry("agent", "align_echo.agents", _read)
+AGENTS: Registry[AgentSpec] = Registry("agent", "align_echo.agents", _read_entry)
 
 
 def agent_spec(name: str) -> AgentSpec:
-    """The agent of a name, or of "module:Name". Raises `UsageError` naming those that are nearest."""
+    """Look up an agent by its name or by "module:Name". Raises `UsageError`, with the nearest names, for an unknown
+    agent.
+    """
     return AGENTS.get(name)

@@ -1,8 +1,8 @@
-"""What every agent on a chat model shares: the chat so far, asking, strict reading, and what a run records of it.
+"""Base class of the agents that ask a chat model: conversation, model call, strict parsing, run records.
 
-An agent keeps no state: its next reply is a function of the view. Rules told up front (InferRules) go into the system
+An agent keeps no state: its next reply is a function of the view. Rules given up front (InferRules) go into the system
 message, as in the paper's prompts (ALIGN, appendix C.4); the initial observation and the task are the first user
-message; then replies and observations in turn. An agent's own file says what it asks and how it reads the answer.
+message; then replies and observations in turn. Each agent's own file holds its prompts and its parsing.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MAX_TOKENS = 512
 class ChatAgent(abc.ABC):
     """A chat model as an agent. `max_tokens` bounds one reply of the model.
 
-    With `raw_replies` a reply is not read: its text is the action (`raw_action`), as in ALIGN's public code, and no
-    reply is answered with what is wrong with it.
+    With `raw_replies` a reply is not parsed: its text is the action (`raw_action`), as in ALIGN's public code, and
+    there are no error messages about its form.
     """
 
     kind: ClassVar[str]
@@ -48,50 +48,50 @@ class ChatAgent(abc.ABC):
         self._episode_rules = EpisodeRules()
 
     def with_sample(self, sample: int) -> Self:
-        """The same agent whose model draws anew: for several episodes of one task at a temperature above 0."""
-        other = copy.copy(self)
-        other._sample, other._model = sample, sample_of(self._model, sample)
-        return other
+        """Copy the agent with another sampling seed, for repeated episodes of one task at a temperature above 0."""
+        copied = copy.copy(self)
+        copied._sample, copied._model = sample, sample_of(self._model, sample)
+        return copied
 
-    def under(self, episode_rules: EpisodeRules) -> Self:
-        """Return the same agent, whose episodes are played by these rules."""
-        other = copy.copy(self)
-        other._episode_rules = episode_rules
-        return other
+    def with_episode_rules(self, episode_rules: EpisodeRules) -> Self:
+        """Copy the agent with these episode rules."""
+        copied = copy.copy(self)
+        copied._episode_rules = episode_rules
+        return copied
 
     @property
     def episode_rules(self) -> EpisodeRules:
-        """What the agent's preset says of its episodes."""
+        """Return the episode rules of the agent's preset."""
         return self._episode_rules
 
     @property
     def name(self) -> str:
-        """`<kind>(<model>)`."""
+        """Return `<kind>(<model>)`."""
         return f"{self.kind}({self._model.name})"
 
     @property
     def model(self) -> ChatModel:
-        """Who answers."""
+        """Return the chat model."""
         return self._model
 
     @property
     def temperature(self) -> float:
-        """That of every call; 0 is greedy."""
+        """Return the sampling temperature of every call; 0 is greedy."""
         return self._temperature
 
     @property
     def asks_once(self) -> bool:
-        """Whether a turn is one call of the model, whose reply and tokens are then the turn's."""
+        """Return whether each turn is exactly one model call, so that its reply and tokens are the turn's."""
         return type(self).act is ChatAgent.act
 
     def describe(self) -> dict[str, str]:
-        """Its model, endpoint or weights, temperature and prompt hashes, for run records."""
+        """Return model, endpoint or weights, temperature and prompt hashes for run records."""
         prompts = {f"prompt.{name}": prompt_hash(name) for name in (*SHARED_PROMPTS, *self.prompts)}
-        made_of = {"model.agent": self._model.name, "base_url.agent": base_url_of(self._model)}
+        source = {"model.agent": self._model.name, "base_url.agent": base_url_of(self._model)}
         if weights := weights_of(self._model):
-            made_of["weights.agent"] = weights
+            source["weights.agent"] = weights
         return {
-            **made_of,
+            **source,
             "temperature": str(self._temperature),
             "max_tokens": str(self._max_tokens),
             **({"replies": "raw"} if self._raw_replies else {}),
@@ -100,55 +100,55 @@ class ChatAgent(abc.ABC):
         }
 
     def act(self, view: AgentView) -> AgentReply:
-        """The next action; None with the problem in words if the reply does not hold exactly one. Raises `ModelError`.
+        """Return the next action, or None with a `problem` if the reply does not hold exactly one. Raises `ModelError`.
         """
         return self.ask(self.conversation(view), view)
 
     def act_all(self, view: AgentView, samples: Sequence[int]) -> list[AgentReply]:
-        """What `with_sample(sample).act(view)` gives for each of the samples, drawn at once where one call is a turn.
+        """Return `with_sample(sample).act(view)` for each sample, drawn in one batch if a turn is one call.
 
-        Raises `ModelError` if one cannot be drawn.
+        Raises `ModelError` if a draw fails.
         """
         if not self.asks_once:
             return [self.with_sample(sample).act(view) for sample in samples]
         messages = self.conversation(view)
         drawn = draw(self._model, messages, samples, temperature=self._temperature, max_tokens=self._max_tokens)
-        return [self.understood(reply, view) for reply in drawn]
+        return [self.parse_completion(reply, view) for reply in drawn]
 
     @abc.abstractmethod
     def read(self, reply: str, view: AgentView) -> str:
-        """The one action of a reply to `view`. Raises `ReplyFormatError`."""
+        """Parse the single action of a reply to `view`. Raises `ReplyFormatError`."""
 
     def raw_action(self, reply: str, view: AgentView) -> str:
-        """Return what a reply sends where replies are not read: the whole of it."""
+        """Return the action of a reply when replies are not parsed: the full text."""
         return reply
 
-    def told(self, turn: Turn) -> str:
-        """How the history shows the agent its own reply of a turn; may be empty."""
+    def history_text(self, turn: Turn) -> str:
+        """Return the agent's reply of a turn as the history shows it; may be empty."""
         return turn.reply
 
     def conversation(self, view: AgentView) -> list[Message]:
-        """The chat so far; always ends with a user message."""
+        """Build the chat so far. It always ends with a user message."""
         system = render(self.prompts[0], {"action_format": view.action_format, "rules": view.rules})
         opening = {"initial_observation": view.initial_observation, "goal": view.goal, "critique": view.critique}
         start = render("shared/start", opening)
         messages = [Message(role="system", content=system), Message(role="user", content=start)]
         for turn in view.turns:
-            shown = self.told(turn)
-            messages.append(said(shown, turn.tokens if shown == turn.reply else None))
+            text = self.history_text(turn)
+            messages.append(said(text, turn.tokens if text == turn.reply else None))
             messages.append(Message(role="user", content=turn.observation))
         return messages
 
     def complete(self, messages: Sequence[Message], *, model: ChatModel | None = None) -> Completion:
-        """The model's answer at the agent's temperature. Raises `ModelError`."""
+        """Ask the model at the agent's temperature. Raises `ModelError`."""
         return (model or self._model).complete(messages, temperature=self._temperature, max_tokens=self._max_tokens)
 
     def ask(self, messages: Sequence[Message], view: AgentView, *, model: ChatModel | None = None) -> AgentReply:
-        """The model's answer, read as an action. Raises `ModelError`."""
-        return self.understood(self.complete(messages, model=model), view)
+        """Ask the model and parse its reply as an action. Raises `ModelError`."""
+        return self.parse_completion(self.complete(messages, model=model), view)
 
-    def understood(self, completion: Completion, view: AgentView) -> AgentReply:
-        """The model's answer to `view`, read as an action; where replies are not read, taken as one."""
+    def parse_completion(self, completion: Completion, view: AgentView) -> AgentReply:
+        """Parse a completion as a reply to `view`; with raw replies the text is the action."""
         if self._raw_replies:
             return AgentReply(
                 text=completion.text,
@@ -161,7 +161,7 @@ class ChatAgent(abc.ABC):
         action, problem = None, ""
         residue: tuple[str, ...] = ()
         try:
-            text, residue = plain_reply(self.whole(completion))
+            text, residue = plain_reply(self.full_text(completion))
             action = self.read(text, view)
         except ReplyFormatError as error:
             problem = str(error)
@@ -175,23 +175,22 @@ class ChatAgent(abc.ABC):
             tokens=completion.tokens,
         )
 
-    def whole(self, completion: Completion) -> str:
-        """As `whole_text`, of this agent's answers."""
+    def full_text(self, completion: Completion) -> str:
+        """Return the text of a completion. Raises `ReplyFormatError` if it was cut off (see `whole_text`)."""
         return whole_text(completion, self._max_tokens)
 
 
 def said(text: str, tokens: Tokens | None = None) -> Message:
-    """A reply of the model in the history; `tokens` is the call that wrote it, if the text is as it was written."""
+    """Build the assistant message of a reply; `tokens` belong to it only if the text is unchanged."""
     return Message(role="assistant", content=text.strip() or NO_REPLY, tokens=tokens)
 
 
 def labelled(turn: Turn) -> str:
-    """A turn's reply for agents that label their actions: an action carried out in the agent's place gets the label,
-    unless it has one of its own."""
+    """Return a turn's reply, labelled "Action:" if it was carried out in the agent's place and has no label."""
     bare = turn.reply.strip() == turn.action and not turn.reply.startswith(("Action:", "Answer:"))
     return f"Action: {turn.action}" if bare else turn.reply
 
 
 def action_alone(turn: Turn) -> str:
-    """A turn's reply for agents whose text is a record of several answers: the action that came of them."""
+    """Return a turn's action in place of its reply; the reply if there was no action."""
     return turn.reply if turn.action is None else turn.action

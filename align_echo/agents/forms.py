@@ -1,11 +1,11 @@
-"""The forms of action that an environment lists in its action format, and which of them a line has.
+"""Action forms: what an environment's action format lists, and which form a line matches.
 
-A list is a line with bars: `look | go to {room} | put OBJ in OBJ | search[{words}]`, and a single form may follow on a
-line of its own. Blanks stand in braces or angle brackets, or are words in capitals that the format explains ("OBJ is a
-thing"). A pair of tags (`<say>{text}</say>`) is no blank: tags are part of the form. A format without a list has no
-forms, and then nothing has one: no environment is known here, only what each one says of itself. In place of a list a
-format may name a command as LaTeX writes them (a backslash, a name, a blank in braces), which marks the action
-wherever it stands. Where an engine lists what is possible now, `as_offered` goes by that instead.
+A list is a line with bars: `look | go to {room} | put OBJ in OBJ | search[{words}]`; a single form may follow on its
+own line. Blanks are in braces or angle brackets, or are capitalised words explained in the format ("OBJ is a thing"). A
+pair of tags (`<say>{text}</say>`) is part of the form, not a blank. A format without a list has no forms. Instead of a
+list, a format may name a LaTeX-style command (a backslash, a name, a blank in braces) to mark the action in any place.
+If the engine lists the actions possible now, `as_offered` uses these instead. No environment is known here: everything
+is read from its action format.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from align_echo.types import AgentView
 MARKED = r"\{[^{}]*\}|<(?!/)[^<>]*>(?![^<>]*</)"
 CAPITALS = re.compile(r"\b[A-Z]{2,}[0-9]?\b")
 FREE = re.compile(r"text|word|message|answer|query|string|value", re.IGNORECASE)
-"""A blank with such a name holds what the agent writes, not the name of a thing."""
+"""A blank with one of these names holds free text, not the name of an object."""
 
 BAR = " | "
 MOST_WORDS = 6
-"""Longest name that an open blank takes: what is longer is a sentence."""
+"""Longest name in an open blank, in words: longer text is a sentence."""
 
 COMMAND = re.compile(r"(\\[A-Za-z]+)\{([^{}]*)\}")
 """A command and the blank in its braces."""
 
 LONGEST_LINE = 300
-"""In characters: what is longer has no form."""
+"""In characters: longer lines have no form."""
 
 
 class ActionForm(NamedTuple):
-    """One form. `literals` are its own texts, between which its blanks stand: there is one more of them than of blanks.
+    """One form. `literals` are its fixed texts around the blanks, so there is one more literal than there are blanks.
 
-    `closed` and `free` have one entry for each blank: a closed blank ends at a sign; a free one holds text that the
-    agent writes, whose letters stay as they are.
+    `closed` and `free` have one entry per blank. A closed blank ends at a punctuation sign. A free blank holds text
+    written by the agent, whose case is left unchanged.
     """
 
     literals: tuple[str, ...]
@@ -46,71 +46,74 @@ class ActionForm(NamedTuple):
 
     @property
     def open_ended(self) -> bool:
-        """Whether its last sign is a blank, so that a name may end in anything."""
+        """Return whether the form ends with a blank, so that a name may end in any character."""
         return len(self.literals) > 1 and not self.literals[-1]
 
 
 @cache
 def forms_in(action_format: str) -> tuple[ActionForm, ...]:
-    """The forms that an action format lists."""
+    """List the forms of an action format."""
     blank = _blank(action_format)
     forms = [_form(piece.strip(), blank) for line in _lists(action_format) for piece in line.split(BAR)]
     return tuple(form for form in forms if re.search("[A-Za-z]", "".join(form.literals)))
 
 
 def command_in(action_format: str) -> tuple[str, str] | None:
-    r"""The command that marks an action in any place, and the blank in its braces: `\boxed` and `answer`. None without
-    one."""
+    r"""Return the marking command of a format and the blank in its braces, e.g. `\boxed` and `answer`. None without
+    one.
+    """
     match = None if _lists(action_format) else COMMAND.search(action_format)
     return None if match is None else (match[1], match[2])
 
 
 @cache
 def labels_in(action_format: str) -> tuple[str, ...]:
-    """The labels ("Action:", "Answer:") that all the forms of a format begin with; () where one begins otherwise."""
+    """Return the labels ("Action:", "Answer:") at the start of the forms; () if any form starts without a label."""
     starts = [re.match(r"[A-Z]\w*:(?=\s)", form.literals[0]) for form in forms_in(action_format)]
     return tuple(dict.fromkeys(start[0] for start in starts if start)) if all(starts) else ()
 
 
 def is_listing(line: str, action_format: str) -> bool:
-    """Whether a line only repeats the action format, as no action does."""
+    """Return whether a line only repeats the action format."""
     text = " ".join(line.split())
     listed = [" ".join(line.split()) for line in action_format.splitlines()]
     pieces = {piece.strip() for listing in _lists(action_format) for piece in " ".join(listing.split()).split(BAR)}
-    whole = text in listed and (BAR in text or text.endswith(":"))
-    return whole or (text in pieces and _blank(action_format).search(text) is not None)
+    repeats_line = text in listed and (BAR in text or text.endswith(":"))
+    return repeats_line or (text in pieces and _blank(action_format).search(text) is not None)
 
 
 def has_form(line: str, forms: tuple[ActionForm, ...]) -> bool:
-    """Whether a line, in whatever case, has one of the forms and nothing more."""
+    """Return whether a line matches one of the forms exactly, ignoring case."""
     return any(_values(line, form) is not None for form in forms)
 
 
 def as_listed(action: str, view: AgentView) -> str:
-    """The action without a full stop that only ends a sentence, and with the case of its form and of the names seen.
+    """Drop a sentence-ending full stop and restore the case of the form and of known names.
 
-    Left as it is: an action of no form, what stands in a blank that a sign closes (`search[...]`), a full stop after
-    words that were never seen as a name.
+    Left unchanged: an action without a form, the content of a closed blank (`search[...]`), and a full stop after words
+    that never appeared as a name.
     """
     forms = forms_in(view.action_format)
     if action.endswith(".") and not action.endswith(".."):
         action = _without_stop(action, forms, view)
-    spelled = {_spelled(form, values, view) for form in forms if (values := _values(action, form)) is not None}
-    return spelled.pop() if len(spelled) == 1 else action
+    spellings = {_spelled(form, values, view) for form in forms if (values := _values(action, form)) is not None}
+    return spellings.pop() if len(spellings) == 1 else action
 
 
 def as_offered(action: str, offered: Sequence[str] | None) -> str:
-    """The one possible action that differs from this in case, spaces, articles or a full stop at its end alone; the
-    action as it is where it is possible itself, or several or none are so."""
+    """Return the only possible action equal to this one up to case, spaces, articles and a final full stop.
+
+    The action is returned unchanged if it is itself possible, or if no action or more than one is equal.
+    """
     if not offered or action in offered:
         return action
     words = _loosely(action)
-    alike = {action for action in offered if _loosely(action) == words}
-    return alike.pop() if len(alike) == 1 else action
+    matches = {action for action in offered if _loosely(action) == words}
+    return matches.pop() if len(matches) == 1 else action
 
 
 def _loosely(action: str) -> tuple[str, ...]:
-    """The words of an action without articles: small ones before a small letter, and none within brackets."""
+    """Split an action into words without articles. Keeps articles before a capital and inside brackets."""
     text = action.rstrip(". ")
     if not re.search(r"[\[({]", text):
         text = re.sub(r"\b(?:the|an?)\s+(?=[a-z])", "", text)
@@ -135,14 +138,14 @@ def _spelled(form: ActionForm, values: tuple[str, ...], view: AgentView) -> str:
 
 
 def _spellings(name: str, view: AgentView) -> set[str]:
-    """How a name is written in what the agent has been told; empty if it was never seen, whatever the case."""
+    """Find how a name is spelled in the texts shown to the agent, ignoring case; empty if it never appears."""
     texts = (view.goal, view.rules, view.initial_observation, *(turn.observation for turn in view.turns))
     pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
     return {spelling for text in texts for spelling in pattern.findall(text)}
 
 
 def _lists(action_format: str) -> list[str]:
-    """The lines that hold forms: those with bars, and after the first of them such as are one form with a blank."""
+    """Return the lines with forms: those with bars, and later lines with a single form and a blank."""
     lines = action_format.splitlines()
     first = next((number for number, line in enumerate(lines) if BAR in line), len(lines))
     return [line for line in lines[first:] if BAR in line or (re.search(MARKED, line) and line.strip()[-1] not in ".:")]
@@ -150,7 +153,7 @@ def _lists(action_format: str) -> list[str]:
 
 @cache
 def _blank(action_format: str) -> re.Pattern[str]:
-    """What is a blank in this format. Capitals that nothing explains are words of a form ("press OK")."""
+    """Compile the pattern of a blank in this format. Unexplained capitals are part of the form ("press OK")."""
     prose = [line for line in action_format.splitlines() if BAR not in line]
     explained = sorted({word for line in prose for word in CAPITALS.findall(line)})
     return re.compile("|".join([MARKED, *(rf"\b{re.escape(word)}\b" for word in explained)]))
@@ -164,7 +167,7 @@ def _form(text: str, blank: re.Pattern[str]) -> ActionForm:
 
 
 def _values(line: str, form: ActionForm) -> tuple[str, ...] | None:
-    """What fills the blanks of a form; None if the line does not have it."""
+    """Return the values in a form's blanks; None if the line does not match the form."""
     match = _pattern(form).fullmatch(line) if len(line) <= LONGEST_LINE else None
     if match is None:
         return None

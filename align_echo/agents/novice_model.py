@@ -1,15 +1,14 @@
-"""A scripted novice behind the interface of a chat model, and NOT a language model: it rehearses a run offline.
+"""Scripted chat model, NOT a language model, to rehearse a run offline without an endpoint or a key.
 
-It serves to try commands, prompts and interfaces without an endpoint or a key; what it scores says nothing of any
-language model. It reads the messages back into an `AgentView` (the inverse of `ChatAgent.conversation`) and refuses
-every prompt that is not one of align-echo's own agents'. What it does:
+Its scores say nothing about any language model. It reads the messages back into an `AgentView` (the inverse of
+`ChatAgent.conversation`) and refuses prompts of anything but align-echo's own agents. Behaviour:
 
-- asked for an action, it takes the environment's scripted novice's, in the form that the prompt asks for. The thought
-  it then writes says nothing; its plan is one sub-goal, the task itself. Neither has any effect on its actions.
-- asked for a plan alone, it gives the task; asked for the final action, it objects or not as it does in a review.
-- asked to review an action, it objects with probability `OBJECTS` if that action was sent before in the episode and got
-  an answer that another turn got too; never otherwise. Asked for a better one, it names what novices of other seeds
-  would do, the first that was not yet proposed.
+- asked for an action, it gives the action of the environment's scripted novice, in the requested form. The thought is a
+  fixed sentence; the plan is one sub-goal, the task itself. Neither affects its actions.
+- asked for a plan alone, it gives the task; asked for the final action, it objects or not as in a review.
+- asked to review an action, it objects with probability `OBJECTS` if that action was sent before in the episode and its
+  observation was also that of another turn; never otherwise. Asked for a better action, it gives the first new one
+  among those of novices with other seeds.
 - at a temperature t above 0, with probability min(t, 1) a novice of another seed answers. All chance is a hash of
   seed, sample number and messages: the same request and sample (`with_sample`) get the same answer in every process.
 
@@ -35,7 +34,7 @@ from align_echo.types import NO_REPLY, AgentView, ChatModel, Completion, Message
 
 OBJECTS = 0.5
 OTHER_SEEDS = 8
-"""How many other novices are asked for a better action before it stays with the one it has."""
+"""Novices of other seeds to ask for a better action before giving the first one again."""
 
 
 class NoviceModel:
@@ -52,20 +51,20 @@ class NoviceModel:
 
     @property
     def name(self) -> str:
-        """The kind, and that it is no language model."""
+        """Return the kind, marked as a script and not a language model."""
         return scripted_name(self._kind)
 
     @property
     def identity(self) -> str:
-        """Name, environment and seed: what tells its replies from those of another."""
+        """Return name, environment and seed, to distinguish its replies from those of other models."""
         return f"{self.name}, {self._environment}, seed {self._seed}"
 
     def with_sample(self, sample: int) -> ChatModel:
-        """The same novice for another draw of the same request."""
+        """Copy the model for another draw of the same request."""
         return NoviceModel(self._environment, self._kind, seed=self._seed, sample=sample)
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-        """The novice's answer; `max_tokens` is ignored. Raises `ModelError` for a prompt of no agent of align-echo."""
+        """Answer a prompt of an align-echo agent; `max_tokens` is ignored. Raises `ModelError` for any other prompt."""
         request = read_request(messages, self._agents)
         if request.wanted == "plan":
             return Completion(text=f"Plan: {_task(request.view)}")
@@ -75,11 +74,11 @@ class NoviceModel:
         if request.wanted == "refine":
             return Completion(text=self._another(request, digest))
         if request.wanted == "final":
-            kept = self._review(request, digest).endswith("keep")
-            final = request.proposals[-1] if kept else self._another(request, digest)
+            keeps_action = self._review(request, digest).endswith("keep")
+            final = request.proposals[-1] if keeps_action else self._another(request, digest)
             return Completion(text=f"Thought: none; this is a script.\nFinal Action: {final}")
-        other = temperature > 0 and self._draw("other", digest) < temperature
-        action = self._action(request.view, self._other_seed(digest) if other else self._seed)
+        use_other_seed = temperature > 0 and self._draw("other", digest) < temperature
+        action = self._action(request.view, self._other_seed(digest) if use_other_seed else self._seed)
         return Completion(text=_in_form(action, request))
 
     def _action(self, view: AgentView, seed: int) -> str:
@@ -89,8 +88,8 @@ class NoviceModel:
     def _review(self, request: NoviceRequest, digest: str) -> str:
         proposed, turns = request.proposals[-1], request.view.turns
         answers = [turn.observation for turn in turns]
-        vain = any(turn.action == proposed and answers.count(turn.observation) > 1 for turn in turns)
-        if vain and self._draw("object", digest) < OBJECTS:
+        repeats_failure = any(turn.action == proposed and answers.count(turn.observation) > 1 for turn in turns)
+        if repeats_failure and self._draw("object", digest) < OBJECTS:
             return "This was sent before and got an answer that other turns got too.\nVerdict: change"
         return "The scripted novice has no objection.\nVerdict: keep"
 
@@ -102,7 +101,7 @@ class NoviceModel:
         return request.proposals[-1]
 
     def _draw(self, *parts: object) -> float:
-        """A number in [0, 1)."""
+        """Draw a number in [0, 1)."""
         return int(_digest(self._seed, self._sample, *parts)[:12], 16) / 16**12
 
     def _other_seed(self, *parts: object) -> int:
@@ -114,8 +113,8 @@ class NoviceModel:
 
 @dataclass(frozen=True)
 class NoviceRequest:
-    """What the messages ask for: "action", "plan", "critique", "refine" or "final", after which proposals of this turn,
-    in which form.
+    """What the messages ask for: "action", "plan", "critique", "refine" or "final", and the proposals so far in this
+    turn.
     """
 
     view: AgentView
@@ -125,7 +124,7 @@ class NoviceRequest:
 
 
 def read_request(messages: Sequence[Message], agents: Sequence[ChatAgent]) -> NoviceRequest:
-    """The request behind messages that one of `agents` wrote. Raises `ModelError` for any other."""
+    """Recover the request behind messages written by one of `agents`. Raises `ModelError` for any other messages."""
     reviews = {ask_for(step).content: step for step in ("critique", "refine", "final")}
     chat, proposals, wanted = list(messages), [], "action"
     while len(chat) > 3 and chat[-1].content in reviews:
@@ -144,14 +143,14 @@ def read_request(messages: Sequence[Message], agents: Sequence[ChatAgent]) -> No
 
 
 def view_of(messages: Sequence[Message], agent: ChatAgent) -> AgentView | None:
-    """The view from which `agent` wrote the messages; None if it did not.
+    """Recover the view behind the messages of `agent`; None if `agent` did not write them.
 
-    Not carried by prompts: the task's id, whitespace around texts, and what a reply's text held beyond what the history
-    shows. Texts are assumed not to hold the prompts' own headings.
+    Prompts do not carry the task's id, surrounding whitespace, or text that the history leaves out. Texts are assumed
+    not to hold the prompts' own headings.
     """
     if len(messages) < 2 or len(messages) % 2 or messages[0].role != "system":
         return None
-    up_front = _told_up_front(messages[0].content, agent.prompts[0])
+    up_front = _read_system_message(messages[0].content, agent.prompts[0])
     contents = [message.content for message in messages[1:]]
     if isinstance(agent, Planning):
         contents = [content.removesuffix(f"\n\n{render('planning/ask', {})}") for content in contents]
@@ -175,7 +174,7 @@ def view_of(messages: Sequence[Message], agent: ChatAgent) -> AgentView | None:
 
 
 def _without_plan_call(contents: Sequence[str]) -> list[str]:
-    """Return the texts of a chat without a plan that was asked for alone."""
+    """Remove a separate plan call from the texts of a chat."""
     asking, begin = f"\n\n{render('planning/first', {})}", render("planning/begin", {})
     start, *rest = contents
     if start.endswith(asking) and rest[1:2] == [begin]:
@@ -190,8 +189,8 @@ def _read(agent: ChatAgent, reply: str, view: AgentView) -> str | None:
         return None
 
 
-def _told_up_front(system: str, prompt: str) -> tuple[str, str] | None:
-    """Action format and rules of a system message; None if it was not made from the template."""
+def _read_system_message(system: str, prompt: str) -> tuple[str, str] | None:
+    """Extract action format and rules from a system message; None if it does not match the template."""
     with_rules = _between(system, _literals(prompt, {"action_format": _BLANK, "rules": _BLANK}))
     if with_rules is not None:
         return with_rules[0], with_rules[1]
@@ -203,12 +202,12 @@ _BLANK = "\0"
 
 
 def _literals(prompt: str, values: dict[str, str]) -> list[str]:
-    """A template's own text around its blanks."""
+    """Split a rendered template into its fixed texts around the blanks."""
     return render(prompt, values).split(_BLANK)
 
 
 def _between(text: str, literals: list[str]) -> list[str] | None:
-    """What stands in the blanks between a template's own text; None if the text was not made from it."""
+    """Extract the values in a template's blanks; None if the text does not match the template."""
     first, *rest = literals
     if not text.startswith(first) or not text.endswith(rest[-1]):
         return None
@@ -225,7 +224,7 @@ def _between(text: str, literals: list[str]) -> list[str] | None:
 
 
 def _in_form(action: str, request: NoviceRequest) -> str:
-    """An action as the prompt asks for it."""
+    """Wrap an action in the form the prompt asks for."""
     if isinstance(request.agent, ReAct):
         return f"Thought: none; this is a script, not a language model.\nAction: {action}"
     if isinstance(request.agent, Planning):

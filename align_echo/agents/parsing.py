@@ -1,28 +1,26 @@
-r"""From a chat model's reply to one action: however it is dressed, if it can mean only one.
+r"""Parse a chat model's reply into one action, however it is formatted, if it can mean only one.
 
-What is read, in this order:
- 0. End tokens, channels and signs that nobody sees are taken off (`agents/signs.py`).
- 1. Thoughts (`<think>...</think>`, also without their beginning) are not part of the reply; thoughts without an end are
-    a reply that was cut off. Blank lines and lines that only open or close a code fence do not count, nor do lines that
-    repeat the prompt's own form of reply.
- 2. An "Observation:" that the model writes after its action is made up: the reply ends before it.
+In this order:
+ 0. End tokens, channels and invisible signs are removed (`agents/signs.py`).
+ 1. Thoughts (`<think>...</think>`, also without an opening tag) are not part of the reply; thoughts without an end mean
+    a reply that was cut off. Ignored: blank lines, code fences, and lines that repeat the prompt's own form of reply.
+ 2. The reply ends before an "Observation:" after the action: the model made it up.
  3. One `<action>...</action>` holds the action; so does one JSON object with an "action" beside its reasoning.
- 4. Where the action format names a command that marks the action (`\boxed{answer}`), what stands in its braces is the
-    action, whatever stands around it. Several must hold the same; the blank of the format itself does not count.
- 5. One line is labelled "Action:" (any case, bold, a heading, a list item, numbered), or several that say the same
-    are: what follows the label is
-    the action. If nothing follows it on its line, exactly one line must come after it: that is the action.
+ 4. Where the action format names a command to mark the action (`\boxed{answer}`), the text in its braces is the action,
+    whatever surrounds it. More than one must hold the same text; the format's own blank does not count.
+ 5. One line is labelled "Action:" (any case, bold, a heading, a list item, numbered), or several with equal text: the
+    text after the label is the action. If it is empty, exactly one line must follow: that is the action.
  6. One line is left: it is the action.
  7. Exactly one line has a form of the environment's action format (`agents/forms.py`) and the others are sentences: it
     is the action.
- 8. Anything else holds no action, and the reason is given in words that the model can act on.
+ 8. Anything else holds no action; the error says why, in words for the model.
 Where the environment's own forms begin with labels ("Action: {call} End Action | Answer: {answer}"), a label is part of
-the action: it is the reply from the first of them on, whole and on one line, and what is too much in it is left for the
-environment to refuse (`_from_own_label`). Without such a label in the reply, the rules above hold.
-The action is stripped of a list's mark or number, of emphasis, and of quotes or backticks that surround it, and is
-spelled as its form is. Two different actions are never chosen between.
+the action: the action is the reply from the first label on, joined to one line, and the environment refuses any excess
+(`_from_own_label`). Without a label in the reply, the rules above apply.
+The action loses list marks or numbers, emphasis, and surrounding quotes or backticks, and is spelled like its form.
+Nothing here chooses between two different actions.
 
-`parse_reasoned_action` is for replies that think aloud: rule 6 falls away, and a labelled action must end the reply.
+`parse_reasoned_action` is for replies that reason first: rule 6 does not apply, and a labelled action must come last.
 """
 
 from __future__ import annotations
@@ -60,39 +58,39 @@ _EMPHASIS = ("```", "***", "**", "*")
 _TAG = re.compile(r"<(/?)action>", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>([^<>]+)</answer>", re.IGNORECASE)
 _MOST_DRESSES = 8
-"""Marks, quotes and tags around one another that are taken off."""
+"""Most nested marks, quotes and tags to strip."""
 _BESIDE_AN_ACTION = frozenset("action thought thoughts reason reasoning explanation rationale plan".split())  # noqa: SIM905
 _PROMPTS = ("vanilla/system", "react/system", "planning/system")
 _WORDS_OF_AN_INSTRUCTION = 4
-"""A line of a prompt that has fewer may also be an action."""
+"""A prompt line with fewer words may also be an action."""
 
 
 def parse_action(reply: str, view: AgentView | None = None) -> str:
-    """The one action of a reply: a single line, never empty. Raises `ReplyFormatError` if there is not exactly one.
+    """Parse the single action of a reply: one line, never empty. Raises `ReplyFormatError` if there is not exactly one.
 
-    `view` is what the reply answers: without it nothing is known of the environment's forms.
+    `view` is the view the reply answers. Without it the environment's forms are unknown.
     """
     lines = own_lines(reply, view)
     marked = _in_tags(lines, view) or _in_json(lines, view) or _in_command(lines, view)
     if (labelled := _from_own_label(marked or " ".join(lines), view)) is not None:
         return labelled
     if marked is None:
-        index = 0 if len(lines) == 1 else _place_of_action(lines, view)
+        index = 0 if len(lines) == 1 else _find_action(lines, view)
         marked = _cut(lines[index], view)
     return _clean(marked, view)
 
 
 def parse_reasoned_action(reply: str, view: AgentView | None = None) -> str:
-    """The action that a reply which thinks aloud ends with: a single line, never empty.
+    """Parse the action at the end of a reply with reasoning: one line, never empty.
 
-    Raises `ReplyFormatError` if there is not exactly one, or if the reply goes on after it.
+    Raises `ReplyFormatError` if there is not exactly one, or if the reply continues after it.
     """
     lines = own_lines(reply, view)
     marked = _in_tags(lines, view) or _in_json(lines, view) or _in_command(lines, view)
     if (labelled := _from_own_label(marked or " ".join(lines), view)) is not None:
         return labelled
     if marked is None:
-        index = _place_of_action(lines, view)
+        index = _find_action(lines, view)
         if index != len(lines) - 1:
             raise ReplyFormatError("the reply goes on after its action; end it there")
         marked = _cut(lines[index], view)
@@ -102,10 +100,10 @@ def parse_reasoned_action(reply: str, view: AgentView | None = None) -> str:
 
 
 def text_after_label(reply: str, view: AgentView, *, last: bool = False) -> str:
-    """Return what a reply that is not read has behind its first "Action:", or its `last`, up to the next; the whole
-    reply without one. Where the environment's own forms begin with labels, the label is part of it.
+    """Return the text after the first "Action:" of a raw reply, or after the `last`, up to the next label.
 
-    It is taken as it stands, whatever it holds, as ALIGN's public code takes it.
+    Returns the full reply without a label. If the environment's own forms begin with labels, the label is included. The
+    text is taken unchanged, as in ALIGN's public code.
     """
     own = labels_in(view.action_format)
     for label in own or ("Action:",):
@@ -118,7 +116,7 @@ def text_after_label(reply: str, view: AgentView, *, last: bool = False) -> str:
 
 
 def reply_lines(reply: str) -> list[str]:
-    """The lines of a reply that count, at least one. Raises `ReplyFormatError` if there is none."""
+    """Return the non-empty lines of a reply, at least one. Raises `ReplyFormatError` if there is none."""
     lines = [line.strip() for line in visible_text(reply).splitlines()]
     lines = [line for line in lines if line and not _FENCE.fullmatch(line)]
     if not lines:
@@ -127,9 +125,9 @@ def reply_lines(reply: str) -> list[str]:
 
 
 def own_lines(reply: str, view: AgentView | None = None) -> list[str]:
-    """The lines that say what the model does: without what repeats the prompt, up to an observation of its own making.
+    """Return the model's own lines: without repeats of the prompt, and up to an observation it made up.
 
-    Raises `ReplyFormatError` if there is none.
+    Raises `ReplyFormatError` if none is left.
     """
     lines = [line for line in reply_lines(reply) if not _repeats_the_prompt(line, view)]
     if not lines:
@@ -138,25 +136,27 @@ def own_lines(reply: str, view: AgentView | None = None) -> list[str]:
     if first is None:
         first = next((number for number, line in enumerate(lines) if not _OBSERVATION.match(line)), len(lines))
     end = next((number for number in range(first, len(lines)) if _OBSERVATION.match(lines[number])), len(lines))
-    kept = [line for line in lines[:end] if not _OBSERVATION.match(line)]
-    if not kept:
+    own = [line for line in lines[:end] if not _OBSERVATION.match(line)]
+    if not own:
         raise ReplyFormatError("the reply writes an observation itself; send one action, the answer comes then")
-    return kept
+    return own
 
 
 def visible_text(reply: str) -> str:
-    """A reply without a reasoning model's thoughts, and without signs that are not part of what it says. Raises
-    `ReplyFormatError` if it begins with thoughts that never end."""
+    """Remove a reasoning model's thoughts and stray tokens from a reply.
+
+    Raises `ReplyFormatError` if it begins with unfinished thoughts.
+    """
     return without_thoughts(plain_reply(reply).text)
 
 
 def visible_code(reply: str) -> str:
-    """As `visible_text`, of a reply that may hold code: what stands inside stays as it is."""
+    """Like `visible_text`, for a reply with code: only its ends are cleaned."""
     return without_thoughts(outer_text(reply))
 
 
 def without_thoughts(reply: str) -> str:
-    """A reply without what stands between `<think>` and `</think>`. Raises as `visible_text`."""
+    """Remove all text between `<think>` and `</think>`. Raises as `visible_text`."""
     text = _without(reply.strip(), "<think>", "</think>")
     if text.startswith("<think>"):
         raise ReplyFormatError("the reply was cut off while thinking; think less")
@@ -164,25 +164,26 @@ def without_thoughts(reply: str) -> str:
 
 
 def after_label(line: str, label: str) -> str | None:
-    """What follows "<label>:" at the beginning of a line (any case, bold or not); None if it begins otherwise."""
+    """Return the text after "<label>:" at the start of a line (any case, bold or not); None without the label."""
     match = re.match(rf"(?:\*\*)?{re.escape(label)}(?:\*\*)?:(?:\*\*)?\s*", line, re.IGNORECASE)
     return line[match.end() :] if match else None
 
 
 def spans(text: str, tag: str) -> list[tuple[int, int]]:
-    """Where what stands between `<tag>` and `</tag>` begins and ends, pair by pair: an opening that another one follows
-    before the end is a mention."""
-    spans_found, start = [], 0
+    """Find start and end of the text between `<tag>` and `</tag>` for each pair. Only the last opening before an end
+    counts.
+    """
+    pairs, start = [], 0
     while (closing := text.find(f"</{tag}>", start)) >= 0:
         opening = text.rfind(f"<{tag}>", start, closing)
         if opening >= 0:
-            spans_found.append((opening + len(tag) + 2, closing))
+            pairs.append((opening + len(tag) + 2, closing))
         start = closing + len(tag) + 3
-    return spans_found
+    return pairs
 
 
 def unquoted(text: str) -> str:
-    """A text without quotes or backticks that surround it as one pair; quotes inside stay."""
+    """Strip quotes or backticks that surround the text as one pair; quotes inside stay."""
     text = text.strip()
     while len(text) >= 2 and _QUOTES.get(text[0]) == text[-1] and not {text[0], text[-1]} & {*text[1:-1]}:
         text = text[1:-1].strip()
@@ -190,17 +191,19 @@ def unquoted(text: str) -> str:
 
 
 def whole_text(completion: Completion, max_tokens: int) -> str:
-    """The text of an answer. Raises `ReplyFormatError` if it was cut off: what is left of it may mean another."""
+    """Return the text of a completion. Raises `ReplyFormatError` if it was cut off, as the rest could mean another
+    action.
+    """
     if completion.finish_reason == "length":
         raise ReplyFormatError(f"the reply was cut off at {max_tokens} tokens; be brief")
     return completion.text
 
 
-# ---------------------------------------------------------------- where the action stands
+# ---------------------------------------------------------------- locating the action
 
 
 def _in_tags(lines: list[str], view: AgentView | None) -> str | None:
-    """What stands in the one pair of action tags, or in answer tags that are the whole reply; None without any."""
+    """Extract the text of the one pair of action tags, or of answer tags around the full reply; None without any."""
     text = _TAG.sub(r"<\1action>", "\n".join(lines))
     inside = [text[start:end].strip() for start, end in spans(text, "action")]
     if not inside and view is not None and "<answer>" not in view.action_format and len(lines) == 1:
@@ -214,9 +217,9 @@ def _in_tags(lines: list[str], view: AgentView | None) -> str | None:
 
 
 def _in_json(lines: list[str], view: AgentView | None) -> str | None:
-    """The "action" of the one JSON object that has it beside nothing but reasoning; None without one.
+    """Extract "action" from the one JSON object that holds nothing else but reasoning; None without one.
 
-    Where the environment's own form is such an object, it is the action as it stands.
+    If the environment's own form is a JSON object, the object itself is the action.
     """
     if not any('"action"' in line for line in lines) or (view is not None and '"action"' in view.action_format):
         return None
@@ -236,8 +239,10 @@ def _in_json(lines: list[str], view: AgentView | None) -> str | None:
 
 
 def _in_command(lines: list[str], view: AgentView | None) -> str | None:
-    """The one command of the action format that marks an action, with its braces; where it names none, what stands in a
-    box that is the whole reply. None without any."""
+    """Extract the marking command of the action format, with its braces.
+
+    If the format names no command, extract the text of a box around the full reply. None without either.
+    """
     named = None if view is None else command_in(view.action_format)
     if named is None:
         if view is None or len(lines) != 1 or r"\boxed" in view.action_format:
@@ -252,8 +257,11 @@ def _in_command(lines: list[str], view: AgentView | None) -> str | None:
 
 
 def _from_own_label(text: str, view: AgentView | None) -> str | None:
-    """A reply from the first label on that the environment's own forms begin with, its emphasis taken off; None if they
-    begin with none, or the reply has none. "Action:" before another label is the prompt's, and falls away."""
+    """Return a reply from its first environment label on, without emphasis.
+
+    None if the environment's forms have no labels, or the reply has none. "Action:" before another label is the
+    prompt's and is dropped.
+    """
     labels = () if view is None else labels_in(view.action_format)
     if "Action:" not in labels:
         return None
@@ -270,13 +278,13 @@ def _from_own_label(text: str, view: AgentView | None) -> str | None:
     return f"{first[2]}: {_unmarked(rest)}".strip()
 
 
-def _place_of_action(lines: list[str], view: AgentView | None) -> int:
-    """Which line holds the action: the one that is labelled, else the one that has a form of the environment's."""
+def _find_action(lines: list[str], view: AgentView | None) -> int:
+    """Find the line with the action: the labelled line, else the line with a form of the environment."""
     if any(map(_INPUT.match, lines)):
         raise ReplyFormatError("the reply has an 'Action Input:' of its own; send the whole action on one line")
     marked = _labelled(lines)
     if not marked:
-        return _place_of_form(lines, view)
+        return _find_form(lines, view)
     if len({_after_action_label(lines[number]) or number for number in marked}) > 1:
         raise ReplyFormatError(f"the reply has {len(marked)} lines that begin with 'Action:'; send one action")
     label = marked[-1]
@@ -287,7 +295,7 @@ def _place_of_action(lines: list[str], view: AgentView | None) -> int:
     return label + 1
 
 
-def _place_of_form(lines: list[str], view: AgentView | None) -> int:
+def _find_form(lines: list[str], view: AgentView | None) -> int:
     formed = [number for number, line in enumerate(lines) if view is not None and _has_form(line, view)]
     actions = {_clean(_cut(lines[number], view), view) for number in formed}
     rest = [line for number, line in enumerate(lines) if number not in formed]
@@ -300,7 +308,7 @@ def _place_of_form(lines: list[str], view: AgentView | None) -> int:
 
 
 def _is_talk(line: str) -> bool:
-    """Whether a line reads as a sentence or carries a label, so that it is no action of a form that is not listed."""
+    """Return whether a line reads as a sentence or carries a label, so that it cannot be an unlisted action."""
     return bool(re.search(r"[.!?:;,…]", line)) or len(line.split()) > 4 or bool(re.match(r"[A-Z]\S*\s", line))
 
 
@@ -315,7 +323,7 @@ def _labelled(lines: list[str]) -> list[int]:
 
 
 def _after_action_label(line: str) -> str | None:
-    """What follows the label of an action at the beginning of a line; "" for a heading; None without a label."""
+    """Return the text after an action label at the start of a line; "" for a heading; None without a label."""
     if match := _LABEL.match(line):
         rest = line[match.end() :].strip()
         opened = line.startswith("**") and not match[0].rstrip().endswith("*")
@@ -331,8 +339,9 @@ def _acts(line: str, view: AgentView | None) -> bool:
 
 
 def _cut(line: str, view: AgentView | None) -> str:
-    """A line from an action's label within it, up to an observation within it: only where a form of the environment's
-    is left."""
+    """Cut a line from an action label inside it, or up to an observation inside it, if a form of the environment is
+    left.
+    """
     if view is None:
         return line
     forms = forms_in(view.action_format)
@@ -347,7 +356,7 @@ def _cut(line: str, view: AgentView | None) -> str:
     return line
 
 
-# ---------------------------------------------------------------- what it says
+# ---------------------------------------------------------------- cleaning the action
 
 
 def _clean(line: str, view: AgentView | None) -> str:
@@ -358,7 +367,7 @@ def _clean(line: str, view: AgentView | None) -> str:
 
 
 def _out_of_brackets(action: str, view: AgentView | None) -> str:
-    """What stands in brackets or a command of LaTeX around an action, where that has a form and the whole has none."""
+    """Strip brackets or a LaTeX command around an action, if only the inner text matches a form."""
     if view is None:
         return action
     forms = forms_in(view.action_format)
@@ -369,7 +378,7 @@ def _out_of_brackets(action: str, view: AgentView | None) -> str:
 
 
 def _bare(line: str) -> str:
-    """A line without label, list mark, emphasis, tag and surrounding quotes."""
+    """Strip label, list mark, emphasis, tag and surrounding quotes from a line."""
     labelled = _after_action_label(line)
     line = (line if labelled is None else labelled).strip()
     for _ in range(_MOST_DRESSES):
@@ -396,28 +405,28 @@ def _one_line(text: str, where: str) -> str:
 
 
 def _without(text: str, opening: str, closing: str) -> str:
-    """A text without what stands between the marks; an end without a beginning ends what stands before it."""
-    kept, rest = [], text
+    """Remove all text between the marks; an end without a beginning removes everything before it."""
+    pieces, rest = [], text
     while True:
         before, opened, after = rest.partition(opening)
         _, closed, behind = after.partition(closing)
         if not (opened and closed):
             break
-        kept.append(before)
+        pieces.append(before)
         rest = behind
-    text = "\n".join([*kept, rest])
+    text = "\n".join([*pieces, rest])
     return text.rpartition(closing)[2].strip()
 
 
 def _repeats_the_prompt(line: str, view: AgentView | None) -> bool:
-    """Whether a line stands in the instructions and can be no answer to them."""
+    """Return whether a line is copied from the instructions and cannot be an answer."""
     text = _after_action_label(line) or line
     return text in _instructed() or (view is not None and is_listing(line, view.action_format))
 
 
 @cache
 def _instructed() -> frozenset[str]:
-    """The lines of the prompts that say how to reply, and what they write after "Action:" there."""
+    """Collect the prompt lines about how to reply, and their text after "Action:"."""
     prompts = [render(name, {"action_format": "", "rules": ""}) for name in _PROMPTS]
     lines = [line.strip() for prompt in prompts for line in prompt.splitlines()]
     texts = {_after_action_label(line) or line for line in lines}

@@ -1,14 +1,14 @@
-"""The planning agent: sub-goals first, then one action a turn that serves the present one. One call a turn.
+"""Planning agent: sub-goals first, then one action a turn towards the present sub-goal. One call a turn.
 
-After the Planning Agent of ALIGN (section 4.1), which takes from RAP (Hao et al., EMNLP 2023; arXiv 2305.14992) that
-the model splits the task before it acts; left out is RAP's tree search with the model as the world. Temperature 0.
+After the Planning Agent of ALIGN (section 4.1). Like RAP (Hao et al., EMNLP 2023; arXiv 2305.14992), the model splits
+the task before it acts; RAP's tree search with a world model is not included. Temperature 0.
 
 The first reply holds the plan and the first action; the history carries it, so the agent stays a function of the view.
-A later reply may put a new plan in its place. Until an accepted reply holds one every message asks for it, and keeps
-asking in the history: the conversation only grows.
+A later reply may replace the plan. Until an accepted reply holds a plan, every message asks for one, also in the
+history: the conversation only grows.
 
-With `plan_call` the plan is a call of its own before the first action, in words and on one line, and is not changed
-later: ALIGN's public code does so. The first reply's text is then a record of both answers under headings in brackets.
+With `plan_call` the plan is a separate call before the first action, in words and on one line, and never changes, as in
+ALIGN's public code. The first reply's text then records both answers under headings in brackets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from align_echo.prompts import render
 from align_echo.types import AgentReply, AgentView, ChatModel, Message, Turn
 
 _PLAN, _REPLY = "[plan]\n", "\n[reply]\n"
-"""What stands before a plan that was a call of its own, and between it and the reply."""
+"""Headings of a separate plan and of the reply after it in a record."""
 
 _ITEM = re.compile(r"([0-9]{1,3})[.)]\s+(.+)")
 
@@ -42,7 +42,7 @@ class Planning(ChatAgent):
         max_tokens: int = MAX_TOKENS,
         raw_replies: bool = False,
     ) -> None:
-        """`plan_call`: the plan is a call of its own, before the first action."""
+        """`plan_call`: ask for the plan in a separate call before the first action."""
         super().__init__(model, temperature=temperature, max_tokens=max_tokens, raw_replies=raw_replies)
         self._plan_call = plan_call
         if plan_call:
@@ -50,15 +50,15 @@ class Planning(ChatAgent):
 
     @property
     def asks_once(self) -> bool:
-        """Whether a turn is one call of the model: not where the plan is one more."""
+        """Return whether each turn is exactly one model call; False with a separate plan call."""
         return type(self).act is Planning.act and not self._plan_call
 
     def describe(self) -> dict[str, str]:
-        """Also that the plan is a call of its own, where it is."""
+        """Add whether the plan is a separate call."""
         return {**super().describe(), **({"plan_call": "True"} if self._plan_call else {})}
 
     def act(self, view: AgentView) -> AgentReply:
-        """The next action, after a plan where that is asked for alone and there is none yet. Raises `ModelError`."""
+        """Return the next action, after a separate plan call if one is due. Raises `ModelError`."""
         if not self._plan_call or recorded_plan(view) is not None:
             return super().act(view)
         plan = self.complete(self.conversation(view))
@@ -68,7 +68,7 @@ class Planning(ChatAgent):
         return reply.model_copy(update={"text": record, "usage": plan.usage + reply.usage, "tokens": None})
 
     def conversation(self, view: AgentView) -> list[Message]:
-        """The chat so far, with a request for a plan in each message to which there was none yet."""
+        """Build the chat so far, with a request for a plan in each message until there is a plan."""
         if self._plan_call:
             plan = recorded_plan(view)
             return self._chat_after(plan, view) if plan is not None else self._chat_for_plan(view)
@@ -80,18 +80,20 @@ class Planning(ChatAgent):
         return [system, *chat]
 
     def _chat_for_plan(self, view: AgentView) -> list[Message]:
-        """Return the chat that asks for the plan alone."""
+        """Build the chat that asks for the plan alone."""
         system, start, *_ = super().conversation(view)
         return [system, Message(role="user", content=f"{start.content}\n\n{render('planning/first', {})}")]
 
     def _chat_after(self, plan: str, view: AgentView) -> list[Message]:
-        """Return the chat so far, with a plan that was asked for alone."""
+        """Build the chat so far with the plan of a separate call."""
         begin = Message(role="user", content=render("planning/begin", {}))
         return [*self._chat_for_plan(view), said(plan), begin, *super().conversation(view)[2:]]
 
     def read(self, reply: str, view: AgentView) -> str:
-        """The action, of a reply that names a sub-goal of its own plan or of the one before; of a reply that is the
-        action alone, where the plan was a call of its own."""
+        """Parse the action of a reply that names a sub-goal of its own plan or of the plan before.
+
+        With a separate plan call, the reply is the action alone.
+        """
         if self._plan_call:
             return parse_action(reply, view)
         action = parse_reasoned_action(reply, view)
@@ -103,26 +105,26 @@ class Planning(ChatAgent):
             raise ReplyFormatError(f"there is no sub-goal {number}: the plan has {len(plan)}")
         return action
 
-    def told(self, turn: Turn) -> str:
-        """Plan, sub-goal and action; the reply alone, where the plan was a call of its own."""
+    def history_text(self, turn: Turn) -> str:
+        """Return plan, sub-goal and action; with a separate plan call, the reply alone."""
         if self._plan_call:
             return turn.reply.partition(_REPLY)[2] if turn.reply.startswith(_PLAN) else turn.reply
         return labelled(turn)
 
 
 def recorded_plan(view: AgentView) -> str | None:
-    """Return the plan that was a call of its own; None before it."""
+    """Return the plan of a separate call; None before that call."""
     records = (turn.reply for turn in view.turns if turn.reply.startswith(_PLAN))
     return next((record.removeprefix(_PLAN).partition(_REPLY)[0] for record in records), None)
 
 
 def plan_of(view: AgentView) -> tuple[str, ...]:
-    """The sub-goals of the newest plan in an accepted reply; () if there is none."""
+    """Return the sub-goals of the newest plan in an accepted reply; () if there is none."""
     return next((plan for turn in reversed(view.turns) if (plan := plan_in(turn))), ())
 
 
 def plan_in(turn: Turn) -> tuple[str, ...]:
-    """The sub-goals that an accepted reply sets; () if it sets none."""
+    """Return the sub-goals of an accepted reply; () if it sets none."""
     if turn.action is None or "plan" not in turn.reply.lower():
         return ()
     try:
@@ -132,7 +134,7 @@ def plan_in(turn: Turn) -> tuple[str, ...]:
 
 
 def parse_plan(reply: str) -> tuple[str, ...]:
-    """The sub-goals of a reply, () if it has no "Plan:" line. Raises `ReplyFormatError` for a plan it cannot read."""
+    """Parse the sub-goals of a reply; () without a "Plan:" line. Raises `ReplyFormatError` for a malformed plan."""
     lines = own_lines(reply)
     heads = [number for number, line in enumerate(lines) if after_label(line, "Plan") is not None]
     if not heads:
@@ -153,7 +155,8 @@ def parse_plan(reply: str) -> tuple[str, ...]:
 
 
 def parse_sub_goal(reply: str) -> int:
-    """The number on the one "Sub-goal:" line of a reply. Raises `ReplyFormatError` if there is not exactly one."""
+    """Parse the number on the one "Sub-goal:" line of a reply. Raises `ReplyFormatError` if there is not exactly one.
+    """
     named = [rest for rest in (after_label(line, "Sub-goal") for line in own_lines(reply)) if rest is not None]
     if len(named) != 1:
         raise ReplyFormatError("the reply must name one sub-goal on one line: 'Sub-goal:' and its number in the plan")

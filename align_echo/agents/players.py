@@ -1,7 +1,7 @@
-"""Who plays: an agent and the name of its model, chosen by what the user says, and how both are made.
+"""Choose and build an agent with its model from the user's options.
 
-Names are read once, by `choose_player`; what is handed on is the agent's `AgentSpec` and the model's `ModelName`. Left
-out: agents whose candidates a critic chooses from (`evaluate/cast.py`).
+Names are parsed once, by `choose_player`; afterwards only the agent's `AgentSpec` and the model's `ModelName` are
+passed on. Not here: agents with candidate actions chosen by a critic (`evaluate/cast.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from align_echo.wrappers.environment import EnvironmentSpec
 
 NOVICE = "novice"
 MODEL_VARIABLE = "ALIGN_ECHO_MODEL"
-"""Names the model of commands that name none."""
+"""Environment variable with the default model of commands without --model."""
 
 WORKERS_WITH_ENDPOINT = 8
 WORKERS_WITH_LOCAL_MODEL = 32
@@ -34,7 +34,7 @@ WORKERS_WITH_LOCAL_MODEL = 32
 
 @dataclass(frozen=True)
 class Player:
-    """Who plays: the agent, and the name of its model; None where it asks none."""
+    """An agent and the name of its model; `model` is None if the agent asks no model."""
 
     agent: AgentSpec
     model: ModelName | None
@@ -43,10 +43,10 @@ class Player:
 def choose_player(
     agent: str | None, model: str | ModelName | None, environments: Collection[str] = POCKET_ENVIRONMENTS
 ) -> Player:
-    """The agent and model asked for, or the defaults. Raises `UsageError` for an agent that is not known.
+    """Choose the agent and model by name, or the defaults. Raises `UsageError` for an unknown agent.
 
-    Without either, the vanilla agent plays with the pocket model where that can run and learned to act in the
-    environments, else the scripted novice by itself. Other agents without a model get the scripted novice as one.
+    Without either, the vanilla agent plays with the pocket model if that can run and was trained for the environments,
+    else the scripted novice plays by itself. Other agents without a model get the scripted novice as their model.
     """
     ready = not what_pocket_lacks() and POCKET_ENVIRONMENTS.issuperset(environments)
     chosen = agent_spec(agent or (Vanilla.kind if model or ready else NOVICE))
@@ -56,8 +56,9 @@ def choose_player(
 
 
 def refuse_idle_model(player: Player, model: str | None) -> None:
-    """Raises `UsageError` for a model that the command names and nobody would ask. One that the environment variable
-    names is there for other commands."""
+    """Raise `UsageError` if --model names a model for an agent without one. A model of the environment variable is
+    ignored.
+    """
     if player.model is None and model is not None and model != os.environ.get(MODEL_VARIABLE):
         raise UsageError(
             f"the agent {player.agent.name} asks no model: leave --model out, or name an agent that asks one with "
@@ -66,9 +67,9 @@ def refuse_idle_model(player: Player, model: str | None) -> None:
 
 
 def choose_preset(name: str | None, players: Sequence[Player]) -> AgentPreset | None:
-    """Return the preset of a name, for those of the players that ask a model; None for no name.
+    """Look up the agent preset for all players with a model; None for no name.
 
-    Raises `UsageError` for a name that nobody has, for a player that it has no settings of, and where nobody asks a
+    Raises `UsageError` for an unknown preset, for an agent the preset has no settings for, and if no agent asks a
     model.
     """
     if name is None:
@@ -83,18 +84,18 @@ def choose_preset(name: str | None, players: Sequence[Player]) -> AgentPreset | 
 
 
 def choose_turns(turns: int | None, preset: AgentPreset | None, spec: EnvironmentSpec) -> int | None:
-    """Return the step limit that is asked for, else that of the preset; None for the environment's own."""
+    """Return the requested step limit, else that of the preset; None for the environment's own."""
     return preset.turns.get(spec.name) if turns is None and preset is not None else turns
 
 
 def chat_agents() -> list[str]:
-    """The agents that ask a chat model and come with align-echo: the five of the paper."""
+    """List the built-in agents that ask a chat model: the five of the paper."""
     ours = [name for name, entry in AGENTS.entries().items() if entry.origin.startswith(OURS)]
     return [name for name in ours if agent_spec(name).asks_model]
 
 
 def workers_for(player: Player) -> int:
-    """How many episodes to play at once if the user does not say: a model is waited for, a script is not."""
+    """Return the default number of parallel episodes: more than one only if a model is asked."""
     if player.model is None or player.model.is_scripted:
         return 1
     return WORKERS_WITH_LOCAL_MODEL if player.model.is_local else WORKERS_WITH_ENDPOINT
@@ -103,11 +104,9 @@ def workers_for(player: Player) -> int:
 def chat_model(
     name: ModelName, *, spec: EnvironmentSpec, base_url: str | None, seed: int, processes: int = 0
 ) -> ChatModel:
-    """The agent's chat model: what `load_model` finds, or a scripted novice of the environment for one of its names.
+    """Load the agent's chat model, or build the environment's scripted novice if the name is one of its names.
 
-    `processes` are as in `load_model`.
-
-    Raises what `load_model` does, and `UsageError` when there is no such novice.
+    `processes` are as in `load_model`. Raises as `load_model` does, and `UsageError` if there is no scripted novice.
     """
     if not name.is_scripted:
         from align_echo.models import load_model
@@ -119,52 +118,52 @@ def chat_model(
 
 
 def model_on_record(name: ModelName | None, base_url: str | None) -> dict[str, str | None]:
-    """What a run's `config.json` holds of the agents' model: how it is called and where it is asked."""
+    """Return the `config.json` entries of the agents' model: its name and its endpoint."""
     if name is None:
         return {"model": None, "base_url": None}
     return {"model": name.on_record, "base_url": name.endpoint(base_url)}
 
 
 def build_agent(agent: AgentSpec, setting: AgentSetting) -> Agent:
-    """The agent, made for a setting.
+    """Build the agent for a setting.
 
-    Raises `UsageError` if it lacks its model, or has none to set a temperature, a limit of tokens or a preset of, or
-    the temperature is no number.
+    Raises `UsageError` if it lacks its model, if it asks no model but has a temperature, token limit or preset, or if
+    the temperature is not finite.
     """
     if setting.temperature is not None and not math.isfinite(setting.temperature):
         raise UsageError(f"--temperature must be a number, not {setting.temperature}")
-    given = {
+    model_options = {
         "--temperature": setting.temperature, "--max-tokens": setting.max_tokens, "--agent-preset": setting.preset,
     }  # fmt: skip
-    for option, value in given.items():
+    for option, value in model_options.items():
         if value is not None and not agent.asks_model:
             raise UsageError(f"the agent {agent.name} asks no model: leave {option} out")
     return agent.build(setting)
 
 
 def require_expert(spec: EnvironmentSpec, split: str, task_ids: Sequence[str], data_root: Path | None) -> None:
-    """Raises `UsageError` where tasks of a split have no expert, naming a part of it in which all have one."""
+    """Raise `UsageError` if tasks of a split have no expert, naming a part of the split in which all have one."""
     lacking = sum(not spec.has_expert(task) for task in task_ids)
     if not lacking:
         return
-    whole = set(spec.tasks(split, data_root))
+    all_tasks = set(spec.tasks(split, data_root))
     fit = []
     for name in spec.splits:
-        with contextlib.suppress(MissingDataError):  # a folder of one's own may hold some splits alone
+        with contextlib.suppress(MissingDataError):  # a custom folder may hold only some splits
             ids = spec.tasks(name, data_root)
-            if name != split and whole.issuperset(ids) and all(map(spec.has_expert, ids)):
+            if name != split and all_tasks.issuperset(ids) and all(map(spec.has_expert, ids)):
                 fit.append(name)
     hint = f"; all of the split {fit[0]} have one" if fit else ""
     raise UsageError(f"{lacking} of {len(task_ids)} tasks of {spec.name}'s split {split} have no expert{hint}")
 
 
 def details_of(agent: Agent) -> dict[str, str]:
-    """What an agent says it is made of; empty for one that does not say."""
+    """Return an agent's own description; empty for an agent without one."""
     return agent.describe() if isinstance(agent, Described) else {}
 
 
 def about(player: Player, details: Mapping[str, str]) -> str:
-    """One line for the record: which agent, which model, which weights where they are known."""
+    """Describe agent, model and, if known, weights in one line for the record."""
     name = player.agent.name
     if player.model is None:
         return f"agent: {name} ({player.agent.about})" if player.agent.about else f"agent: {name}"

@@ -1,8 +1,8 @@
-"""Agents that see what no agent may: bounds to compare with, never subjects of a measurement.
+"""Agents with hidden information: bounds to compare with, not agents to evaluate.
 
-`expert` plays the environment's own expert (the ceiling), `random_choice` draws among the actions that the engine would
-accept, or among those that its API offers (the floor). Each follows the episode in a raw environment of its own, from
-the actions it is shown; the environment that is measured tells them nothing.
+`expert` plays the environment's own expert (the ceiling). `random_choice` draws among the actions the engine accepts,
+or among those its API offers (the floor). Each replays the episode's actions in a private raw environment; the measured
+environment gives them nothing extra.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from align_echo.wrappers.text_env import Offered, TextEnv
 
 
 class Privileged(threading.local):
-    """Follows an episode in an environment of its own. `make_env` gives a raw one without a step limit; `choose` names
-    an action in its present state.
+    """Replays an episode in a private environment. `make_env` builds a raw one without a step limit; `choose` picks an
+    action in its present state.
 
-    Several threads may share one: each has an environment, and follows an episode, of its own.
+    Threads may share an instance: each thread has its own environment and episode.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class Privileged(threading.local):
         self._actions: tuple[str | None, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process gets one that has played nothing."""
+        """Pickle without the environment."""
         return type(self), (self.name, self._make_env, self._choose)
 
     def act(self, view: AgentView) -> AgentReply:
-        """The next action. Raises `EngineError` if the engine breaks."""
+        """Return the next action. Raises `EngineError` if the engine breaks."""
         action = self._choose(self._follow(view), view)
         return AgentReply(text=action, action=action)
 
     def _follow(self, view: AgentView) -> TextEnv:
-        """The environment, brought to where the episode is."""
+        """Bring the private environment to the current state of the episode and return it."""
         if self._env is None:
             self._env = self._make_env()
         actions = tuple(turn.action for turn in view.turns)
@@ -60,14 +60,14 @@ class Privileged(threading.local):
 
 
 def expert(make_env: Callable[[], TextEnv]) -> Privileged:
-    """The environment's expert. What it does not win within the step limit, no agent is likely to."""
+    """Build the environment's expert. A task it fails within the step limit is unlikely to be solved by any agent."""
     return Privileged("expert", make_env, lambda env, view: env.oracle().expert_action() or _idle(env))
 
 
 def random_choice(make_env: Callable[[], TextEnv], *, seed: int = 0) -> Privileged:
-    """Draws evenly among the admissible actions; the same seed and view give the same action.
+    """Build an agent that draws uniformly among the admissible actions; the same seed and view give the same action.
 
-    Where the engine does not list them it fills a form that is offered with names that are, which may be refused.
+    If the engine does not list them, it fills an offered form with offered names; the engine may refuse the result.
     """
 
     def choose(env: TextEnv, view: AgentView) -> str:
@@ -83,12 +83,12 @@ def random_choice(make_env: Callable[[], TextEnv], *, seed: int = 0) -> Privileg
 
 
 def _idle(env: TextEnv) -> str:
-    """What is sent where there is nothing better to do: a look, where the environment has one."""
+    """Return a harmless action (a look), if the environment has one."""
     return next((action for action in env.contract.read_only_actions if "{}" not in action), "")
 
 
 def _filled(offered: Offered, number: int) -> str:
-    """A form filled with names. The digits of `number` choose the form and then a name for each of its places."""
+    """Fill a form with names. The digits of `number` choose the form and then a name for each blank."""
     number, form = divmod(number, len(offered.templates))
     action = offered.templates[form]
     for index in range(action.count("{")):
@@ -98,7 +98,7 @@ def _filled(offered: Offered, number: int) -> str:
 
 
 def _random(setting: AgentSetting) -> Privileged:
-    """Raises `UsageError` for an environment that lists no actions."""
+    """Build the random agent. Raises `UsageError` for an environment that lists no actions."""
     if not setting.spec.lists_actions:
         name = setting.spec.name
         raise UsageError(f"{name} lists no actions, so the agent random has none to draw from; use another --agent")

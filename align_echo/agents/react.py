@@ -1,8 +1,8 @@
-"""The ReAct agent (Yao et al., ICLR 2023; arXiv 2210.03629): a thought and an action in each reply, one call a turn.
+"""ReAct agent (Yao et al., ICLR 2023; arXiv 2210.03629): a thought and an action in each reply, one call a turn.
 
-The history keeps both. Zero-shot: left out are the method's worked examples, which are another environment's in every
-environment. A reply without a thought is accepted, as the method thinks only now and then on such tasks; one that
-does not end with exactly one action is not. An observation that the model writes after it is made up, and left out.
+The history keeps both. Zero-shot: the method's worked examples are not included, as they belong to one environment. A
+reply without a thought is accepted, since the method thinks only now and then on such tasks; a reply must end with
+exactly one action. An observation after the action is made up by the model and is dropped.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class ReAct(ChatAgent):
     prompts = ("react/system",)
 
     def read(self, reply: str, view: AgentView) -> str:
-        """The action, by `parse_reasoned_action`."""
+        """Parse the action with `parse_reasoned_action`."""
         return parse_reasoned_action(reply, view)
 
     def raw_action(self, reply: str, view: AgentView) -> str:
-        """Return what stands behind the first "Action:", up to the next; the whole reply without one."""
+        """Return the text after the first "Action:", up to the next; the full reply without one."""
         return text_after_label(reply, view)
 
-    def told(self, turn: Turn) -> str:
-        """Thought and action."""
+    def history_text(self, turn: Turn) -> str:
+        """Return thought and action."""
         return turn.reply if self._raw_replies else labelled(turn)

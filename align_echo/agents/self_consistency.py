@@ -1,9 +1,9 @@
-"""The self-consistency agent (Wang et al., ICLR 2023; arXiv 2203.11171): the action that most of n samples name.
+"""Self-consistency agent (Wang et al., ICLR 2023; arXiv 2203.11171): the most frequent action of n samples.
 
-Every turn the vanilla agent's prompt is answered n times at a temperature, each answer is read strictly, and the votes
-are counted over the actions as they are written; a tie goes to the action that was sampled first. n calls a turn.
-The method's own temperature is 0.7 (its section 3.1, the larger models); it draws 40 samples of one answer, here the
-default is 5 a turn. Left out: reasoning inside a sample, so that this agent differs from the vanilla one by the vote.
+Every turn the vanilla agent's prompt is answered n times at a temperature. Each answer is parsed strictly, and the
+actions are counted as they are written; a tie goes to the action sampled first. n calls a turn. The method's own
+temperature is 0.7 (its section 3.1, the larger models). It draws 40 samples of one answer; the default here is 5 a
+turn. Samples hold no reasoning, so that this agent differs from the vanilla agent by the vote alone.
 
 The reply's text is the action and a line with all votes ("votes: 3 look | 1 go to desk 1 | 1 without an action"). If no
 sample holds an action, the text is the first sample's.
@@ -21,7 +21,7 @@ from align_echo.types import AgentReply, AgentView, ChatModel, Turn, Usage
 
 
 class SelfConsistency(ChatAgent):
-    """A chat model that is asked several times; the action named most often is taken."""
+    """A chat model sampled several times; the most frequent action wins."""
 
     kind = "self-consistency"
     prompts = ("vanilla/system",)
@@ -42,35 +42,35 @@ class SelfConsistency(ChatAgent):
         self._samples = samples
 
     def describe(self) -> dict[str, str]:
-        """Also how many samples."""
+        """Add the number of samples."""
         return {**super().describe(), "samples": str(self._samples)}
 
     def act(self, view: AgentView) -> AgentReply:
-        """The action with the most votes; `usage` is that of all samples. Raises `ModelError`."""
+        """Return the action with the most votes; `usage` sums over all samples. Raises `ModelError`."""
         messages = self.conversation(view)
         first = self._sample * self._samples
         models = [sample_of(self._model, first + sample) for sample in range(self._samples)]
-        drawn = [self.ask(messages, view, model=model) for model in models]
-        return vote(drawn)
+        replies = [self.ask(messages, view, model=model) for model in models]
+        return vote(replies)
 
     def read(self, reply: str, view: AgentView) -> str:
-        """The action of one sample, by `parse_action`."""
+        """Parse the action of one sample with `parse_action`."""
         return parse_action(reply, view)
 
-    def told(self, turn: Turn) -> str:
-        """The action that was chosen."""
+    def history_text(self, turn: Turn) -> str:
+        """Return the chosen action."""
         return action_alone(turn)
 
 
-def vote(drawn: list[AgentReply]) -> AgentReply:
-    """What comes of the samples, at least one."""
-    usage = sum((reply.usage for reply in drawn), Usage())
-    votes = Counter(reply.action for reply in drawn if reply.action is not None)
+def vote(replies: list[AgentReply]) -> AgentReply:
+    """Count the actions of at least one reply and return the most frequent."""
+    usage = sum((reply.usage for reply in replies), Usage())
+    votes = Counter(reply.action for reply in replies if reply.action is not None)
     if not votes:
-        problem = f"none of {len(drawn)} samples holds exactly one action; of the first: {drawn[0].problem}"
-        return AgentReply(text=drawn[0].text, action=None, problem=problem, usage=usage)
-    ranked = votes.most_common()  # equal counts stay in the order in which they were first met
-    lost = len(drawn) - votes.total()
+        problem = f"none of {len(replies)} samples holds exactly one action; of the first: {replies[0].problem}"
+        return AgentReply(text=replies[0].text, action=None, problem=problem, usage=usage)
+    ranked = votes.most_common()  # equal counts stay in order of first appearance
+    lost = len(replies) - votes.total()
     counted = [f"{count} {action}" for action, count in ranked] + ([f"{lost} without an action"] if lost else [])
-    action, verbatim = ranked[0][0], drawn[0].verbatim
+    action, verbatim = ranked[0][0], replies[0].verbatim
     return AgentReply(text=f"{action}\nvotes: {' | '.join(counted)}", action=action, verbatim=verbatim, usage=usage)

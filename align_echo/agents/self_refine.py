@@ -1,14 +1,14 @@
-"""The self-refine agent (Madaan et al., NeurIPS 2023; arXiv 2303.17651): propose, criticise, improve, then act.
+"""Self-refine agent (Madaan et al., NeurIPS 2023; arXiv 2303.17651): propose, criticise, improve, then act.
 
-The model proposes an action as the vanilla agent does, reviews it, and unless the review ends with "Verdict: keep" it
-names a better one; at most `rounds` times a turn. 2 to 1 + 2 * rounds calls a turn, temperature 0. A review without
-exactly one verdict, and an improved reply without an action, end the refinement and leave the last action as it is.
+The model proposes an action as the vanilla agent does and reviews it. Unless the review ends with "Verdict: keep", it
+gives a better action; at most `rounds` times a turn. 2 to 1 + 2 * rounds calls a turn, temperature 0. A review without
+exactly one verdict, or an improved reply without an action, ends the refinement with the last action.
 
-With `review="final-action"` there is one review a turn, which names the action that is sent: ALIGN's public code does
-so. 2 calls a turn; the proposal is not read.
+With `review="final-action"` there is one review a turn, which gives the action to send, as in ALIGN's public code. 2
+calls a turn; the proposal is not parsed.
 
-The reply's text is a record of all of it under headings in brackets, with what could not be read; the history shows the
-model the final action alone. A proposal without an action is returned as it is, without a review.
+The reply's text records all steps under headings in brackets, with any parsing problem; the history shows the model the
+final action alone. A proposal without an action is returned as it is, without a review.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from align_echo.prompts import render
 from align_echo.types import AgentReply, AgentView, ChatModel, Message, Turn
 
 ReviewForm = Literal["verdict", "final-action"]
-"""How a review ends: with a verdict, after which an improved action is asked for, or with the action itself."""
+"""End of a review: a verdict, followed by a request for an improved action, or the action itself."""
 
 
 class SelfRefine(ChatAgent):
@@ -47,8 +47,8 @@ class SelfRefine(ChatAgent):
         max_tokens: int = MAX_TOKENS,
         raw_replies: bool = False,
     ) -> None:
-        """`rounds` is the most reviews that end with a verdict. Raises `UsageError` for fewer than one round, and for
-        another review."""
+        """`rounds`: most reviews with a verdict a turn. Raises `UsageError` for fewer than 1 and for an unknown review.
+        """
         super().__init__(model, temperature=temperature, max_tokens=max_tokens, raw_replies=raw_replies)
         if rounds < 1:
             raise UsageError(f"rounds must be at least 1, not {rounds}")
@@ -60,12 +60,12 @@ class SelfRefine(ChatAgent):
             self.prompts = ("vanilla/system", "self_refine/final")
 
     def describe(self) -> dict[str, str]:
-        """Also how many rounds, or that there is one review which names the action."""
+        """Add the number of rounds, or the form of the single review."""
         own = {"review": self._review} if self._review == "final-action" else {"rounds": str(self._rounds)}
         return {**super().describe(), **own}
 
     def act(self, view: AgentView) -> AgentReply:
-        """The last action that could be read; `usage` is that of all calls. Raises `ModelError`."""
+        """Return the last action parsed; `usage` sums over all calls. Raises `ModelError`."""
         if self._review == "final-action":
             return self._review_once(view)
         messages = self.conversation(view)
@@ -79,7 +79,7 @@ class SelfRefine(ChatAgent):
             usage += critique.usage
             record.append(f"[review {number}]\n{critique.text}")
             try:
-                if not parse_verdict(self.whole(critique)):
+                if not parse_verdict(self.full_text(critique)):
                     break
             except ReplyFormatError as error:
                 record.append(f"[review {number} not read] {error}")
@@ -95,7 +95,7 @@ class SelfRefine(ChatAgent):
         return AgentReply(text="\n".join(record), action=best.action, usage=usage)
 
     def _review_once(self, view: AgentView) -> AgentReply:
-        """Propose, review once, and send what the review names."""
+        """Propose, review once, and return the action of the review."""
         messages = self.conversation(view)
         proposal = self.complete(messages)
         reply = self.ask([*messages, said(proposal.text), ask_for("final")], view)
@@ -103,28 +103,27 @@ class SelfRefine(ChatAgent):
         return reply.model_copy(update={"text": record, "usage": proposal.usage + reply.usage, "tokens": None})
 
     def read(self, reply: str, view: AgentView) -> str:
-        """The action of a proposal or an improved reply, by `parse_action`; of a review that names it, its last line's.
-        """
+        """Parse the action of a proposal or improved reply; of a "final-action" review, the action on its last line."""
         if self._review == "final-action":
             return parse_reasoned_action(reply, view)
         return parse_action(reply, view)
 
     def raw_action(self, reply: str, view: AgentView) -> str:
-        """Return what stands behind the last "Action:" of a review; the whole of it without one."""
+        """Return the text after the last "Action:" of a review; the full text without one."""
         return text_after_label(reply, view, last=True)
 
-    def told(self, turn: Turn) -> str:
-        """The final action."""
+    def history_text(self, turn: Turn) -> str:
+        """Return the final action."""
         return action_alone(turn)
 
 
 def ask_for(step: str) -> Message:
-    """The request for a "critique", to "refine", or for the "final" action."""
+    """Build the request for a "critique", to "refine", or for the "final" action."""
     return Message(role="user", content=render(f"self_refine/{step}", {}))
 
 
 def parse_verdict(review: str) -> bool:
-    """Whether something is to be changed. Raises `ReplyFormatError` unless exactly one verdict ends the review."""
+    """Return whether the action should change. Raises `ReplyFormatError` unless exactly one verdict ends the review."""
     lines = reply_lines(review)
     verdicts = [rest for rest in (after_label(line, "Verdict") for line in lines) if rest is not None]
     if len(verdicts) != 1 or after_label(lines[-1], "Verdict") is None:

@@ -1,10 +1,10 @@
-r"""Signs in a model's reply that are not part of what it says, and the reply without them.
+"""Remove tokens and signs from a model's reply that are not part of its text.
 
 Engines, templates and proxies leave them there: end tokens (`</s>`, `<|im_end|>`), channels
-(`<|channel|>final<|message|>`), zero-width and direction signs, a byte order mark, spaces that do not break. What
-follows an end token is made up by the model, as an observation of its own would be. Thoughts get one pair of marks,
-`<think>` and `</think>`, whatever pair the model wrote. Nothing here chooses between two actions. Left out: reading the
-action (`parsing.py`).
+(`<|channel|>final<|message|>`), zero-width and direction signs, a byte order mark, non-breaking spaces. Text after an
+end token is dropped: the model made it up, like an observation of its own. Thoughts get one pair of marks, `<think>`
+and `</think>`, whatever pair the model wrote. Nothing here chooses between two actions. Not here: parsing the action
+(`parsing.py`).
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _THOUGHT_CHANNEL = re.compile(r"<\|channel>(?:thought|analysis)\b(.*?)<channel\|
 _OPENING = re.compile(r"<(?:think|thinking|thought|thoughts|seed:think)>|\[THINK\]", re.IGNORECASE)
 _CLOSING = re.compile(r"</(?:think|thinking|thought|thoughts|seed:think)>|\[/THINK\]", re.IGNORECASE)
 _JOINERS = "\u200c\u200d"
-"""Signs that join letters of some scripts, and pictures: part of a word between two signs that are not ASCII."""
+"""Joiners of letters in some scripts and of emoji: part of a word between two non-ASCII signs."""
 
 
 class PlainReply(NamedTuple):
-    """A reply without signs that are not part of it. `residue` names what was taken off, each once, in its order."""
+    """A reply without stray tokens and signs. `residue` names each removed sign once, in order."""
 
     text: str
     residue: tuple[str, ...]
 
 
 def plain_reply(reply: str) -> PlainReply:
-    """Return a reply without end tokens, channels and invisible signs, with plain spaces and one kind of thoughts."""
+    """Remove end tokens, channels and invisible signs, and normalise spaces and thoughts."""
     if reply.isascii() and "<" not in reply and "[" not in reply:
         return PlainReply(reply, ())
     residue: dict[str, None] = {}
@@ -55,7 +55,7 @@ def plain_reply(reply: str) -> PlainReply:
 
 
 def outer_text(reply: str) -> str:
-    """Return a reply that may hold code: as `plain_reply`, but only its ends lose tokens and invisible signs."""
+    """Like `plain_reply`, for a reply that may hold code: only its ends lose tokens and invisible signs."""
     text = _final_channel(reply, {})
     text = _THOUGHT_CHANNEL.sub(r"<think>\1</think>", text)
     text = _CLOSING.sub("</think>", _OPENING.sub("<think>", text))
@@ -65,13 +65,13 @@ def outer_text(reply: str) -> str:
 
 
 def _visible(text: str, residue: dict[str, None]) -> str:
-    """The text with plain spaces, and without signs that nobody sees."""
+    """Replace special spaces by plain ones and remove invisible signs."""
     if text.isascii():
         return text
     signs = []
-    for place, sign in enumerate(text):
+    for index, sign in enumerate(text):
         kind = "Zs" if sign.isascii() else unicodedata.category(sign)
-        around = text[max(place - 1, 0) : place] + text[place + 1 : place + 2]
+        around = text[max(index - 1, 0) : index] + text[index + 1 : index + 2]
         if kind == "Cf" and not (sign in _JOINERS and len(around) == 2 and not any(map(str.isascii, around))):
             residue[f"U+{ord(sign):04X}"] = None
         elif kind == "Zs" and not sign.isascii():
@@ -83,7 +83,7 @@ def _visible(text: str, residue: dict[str, None]) -> str:
 
 
 def _final_channel(text: str, residue: dict[str, None]) -> str:
-    """The message of the last final channel; thoughts, where a reply with channels has none."""
+    """Return the message of the last final channel; unfinished thoughts if a reply has channels but no final one."""
     channels = list(_CHANNEL.finditer(text))
     if not channels:
         return text
@@ -96,7 +96,7 @@ def _final_channel(text: str, residue: dict[str, None]) -> str:
 
 
 def _between_tokens(text: str, residue: dict[str, None]) -> str:
-    """The text after tokens that begin a turn, up to the first that ends it."""
+    """Return the text after start tokens, up to the first end token."""
     while start := _STARTS.match(text):
         residue[start[0].strip()] = None
         text = text[start.end() :]

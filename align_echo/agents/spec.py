@@ -1,6 +1,6 @@
-"""What is known of an agent before one is made (`AgentSpec`), and what one is made for (`AgentSetting`).
+"""`AgentSpec`, an agent by name before it is built, and `AgentSetting`, what it is built for.
 
-Left out: finding an agent by name (`catalogue.py`).
+Not here: the registry of agents (`catalogue.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ NO_STEP_LIMIT = 10**9
 
 @dataclass(frozen=True)
 class AgentSetting:
-    """What an agent is made for: tasks of a split, a seed, and a chat model where it asks one.
+    """What an agent is built for: a split of an environment, a seed, and a chat model if it needs one.
 
-    `temperature` and `max_tokens` None are the agent's own, or those of the `preset`, where there is one.
+    If `temperature` or `max_tokens` is None, the `preset` decides, or else the agent's own default.
     """
 
     spec: EnvironmentSpec
@@ -35,12 +35,11 @@ class AgentSetting:
     preset: AgentPreset | None = None
 
     def raw_env(self) -> TextEnv:
-        """An environment without a step limit beside the one that is played, for agents that may see the hidden state.
-        """
+        """Build a separate environment without a step limit, for agents that may see the hidden state."""
         return self.spec.make_env(split=self.split, data_root=self.data_root, step_limit=NO_STEP_LIMIT)
 
     def chat_model(self, agent: str) -> ChatModel:
-        """The chat model. Raises `UsageError` where there is none."""
+        """Return the chat model. Raises `UsageError` if there is none."""
         if self.model is None:
             raise UsageError(f"the agent {agent} needs a chat model")
         return self.model
@@ -48,8 +47,8 @@ class AgentSetting:
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """An agent by name: `about` in one line, whether it asks a chat model, and how one is made. One that `needs_expert`
-    plays only tasks that have an expert.
+    """An agent by name: a one-line description (`about`), whether it asks a chat model, and how to build it. An agent
+    that `needs_expert` plays only tasks with an expert.
     """
 
     name: str

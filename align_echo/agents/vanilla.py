@@ -1,6 +1,6 @@
-"""The vanilla agent: a chat model that is told the action format and the rules, and answers one action a turn.
+"""Vanilla agent: a chat model that gets the action format and the rules, and answers one action a turn.
 
-The paper's base agent (ALIGN, section 4.1 and appendix C.4), temperature 0 as there: one call a turn.
+The paper's base agent (ALIGN, section 4.1 and appendix C.4), at temperature 0 like there: one call a turn.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ class Vanilla(ChatAgent):
     prompts = ("vanilla/system",)
 
     def read(self, reply: str, view: AgentView) -> str:
-        """The action, by `parse_action`."""
+        """Parse the action with `parse_action`."""
         return parse_action(reply, view)

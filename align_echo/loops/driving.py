@@ -117,7 +117,7 @@ class TaskPanel:
         """Parse a model's answer to `messages(view)` as the agent does. `cut_off`: the answer reached its token limit.
         """
         answer = Completion(text=text, finish_reason="length" if cut_off else "stop")
-        return self.asking(NOBODY).understood(answer, view)
+        return self.asking(NOBODY).parse_completion(answer, view)
 
     @property
     def about(self) -> dict[str, str]:

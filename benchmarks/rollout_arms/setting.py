@@ -76,8 +76,8 @@ class Player(Vanilla):
     def read(self, reply: str, view: AgentView) -> str:
         return next_place(view) if self.walk else super().read(reply, view)
 
-    def whole(self, completion: Completion) -> str:
-        return completion.text if self.walk else super().whole(completion)
+    def full_text(self, completion: Completion) -> str:
+        return completion.text if self.walk else super().full_text(completion)
 
     def acted(self, text: str, view: AgentView) -> AgentReply:
         """What `act` answers when the model says `text`."""

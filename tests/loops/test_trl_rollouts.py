@@ -39,7 +39,7 @@ MUG = TASK_IDS[0]
 class Babbling(Vanilla):
     """Takes whatever the model says for an action: a tiny one hardly ever ends its reply."""
 
-    def whole(self, completion: Completion) -> str:
+    def full_text(self, completion: Completion) -> str:
         return completion.text
 
     def read(self, reply: str, view: AgentView) -> str:

@@ -1,7 +1,7 @@
-"""Scripted novices, one an environment: stand-ins for a small language model, and NOT language models.
+"""Scripted novices, one per environment: stand-ins for a small language model, and NOT language models.
 
-Each knows what it wants and not how the engine wants it said, with habits read off published logs of small models. Each
-is a function of the view: same view, same action.
+Each knows its goal but not the engine's wording, with habits taken from published logs of small models. Each is a
+function of the view: same view, same action.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from align_echo.types import Agent
 
 
 def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Agent:
-    """The novice of a kind for an environment. Raises `UsageError` where there is none."""
+    """Build the novice of a kind for an environment. Raises `UsageError` if there is none."""
     stubborn = kind == "novice-stubborn"
     if environment == "alfworld":
         from align_echo.agents.novices import alfworld

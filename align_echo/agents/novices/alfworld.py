@@ -1,10 +1,10 @@
-"""A scripted novice for offline use: a stand-in for a small language model, and NOT a language model.
+"""Scripted novice of ALFWorld for offline use: a stand-in for a small language model, and NOT a language model.
 
-It knows what it wants (find the thing, treat it, put it there) and not how the engine wants it said. Its habits are
-those seen in published logs of small models on ALFWorld: it examines, takes and uses things without going there first,
-says "put" for "move", leaves out instance numbers, repeats an action that did nothing, and does what feedback tells it
-when that names the missing step. It reads rules told up front weakly. Success rates with it are upper bounds for what
-the same interface does for a language model of that size. All draws come from a hash: same view, same action.
+It knows its goal (find the object, treat it, put it there) but not the engine's wording. Its habits are those in
+published logs of small models on ALFWorld: it examines, takes and uses objects without going there first, says "put"
+for "move", leaves out instance numbers, repeats actions without effect, and follows feedback that names the missing
+step. It is a weak reader of rules given up front. Its success rates are upper bounds for the effect of the same
+interface on a language model of that size. All draws come from a hash: same view, same action.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LIKELY = ("countertop", "table", "desk", "bed", "shelf", "sofa", "dresser", "st
 
 @dataclass(frozen=True)
 class HouseHabits:
-    """What this novice does of itself. Numbers are shares of the occasions."""
+    """Habits of this novice. Numbers are shares of the occasions."""
 
     goes_first: float = 0.2
     opens_first: float = 0.7
@@ -47,14 +47,14 @@ class HouseHabits:
 
 USUAL = HouseHabits()
 STUBBORN = HouseHabits(heeds_feedback=False, heeds_rules=0.0)
-"""Never takes a hint: an interface must at least do it no harm."""
+"""Ignores all hints: an interface must at least do no harm."""
 
 CAREFUL = HouseHabits(goes_first=0.95, opens_first=0.0)
-"""Goes to places first, so it fails in other ways than the default novice."""
+"""Goes to receptacles first, so it fails in other ways than the default novice."""
 
 
 def house_novice(habits: HouseHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
-    """The scripted novice of ALFWorld. It acts on ALFWorld's text only."""
+    """Build the scripted novice of ALFWorld. It understands ALFWorld's text only."""
     return ScriptedNovice(lambda view: _HouseMind(habits, seed, view).choose(), name)
 
 
@@ -88,7 +88,7 @@ class _HouseMind:
             self.been.append(action.removeprefix("go to "))
 
     def draw(self, *parts: object) -> float:
-        """A number in [0, 1) that depends on task and occasion only."""
+        """Draw a number in [0, 1) from task and occasion only."""
         return chance(self.key, self.round, *parts)
 
     # -------------------------------------------------------- choosing
@@ -106,7 +106,7 @@ class _HouseMind:
         return "look"
 
     def _hint(self) -> str | None:
-        """The step that the last feedback names, unless it was followed twice already in vain."""
+        """Return the step named by the last feedback, unless it was already followed twice in vain."""
         if not self.habits.heeds_feedback or not self.turns:
             return None
         last = self.turns[-1]
@@ -118,17 +118,17 @@ class _HouseMind:
         return None
 
     def _patience(self, action: str) -> int:
-        """How often an action is tried in vain before it is given up, over all rounds so far."""
+        """Return how often to try an action in vain before giving it up, over all rounds so far."""
         return (self.round + 1) * (1 + int(self.draw("patience", action) * self.habits.patience))
 
     def _give_up(self, intent: Deed) -> None:
-        """Nothing came of it: it must have meant that there is nothing to be had there."""
+        """Treat the location as empty after a failed attempt, or start a new round."""
         if intent.verb == "search":
-            self.belief.contents.setdefault(intent.place, [])
+            self.belief.contents.setdefault(intent.receptacle, [])
         elif intent.verb == "take":
-            objects = self.belief.contents.get(intent.place, [])
-            if intent.thing in objects:
-                objects.remove(intent.thing)
+            objects = self.belief.contents.get(intent.receptacle, [])
+            if intent.item in objects:
+                objects.remove(intent.item)
         else:
             self.round += 1
 
@@ -145,81 +145,81 @@ class _HouseMind:
             return Deed("take", *seen)
         return self._search()
 
-    def _use_held(self, goal: HouseholdGoal, thing: str) -> Deed:
+    def _use_held(self, goal: HouseholdGoal, item: str) -> Deed:
         if goal.kind == "light":
             lamp = self.belief.find(goal.tool)
             return Deed("use", lamp[0], lamp[1]) if lamp else self._search()
-        if goal.kind in APPLIANCES and goal.kind not in self.belief.done_to.get(thing, ()):
-            return Deed(goal.kind, thing, self._place(APPLIANCES[goal.kind]))
-        return Deed("put", thing, self._place(goal.dest))
+        if goal.kind in APPLIANCES and goal.kind not in self.belief.done_to.get(item, ()):
+            return Deed(goal.kind, item, self._place(APPLIANCES[goal.kind]))
+        return Deed("put", item, self._place(goal.dest))
 
     def _place(self, name: str) -> str:
-        return next((place for place in self.belief.places if entity_name(place) == name), f"{name} 1")
+        return next((receptacle for receptacle in self.belief.places if entity_name(receptacle) == name), f"{name} 1")
 
     def _search(self) -> Deed:
-        unseen = [place for place in self.belief.places if place not in self.belief.contents]
+        unseen = [receptacle for receptacle in self.belief.places if receptacle not in self.belief.contents]
         if not unseen:
             placed = self.belief.placed
             self.belief.contents = {
-                place: objects
-                for place, objects in self.belief.contents.items()
+                receptacle: objects
+                for receptacle, objects in self.belief.contents.items()
                 if any(obj in placed for obj in objects)
             }
             self.round += 1
-            unseen = [place for place in self.belief.places if place not in self.belief.contents]
+            unseen = [receptacle for receptacle in self.belief.places if receptacle not in self.belief.contents]
         if not unseen:
             return Deed("look")
-        return Deed("search", place=min(unseen, key=self._reluctance))
+        return Deed("search", receptacle=min(unseen, key=self._reluctance))
 
-    def _reluctance(self, place: str) -> tuple[float, str]:
-        rank = next((i for i, word in enumerate(_LIKELY) if word in place), len(_LIKELY))
-        return rank + 8 * self.draw("order", place), place
+    def _reluctance(self, receptacle: str) -> tuple[float, str]:
+        rank = next((i for i, word in enumerate(_LIKELY) if word in receptacle), len(_LIKELY))
+        return rank + 8 * self.draw("order", receptacle), receptacle
 
-    # -------------------------------------------------------- saying
+    # -------------------------------------------------------- wording
 
     def _say(self, intent: Deed) -> str:
         if intent.verb == "look":
             return "look"
         current = self.been[-1] if self.been else ""
-        occasion = (intent.verb, intent.thing, intent.place)
+        occasion = (intent.verb, intent.item, intent.receptacle)
         goes = self.draw("go", *occasion) < self._will("go to", intent.verb, self.habits.goes_first)
-        if goes and current != intent.place and self.tries.get(f"go to {intent.place}", 0) == 0:
-            return f"go to {intent.place}"
+        if goes and current != intent.receptacle and self.tries.get(f"go to {intent.receptacle}", 0) == 0:
+            return f"go to {intent.receptacle}"
         opens = self.draw("open", *occasion) < self._will("open", intent.verb, self.habits.opens_first)
-        if opens and intent.place in self.belief.closed and self.tries.get(f"open {intent.place}", 0) == 0:
-            return f"open {intent.place}"
+        if opens and intent.receptacle in self.belief.closed and self.tries.get(f"open {intent.receptacle}", 0) == 0:
+            return f"open {intent.receptacle}"
         return self._phrase(intent)
 
     def _phrase(self, intent: Deed) -> str:
-        thing, place = intent.thing, intent.place
+        item, receptacle = intent.item, intent.receptacle
         if intent.verb == "search":
-            return f"examine {place}"
+            return f"examine {receptacle}"
         if intent.verb == "take":
-            return f"take {thing} from {place}"
+            return f"take {item} from {receptacle}"
         if intent.verb == "put":
-            knows = self.draw("word", thing, place) < self._will("move", "put", 0.0)
-            patient = self.tries.get(f"put {thing} in/on {place}", 0) < self._patience(f"put {thing}")
+            knows = self.draw("word", item, receptacle) < self._will("move", "put", 0.0)
+            patient = self.tries.get(f"put {item} in/on {receptacle}", 0) < self._patience(f"put {item}")
             if self.habits.says_put and patient and not knows:
-                return f"put {thing} in/on {place}"
-            return f"move {thing} to {place}"
+                return f"put {item} in/on {receptacle}"
+            return f"move {item} to {receptacle}"
         if intent.verb == "use":
-            short = f"use {entity_name(thing)}"
+            short = f"use {entity_name(item)}"
             if self.habits.drops_numbers and self.tries.get(short, 0) < self._patience(short):
                 return short
-            return f"use {thing}"
-        return f"{intent.verb} {thing} with {place}"
+            return f"use {item}"
+        return f"{intent.verb} {item} with {receptacle}"
 
     def _will(self, step: str, verb: str, habit: float) -> float:
-        """How likely it takes a step first: by habit, or because the rules told it to."""
+        """Return the probability of a first step: by habit, or because the rules ask for it."""
         verb = {"search": "examine", "put": "move"}.get(verb, verb) if step != "move" else verb
         return max(habit, self.habits.heeds_rules) if (step, verb) in self.advice else habit
 
 
 def read_rules(rules: str) -> frozenset[tuple[str, str]]:
-    """(step, verb) pairs that rules told up front state: do `step` before `verb`, or say `step` instead of it.
+    """Extract (step, verb) pairs from rules given up front: do `step` before `verb`, or say `step` instead of it.
 
-    A weak reader: it takes in sentences with "before" (or "instead of") in them and skips every sentence with a no in
-    it, and it pays no heed to conditions.
+    A weak reader: it understands sentences with "before" (or "instead of"), skips every sentence with a negation, and
+    ignores conditions.
     """
     pairs: set[tuple[str, str]] = set()
     verbs = ("examine", "take", "move", "open", "close", "use", "heat", "cool", "clean", "put")

@@ -1,6 +1,6 @@
-"""What all scripted novices share: how they act, how chance is drawn, how they read a hint and how long they follow it.
+"""Shared by all scripted novices: acting, drawing chance, reading a hint, counting how often it was followed.
 
-What one knows and wants depends on its environment and is left out (`alfworld.py` and its neighbours).
+The knowledge and goals of each novice are in its environment's file (`alfworld.py` and others).
 """
 
 from __future__ import annotations
@@ -17,47 +17,48 @@ from align_echo.types import AgentReply, AgentView, Turn
 
 @dataclass(frozen=True)
 class ScriptedNovice:
-    """A script as an agent. `choose` names the next action, which is the whole reply: same view, same action."""
+    """A script as an agent. `choose` returns the next action, which is the full reply: same view, same action."""
 
     choose: Callable[[AgentView], str]
     name: str = "novice"
 
     def act(self, view: AgentView) -> AgentReply:
-        """The next action. Never fails to name one."""
+        """Return the next action, always exactly one."""
         action = self.choose(view)
         return AgentReply(text=action, action=action)
 
 
 @dataclass(frozen=True)
 class Deed:
-    """What a novice wants to do next: a verb, the thing it is done to, perhaps where to, and in what room.
+    """A novice's next step: a verb, an item, perhaps a receptacle, and a room.
 
-    Every word but the verb may be empty.
+    All but the verb may be empty.
     """
 
     verb: str
-    thing: str = ""
-    place: str = ""
+    item: str = ""
+    receptacle: str = ""
     room: str = ""
 
 
 def chance(*parts: object) -> float:
-    """A number in [0, 1) that depends on the parts only."""
+    """Hash the parts to a number in [0, 1)."""
     return int.from_bytes(hashlib.sha256("/".join(map(str, parts)).encode()).digest()[:6]) / 2**48
 
 
 CUE = re.compile(r"\b(need|must|should|first|before|try|instead|have to|required?|use|mean)\b", re.IGNORECASE)
-"""A word of a text that tells one to do something."""
+"""A word of advice in a text."""
 
 
 _NEGATION = re.compile(r"\b(not|never|no|cannot|without|wrong)\b|n't\b", re.IGNORECASE)
 
 
 def advised(turn: Turn, form: re.Pattern[str], *, plain: bool = False, cued: bool = True) -> list[str]:
-    """The actions of a novice's `form` that a turn's text tells one to send, in order, however they are quoted.
+    """List the actions of `form` that a turn's text advises, in order, with any kind of quotes.
 
-    Where no order is read, what is merely named counts, in lines that have a `CUE` (in any, if `cued` is False), and
-    with `plain` also what stands there without quotes, in sentences without a no. The turn's own action never counts.
+    If the text holds no command, actions merely named count too, in lines with a `CUE` (in any line, if `cued` is
+    False). With `plain`, unquoted actions in sentences without a negation count as well. The turn's own action never
+    counts.
     """
     own = turn.action or ""
     orders = [command.text for command in commands_in(turn.observation, own) if command.kind != "named"]
@@ -74,12 +75,12 @@ def advised(turn: Turn, form: re.Pattern[str], *, plain: bool = False, cued: boo
 
 
 def names_form(text: str, beginning: str) -> bool:
-    """Whether a text shows a form of action by how it begins: in quotes of any kind, or with letters for names."""
+    """Return whether a text shows a form of action by its beginning: quoted, or with letters for names."""
     words = re.escape(beginning)
     return re.search(rf"""[`'"*«“‘]{words}|\b{words}(?: \w+)* [XYxy]\b""", text) is not None
 
 
 def times_followed(turns: Sequence[Turn], command: str) -> int:
-    """How often a command came right after the action that was said last."""
+    """Count how often a command came right after the present last action."""
     last = turns[-1].action
     return sum(turn.action == command and before.action == last for before, turn in pairwise(turns))

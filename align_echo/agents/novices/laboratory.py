@@ -1,7 +1,7 @@
-"""What a player can know of a school experiment from its text alone: the goal as steps, rooms, what was seen where.
+"""Reader of ScienceWorld's texts for the scripted novice: the goal as steps, rooms, and where items are.
 
-Used by the scripted novice only. It reads ScienceWorld's own sentences, with the knowledge of a child who half
-remembers the lesson: it knows too few animals, guesses by names, and leaves plants and inclined planes to chance.
+It has the knowledge of a child who half remembers the lesson: it knows too few animals, guesses by names, and leaves
+plants and inclined planes to chance.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ROOMS = (
     *("kitchen", "outside", "hallway", "workshop", "living room", "greenhouse"),
     *("bedroom", "art studio", "bathroom", "foundry"),
 )
-"""In the order in which they are searched."""
+"""In search order."""
 
 LONG_LIVED = ("tortoise", "turtle", "elephant", "parrot", "crocodile", "bear", "wolf")
 SHORT_LIVED = ("fly", "moth", r"\bant\b", r"\bbee\b", "spider", "mouse", "chipmunk", "frog", "rabbit")
@@ -30,7 +30,7 @@ KINDS = {
     "shortest": SHORT_LIVED,
     "seed": (r"\bseed$",),
 }
-"""How the name of a thing of a kind looks, the likeliest first."""
+"""Patterns of the names of each kind, the likeliest first."""
 
 PAINTS = {
     "green": ("blue", "yellow"), "orange": ("red", "yellow"), "violet": ("red", "blue"), "purple": ("red", "blue"),
@@ -54,11 +54,11 @@ DONE = {
     "wait": r"^You decide to wait",
     "read": r"reads:",
 }
-"""Verb -> what the engine says once it is done."""
+"""Verb -> pattern of the engine's confirmation."""
 
 
 def read_goal(text: str) -> tuple[Deed, ...]:
-    """The goal as steps; () if it is worded in a way this reader does not know."""
+    """Parse the goal into steps; () for an unknown wording."""
     for pattern, steps in _READERS:
         match = re.search(pattern, text)
         if match:
@@ -75,12 +75,12 @@ def _box(match: re.Match[str]) -> tuple[str, str]:
 
 
 def _change(match: re.Match[str], text: str) -> list[Deed]:
-    thing = match["thing"]
+    item = match["thing"]
     if match["verb"] == "freeze":
-        steps = [Deed("cool", thing, "freezer", "kitchen")]
+        steps = [Deed("cool", item, "freezer", "kitchen")]
     else:
-        steps = [Deed("heat", thing, "stove", "kitchen"), Deed("activate", "stove", room="kitchen")]
-    return [Deed("focus", thing), Deed("take", thing), *steps, *[Deed("wait", "")] * 3]
+        steps = [Deed("heat", item, "stove", "kitchen"), Deed("activate", "stove", room="kitchen")]
+    return [Deed("focus", item), Deed("take", item), *steps, *[Deed("wait", "")] * 3]
 
 
 def _life_span(match: re.Match[str], text: str) -> list[Deed]:
@@ -99,11 +99,11 @@ def _stages(match: re.Match[str], text: str) -> list[Deed]:
 
 
 def _thermometer(match: re.Match[str], text: str) -> list[Deed]:
-    thing, room = match["thing"], match["room"]
-    start = [Deed("take", "thermometer", room="kitchen"), Deed("focus", "thermometer"), Deed("take", thing, room=room)]
+    item, room = match["thing"], match["room"]
+    start = [Deed("take", "thermometer", room="kitchen"), Deed("focus", "thermometer"), Deed("take", item, room=room)]
     boxes = re.findall(r"(\w+ box)", text)
-    end = Deed("move", thing, boxes[0], _boxes_room(text)) if "place it" in text else Deed("focus", boxes[0], room=room)
-    return [*start, Deed("focus", thing), Deed("measure", thing), end]
+    end = Deed("move", item, boxes[0], _boxes_room(text)) if "place it" in text else Deed("focus", boxes[0], room=room)
+    return [*start, Deed("focus", item), Deed("measure", item), end]
 
 
 def _boxes_room(text: str) -> str:
@@ -112,15 +112,15 @@ def _boxes_room(text: str) -> str:
 
 
 def _conducts(match: re.Match[str], text: str) -> list[Deed]:
-    thing, room = match["thing"], match["room"]
+    item, room = match["thing"], match["room"]
     box = re.findall(r"(\w+ box)", text)[0]
-    return [Deed("focus", thing, room=room), Deed("take", thing, room=room), Deed("move", thing, box, room)]
+    return [Deed("focus", item, room=room), Deed("take", item, room=room), Deed("move", item, box, room)]
 
 
 def _power(match: re.Match[str], text: str) -> list[Deed]:
-    thing = match["thing"]
-    wires = [Deed("connect", "battery anode", f"{thing} cathode"), Deed("connect", "battery cathode", f"{thing} anode")]
-    return [Deed("focus", thing, room="workshop"), *wires]
+    item = match["thing"]
+    wires = [Deed("connect", "battery anode", f"{item} cathode"), Deed("connect", "battery cathode", f"{item} anode")]
+    return [Deed("focus", item, room="workshop"), *wires]
 
 
 def _paint(match: re.Match[str], text: str) -> list[Deed]:
@@ -164,16 +164,16 @@ _READERS = (
 
 @dataclass
 class LabBelief:
-    """What the player believes. `where` maps a thing to the room where it was seen, `inside` to what it was in."""
+    """The novice's belief. `where` maps an item to the room it was in, `inside` to its container."""
 
     room: str = ""
     looked: set[str] = field(default_factory=set)
     where: dict[str, str] = field(default_factory=dict)
     inside: dict[str, str] = field(default_factory=dict)
-    held: set[str] = field(default_factory=set)
+    inventory: set[str] = field(default_factory=set)
 
     def update(self, text: str) -> None:
-        """Take in one observation."""
+        """Update from an observation."""
         if match := re.match(r"You (?:move|teleport) to the ([a-z ]+)\.", text):
             self.room = match[1]
         elif match := re.match(r"This (?:room|outside location) is called the ([a-z ]+)\.", text):
@@ -197,21 +197,21 @@ class LabBelief:
                 self.inside[match[1]] = holder
                 holder = holder or match[1]
 
-    def _moved(self, thing: str, target: str) -> None:
+    def _moved(self, item: str, target: str) -> None:
         if target == "inventory":
-            self.held.add(thing)
+            self.inventory.add(item)
             return
-        self.held.discard(thing)
-        self.where[thing] = self.room
+        self.inventory.discard(item)
+        self.where[item] = self.room
 
-    def named(self, thing: str) -> str | None:
-        """What was seen (or is held) that a step means: by its name or by its kind; None if nothing was."""
-        known = [*sorted(self.held), *self.where]
-        patterns = KINDS.get(thing)
+    def find(self, item: str) -> str | None:
+        """Find the known or carried item of a step, by its name or by its kind; None without a match."""
+        known = [*sorted(self.inventory), *self.where]
+        patterns = KINDS.get(item)
         if patterns is None:
-            return next((name for name in known if name == thing or name.endswith(f" {thing}")), None)
+            return next((name for name in known if name == item or name.endswith(f" {item}")), None)
         return next((name for pattern in patterns for name in known if re.search(pattern, name)), None)
 
-    def here(self, name: str) -> bool:
-        """It is in this room or in the player's hands."""
-        return name in self.held or self.where.get(name) == self.room
+    def is_reachable(self, name: str) -> bool:
+        """Return whether an item is in this room or in the inventory."""
+        return name in self.inventory or self.where.get(name) == self.room

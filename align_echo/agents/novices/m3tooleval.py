@@ -1,11 +1,11 @@
-"""A scripted novice of M3ToolEval: a stand-in for a small language model, and NOT a language model.
+"""Scripted novice of M3ToolEval: a stand-in for a small language model, and NOT a language model.
 
-It decodes single messages and finds its way on a firm's site by the words of links; in the other families it does a sum
-with the numbers that it reads, and answers with that. Its one habit of form is that of models that write Python: it
-calls `tool('argument')` with brackets and quotes, which the engine takes for a tool's name. It goes on so until its
-patience ends, or until feedback shows it a line with `Action: tool, ... End Action` or rules told up front do (it reads
-those weakly). Scores with it are upper bounds for what the same interface does for a language model. It writes the text
-form alone. All draws come from a hash: same view, same action.
+It decodes single messages and follows links by their words on a company's site; in the other families it calculates
+with the numbers it reads, and answers with the result. Its one habit of form is that of models that write Python: it
+calls `tool('argument')` with brackets and quotes, which the engine reads as a tool's name. It stops when its patience
+ends, or when feedback or rules show a line with `Action: tool, ... End Action` (it is a weak reader of rules). Its
+scores are upper bounds for the effect of the same interface on a language model. It writes the text form only. All
+draws come from a hash: same view, same action.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Move = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ToolHabits:
-    """What this novice does of itself. `writes_python` is the share of tasks in which it calls tools as in Python,
-    `patience` how many refusals in a row it takes before it writes as it was told, where `gets_stuck` does not hold.
+    """Habits of this novice. `writes_python` is the share of tasks with Python-style calls; `patience` is how many
+    refusals in a row it takes before it follows the documented form, unless it `gets_stuck`.
     """
 
     writes_python: float = 0.6
@@ -42,11 +42,11 @@ class ToolHabits:
 
 USUAL = ToolHabits()
 STUBBORN = ToolHabits(heeds_feedback=False, heeds_rules=0.0)
-"""Never takes a hint: an interface must at least do it no harm."""
+"""Ignores all hints: an interface must at least do no harm."""
 
 
 def tool_novice(habits: ToolHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
-    """The scripted novice of M3ToolEval. It writes the text form only."""
+    """Build the scripted novice of M3ToolEval. It writes the text form only."""
     return ScriptedNovice(lambda view: _written(next_move(view), _writes_python(habits, seed, view)), name)
 
 
@@ -60,7 +60,7 @@ def _written(move: Move, as_python: bool) -> str:
 
 
 def _writes_python(habits: ToolHabits, seed: int, view: AgentView) -> bool:
-    """Whether it calls tools as in Python now."""
+    """Return whether it writes Python-style calls now."""
     key = f"{seed}/{view.task_id}"
     share = habits.writes_python
     if _SHOWN_FORM.search(view.rules):
@@ -75,7 +75,7 @@ def _writes_python(habits: ToolHabits, seed: int, view: AgentView) -> bool:
 
 
 def next_move(view: AgentView) -> Move:
-    """What it wants to do next, whatever the form."""
+    """Choose the next call or answer, before it is put in a form."""
     done = [
         ((call[1], call[2] or ""), turn.observation)
         for turn in view.turns
@@ -107,7 +107,7 @@ def _decode(goal: str, texts: list[str]) -> Move:
 
 
 def _browse(goal: str, done: list[tuple[tuple[str, str], str]]) -> Move:
-    """Follow the links whose words the goal holds, and read off what is asked for."""
+    """Follow the links with words of the goal, and read the answer off the page."""
     pages = [text for _, text in done if text.startswith("[page ")]
     if not pages:
         return ("view",)
@@ -128,7 +128,7 @@ def _browse(goal: str, done: list[tuple[tuple[str, str], str]]) -> Move:
 
 
 def _answer(goal: str, address: str, text: str) -> str | None:
-    """What the page says of what is asked; None if it says nothing. Of a sum it knows the first price alone."""
+    """Read the answer off a page; None without it. For a sum it knows the first price alone."""
     if (number := re.search(r"number is ([\d-]+)", goal)) is not None:
         named = re.search(rf"^{number[1]}: (.*)$", text, re.MULTILINE)
         return None if named is None else named[1]

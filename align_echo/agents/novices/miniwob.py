@@ -1,10 +1,10 @@
-"""A scripted novice of MiniWoB: a stand-in for a small language model, and NOT a language model.
+"""Scripted novice of MiniWoB: a stand-in for a small language model, and NOT a language model.
 
-It clicks what the instruction names, types what stands there in quotes, and then submits. It is careless: every few
-turns it clicks just anything, beside what it means, where the thing would be on a screen of twice the size, or writes
-an action in a form of its own; now and then it says that it is done when it is not. It does what feedback tells it
-to, however that quotes the action. It never scrolls, drags or goes by color or place. Scores with it are upper
-bounds for what the same interface does for a language model. All draws come from a hash: same view, same action.
+It clicks elements named in the instruction, types its quoted text, and then submits. It is careless: every few turns it
+clicks a random element, misses the element, clicks as if the screen were twice the size, or writes an action in a form
+of its own; now and then it declares the task finished too early. It follows feedback, with any kind of quotes. It never
+scrolls, drags or goes by color or position. Its scores are upper bounds for the effect of the same interface on a
+language model. All draws come from a hash: same view, same action.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TYPED_INTO = ("input text", "input password", "textarea")
 
 @dataclass(frozen=True)
 class ScreenHabits:
-    """What this novice does of itself. Numbers are shares of the turns; the first that applies takes the turn."""
+    """Habits of this novice. Numbers are shares of the turns; the first that applies takes the turn."""
 
     gives_up: float = 0.02
     own_form: float = 0.06
@@ -36,11 +36,11 @@ class ScreenHabits:
 
 USUAL = ScreenHabits()
 STUBBORN = ScreenHabits(heeds_feedback=False)
-"""Never takes a hint: an interface must at least do it no harm."""
+"""Ignores all hints: an interface must at least do no harm."""
 
 
 def screen_novice(habits: ScreenHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
-    """The scripted novice of MiniWoB. It acts on MiniWoB's text screens only."""
+    """Build the scripted novice of MiniWoB. It understands MiniWoB's text screens only."""
     return ScriptedNovice(lambda view: _ScreenMind(habits, seed, view).choose(), name)
 
 
@@ -56,7 +56,7 @@ class _ScreenMind:
         self.done = {turn.action for turn in view.turns}
 
     def draw(self, *parts: object) -> float:
-        """A number in [0, 1) that depends on task, turn and occasion only."""
+        """Draw a number in [0, 1) from task, turn and occasion only."""
         return chance(self.key, *parts)
 
     # -------------------------------------------------------- choosing
@@ -73,7 +73,7 @@ class _ScreenMind:
         return self._said(self._sensible() or anything)
 
     def _hint(self) -> str | None:
-        """The action that the last feedback names, unless it was followed twice already in vain."""
+        """Return the action named by the last feedback, unless it was already followed twice in vain."""
         if not self.habits.heeds_feedback or not self.turns:
             return None
         for command in advised(self.turns[-1], _COMMAND, plain=True, cued=False):
@@ -82,26 +82,26 @@ class _ScreenMind:
         return None
 
     def _sensible(self) -> ScreenLine | str | None:
-        """What the instruction asks for next: something to click, a text to type, or nothing that it knows of."""
+        """Choose what the instruction asks for next: an element to click, a text to type, or None."""
         quoted = re.findall(r'"([^"]*)"', self.goal)
-        fields = [thing for thing in self.things if thing.kind in _TYPED_INTO]
+        fields = [line for line in self.things if line.kind in _TYPED_INTO]
         if quoted and fields and re.match(r"(enter|type)\b", self.goal, re.IGNORECASE):
-            empty = [thing for thing in fields if not thing.text]
+            empty = [line for line in fields if not line.text]
             if empty:
                 into = empty[0]
-                place = fields.index(into)
-                return quoted[min(place, len(quoted) - 1)] if "focused" in into.rest else into
-        named = [thing for thing in self.things if thing.kind not in _TYPED_INTO and self._names(thing)]
-        fresh = [thing for thing in named if write(Click(thing.center)) not in self.done]
-        first = [thing for thing in fresh if not _LAST.fullmatch(thing.text)]
-        closing = [thing for thing in self.things if _LAST.fullmatch(thing.text)]
+                index = fields.index(into)
+                return quoted[min(index, len(quoted) - 1)] if "focused" in into.rest else into
+        named = [line for line in self.things if line.kind not in _TYPED_INTO and self._names(line)]
+        fresh = [line for line in named if write(Click(line.center)) not in self.done]
+        first = [line for line in fresh if not _LAST.fullmatch(line.text)]
+        closing = [line for line in self.things if _LAST.fullmatch(line.text)]
         return next(iter([*first, *fresh, *closing]), None)
 
-    def _names(self, thing: ScreenLine) -> bool:
-        return bool(thing.text) and bool(re.search(rf"(?<!\w){re.escape(thing.text)}(?!\w)", self.goal, re.IGNORECASE))
+    def _names(self, line: ScreenLine) -> bool:
+        return bool(line.text) and bool(re.search(rf"(?<!\w){re.escape(line.text)}(?!\w)", self.goal, re.IGNORECASE))
 
     def _said(self, meant: ScreenLine | str) -> str:
-        """The action for what it means, in the way that it says things this turn."""
+        """Write the action, with this turn's habits of form and aim."""
         own = self.draw("form") < self.habits.own_form
         if isinstance(meant, str):
             return f"type {meant}" if own else write(Type(meant))

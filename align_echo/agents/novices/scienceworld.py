@@ -1,11 +1,11 @@
-"""A scripted novice of ScienceWorld: a stand-in for a small language model, and NOT a language model.
+"""Scripted novice of ScienceWorld: a stand-in for a small language model, and NOT a language model.
 
-It knows in a child's way what an experiment asks for and not how the engine wants it said. Its habits are those of
-small models in published logs: it acts on things of other rooms without going there, goes to rooms that no door leads
-to, says "pick up X from Y", "use thermometer" or "heat X", and repeats what did nothing, now and then to the end. It
-does what feedback tells it to, however that quotes the action, and reads rules told up front weakly. It answers the
-question which thing is meant by a number. Scores with it are upper bounds for what the same interface does for a
-language model. All draws come from a hash: same view, same action.
+It has a child's idea of each experiment but does not know the engine's wording. Its habits are those of small models in
+published logs: it acts on items of other rooms without going there, goes to rooms behind no door, says "pick up X from
+Y", "use thermometer" or "heat X", and repeats actions without effect, now and then to the end. It follows feedback,
+with any kind of quotes, and is a weak reader of rules given up front. It answers the engine's question about an
+ambiguous item with a number. Its scores are upper bounds for the effect of the same interface on a language model. All
+draws come from a hash: same view, same action.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _OPTION = re.compile(r"^(\d+):\s*(.+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class LabHabits:
-    """What this novice does of itself. Numbers are shares of the occasions.
+    """Habits of this novice. Numbers are shares of the occasions.
 
-    `patience` is the most tries in vain where it does not get stuck.
+    `patience` is the most tries in vain, unless it gets stuck.
     """
 
     goes_first: float = 0.15
@@ -46,10 +46,10 @@ class LabHabits:
 
 USUAL = LabHabits()
 STUBBORN = LabHabits(heeds_feedback=False, heeds_rules=0.0)
-"""Never takes a hint: an interface must at least do it no harm."""
+"""Ignores all hints: an interface must at least do no harm."""
 
 STUCK = 100
-"""How often it repeats an action with which it got stuck."""
+"""Repeats of an action once it is stuck."""
 
 
 _ENGINES_WORDS = {
@@ -80,11 +80,11 @@ _OWN_WORDS = {
     "wait": ("wait 5",),
     "read": (),
 }
-"""Verb of a step -> how the engine wants it said, and what the novice says first."""
+"""Verb of a step -> the engine's wording, and the novice's own."""
 
 
 def lab_novice(habits: LabHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
-    """The scripted novice of ScienceWorld. It acts on ScienceWorld's text only."""
+    """Build the scripted novice of ScienceWorld. It understands ScienceWorld's text only."""
     return ScriptedNovice(lambda view: _LabMind(habits, seed, view).choose(), name)
 
 
@@ -117,7 +117,7 @@ class _LabMind:
                 break
 
     def draw(self, *parts: object) -> float:
-        """A number in [0, 1) that depends on task and occasion only."""
+        """Draw a number in [0, 1) from task and occasion only."""
         return chance(self.key, *parts)
 
     # -------------------------------------------------------- choosing
@@ -138,15 +138,15 @@ class _LabMind:
         return "wait" if self.draw("idle", len(self.turns)) < 0.3 else "look around"
 
     def _answer(self) -> str | None:
-        """The number of the thing it means, where the engine asks which."""
+        """Answer the engine's question about an ambiguous item with the number of the wanted option."""
         if not self.turns or not self.turns[-1].observation.startswith(_QUESTION):
             return None
         options = _OPTION.findall(self.turns[-1].observation)
-        wanted = self.todo[0].place or self.todo[0].thing if self.todo else ""
+        wanted = self.todo[0].receptacle or self.todo[0].item if self.todo else ""
         return next((number for number, text in options if wanted and wanted in text), "0")
 
     def _hint(self) -> str | None:
-        """The step that the last feedback names, unless it was followed twice already in vain."""
+        """Return the step named by the last feedback, unless it was already followed twice in vain."""
         if not self.habits.heeds_feedback or not self.turns:
             return None
         for command in advised(self.turns[-1], _COMMAND):
@@ -155,7 +155,7 @@ class _LabMind:
         return None
 
     def _look_about(self) -> str | None:
-        """After something that came to nothing it looks at this and that, now and then."""
+        """Look at an arbitrary object now and then, after an action without effect."""
         if not self.turns or not _IN_VAIN.search(self.turns[-1].observation):
             return None
         if self.draw("look about", len(self.turns)) >= self.habits.looks_about:
@@ -165,19 +165,20 @@ class _LabMind:
         return looks[int(self.draw("look at", len(self.turns)) * len(looks))]
 
     def _patience(self, action: str) -> int:
-        """How often an action is tried in vain before it is given up, over all rounds so far."""
+        """Return how often to try an action in vain before giving it up, over all rounds so far."""
         if self.draw("stuck", action) < self.habits.gets_stuck:
             return STUCK
         return (self.round + 1) * (1 + int(self.draw("patience", action) * self.habits.patience))
 
-    # -------------------------------------------------------- saying
+    # -------------------------------------------------------- wording
 
     def _ways(self, step: Deed) -> Iterator[str]:
-        """What it tries for a step, in order: habits first, what works last."""
-        name = self.belief.named(step.thing)
+        """Generate the actions to try for a step, in order: habits first, the working form last."""
+        name = self.belief.find(step.item)
         room = step.room or self.belief.where.get(name or "", "")
-        words = name or step.thing
-        if step.verb == "wait" or (room in ("", self.belief.room) and name is not None and self.belief.here(name)):
+        words = name or step.item
+        reachable = room in ("", self.belief.room) and name is not None and self.belief.is_reachable(name)
+        if step.verb == "wait" or reachable:
             yield from self._phrases(step, words)
             return
         hurries = self.draw("hurry", step.verb, words) >= self._will("go to", step.verb, self.habits.goes_first)
@@ -210,19 +211,19 @@ class _LabMind:
         yield self._right(step, name)
 
     def _wordy(self, verb: str) -> float:
-        """How likely it says a thing its own way: by habit, or less where the rules told it not to."""
+        """Return the probability of its own wording: by habit, less if the rules advise against it."""
         return self.habits.adds_words * (1 - self.habits.heeds_rules * (("say", verb) in self.advice))
 
     def _wrong(self, step: Deed, name: str) -> Iterator[str]:
         holder = self.belief.inside.get(name) or self.belief.room
         for form in _OWN_WORDS[step.verb]:
-            yield form.format(name=name, place=step.place, holder=holder)
+            yield form.format(name=name, place=step.receptacle, holder=holder)
 
     def _right(self, step: Deed, name: str) -> str:
-        return _ENGINES_WORDS[step.verb].format(name=name, place=step.place)
+        return _ENGINES_WORDS[step.verb].format(name=name, place=step.receptacle)
 
     def _will(self, step: str, verb: str, habit: float) -> float:
-        """How likely it takes a step first: by habit, or because the rules told it to."""
+        """Return the probability of a first step: by habit, or because the rules ask for it."""
         return max(habit, self.habits.heeds_rules) if (step, verb) in self.advice else habit
 
 
@@ -233,10 +234,11 @@ _VERBS = {
 
 
 def read_rules(rules: str) -> frozenset[tuple[str, str]]:
-    """What rules told up front state: ("go to", verb) to go first, ("teleport", "go to"), ("say", verb) for its form.
+    """Extract pairs from rules given up front: ("go to", verb) to go first, ("teleport", "go to"), ("say", verb) for
+    its form.
 
-    A weak reader: it takes in sentences with "before" or "instead of" in them and skips every sentence with a no in it,
-    and it pays no heed to conditions.
+    A weak reader: it understands sentences with "before" or "instead of", skips every sentence with a negation, and
+    ignores conditions.
     """
     pairs: set[tuple[str, str]] = set()
     for sentence in re.split(r"[\n.;]+", rules.lower()):

@@ -1,11 +1,11 @@
-"""A scripted novice of SearchQA: a stand-in for a small language model, and NOT a language model.
+"""Scripted novice of SearchQA: a stand-in for a small language model, and NOT a language model.
 
-It searches a name of the question, then names that it met on the way, and answers with a number or a name of the last
-document that it read. Its habits are those of small models: it writes actions as other benchmarks have them
-(`Search[...]`, `Finish[...]`), repeats what was refused, and answers before it has read enough. It does what feedback
-tells it to, however that quotes the action or shows its form, and reads rules told up front weakly. It knows capital
-letters and digits and nothing of how documents are worded. Scores with it are upper bounds for what the same interface
-does for a language model. All draws come from a hash: same view, same action.
+It searches a name of the question, then names from the documents, and answers with a number or a name of the last
+document. Its habits are those of small models: it writes actions in the form of other benchmarks (`Search[...]`,
+`Finish[...]`), repeats refused actions, and answers too early. It follows feedback, with any kind of quotes or as a
+form, and is a weak reader of rules given up front. It knows capital letters and digits, but nothing of how documents
+are worded. Its scores are upper bounds for the effect of the same interface on a language model. All draws come from a
+hash: same view, same action.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ASKS_NUMBER = re.compile(r"\b(year|how (many|much|long|deep|old|far)|when)\b", 
 
 @dataclass(frozen=True)
 class SearchHabits:
-    """What this novice does of itself. Numbers are shares of the occasions; `searches` is the most that it makes."""
+    """Habits of this novice. Numbers are shares of the occasions; `searches` is the most searches in an episode."""
 
     own_form: float = 0.35
     repeats: float = 0.5
@@ -38,11 +38,11 @@ class SearchHabits:
 
 USUAL = SearchHabits()
 STUBBORN = SearchHabits(heeds_feedback=False, heeds_rules=0.0)
-"""Never takes a hint: an interface must at least do it no harm."""
+"""Ignores all hints: an interface must at least do no harm."""
 
 
 def reader_novice(habits: SearchHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
-    """The scripted novice of SearchQA. It reads SearchQA's observations only."""
+    """Build the scripted novice of SearchQA. It understands SearchQA's observations only."""
     return ScriptedNovice(lambda view: _ReaderMind(habits, seed, view).choose(), name)
 
 
@@ -60,14 +60,14 @@ class _ReaderMind:
         self.results: list[list[tuple[str, str]]] = [documents for documents in read if documents]
 
     def draw(self, *parts: object) -> float:
-        """A number in [0, 1) that depends on task and occasion only."""
+        """Draw a number in [0, 1) from task and occasion only."""
         return chance(self.key, *parts)
 
     def choose(self) -> str:
         return self._hint() or self._written(*self._meant())
 
     def _hint(self) -> str | None:
-        """The action that the last feedback names, unless it was followed twice already in vain."""
+        """Return the action named by the last feedback, unless it was already followed twice in vain."""
         if not self.habits.heeds_feedback or not self.turns:
             return None
         for command in advised(self.turns[-1], _COMMAND, plain=True, cued=False):
@@ -76,7 +76,7 @@ class _ReaderMind:
         return None
 
     def _meant(self) -> tuple[str, str]:
-        """What it wants to do: "search" or "answer", and what for or which."""
+        """Choose the next step: "search" or "answer", and its text."""
         if not self.results:
             return "search", self.in_question[0] if self.in_question else self.goal
         early = self.draw("early", len(self.results)) < self.habits.answers_early
@@ -87,7 +87,7 @@ class _ReaderMind:
         return "search", fresh[0]
 
     def _met(self) -> list[str]:
-        """Names in the best document of the last search, beside those of the question and its own title."""
+        """List the names in the best document of the last search, except its title and names in the question."""
         title, text = self.results[-1][0]
         return [name for name in _names(text) if name != title and name not in self.in_question]
 
@@ -97,12 +97,12 @@ class _ReaderMind:
             return numbers[0]
         if len(self.in_question) > 1:  # it seems to be asked for one of them
             return self.in_question[int(self.draw("which") * len(self.in_question))]
-        met = self._met()
+        names = self._met()
         titles = Counter(title for documents in self.results for title, _ in documents)
-        return met[0] if met else titles.most_common(1)[0][0]
+        return names[0] if names else titles.most_common(1)[0][0]
 
     def _written(self, name: str, text: str) -> str:
-        """The action as it writes it this turn."""
+        """Write the action, with this turn's habits of form."""
         own = {"search": f"Search[{text}]", "answer": f"Finish[{text}]"}[name]
         last = self.turns[-1] if self.turns else None
         share = self.habits.own_form
@@ -116,7 +116,9 @@ class _ReaderMind:
 
 
 def _names(text: str) -> list[str]:
-    """Words in capitals, by where they first stand; a sentence's first word counts only with another after it."""
+    """List capitalised names by first appearance; a sentence's first word counts only with another capitalised word
+    after it.
+    """
     names = [match[0] for match in _NAME.finditer(text) if " " in match[0] or not _begins(text, match.start())]
     return list(dict.fromkeys(names))
 

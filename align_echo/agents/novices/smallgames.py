@@ -1,6 +1,6 @@
-"""What the novice of TextWorldExpress reads and knows: rooms, ways, sums, amounts, recipes, where things belong.
+"""Texts and common knowledge for the novice of TextWorldExpress: rooms, exits, sums, amounts, recipes, homes of items.
 
-Pure functions of text, as a child would read it. Whatever the engine shows in other words is left out.
+Pure functions of text, at a child's level. Texts in other words than the engine's are not understood.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import re
 from collections.abc import Collection, Mapping
 
 Exits = dict[str, str]
-"""Direction -> the room behind it, empty where a closed door hides it."""
+"""Direction -> the room behind it, empty behind a closed door."""
 
 Things = dict[str, str]
-"""Thing -> what it lies in or on, empty where it stands in the room itself."""
+"""Item -> its container, empty if it stands in the room itself."""
 
 
 _ROOM = re.compile(r"^You are in the ([\w -]+)\.", re.MULTILINE)
@@ -24,20 +24,20 @@ _ARTICLE = re.compile(r"^(?:an? |some |the )?(?:open )?(?:raw )?", re.IGNORECASE
 
 
 def room_name(text: str) -> str:
-    """The room that a text is about; empty where it is about none."""
+    """Return the room described by a text; empty if there is none."""
     named = _ROOM.search(text)
     return named[1] if named else ""
 
 
 def read_exits(text: str) -> Exits:
-    """Where the ways out of a room lead."""
+    """Parse the exits of a room and the rooms behind them."""
     ways = [way for sentence in _sentences(text) if (way := _EXIT.search(sentence))]
     return {way[1].lower(): way[3] if way[2] == "the" else "" for way in ways}
 
 
 def read_things(text: str) -> tuple[Things, dict[str, bool]]:
-    """The things in a room, and all that holds things with whether it is closed."""
-    things: Things = {}
+    """Parse the items in a room, and its containers with whether each is closed."""
+    items: Things = {}
     closed: dict[str, bool] = {}
     for sentence in _sentences(text):
         sight = _SIGHT.search(sentence)
@@ -45,10 +45,10 @@ def read_things(text: str) -> tuple[Things, dict[str, bool]]:
         if holder:
             name = bare(holder[1])
             closed[name] = "closed" in holder.groups()[1:]
-            things |= dict.fromkeys(listed(holder.groups()[-1] or ""), name)
+            items |= dict.fromkeys(listed(holder.groups()[-1] or ""), name)
         elif sight:
-            things[bare(sight[1])] = ""
-    return things, closed
+            items[bare(sight[1])] = ""
+    return items, closed
 
 
 def _sentences(text: str) -> list[str]:
@@ -56,37 +56,37 @@ def _sentences(text: str) -> list[str]:
 
 
 def listed(text: str) -> list[str]:
-    """The names in "a grape, and some salt"."""
+    """Split "a grape, and some salt" into names."""
     return [bare(part) for part in re.split(r", and |, ", text) if part]
 
 
 def bare(text: str) -> str:
-    """A name without its article, and without what the engine shows and does not want to hear."""
+    """Strip a name's article, and words the engine shows but does not accept."""
     return _ARTICLE.sub("", text.strip())
 
 
 def way(rooms: Mapping[str, Collection[str]], start: str, goals: Collection[str]) -> list[str]:
-    """The rooms on a shortest way to the nearest of some rooms, the start left out; empty where there is none."""
-    ways: dict[str, list[str]] = {start: []}
-    ahead = [start]
-    for room in ahead:
+    """Find a shortest path from `start` to the nearest of `goals`, without the start; empty if there is none."""
+    paths: dict[str, list[str]] = {start: []}
+    queue = [start]
+    for room in queue:
         if room in goals:
-            return ways[room]
+            return paths[room]
         for neighbour in rooms.get(room, ()):
-            if neighbour and neighbour not in ways:
-                ways[neighbour] = [*ways[room], neighbour]
-                ahead.append(neighbour)
+            if neighbour and neighbour not in paths:
+                paths[neighbour] = [*paths[room], neighbour]
+                queue.append(neighbour)
     return []
 
 
 def read_map(text: str) -> dict[str, list[str]]:
-    """Which rooms are next to which, as a map says."""
+    """Parse the text of a map into neighbours by room."""
     lines = re.findall(r"^\s*The (.+) connects to the (.+)\.$", text, re.MULTILINE)
     return {room: re.split(r", | and ", neighbours) for room, neighbours in lines}
 
 
 def read_sum(text: str) -> int | None:
-    """The answer to the math problem in a text."""
+    """Solve the math problem in a text; None without one."""
     problem = re.search(r"(add|subtract|multiply|divide) (\d+) (?:and|by|from) (\d+)", text)
     if not problem:
         return None
@@ -99,17 +99,16 @@ def read_sum(text: str) -> int | None:
 _UNITS = {"mg": 0.001, "ml": 0.001, "mm": 0.001, "cm": 0.01, "kg": 1000.0}
 
 
-def amount(thing: str, *, units: bool = True) -> float | None:
-    """How much "18ml of marble" or "6 papayas" is, with or without heed of its unit; None for a thing that is not so
-    many."""
-    much = re.match(r"(\d+)([a-z]*) ", thing)
+def amount(item: str, *, units: bool = True) -> float | None:
+    """Parse the amount of "18ml of marble" or "6 papayas", with or without its unit; None without a number."""
+    much = re.match(r"(\d+)([a-z]*) ", item)
     if not much:
         return None
     return int(much[1]) * (_UNITS.get(much[2], 1.0) if units else 1.0)
 
 
 def read_recipe(text: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Ingredients, and what to do with which: ("dice", "red onion")."""
+    """Parse a recipe into ingredients and steps, e.g. ("dice", "red onion")."""
     _, _, recipe = text.partition("Ingredients:")
     ingredients, _, directions = recipe.partition("Directions:")
     steps = re.findall(r"^\s*(\w+) the (.+?)\s*$", directions, re.MULTILINE)
@@ -148,6 +147,6 @@ _HOMES = (
 )
 
 
-def homes(thing: str) -> tuple[str, ...]:
-    """Where a child would put a thing, the best first."""
-    return next(holders for pattern, holders in _HOMES if re.search(pattern, thing))
+def homes(item: str) -> tuple[str, ...]:
+    """List where a child would put an item, the best first."""
+    return next(holders for pattern, holders in _HOMES if re.search(pattern, item))

@@ -1,12 +1,12 @@
-"""A scripted novice of TextWorldExpress: a stand-in for a small language model, and NOT a language model.
+"""Scripted novice of TextWorldExpress: a stand-in for a small language model, and NOT a language model.
 
-It knows in a child's way what each of the eight games asks for and not how the engine wants it said. Its habits are
-those of small models in published logs of other text benchmarks: it writes "go north", "pick up the X", "open the X" or
-"put X on Y", walks into closed doors, repeats what was refused, now and then to the end, acts before it has read, takes
-18 ml for more than 16 l, and looks about. It does what feedback tells it to, however that quotes the action,
-and reads rules told up front weakly. It leaves out other words than the engine's for what it sees, carrying limits, and
-what a thing's place is beyond a short list. Scores with it are upper bounds for what the same interface does for a
-language model. All draws come from a hash: same view, same action.
+It has a child's idea of each of the eight games but does not know the engine's wording. Its habits are those of small
+models in published logs of other text benchmarks: it writes "go north", "pick up the X", "open the X" or "put X on Y",
+walks into closed doors, repeats refused actions, now and then to the end, acts before it has read, believes that 18 ml
+is more than 16 l, and looks around. It follows feedback, with any kind of quotes, and is a weak reader of rules given
+up front. It does not understand rephrased observations or carrying limits, and knows the right place of few items. Its
+scores are upper bounds for the effect of the same interface on a language model. All draws come from a hash: same view,
+same action.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _OWN_WORDS = {
     "eat": ("eat the {0}",),
     "prepare": ("cook the {0}",),
 }
-"""Verb of the engine -> what the novice says of itself."""
+"""Verb of the engine -> the novice's own wording."""
 
 
 @dataclass(frozen=True)
 class GameHabits:
-    """What this novice does of itself. Numbers are shares of the occasions."""
+    """Habits of this novice. Numbers are shares of the occasions."""
 
     own_words: float = 0.6
     repeats: float = 0.5
@@ -66,11 +66,11 @@ class GameHabits:
 
 USUAL = GameHabits()
 STUBBORN = GameHabits(heeds_feedback=False, heeds_rules=0.0)
-"""Never takes a hint: an interface must at least do it no harm."""
+"""Ignores all hints: an interface must at least do no harm."""
 
 
 def game_novice(habits: GameHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
-    """The scripted novice of TextWorldExpress. It acts on the games' text only."""
+    """Build the scripted novice of TextWorldExpress. It understands the games' text only."""
     return ScriptedNovice(lambda view: _GameMind(habits, seed, view).choose(), name)
 
 
@@ -88,7 +88,7 @@ class _GameMind:
         self.exits: dict[str, child.Exits] = {}
         self.things: dict[str, child.Things] = {}
         self.closed: dict[str, dict[str, bool]] = {}
-        self.held: list[str] = []
+        self.inventory: list[str] = []
         self.done: set[tuple[str, str]] = set()
         self.read: dict[str, str] = {}
         self.in_vain: Counter[str] = Counter()
@@ -114,31 +114,31 @@ class _GameMind:
             self._change(action, deed, observation)
 
     def _change(self, action: str, deed: re.Match[str], observation: str) -> None:
-        """Take in what an action changed."""
-        verb, thing, holder, revealed = deed.groups()
-        things = self.things.setdefault(self.room, {})
-        self.done.add((verb, thing))
+        """Update the belief with the effect of an action."""
+        verb, item, holder, revealed = deed.groups()
+        items = self.things.setdefault(self.room, {})
+        self.done.add((verb, item))
         if verb == "take":
-            things.pop(thing, None)
-            self.held.append(thing)
-        elif verb == "put" and thing in self.held:
-            self.held.remove(thing)
-            things[thing] = holder or ""
+            items.pop(item, None)
+            self.inventory.append(item)
+        elif verb == "put" and item in self.inventory:
+            self.inventory.remove(item)
+            items[item] = holder or ""
         elif verb == "open" and revealed:
             self.exits.setdefault(self.room, {})[action.rpartition(" ")[2]] = revealed
         elif verb == "open":
-            self.closed.setdefault(self.room, {})[thing] = False
+            self.closed.setdefault(self.room, {})[item] = False
             inside = re.search(r"contains (.+)\.", observation)
-            things.update(dict.fromkeys(child.listed(inside[1]) if inside else [], thing))
+            items.update(dict.fromkeys(child.listed(inside[1]) if inside else [], item))
         if verb == "take" and "instructions book" in self.read:
-            del self.read["instructions book"]  # what stands in it has changed
+            del self.read["instructions book"]  # its text has changed
 
     def draw(self, *parts: object) -> float:
-        """A number in [0, 1) that depends on task and occasion only."""
+        """Draw a number in [0, 1) from task and occasion only."""
         return chance(self.key, *parts)
 
     def hurries(self, *parts: object) -> bool:
-        """Whether it acts before it has read or thought, this once."""
+        """Return whether it acts before reading or thinking, this time."""
         return self.draw("hurry", *parts) < self.habits.hurries
 
     # -------------------------------------------------------- choosing
@@ -147,7 +147,7 @@ class _GameMind:
         return self._hint() or self._wander() or self._written(self._meant() or "look around")
 
     def _hint(self) -> str | None:
-        """The action that the last feedback names, unless it was followed twice already in vain."""
+        """Return the action named by the last feedback, unless it was already followed twice in vain."""
         if not self.habits.heeds_feedback or not self.turns:
             return None
         for command in advised(self.turns[-1], _COMMAND, cued=False):
@@ -156,14 +156,14 @@ class _GameMind:
         return None
 
     def _wander(self) -> str | None:
-        """Now and then it looks at this and that, and does not get on."""
+        """Look at an arbitrary object now and then, without progress."""
         if self.draw("wander", len(self.turns)) >= self.habits.wanders:
             return None
-        looks = ["look around", "inventory", *(f"examine {thing}" for thing in self._here())]
+        looks = ["look around", "inventory", *(f"examine {item}" for item in self._here())]
         return self._written(looks[int(self.draw("look at", len(self.turns)) * len(looks))])
 
     def _meant(self) -> str | None:
-        """What it wants to do, in the engine's words; None where it knows nothing."""
+        """Choose the next action, in the engine's words; None without an idea."""
         games = (
             ("Simon", self._simon), ("instructions book", self._book), ("math problem", self._sum),
             ("sort objects", self._sort), ("the box", self._fetch), ("coin", self._coin),
@@ -180,35 +180,35 @@ class _GameMind:
         return lines[0] if lines else None
 
     def _book(self) -> str | None:
-        loose = [thing for thing in self._here() if self._here()[thing]]
+        loose = [item for item in self._here() if self._here()[item]]
         if "instructions book" not in self.read:
-            if self.held and loose and self.hurries("book", len(self.held)):
+            if self.inventory and loose and self.hurries("book", len(self.inventory)):
                 return f"take {loose[0]}"
             return "read instructions book"
         task = re.search(r"task is to (.+?)\.", self.read["instructions book"])
         return task[1].replace("the ", "") if task else None
 
     def _sum(self) -> str | None:
-        things = [*self.held, *(thing for thing, holder in self._here().items() if holder != "box")]
-        amounts = {thing: child.amount(thing) for thing in things}
+        items = [*self.inventory, *(item for item, holder in self._here().items() if holder != "box")]
+        amounts = {item: child.amount(item) for item in items}
         answer: float | None = child.read_sum(self.read.get("math problem", ""))
         if answer is None and self.hurries("sum"):
             answer = max((number for number in amounts.values() if number), default=None)
         if answer is None:
-            return "read math problem" if "math problem" in self.held else "take math problem"
-        return self._box(next((thing for thing in things if amounts[thing] == answer), ""))
+            return "read math problem" if "math problem" in self.inventory else "take math problem"
+        return self._box(next((item for item in items if amounts[item] == answer), ""))
 
     def _sort(self) -> str | None:
         units = not self.hurries("units")
-        things = [*self.held, *(thing for thing, holder in self._here().items() if holder != "box")]
-        amounts = {thing: much for thing in things if (much := child.amount(thing, units=units)) is not None}
-        return self._box(min(amounts, key=lambda thing: amounts[thing], default=""))
+        items = [*self.inventory, *(item for item, holder in self._here().items() if holder != "box")]
+        amounts = {item: size for item in items if (size := child.amount(item, units=units)) is not None}
+        return self._box(min(amounts, key=lambda item: amounts[item], default=""))
 
-    def _box(self, thing: str) -> str | None:
-        """Take a thing, or put it in the box if it is in hand."""
-        if not thing:
+    def _box(self, item: str) -> str | None:
+        """Take an item, or put it in the box if it is carried."""
+        if not item:
             return None
-        return f"put {thing} in box" if thing in self.held else f"take {thing}"
+        return f"put {item} in box" if item in self.inventory else f"take {item}"
 
     def _coin(self) -> str | None:
         return "take coin" if "coin" in self._here() else self._explore()
@@ -217,32 +217,32 @@ class _GameMind:
         if "map" not in self.read and self.in_vain["read map"] < 2 and not self.hurries("map"):
             return "read map"
         rooms = re.search(r"located in the (.+?),.* found in the (.+?)\.", self.goal)
-        if "coin" in self.held:
+        if "coin" in self.inventory:
             return "put coin in box" if "box" in self.closed.get(self.room, {}) else self._go(rooms[2] if rooms else "")
         return "take coin" if "coin" in self._here() else self._go(rooms[1] if rooms else "")
 
     def _tidy(self) -> str | None:
-        for thing, holder in self._here().items():
-            if not holder and thing not in _FIXTURES and self.in_vain[f"take {thing}"] < 2:
-                return f"take {thing}"
-        for thing in self.held:
-            for home in child.homes(thing):
-                if home in self.closed.get(self.room, {}) and self.in_vain[f"put {thing} in {home}"] < 3:
-                    return self._put(thing, home)
+        for item, holder in self._here().items():
+            if not holder and item not in _FIXTURES and self.in_vain[f"take {item}"] < 2:
+                return f"take {item}"
+        for item in self.inventory:
+            for home in child.homes(item):
+                if home in self.closed.get(self.room, {}) and self.in_vain[f"put {item} in {home}"] < 3:
+                    return self._put(item, home)
         return self._explore() or self._carry()
 
     def _carry(self) -> str | None:
-        """Walk to where a thing in hand belongs; else put it down anywhere."""
-        for thing in self.held:
-            rooms = [room for home in child.homes(thing) for room in self.closed if home in self.closed[room]]
+        """Walk to where a carried item belongs; else put it down anywhere."""
+        for item in self.inventory:
+            rooms = [room for home in child.homes(item) for room in self.closed if home in self.closed[room]]
             if rooms and self.room not in rooms:
                 return self._go(*rooms)
         open_here = [name for name, closed in self.closed.get(self.room, {}).items() if not closed]
-        return f"put {self.held[0]} in {open_here[0]}" if self.held and open_here else None
+        return f"put {self.inventory[0]} in {open_here[0]}" if self.inventory and open_here else None
 
-    def _put(self, thing: str, holder: str) -> str:
-        """Put a thing where it belongs; the holder is opened first, or once it was refused."""
-        put = f"put {thing} in {holder}"
+    def _put(self, item: str, holder: str) -> str:
+        """Put an item where it belongs; open the holder first, or after a refusal."""
+        put = f"put {item} in {holder}"
         if self.closed[self.room][holder] and (self.in_vain[put] or self._opens_first("put", self.room, holder)):
             return f"open {holder}"
         return put
@@ -256,10 +256,10 @@ class _GameMind:
             return "eat meal"
         ingredients, steps = child.read_recipe(self.read["cookbook"])
         cuts = [step for step in steps if step[0] in _CUTS]
-        wanted = [thing for thing in (*ingredients, *(["knife"] if cuts else [])) if thing not in self.held]
-        for thing in wanted:
-            if thing in self._here():
-                return f"take {thing}"
+        wanted = [item for item in (*ingredients, *(["knife"] if cuts else [])) if item not in self.inventory]
+        for item in wanted:
+            if item in self._here():
+                return f"take {item}"
         if wanted:
             return self._open_holder() or self._go(*self._rooms_with(wanted)) or self._explore()
         left = [step for step in (*cuts, *steps) if step not in self.done]
@@ -281,12 +281,12 @@ class _GameMind:
         return "prepare meal" if self.room == "kitchen" else self._go("kitchen")
 
     def _rooms_with(self, names: Collection[str]) -> list[str]:
-        return [room for room, things in self.things.items() if any(name in things for name in names)]
+        return [room for room, items in self.things.items() if any(name in items for name in names)]
 
     # -------------------------------------------------------- walking
 
     def _explore(self) -> str | None:
-        """The way to the nearest room that it has not been to, or to a closed door."""
+        """Walk towards the nearest unvisited room or closed door."""
         for direction, room in self._exits_here():
             if room not in self.exits:
                 return self._step(direction)
@@ -294,7 +294,7 @@ class _GameMind:
         return self._go(*(room for room in edge if room != self.room))
 
     def _go(self, *rooms: str) -> str | None:
-        """One step on the way to the nearest of some rooms; None where it knows no way or stands in one of them."""
+        """Take a step towards the nearest of some rooms; None without a path or at the goal."""
         ways = {room: list(exits.values()) for room, exits in self.exits.items()}
         path = child.way(child.read_map(self.read.get("map", "")) | ways, self.room, rooms)
         if path:
@@ -312,28 +312,28 @@ class _GameMind:
         return f"move {direction}"
 
     def _walked_into(self) -> bool:
-        """Whether the last it met was a closed door, and it does not try just the same again."""
-        met = (
+        """Return whether it just ran into a closed door and does not repeat the same action."""
+        blocked = (
             bool(self.turns) and "closed" in self.turns[-1].observation and not _DID.search(self.turns[-1].observation)
         )
-        return met and self.draw("door", len(self.turns)) >= self.habits.repeats
+        return blocked and self.draw("door", len(self.turns)) >= self.habits.repeats
 
     def _opens_first(self, verb: str, *occasion: str) -> bool:
         share = self.habits.walks_into_doors * (1 - self.habits.heeds_rules * (("open", verb) in self.advice))
         return self.draw("open", *occasion) >= share
 
-    # -------------------------------------------------------- saying
+    # -------------------------------------------------------- wording
 
     def _written(self, action: str) -> str:
-        """The action as it writes it this turn."""
+        """Write the action, with this turn's habits of form."""
         verb, _, rest = action.partition(" ")
-        thing, _, holder = rest.partition(" in ") if verb in ("put", "cook") else (rest, "", "")
+        item, _, holder = rest.partition(" in ") if verb in ("put", "cook") else (rest, "", "")
         forms = _OWN_WORDS.get(verb, (verb + " the {0}",))
-        own = forms[int(self.draw("form", verb) * len(forms))].format(thing, holder)
+        own = forms[int(self.draw("form", verb) * len(forms))].format(item, holder)
         return own if self.draw("word", verb, len(self.turns)) < self._share(verb, own) else action
 
     def _share(self, verb: str, own: str) -> float:
-        """How likely it says a thing its own way now: by habit, by what was answered, by what rules told it."""
+        """Return the probability of its own wording now, from habit, the last observation and the rules."""
         last = self.turns[-1] if self.turns else None
         if last and self.habits.heeds_feedback and names_form(last.observation, verb):
             return 0.0
@@ -349,10 +349,10 @@ _LARDER = ("fridge", "kitchen cupboard", "cutlery drawer")
 
 
 def read_rules(rules: str) -> frozenset[tuple[str, str]]:
-    """What rules told up front state: ("say", verb) for the engine's form, ("open", verb) to open before it.
+    """Extract pairs from rules given up front: ("say", verb) for the engine's form, ("open", verb) to open before it.
 
-    A weak reader: it takes in sentences with a verb in quotes, or with "instead of", "before" or "first" in them,
-    skips every sentence with a no in it, and pays no heed to conditions.
+    A weak reader: it understands sentences with a quoted verb, or with "instead of", "before" or "first", skips every
+    sentence with a negation, and ignores conditions.
     """
     pairs: set[tuple[str, str]] = set()
     for sentence in re.split(r"[\n.;]+", rules.lower()):

@@ -1,12 +1,11 @@
-"""A scripted novice of WebShop: a stand-in for a small language model, and NOT a language model.
+"""Scripted novice of WebShop: a stand-in for a small language model, and NOT a language model.
 
-It searches the instruction's words, opens a product whose title looks right, chooses options and buys. Its habits are
-those of small models in published logs: it says `click[Buy]`, clicks a title where the product's code is needed, adds
-words to an option, tries to buy from the description and leaves out the brackets of a search. A page that did not
-change it takes for success, or tries again, now and then to the end. It does what feedback tells it to, however that
-quotes the action, and reads rules told up front weakly. It acts on the "text" form of pages only. Scores
-with it are upper bounds for what the same interface does for a language model. All draws come from a hash: same view,
-same action.
+It searches the instruction's words, opens a product by its title, chooses options and buys. Its habits are those of
+small models in published logs: it says `click[Buy]`, clicks a title instead of the product's code, adds words to an
+option, tries to buy from the description and leaves out the brackets of a search. It reads an unchanged page as
+success, or tries again, now and then to the end. It follows feedback, with any kind of quotes, and is a weak reader of
+rules given up front. It understands the "text" form of pages only. Its scores are upper bounds for the effect of the
+same interface on a language model. All draws come from a hash: same view, same action.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _GROUPS = ("color", "size", "style", "scent", "flavor name")
 
 @dataclass(frozen=True)
 class ShopHabits:
-    """What this novice does of itself. Numbers are shares of the occasions.
+    """Habits of this novice. Numbers are shares of the occasions.
 
-    `patience` is the most tries in vain where it does not get stuck.
+    `patience` is the most tries in vain, unless it gets stuck.
     """
 
     forgets_brackets: float = 0.1
@@ -50,12 +49,14 @@ class ShopHabits:
 
 USUAL = ShopHabits()
 STUBBORN = ShopHabits(heeds_feedback=False, heeds_rules=0.0)
-"""Never takes a hint: an interface must at least do it no harm."""
+"""Ignores all hints: an interface must at least do no harm."""
 
 
 @dataclass(frozen=True)
 class PageSight:
-    """What it makes of a page: "search", "results", "item" or "other", and the products or the rest of an item page."""
+    """A page as the novice reads it: "search", "results", "item" or "other", with the products or the rest of an item
+    page.
+    """
 
     kind: str
     products: tuple[tuple[str, str, str], ...] = ()
@@ -64,7 +65,7 @@ class PageSight:
 
 
 def shop_novice(habits: ShopHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
-    """The scripted novice of WebShop. It acts on WebShop's text pages only."""
+    """Build the scripted novice of WebShop. It understands WebShop's text pages only."""
     return ScriptedNovice(lambda view: _ShopMind(habits, seed, view).choose(), name)
 
 
@@ -82,7 +83,7 @@ class _ShopMind:
         self.sight, self.since = self._look(view)
 
     def _look(self, view: AgentView) -> tuple[PageSight, list[str]]:
-        """The last page that was seen, and the actions since it first looked so."""
+        """Return the last page, and the actions since it first appeared."""
         sight = read_page(view.initial_observation) or PageSight("search")
         since: list[str] = []
         for turn in view.turns:
@@ -93,17 +94,17 @@ class _ShopMind:
         return sight, since
 
     def draw(self, *parts: object) -> float:
-        """A number in [0, 1) that depends on task and occasion only."""
+        """Draw a number in [0, 1) from task and occasion only."""
         return chance(self.key, *parts)
 
     def _habit(self, share: float, cure: str, *occasion: object) -> bool:
-        """Whether a habit takes over; less often where the rules hold the words that cure it."""
+        """Return whether a habit applies; less often if the rules hold the words against it."""
         if cure in self.rules:
             share *= 1 - self.habits.heeds_rules
         return self.draw(*occasion) < share
 
     def _patient(self, action: str) -> bool:
-        """Whether an action that changes nothing may be tried once more here."""
+        """Return whether to repeat an action without effect on this page."""
         stuck = self.draw("stuck", action) < self.habits.gets_stuck
         return stuck or self.since.count(action) < 1 + int(self.draw("patience", action) * self.habits.patience)
 
@@ -116,7 +117,7 @@ class _ShopMind:
         return {"search": self._search, "results": self._open, "item": self._shop}.get(self.sight.kind, self._leave)()
 
     def _hint(self) -> str | None:
-        """The action that the last feedback names, unless it was followed twice already in vain."""
+        """Return the action named by the last feedback, unless it was already followed twice in vain."""
         if not self.habits.heeds_feedback or not self.turns:
             return None
         for command in advised(self.turns[-1], _COMMAND, plain=True):
@@ -166,7 +167,7 @@ class _ShopMind:
         return "click[Buy Now]"
 
     def _wanted(self) -> list[str]:
-        """Values on the page that the instruction names, less those that it overlooks."""
+        """List the page's values named in the instruction, except those it overlooks."""
         named = [
             value
             for value in self.sight.values
@@ -175,7 +176,7 @@ class _ShopMind:
         return [value for value in named if self.draw("skip", value) >= self.habits.skips_option]
 
     def _since_opened(self) -> list[str]:
-        """What it did since it opened the product."""
+        """List the actions since it opened the product."""
         actions = [turn.action or "" for turn in self.turns]
         opened = max((number for number, action in enumerate(actions) if action.startswith("click[B0")), default=-1)
         return actions[opened + 1 :]
@@ -186,7 +187,7 @@ class _ShopMind:
 
 
 def read_page(text: str) -> PageSight | None:
-    """What a text page shows; None for text that is no page. Words around the page do not matter."""
+    """Parse a text page; None for any other text. Ignores text around the page."""
     start = max(text.rfind("WebShop [SEP] "), text.rfind("Instruction: [SEP] "))
     if start < 0:
         return None

@@ -53,13 +53,13 @@ def test_a_goal_is_read_as_steps():
 def test_what_it_saw_it_knows_by_name_and_by_kind():
     belief = LabBelief()
     belief.update(OUTSIDE)
-    assert (belief.room, belief.named("animal"), belief.named("axe")) == ("outside", "baby wolf", "axe")
+    assert (belief.room, belief.find("animal"), belief.named("axe")) == ("outside", "baby wolf", "axe")
     assert belief.inside["water"] == "fountain"
-    assert belief.named("plant") is None
+    assert belief.find("plant") is None
     belief.update("You move the baby wolf to the inventory.")
     belief.update("You teleport to the kitchen.")
-    assert belief.here("baby wolf")
-    assert not belief.here("axe")
+    assert belief.is_reachable("baby wolf")
+    assert not belief.is_reachable("axe")
 
 
 def test_one_that_knows_the_words_goes_straight_on():
