@@ -1,1 +1,2 @@
-"""Critics: what they are asked, how their answers are read, and choosing actions by them. Left out: training them."""
+"""Critics: prompts, parsing of their replies, and selection of actions by them. Not here: training (`gaia/`, `train/`).
+"""

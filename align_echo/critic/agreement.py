@@ -1,7 +1,7 @@
-"""How often two rules for labels agree: on what share of the states, apart for exploring steps, by type of action.
+"""Agreement of two label rules, overall, for exploring steps, and by action type.
 
-A pure function of rows, one for each action that was labelled by both. A share alone says little where most actions are
-wrong by either rule; the counts of every pair of labels stand beside it. Left out: the labels themselves (`labels.py`).
+A pure function of rows, one per action labelled by both rules. The share alone says little if most actions are wrong by
+either rule, so the counts of every pair of labels are reported too. Not here: the labels themselves (`labels.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ ANSWERS = ("correct", "wrong", "none")
 
 
 class Labelled(Frozen):
-    """An action in a state of a task, and what two rules say of it; None where a rule cannot tell.
+    """An action in a state of a task, with its label by two rules; None if a rule cannot decide.
 
-    `explores`: it looks into new furniture while something that the task needs was never seen (`labels.explores_here`).
+    `explores`: it looks into new furniture while an object needed for the task is still unseen
+    (`labels.explores_here`).
     """
 
     environment: str
@@ -32,13 +33,12 @@ class Labelled(Frozen):
 
 
 class Agreement(Frozen):
-    """Over some of the rows.
+    """Agreement over some of the rows.
 
-    `n`: rows in which both rules gave a label. `agree`: percent of these in which it is the same, with its 95% interval
-    over tasks (`agree.n` tasks). `by_chance`: percent in which rules that call as many actions correct as these would
-    agree if they knew nothing of each other (Cohen, Educ. Psychol. Meas. 20(1), 1960). Both are None where n is 0.
-    `counts`: rows by both labels, all nine, as "correct/wrong" for correct by the first rule and wrong by the second;
-    "none" where a rule could not tell.
+    `n`: rows with a label from both rules. `agree`: percent of these with equal labels, with its 95% interval over
+    tasks (`agree.n` tasks). `by_chance`: expected percent for independent rules with the same rates of correct (Cohen,
+    Educ. Psychol. Meas. 20(1), 1960). Both are None if n is 0. `counts`: rows by both labels, all nine combinations,
+    e.g. "correct/wrong" for correct by the first rule and wrong by the second; "none" if a rule could not decide.
     """
 
     n: int
@@ -48,7 +48,9 @@ class Agreement(Frozen):
 
 
 class EnvironmentAgreement(Frozen):
-    """Two rules in one environment: over all rows, over exploring steps and the others, and by type of action."""
+    """Agreement of two rules in one environment: over all rows, over exploring steps and the others, and by action
+    type.
+    """
 
     environment: str
     rules: tuple[Rule, Rule]
@@ -59,34 +61,34 @@ class EnvironmentAgreement(Frozen):
 
 
 def agreement(rows: Iterable[Labelled], rules: tuple[Rule, Rule]) -> list[EnvironmentAgreement]:
-    """How often two rules agree, for each environment in order of first appearance; types of actions by name.
+    """Compute the agreement of two rules per environment, in order of first appearance; action types sorted by name.
 
     `rules` names the rules of `first` and `second`.
     """
     groups: dict[str, list[Labelled]] = {}
     for row in rows:
         groups.setdefault(row.environment, []).append(row)
-    return [_of_environment(name, group, rules) for name, group in groups.items()]
+    return [_environment_agreement(name, group, rules) for name, group in groups.items()]
 
 
-def _of_environment(name: str, rows: Sequence[Labelled], rules: tuple[Rule, Rule]) -> EnvironmentAgreement:
+def _environment_agreement(name: str, rows: Sequence[Labelled], rules: tuple[Rule, Rule]) -> EnvironmentAgreement:
     types = sorted({row.action_type for row in rows})
     return EnvironmentAgreement(
         environment=name,
         rules=rules,
-        all=_over(rows),
-        exploring=_over([row for row in rows if row.explores]),
-        other=_over([row for row in rows if not row.explores]),
-        by_action_type={kind: _over([row for row in rows if row.action_type == kind]) for kind in types},
+        all=_summarize(rows),
+        exploring=_summarize([row for row in rows if row.explores]),
+        other=_summarize([row for row in rows if not row.explores]),
+        by_action_type={kind: _summarize([row for row in rows if row.action_type == kind]) for kind in types},
     )
 
 
-def _over(rows: Sequence[Labelled]) -> Agreement:
+def _summarize(rows: Sequence[Labelled]) -> Agreement:
     both = [row for row in rows if row.first is not None and row.second is not None]
-    same: dict[str, list[bool]] = {}
+    matches_by_task: dict[str, list[bool]] = {}
     for row in both:
-        same.setdefault(row.task_id, []).append(row.first == row.second)
-    hits, sizes = [sum(agreement) for agreement in same.values()], [len(agreement) for agreement in same.values()]
+        matches_by_task.setdefault(row.task_id, []).append(row.first == row.second)
+    hits, sizes = [sum(agreement) for agreement in matches_by_task.values()], [len(agreement) for agreement in matches_by_task.values()]
     pairs = Counter(f"{row.first or 'none'}/{row.second or 'none'}" for row in rows)
     return Agreement(
         n=len(both),

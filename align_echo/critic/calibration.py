@@ -1,9 +1,9 @@
-"""How good and how honest a critic's probabilities are: temperature, calibration error, and a report of its verdicts.
+"""Quality and calibration of a critic's probabilities: temperature, calibration error, and a report of its verdicts.
 
-A logit is z = log P(correct) - log P(wrong) of one judged action, a label is 1 for a correct action and 0 for a wrong
-one; both come as arrays [M]. Logits are held within `MOST_LOGIT` on either side, so that one certain error costs much
-but not infinitely much. Left out: asking the critic (`scoring.py`), what is right (`labels.py`), and
-choosing by probabilities (`selection.py`).
+A logit is z = log P(correct) - log P(wrong) of one judged action. A label is 1 for a correct action and 0 for a wrong
+one. Both are arrays [M]. Logits are clipped to `MOST_LOGIT` on either side, so that one certain error has a large but
+finite cost. Not here: asking the critic (`scoring.py`), labels (`labels.py`), and choosing by probabilities
+(`selection.py`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from align_echo.types import Frozen
 
 MOST_LOGIT = 50.0
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
-"""Within these a temperature is fitted. Labels that the logits separate would ask for 0, reversed ones for infinity."""
+"""Range of fitted temperatures. Perfectly separated labels would need 0, reversed ones infinity."""
 
 BISECTIONS = 60
 RESAMPLES = 1000
-"""Of the interval of the area under the ROC curve, each of which sorts all actions."""
+"""Bootstrap resamples for the interval of the area under the ROC curve."""
 
 BINS = 15
-"""Of equal width, in which probabilities are held against what is true."""
+"""Bins of equal width for the calibration error."""
 
 OTHER = "other"
 _TYPE = re.compile(r"([a-z][a-z0-9_]{0,15})(?: (to|up|down|at|in|on|around))?(?![^ \[(])")
@@ -43,17 +43,16 @@ _MARKED = re.compile(r"<([a-z][a-z0-9_]{0,15})>.*</\1>|([a-z][a-z0-9_]{0,15}):(?
 
 
 def fit_temperature(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike) -> float:
-    """The temperature T at which sigmoid(z / T) has the least negative log-likelihood (Guo et al., ICML 2017).
+    """Fit the temperature T with the least negative log-likelihood of sigmoid(z / T) (Guo et al., ICML 2017).
 
-    It is convex in 1 / T: the zero of its slope is found by bisection between `LEAST_TEMPERATURE`, where it ends if the
-    signs of the logits give the labels, and `MOST_TEMPERATURE`, where it ends if they tell nothing of them. 1 where
-    all logits are 0, so that no temperature changes anything. Never worse than T = 1. Raises `UsageError` as
-    `negative_log_likelihood` does.
+    The loss is convex in 1 / T, so bisection finds the zero of its slope, between `LEAST_TEMPERATURE` (the result if
+    the signs of the logits equal the labels) and `MOST_TEMPERATURE` (the result if they carry no information). Returns
+    1 if all logits are 0. Never worse than T = 1. Raises `UsageError` as `negative_log_likelihood` does.
     """
-    signed_M = _signed(*_checked(logits_M, labels_M))
+    signed_M = _logits_of_labels(*_validate(logits_M, labels_M))
 
     def rises(inverse: float) -> bool:
-        """Whether the negative log-likelihood rises with 1 / T from here: its slope is mean(-s sigmoid(-s / T))."""
+        """Return whether the loss rises with 1 / T from here: its slope is mean(-s sigmoid(-s / T))."""
         return float(np.mean(-signed_M * np.exp(-np.logaddexp(0, signed_M * inverse)))) > 0
 
     if not signed_M.any():
@@ -66,44 +65,44 @@ def fit_temperature(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike) -> float:
 
 
 def calibrated(logits_M: npt.ArrayLike, temperature: float) -> Floats:
-    """P(correct) [M] = sigmoid(z / T). Raises `UsageError` for a NaN, or a temperature that is not above 0."""
-    return np.exp(-np.logaddexp(0, -_held(logits_M) / _positive(temperature)))
+    """Compute P(correct) [M] = sigmoid(z / T). Raises `UsageError` for a NaN, or a temperature not above 0."""
+    return np.exp(-np.logaddexp(0, -_clip_logits(logits_M) / _require_positive(temperature)))
 
 
 def at_share(logits_M: npt.ArrayLike, share: float) -> Floats:
-    """The logits [M] where a `share` of the actions is correct, of a critic that learned from as many of either class.
+    """Shift logits [M] from balanced training classes to a `share` of correct actions.
 
-    By Bayes' rule the log-odds of the share are added (Elkan, IJCAI 2001). The order of actions stays; which side of 0
-    they are on does not. Raises `UsageError` for a NaN, or a share that is not between 0 and 1.
+    By Bayes' rule the log-odds of the share are added (Elkan, IJCAI 2001). The order of actions is unchanged; their
+    signs may change. Raises `UsageError` for a NaN, or a share not between 0 and 1.
     """
     if not 0 < share < 1:
         raise UsageError(f"the share of correct actions lies between 0 and 1, not {share}")
-    return _held(logits_M) + math.log(share / (1 - share))
+    return _clip_logits(logits_M) + math.log(share / (1 - share))
 
 
 def negative_log_likelihood(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, temperature: float = 1.0) -> float:
-    """Mean over the M actions of -log P(label), in nats, with P(correct) = sigmoid(z / T).
+    """Compute the mean over the M actions of -log P(label), in nats, with P(correct) = sigmoid(z / T).
 
-    Raises `UsageError` for no action, arrays that do not match, a NaN, a label other than 0 and 1, or a temperature
-    that is not above 0.
+    Raises `UsageError` for no action, arrays of different shapes, a NaN, a label other than 0 and 1, or a temperature
+    not above 0.
     """
-    signed_M = _signed(*_checked(logits_M, labels_M))
-    return float(np.mean(np.logaddexp(0, -signed_M / _positive(temperature))))
+    signed_M = _logits_of_labels(*_validate(logits_M, labels_M))
+    return float(np.mean(np.logaddexp(0, -signed_M / _require_positive(temperature))))
 
 
 def expected_calibration_error(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int = BINS) -> float:
-    """By how much P(correct) misses the share of correct actions, in [0, 1], over bins of equal width.
+    """Compute the mean gap between P(correct) and the share of correct actions, in [0, 1], over bins of equal width.
 
-    The mean over actions of |mean label - mean p| of their bin; a bin holds its upper edge, the first one 0 too
-    (Naeini et al., AAAI 2015). Raises `UsageError` for no action, fewer than one bin, arrays that do not match, a
-    probability outside [0, 1], or a label other than 0 and 1.
+    The mean over actions of |mean label - mean p| of their bin; a bin includes its upper edge, the first also 0 (Naeini
+    et al., AAAI 2015). Raises `UsageError` for no action, fewer than one bin, arrays of different shapes, a probability
+    outside [0, 1], or a label other than 0 and 1.
     """
-    p_M, labels_M, bin_M = _binned(p_M, labels_M, bins)
+    p_M, labels_M, bin_M = _assign_bins(p_M, labels_M, bins)
     return float(np.abs(np.bincount(bin_M, weights=labels_M - p_M)).sum() / len(p_M))
 
 
 class Bin(Frozen):
-    """Some of the actions, by P(correct): how many, how many of them are correct, and the mean P(correct) of them."""
+    """Actions with similar P(correct): their number, the number of correct ones, and their mean P(correct)."""
 
     actions: PositiveInt
     correct: NonNegativeInt
@@ -111,8 +110,8 @@ class Bin(Frozen):
 
 
 def reliability(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int = BINS) -> tuple[Bin, ...]:
-    """The bins of `expected_calibration_error` that hold any action, by rising P(correct). Raises as that does."""
-    p_M, labels_M, bin_M = _binned(p_M, labels_M, bins)
+    """Return the non-empty bins of `expected_calibration_error`, by rising P(correct). Raises as it does."""
+    p_M, labels_M, bin_M = _assign_bins(p_M, labels_M, bins)
     return tuple(
         Bin(
             actions=int(inside.sum()),
@@ -123,38 +122,38 @@ def reliability(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int = BINS) -
     )
 
 
-def _binned(
+def _assign_bins(
     p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int
 ) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
-    """Probabilities and labels, checked, and the number of the bin of each."""
-    p_M, labels_M = _checked(p_M, labels_M)
+    """Validate probabilities and labels, and compute the bin of each."""
+    p_M, labels_M = _validate(p_M, labels_M)
     if bins < 1 or p_M.min() < 0 or p_M.max() > 1:
         raise UsageError("a calibration error needs at least one bin, and probabilities in [0, 1]")
     return p_M, labels_M, np.maximum(np.ceil(p_M * bins).astype(np.int64) - 1, 0)
 
 
-def _held(logits_M: npt.ArrayLike) -> Floats:
-    held_M = np.clip(np.asarray(logits_M, dtype=np.float64), -MOST_LOGIT, MOST_LOGIT)
-    if np.isnan(held_M).any():
+def _clip_logits(logits_M: npt.ArrayLike) -> Floats:
+    clipped_M = np.clip(np.asarray(logits_M, dtype=np.float64), -MOST_LOGIT, MOST_LOGIT)
+    if np.isnan(clipped_M).any():
         raise UsageError("a value is NaN: leave out actions that the critic gave no probabilities for")
-    return held_M
+    return clipped_M
 
 
-def _checked(values_M: npt.ArrayLike, labels_M: npt.ArrayLike) -> tuple[Floats, Floats]:
-    held_M, truth_M = _held(values_M), np.asarray(labels_M, dtype=np.float64)
-    if held_M.ndim != 1 or held_M.shape != truth_M.shape or not len(held_M):
-        raise UsageError(f"give one label to each of one or more actions, not shapes {held_M.shape}, {truth_M.shape}")
+def _validate(values_M: npt.ArrayLike, labels_M: npt.ArrayLike) -> tuple[Floats, Floats]:
+    clipped_M, truth_M = _clip_logits(values_M), np.asarray(labels_M, dtype=np.float64)
+    if clipped_M.ndim != 1 or clipped_M.shape != truth_M.shape or not len(clipped_M):
+        raise UsageError(f"give one label to each of one or more actions, not shapes {clipped_M.shape}, {truth_M.shape}")
     if not np.isin(truth_M, (0.0, 1.0)).all():
         raise UsageError("a label is 1 for a correct action and 0 for a wrong one, nothing else")
-    return held_M, truth_M
+    return clipped_M, truth_M
 
 
-def _signed(held_M: Floats, labels_M: Floats) -> Floats:
-    """The logit of each label [M]: above 0 where the critic is right."""
-    return np.where(labels_M == 1, held_M, -held_M)
+def _logits_of_labels(clipped_M: Floats, labels_M: Floats) -> Floats:
+    """Compute the logit of each label [M]: above 0 if the critic is right."""
+    return np.where(labels_M == 1, clipped_M, -clipped_M)
 
 
-def _positive(temperature: float) -> float:
+def _require_positive(temperature: float) -> float:
     if not 0 < temperature < math.inf:
         raise UsageError(f"a temperature must be above 0 and finite, not {temperature}")
     return temperature
@@ -165,10 +164,10 @@ def _positive(temperature: float) -> float:
 
 @dataclass(frozen=True)
 class LabelledVerdict:
-    """What a critic said of one action, and what is true.
+    """A critic's verdict on one action, with the true label.
 
-    `task` tells tasks apart, of several environments too; `verdict` is None where it cannot be read, `logit` where the
-    critic gave no probabilities.
+    `task` is unique across environments. `verdict` is None if it cannot be parsed, `logit` if the critic gave no
+    probabilities.
     """
 
     task: str
@@ -179,7 +178,7 @@ class LabelledVerdict:
 
 
 class Confusion(Frozen):
-    """How many actions were judged how: `correct_as_wrong` are correct ones that were judged wrong."""
+    """Confusion counts: `correct_as_wrong` counts correct actions judged wrong."""
 
     correct_as_correct: NonNegativeInt
     correct_as_wrong: NonNegativeInt
@@ -189,7 +188,7 @@ class Confusion(Frozen):
 
 
 class Calibration(Frozen):
-    """The expected calibration error in [0, 1] and the negative log-likelihood in nats.
+    """Expected calibration error in [0, 1] and negative log-likelihood in nats.
 
     `bins` are those of the error; summaries of older versions have none.
     """
@@ -200,13 +199,12 @@ class Calibration(Frozen):
 
 
 class CriticReport(Frozen):
-    """A critic on `n` labelled actions.
+    """A critic's figures on `n` labelled actions.
 
-    `unreadable` of them have no verdict, which counts as an error. `accuracy` is in percent, as is `constant_accuracy`:
-    that of the better of the two constant answers. What follows is over the `with_logit` actions that have one: the
-    area under the ROC curve in [0, 1] (None where one class is missing), and the calibration `before` (T = 1) and
-    `after` division by `temperature` (None where there is no logit). Intervals take tasks as clusters. `confusion` is
-    by type of action.
+    `unreadable` actions have no verdict, which counts as an error. `accuracy` is in percent, as is `constant_accuracy`,
+    the accuracy of the better constant answer. The remaining figures are over the `with_logit` actions: the area under
+    the ROC curve in [0, 1] (None with one class only), and the calibration `before` (T = 1) and `after` division by
+    `temperature` (None without logits). Intervals treat tasks as clusters. `confusion` is by action type.
     """
 
     n: NonNegativeInt
@@ -222,11 +220,11 @@ class CriticReport(Frozen):
 
 
 def report(rows: Sequence[LabelledVerdict], temperature: float, *, seed: int = 0) -> CriticReport:
-    """The figures of a critic; `temperature` is that of `fit_temperature`, fitted on tasks other than these.
+    """Compute a critic's figures; `temperature` comes from `fit_temperature`, fitted on other tasks.
 
-    Raises `UsageError` for no row, a NaN, or a temperature that is not above 0.
+    Raises `UsageError` for no row, a NaN, or a temperature not above 0.
     """
-    _positive(temperature)
+    _require_positive(temperature)
     if not rows:
         raise UsageError("there is no judged action to report on")
     by_task: dict[str, list[bool]] = {}
@@ -251,7 +249,7 @@ def report(rows: Sequence[LabelledVerdict], temperature: float, *, seed: int = 0
 
 
 def calibration(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, temperature: float = 1.0) -> Calibration:
-    """How honest sigmoid(z / T) is. Raises `UsageError` as `negative_log_likelihood` does."""
+    """Measure the calibration of sigmoid(z / T). Raises `UsageError` as `negative_log_likelihood` does."""
     p_M = calibrated(logits_M, temperature)
     return Calibration(
         ece=expected_calibration_error(p_M, labels_M),
@@ -268,35 +266,35 @@ def area_under_roc(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Estimate | None:
-    """The share of (correct, wrong) pairs of actions that the logits order rightly, ties half, in [0, 1].
+    """Compute the share of (correct, wrong) pairs of actions in the right order by logit, ties half, in [0, 1].
 
-    With a percentile interval from resampling whole tasks; resamples of one class alone are left out. `tasks` names
-    each action's task [M]. None where all labels are the same. Raises `UsageError` as `negative_log_likelihood` does.
+    The percentile interval resamples whole tasks and skips resamples with a single class. `tasks` names each action's
+    task [M]. None if all labels are equal. Raises `UsageError` as `negative_log_likelihood` does.
     """
-    held_M, truth_M = _checked(logits_M, labels_M)
+    clipped_M, truth_M = _validate(logits_M, labels_M)
     if len(tasks) != len(truth_M):
         raise UsageError(f"{len(truth_M)} actions and {len(tasks)} tasks: name the task of each action")
     if len(np.unique(truth_M)) < 2:
         return None
-    places = {task: index for index, task in enumerate(dict.fromkeys(tasks))}
-    highest_first_M = np.argsort(-held_M)
-    held_M, truth_M = held_M[highest_first_M], truth_M[highest_first_M]
-    task_M = np.asarray([places[task] for task in tasks])[highest_first_M]
+    index_by_task = {task: index for index, task in enumerate(dict.fromkeys(tasks))}
+    highest_first_M = np.argsort(-clipped_M)
+    clipped_M, truth_M = clipped_M[highest_first_M], truth_M[highest_first_M]
+    task_M = np.asarray([index_by_task[task] for task in tasks])[highest_first_M]
 
     def area(times: npt.NDArray[np.int64]) -> float:
         times_M = times[task_M]
-        kept_M = times_M > 0
-        return _area(held_M[kept_M], truth_M[kept_M], times_M[kept_M])
+        drawn_M = times_M > 0
+        return _area(clipped_M[drawn_M], truth_M[drawn_M], times_M[drawn_M])
 
-    return bootstrap_times(area, len(places), seed=seed, resamples=resamples)
+    return bootstrap_times(area, len(index_by_task), seed=seed, resamples=resamples)
 
 
-def _area(held_M: Floats, truth_M: Floats, times_M: npt.NDArray[np.int64]) -> float:
-    """The area of actions that come highest first, each counted so many times; NaN where all labels are the same.
+def _area(logits_M: Floats, truth_M: Floats, times_M: npt.NDArray[np.int64]) -> float:
+    """Compute the area for actions sorted by falling logit, with a count for each; NaN if all labels are equal.
 
-    It is that of scikit-learn's `roc_auc_score` to the last bit, which checks its arguments for most of its time.
+    Equal to scikit-learn's `roc_auc_score` to the last bit, without its slow argument checks.
     """
-    last_of_ties = np.append(np.flatnonzero(np.diff(held_M)), len(held_M) - 1)
+    last_of_ties = np.append(np.flatnonzero(np.diff(logits_M)), len(logits_M) - 1)
     right, wrong = (np.cumsum(part_M * times_M)[last_of_ties] for part_M in (truth_M, 1 - truth_M))
     if not right[-1] or not wrong[-1]:
         return math.nan
@@ -308,7 +306,7 @@ def _area(held_M: Floats, truth_M: Floats, times_M: npt.NDArray[np.int64]) -> fl
 
 
 def confusion(rows: Sequence[LabelledVerdict]) -> dict[str, Confusion]:
-    """Labels against verdicts by type of action, types in alphabetical order."""
+    """Count labels against verdicts by action type, types in alphabetical order."""
     by_type: dict[str, Confusion] = {}
     for kind in sorted({row.action_type for row in rows}):
         pairs = [(row.label, row.verdict) for row in rows if row.action_type == kind]
@@ -323,12 +321,12 @@ def confusion(rows: Sequence[LabelledVerdict]) -> dict[str, Confusion]:
 
 
 def action_type(env_action: str) -> str:
-    """The words that a form of action begins with: "go to desk 1" is of type "go to", "click[Buy Now]" of "click",
-    "long_press(3, 4)" of "long_press".
+    """Return the first words of an action: "go to desk 1" has type "go to", "click[Buy Now]" "click", "long_press(3,
+    4)" "long_press".
 
-    The first word with the preposition behind it, if any, in small letters; `OTHER` for what begins with no word. A
-    pair of tags, a label or a command that marks the whole action is its type: "<search>red</search>" is of type
-    "search", "Answer: 7" of "answer". It knows no environment: what one would refuse has a type too.
+    The type is the first word with the preposition after it, if any, in lower case; `OTHER` if the action begins with
+    no word. For an action in a pair of tags, with a label or in a command, these give the type: "<search>red</search>"
+    has type "search", "Answer: 7" "answer". It is independent of the environment: refused actions have a type too.
     """
     text = " ".join(env_action.lower().split())
     marked = _MARKED.match(text)

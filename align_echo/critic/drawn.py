@@ -1,7 +1,7 @@
-"""How the candidates were drawn that a critic learned from: on record beside its weights, so that play draws alike.
+"""Sampling settings of a critic's training candidates, recorded beside its weights to sample alike in play.
 
-A critic that is asked about kinds of actions that it never learned from may take them for right. Left out: drawing
-(`models/local`), and what is done on a mismatch (`evaluate/cast.py`).
+A critic asked about unfamiliar kinds of actions may judge them correct. Not here: sampling (`models/local`), and the
+reaction to a mismatch (`evaluate/cast.py`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from align_echo.regular_files import read_text
 from align_echo.types import Frozen
 
 FILE = "drawn.json"
-"""Beside the weights of a critic that learned from collections."""
+"""File beside the weights of a critic trained on collections."""
 
 
 class Drawn(Frozen):
-    """A way of drawing replies: at a temperature, from the `top_k` likeliest tokens (0: all) and of them from those
-    that make up `top_p` (1: all). Both None: as an endpoint is set up.
+    """Sampling settings of replies: a temperature, the `top_k` likeliest tokens (0: all), and of these the nucleus of
+    mass `top_p` (1: all). Both None: the endpoint's own defaults.
     """
 
     temperature: float = Field(ge=0, allow_inf_nan=False)
@@ -32,7 +32,7 @@ class Drawn(Frozen):
     top_p: float | None = Field(default=None, gt=0, le=1)
 
     def __str__(self) -> str:
-        """In words, as for a note on the terminal."""
+        """Describe the settings for a note on the terminal."""
         if self.top_k is None or self.top_p is None:
             return f"at temperature {self.temperature:g} as an endpoint is set up"
         if not self.truncates:
@@ -41,25 +41,25 @@ class Drawn(Frozen):
 
     @property
     def truncates(self) -> bool:
-        """Whether unlikely tokens are left out."""
+        """Return whether unlikely tokens are excluded."""
         return bool(self.top_k) or (self.top_p is not None and self.top_p < 1)
 
 
-_SEVERAL = TypeAdapter(tuple[Drawn, ...])
+_ADAPTER = TypeAdapter(tuple[Drawn, ...])
 
 
-def write_drawn(ways: Iterable[Drawn], folder: Path) -> None:
-    """Put the distinct ones beside a critic's weights, in the order in which they come."""
-    distinct = list(dict.fromkeys(ways))
+def write_drawn(settings: Iterable[Drawn], folder: Path) -> None:
+    """Write the distinct settings beside a critic's weights, in order."""
+    distinct = list(dict.fromkeys(settings))
     write_atomically(folder / FILE, json.dumps([way.model_dump() for way in distinct], indent=2) + "\n")
 
 
 def read_drawn(folder: Path) -> tuple[Drawn, ...]:
-    """What lies beside a critic's weights; nothing where nothing is on record. Raises `UsageError` if it is damaged."""
+    """Read the settings beside a critic's weights; () without a record. Raises `UsageError` for a damaged file."""
     file = folder / FILE
     if not file.is_file():
         return ()
     try:
-        return _SEVERAL.validate_python(parse_json(read_text(file)))
+        return _ADAPTER.validate_python(parse_json(read_text(file)))
     except (ValueError, ValidationError) as error:
         raise UsageError(f"{file} is damaged: delete it, or train the critic again") from error

@@ -1,13 +1,13 @@
-"""Which actions are right in a state, by the environment's oracle: what critics of actions learn from. Three rules.
+"""Labels of actions in a state by the environment's oracle, to train critics on. Three rules:
 
-    expert     the action is the expert's own next one (GAIA, paper 3, section 3.2)
-    nearer     it brings the goal nearer by the oracle's count. Where a player has to search, because it cannot know
-               where a thing is, an action that `explores` is right as well (`TextEnv.explores`)
-    continues  it is the expert's own, or the expert, who goes on after it, reaches the goal with at most `allowance`
-               actions more than without it: found by trying, also where no distance is measured
+    expert     the action is the expert's own next action (GAIA, paper 3, section 3.2)
+    nearer     it reduces the oracle's distance to the goal. An exploring action is correct too if the player has to
+               search because it cannot know where an object is (`TextEnv.explores`)
+    continues  it is the expert's own action, or the expert, continuing after it, reaches the goal with at most
+               `allowance` more actions than without it. Found by simulation, so no distance is needed
 
-All else is wrong: what is refused, repeated, or leads away. Left out: how far two rules agree (`agreement.py`), and a
-label where the oracle cannot tell.
+All other actions are wrong: refused, repeated, or leading away. Not here: agreement of two rules (`agreement.py`).
+There is no label if the oracle cannot decide.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from align_echo.wrappers.text_env import TextEnv, TryingOracle
 Rule = Literal["expert", "nearer", "continues"]
 
 ALLOWANCE = 0
-"""What an action that is not the expert's own may cost: with 0 it does the work of one of the expert's, with 1 every
-action that does no harm is right, a look or a refused one too."""
+"""Extra cost allowed for an action other than the expert's. With 0 it must replace an expert action; with 1 every
+harmless action is correct, even a look or a refused action."""
 
 MOST_ACTIONS = 200
-"""Of an expert that goes on by itself, before it counts as lost."""
+"""Most actions of a continuing expert before it counts as lost."""
 
 
 def rules_of(spec: EnvironmentSpec) -> tuple[Rule, ...]:
-    """The rules that an environment's actions are labelled by."""
+    """Return the label rules available in an environment."""
     return ("expert", "nearer") if spec.measures_distance else ("expert", "continues")
 
 
 def default_rule(spec: EnvironmentSpec) -> Rule:
-    """`nearer` where the environment measures distance, else `continues`."""
+    """Return `nearer` if the environment measures distance, else `continues`."""
     return "nearer" if spec.measures_distance else "continues"
 
 
 def labels_of(
     env: gym.Env[str, str], trajectory: Trajectory, rule: Rule, *, allowance: int = ALLOWANCE
 ) -> list[Verdict | None]:
-    """A label for each turn of an episode, which is played again in `env`, an environment like the one it was made in.
+    """Label each turn of an episode by replaying it in `env`, an environment of the same kind.
 
-    None where the reply held no action, where the oracle cannot tell, and from where the episode does not come out as
-    it did. Raises as `label` does.
+    None for a reply without an action, if the oracle cannot decide, and from the turn on where the replay differs from
+    the record. Raises as `label` does.
     """
 
     def look(view: AgentView, step: Step) -> Verdict | None:
@@ -64,18 +64,18 @@ def labels_of(
 def label(
     env: gym.Env[str, str], view: AgentView, action: str, rule: Rule, *, allowance: int = ALLOWANCE
 ) -> Verdict | None:
-    """The label of one action, as `labels` gives it."""
+    """Label a single action as `labels` does."""
     return labels(env, view, [action], rule, allowance=allowance)[0]
 
 
 def labels(
     env: gym.Env[str, str], view: AgentView, actions: Sequence[str], rule: Rule, *, allowance: int = ALLOWANCE
 ) -> list[Verdict | None]:
-    """Whether each action is right in the environment's present state, which `view` shows and which stays as it is.
+    """Label each action in the environment's present state. `view` shows that state, and `env` is left unchanged.
 
-    Actions go to the engine as they are, past an interface. None where the rule cannot tell: the expert has no next
-    action, or the goal cannot be reached from here, so that no action is right. Raises `EngineError` as a step does,
-    and once the episode is over; `UsageError` for a rule that the environment does not have.
+    Actions go directly to the engine, past an interface. None if the rule cannot decide: the expert has no next action,
+    or the goal is unreachable from here, so that no action is correct. Raises `EngineError` as a step does, and after
+    the end of the episode; `UsageError` for a rule not available in the environment.
     """
     base = base_env(env)
     if base.over:
@@ -116,39 +116,39 @@ def _nearer(base: TextEnv, view: AgentView, actions: Sequence[str]) -> list[Verd
 
 def _continues(base: TextEnv, actions: Sequence[str], own: str | None, allowance: int) -> list[Verdict | None]:
     oracle = base.oracle()
-    foreign = [action for action in dict.fromkeys(actions) if own is None or base.as_read(action) != base.as_read(own)]
+    candidates = [action for action in dict.fromkeys(actions) if own is None or base.as_read(action) != base.as_read(own)]
     if isinstance(oracle, TryingOracle):
-        cheap = {action: oracle.costs_at_most(action, allowance) for action in foreign}
+        affordable = {action: oracle.costs_at_most(action, allowance) for action in candidates}
     else:
-        cheap = _tried(base, foreign, allowance)
-    return [_verdict(cheap.get(action, True)) for action in actions]
+        affordable = _simulate(base, candidates, allowance)
+    return [_verdict(affordable.get(action, True)) for action in actions]
 
 
-def _tried(base: TextEnv, actions: Sequence[str], allowance: int) -> dict[str, bool | None]:
-    """Whether each action costs at most so much: the expert plays on without it, and then with it.
+def _simulate(base: TextEnv, actions: Sequence[str], allowance: int) -> dict[str, bool | None]:
+    """Return whether each action costs at most the allowance: the expert plays on without it, and then after it.
 
-    A refused action changes nothing and costs 1, whatever an expert that keeps notes makes of it.
+    A refused action changes nothing and costs 1, even if the expert keeps state of its own.
     """
     limit = base.step_limit
     state = base.snapshot()
     base.step_limit = state.turns + 2 * MOST_ACTIONS
     try:
-        before = _expert_takes(base, MOST_ACTIONS)
-        cheap: dict[str, bool | None] = dict.fromkeys(actions)
+        before = _count_expert_actions(base, MOST_ACTIONS)
+        affordable: dict[str, bool | None] = dict.fromkeys(actions)
         for action in actions if before is not None else ():
             base.restore(state)
             observation, _, _, _, _ = base.step(action)
             refused = base.refuses(observation)
             most = (before or 0) - 1 + allowance
-            cheap[action] = allowance > 0 if refused else _expert_takes(base, most) is not None
-        return cheap
+            affordable[action] = allowance > 0 if refused else _count_expert_actions(base, most) is not None
+        return affordable
     finally:
         base.step_limit = limit
         base.restore(state)
 
 
-def _expert_takes(base: TextEnv, most: int) -> int | None:
-    """Actions of the expert from here to the goal, which it then has played; None if that takes more than `most`."""
+def _count_expert_actions(base: TextEnv, most: int) -> int | None:
+    """Let the expert play to the goal and count its actions; None if it needs more than `most`."""
     for count in range(most + 1):
         if base.state.won:
             return count

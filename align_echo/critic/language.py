@@ -1,8 +1,8 @@
-"""The language critic: what it reads of an attempt, and the strict reading of its reply, by its form.
+"""Language critic: its prompt about an attempt, and the strict parsing of its reply, by form.
 
-Two forms are ours, and one of somebody else's is a `CritiqueForm`, found by name (`FORMS`). "echo" is ECHO's critic
+Two forms are built in; others are `CritiqueForm` objects, registered by name (`FORMS`). "echo" is ECHO's critic
 (another model, or another role, reviews the agent), "icrl" is ICRL's (the model criticises its own failed attempt).
-Both are one user message and give a reason and at most two suggestions, or "none".
+Both use one user message and expect a reason and at most two suggestions, or "none".
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ _BULLET = re.compile(r"^(?:[-*•]|\d[.)])\s+")
 
 
 class Critique(Frozen):
-    """What a critic said of an attempt. Without suggestions it had nothing to improve (a full score)."""
+    """A critic's reason and suggestions about an attempt. No suggestions means nothing to improve (a full score)."""
 
     reason: str
     suggestions: tuple[str, ...] = ()
 
     @property
     def is_none(self) -> bool:
-        """Nothing is to be improved."""
+        """Return whether there is nothing to improve."""
         return not self.suggestions
 
     @property
     def advice(self) -> str:
-        """What the agent is shown before its next attempt (`AgentView.critique`); "" for none."""
+        """Return the text for the agent before its next attempt (`AgentView.critique`); "" without suggestions."""
         return "\n".join(self.suggestions)
 
 
 @dataclass(frozen=True)
 class CritiqueForm:
-    """What a critic is asked about an attempt, and how its reply is read.
+    """A critic's prompt about an attempt, and the parser of its reply.
 
-    `ask(trajectory)` raises `UsageError` for an attempt that has no score, `read(reply)` raises `ReplyFormatError` that
-    says what is wrong. `prompts` are the templates that it renders, whose hashes a run records.
+    `ask(trajectory)` raises `UsageError` for an attempt without a score. `read(reply)` raises `ReplyFormatError` with
+    the problem. `prompts` are the names of its templates; a run records their hashes.
     """
 
     name: str
@@ -63,22 +63,22 @@ class CritiqueForm:
     prompts: tuple[str, ...] = ()
 
 
-def _form_of(name: str, form: object) -> CritiqueForm:
+def _read_form(name: str, form: object) -> CritiqueForm:
     if not isinstance(form, CritiqueForm):
         kind = with_article(type(form).__name__)
         raise UsageError(f"{name} is {kind}: a critic's form is an align_echo.CritiqueForm")
     return replace(form, name=name)
 
 
-FORMS: Registry[CritiqueForm] = Registry("critic form", "align_echo.critic_forms", _form_of)
+FORMS: Registry[CritiqueForm] = Registry("critic form", "align_echo.critic_forms", _read_form)
 
 
 def critic_messages(
     trajectory: Trajectory, form: Form = "echo", *, criteria: str = CRITERIA, budget: int = BUDGET
 ) -> list[Message]:
-    """What the critic is asked about an attempt; `budget` bounds the characters of its turns (see `transcript`).
+    """Build the critic's prompt about an attempt; `budget` bounds the characters of its turns (see `transcript`).
 
-    Raises `UsageError` for a trajectory that was broken by a fault (it has no score)
+    Raises `UsageError` for a trajectory with a fault, since it has no score.
     """
     if trajectory.fault is not None:
         raise UsageError(f"{trajectory.task_id} was broken by a fault and has no score: there is nothing to criticise")
@@ -95,14 +95,14 @@ def critic_messages(
 
 
 def written_score(score: float) -> str:
-    """The score with at most two decimals; only a full one is written as 1."""
+    """Format the score with at most two decimals; only a full score is written as 1."""
     return f"{score if score >= 1 else min(round(score, 2), 0.99):g}"
 
 
 def parse_critique(reply: str, form: Form = "echo") -> Critique:
-    """The critique of a reply that follows its form to the letter; white space around lines and bullets do not count.
+    """Parse a critique in exactly its form; white space around lines and bullets is ignored.
 
-    Raises `ReplyFormatError` saying what was wrong.
+    Raises `ReplyFormatError` with the problem.
     """
     reason, lines = _echo_parts(reply) if form == "echo" else _icrl_parts(reply)
     if not reason:
@@ -120,7 +120,7 @@ def parse_critique(reply: str, form: Form = "echo") -> Critique:
 
 
 def write_critique(critique: Critique, form: Form = "echo") -> str:
-    """The reply that `parse_critique` reads as this critique: what a critic is taught to write."""
+    """Write a critique as a reply for `parse_critique`: the training target of a critic."""
     lines = critique.suggestions or (NONE,)
     if form == "icrl":
         return "\n".join([f"Mistake: {critique.reason}", *(f"Next time: {line}" for line in lines)])

@@ -1,7 +1,7 @@
-"""What a critic says of one proposed action: a verdict, and how probable it is that the action is correct.
+"""A critic's opinion of one proposed action: a verdict, and the probability that the action is correct.
 
-Left out: asking for an opinion (`scoring.py`, `reasoning.py`), choosing by opinions (`selection.py`), and the file that
-keeps them (`gaia/opinions.py`).
+Not here: asking for an opinion (`scoring.py`, `reasoning.py`), choosing by opinions (`selection.py`), and the file of
+recorded opinions (`gaia/opinions.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from align_echo.types import Usage
 
 @dataclass(frozen=True)
 class Opinion:
-    """A critic's opinion of an action. `verdict` is None if the reply cannot be read or the critic's model broke.
+    """A critic's opinion of an action. `verdict` is None if the reply cannot be parsed or the critic's model failed.
 
-    `logit` is log P(correct) - log P(wrong) before any temperature and may be infinite; `p_correct` in [0, 1] is made
-    of it (`probability`). Both are None where the critic gives no probabilities. `broken` tells a fault of the model,
-    which may be asked again, from a reply that cannot be read. Files keep neither `p_correct` nor `usage`.
+    `logit` is log P(correct) - log P(wrong) before any temperature and may be infinite; `p_correct` in [0, 1] is
+    computed from it (`probability`). Both are None if the critic gives no probabilities. `broken` marks a fault of the
+    model, which may be asked again, as opposed to an unreadable reply. Files hold neither `p_correct` nor `usage`.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
@@ -36,21 +36,21 @@ class Opinion:
     usage: Annotated[Usage, Field(exclude=True)] = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
-        """Raises `UsageError` for what is no probability."""
+        """Raises `UsageError` for a probability outside [0, 1]."""
         if self.p_correct is not None and not 0 <= self.p_correct <= 1:
             raise UsageError(f"a probability lies in [0, 1], unlike {self.p_correct}")
 
     def at(self, temperature: float) -> Opinion:
-        """The same opinion with the probability that the logit has at this temperature."""
+        """Copy the opinion with the probability of its logit at this temperature."""
         return replace(self, p_correct=None if self.logit is None else probability(self.logit, temperature))
 
 
 def logit(correct: float, wrong: float) -> float | None:
-    """log P(correct) - log P(wrong), from both logarithms; None where both are 0 and say nothing."""
+    """Compute log P(correct) - log P(wrong) from both logarithms; None if both probabilities are 0."""
     return None if correct == wrong == -math.inf else correct - wrong
 
 
 def probability(logit: float, temperature: float = 1.0) -> float:
-    """P(correct) among the two verdicts: sigmoid(logit / temperature)."""
+    """Compute P(correct) among the two verdicts: sigmoid(logit / temperature)."""
     scaled = logit / temperature
     return 1 / (1 + math.exp(-scaled)) if scaled >= 0 else math.exp(scaled) / (1 + math.exp(scaled))

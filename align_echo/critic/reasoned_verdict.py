@@ -1,7 +1,7 @@
-"""The reasoning critic (RCM, the baseline of GAIA): why a proposed action is correct or wrong, and then which it is.
+"""Reasoning critic (RCM, the baseline of GAIA): a reason first, then whether a proposed action is correct or wrong.
 
-It is asked as the intuitive critic is, but answers in two lines, "Reason: ..." and "Verdict: correct" or "wrong". A
-reply that cannot be read is kept with what is wrong with it. Left out: what a verdict is worth (`train.methods.rcm`).
+It is asked like the intuitive critic, but answers in two lines, "Reason: ..." and "Verdict: correct" or "wrong". An
+unreadable reply is recorded with its problem. Not here: the reward of a verdict (`train.methods.rcm`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MAX_TOKENS = 160
 
 
 class Judgement(Frozen):
-    """A critic's reply about an action: a `reason` of one line and a `verdict`, which is None where the reply cannot be
-    read or there is none; `problem` says why.
+    """A critic's reply about an action: a one-line `reason` and a `verdict`. Without a readable verdict, `verdict` is
+    None and `problem` says why.
 
-    `fault` is set if the critic's model broke; then the reply is nobody's and must not be learned from.
+    `fault` is set if the critic's model failed; there is then no reply to train on.
     """
 
     reply: str = ""
@@ -44,7 +44,7 @@ def judge(
     temperature: float = 1.0,
     max_tokens: int = MAX_TOKENS,
 ) -> Judgement:
-    """Ask once about an action in the agent's conversation. `sample` tells several replies about it apart."""
+    """Ask once about an action in the agent's conversation. `sample` seeds repeated replies about it."""
     question = reasoned_verdict_messages(conversation, action)
     try:
         answer = sample_of(model, sample).complete(question, temperature=temperature, max_tokens=max_tokens)
@@ -62,17 +62,17 @@ def judge(
 
 
 def reasoned_verdict_messages(conversation: Sequence[Message], action: str) -> list[Message]:
-    """The agent's conversation before its next reply, and the question about the action that it proposes.
+    """Build the prompt: the agent's conversation before its next reply, and the question about the proposed action.
 
-    The conversation loses its token ids: the critic reads the replies in it, but did not draw them.
+    The conversation loses its token ids: the critic reads the replies but did not sample them.
     """
-    read = [Message(role=message.role, content=message.content) for message in conversation]
+    history = [Message(role=message.role, content=message.content) for message in conversation]
     question = render("critic/reasoned_verdict", {"action": one_line(action)})
-    return [*read, Message(role="user", content=question)]
+    return [*history, Message(role="user", content=question)]
 
 
 def parse_reasoned_verdict(reply: str) -> tuple[str, Verdict]:
-    """The reason and verdict of a reply of just these two lines. Raises `ReplyFormatError` saying what was wrong."""
+    """Parse reason and verdict from a reply of exactly two lines. Raises `ReplyFormatError` with the problem."""
     lines = reply_lines(reply)
     if len(lines) != 2:
         raise ReplyFormatError(f'the reply must be a line "Reason: ..." and a line "Verdict: ...", not {len(lines)}')
@@ -85,5 +85,5 @@ def parse_reasoned_verdict(reply: str) -> tuple[str, Verdict]:
 
 
 def write_reasoned_verdict(reason: str, verdict: Verdict) -> str:
-    """The reply that `parse_reasoned_verdict` reads as these two: what a critic is taught to write."""
+    """Write reason and verdict as a reply for `parse_reasoned_verdict`: the training target of a critic."""
     return f"Reason: {' '.join(reason.split())}\nVerdict: {verdict}"

@@ -1,7 +1,7 @@
-"""How right a reasoning critic holds proposed actions to be: its verdict on each, or a vote of several.
+"""Opinions of a reasoning critic on proposed actions: its verdict on each, or a majority vote.
 
-The same question as in `scoring.py`, asked of a critic that writes a reason first. One reply has a verdict and no
-probability. Of several the share that says "correct" is one. Left out: what is asked and how a reply is read
+The same question as in `scoring.py`, for a critic that writes a reason first. One reply gives a verdict and no
+probability; with several replies, the share of "correct" is the probability. Not here: prompt and parsing
 (`reasoned_verdict.py`), and calibration: the share of a few votes is coarse.
 """
 
@@ -20,14 +20,15 @@ from align_echo.prompts import prompt_hash
 from align_echo.types import ChatModel, Message, Usage
 
 AT_ONCE = 32
-"""Replies that are asked for at once."""
+"""Most parallel requests."""
 
 
 @dataclass(frozen=True)
 class Reasoner:
-    """A critic that writes a reason and then a verdict. Thread-safe where the model is.
+    """A critic that writes a reason and then a verdict. Thread-safe if the model is.
 
-    With `votes` 1 it is asked once, greedily; with more, so often at temperature 1. Raises `UsageError` for none.
+    With `votes` 1 it is asked once, greedily; otherwise `votes` times at temperature 1. Raises `UsageError` for 0
+    votes.
     """
 
     model: ChatModel
@@ -39,9 +40,9 @@ class Reasoner:
             raise UsageError(f"a critic votes once or more often, not {self.votes} times")
 
     def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Opinion]:
-        """What it says of each action that an agent proposes next in a conversation, in order.
+        """Return an opinion on each action as the next one in a conversation, in order.
 
-        A fault of the model and a reply that cannot be read are no verdict; a fault is marked as `broken`.
+        A fault of the model or an unreadable reply gives no verdict; a fault is marked as `broken`.
         """
         questions = [(action, sample) for action in actions for sample in range(self.votes)]
         if not questions:
@@ -54,7 +55,7 @@ class Reasoner:
         ]
 
     def describe(self) -> dict[str, str]:
-        """What its verdicts depend on beside its model, for run records."""
+        """Return the settings behind its verdicts, besides its model, for run records."""
         prompt = "critic/reasoned_verdict"
         return {"votes.judge": str(self.votes), f"prompt.{prompt}": prompt_hash(prompt)}
 
@@ -66,10 +67,10 @@ class Reasoner:
 
 
 def counted(action: str, replies: Sequence[Judgement]) -> Opinion:
-    """The verdict of most of the replies about an action, "wrong" where they are even; None if none can be read.
+    """Return the majority verdict on an action, "wrong" for a tie; None if no reply is readable.
 
-    Of several, the logit is log (correct + 1/2) - log (wrong + 1/2), which is finite (Haldane's and Anscombe's). It is
-    `broken` if the model was in any of them.
+    With several replies, the logit is log (correct + 1/2) - log (wrong + 1/2), which is finite (Haldane and Anscombe).
+    The opinion is `broken` if any reply has a fault.
     """
     usage = sum((reply.usage for reply in replies), Usage())
     broken = any(reply.fault is not None for reply in replies)

@@ -1,7 +1,7 @@
-"""A language critic at work: one attempt in, one reply out, read strictly.
+"""Ask a language critic about one attempt, and parse its reply strictly.
 
-A reply that cannot be read is kept with what is wrong with it; it is never guessed at. Left out: what is asked and how
-a reply is read (`align_echo.critic.language`), and what a critique is worth (`align_echo.train.rewards`).
+An unreadable reply is recorded with its problem, never guessed at. Not here: prompt and parsing
+(`align_echo.critic.language`), and the reward of a critique (`align_echo.train.rewards`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ MAX_TOKENS = 256
 
 
 class Review(Frozen):
-    """What a critic made of an attempt. `critique` is None where there is none to be had, and `problem` says why.
-    `cut` is set if the reply met its bound of tokens.
+    """A critic's review of an attempt. `critique` is None without a readable critique, and `problem` says why. `cut` is
+    set if the reply reached its token limit.
 
-    `fault` is set if the critic's model broke; then the reply is nobody's and must not be learned from.
+    `fault` is set if the critic's model failed; there is then no reply to train on.
     """
 
     form: str
@@ -34,7 +34,7 @@ class Review(Frozen):
 
     @property
     def advice(self) -> str:
-        """What the agent is shown before its next attempt; "" for none."""
+        """Return the text for the agent before its next attempt; "" without a critique."""
         return self.critique.advice if self.critique else ""
 
 
@@ -47,7 +47,7 @@ def review(
     temperature: float = 1.0,
     max_tokens: int = MAX_TOKENS,
 ) -> Review:
-    """Ask once. `sample` tells several critiques of one attempt apart.
+    """Ask once about an attempt. `sample` seeds repeated critiques of it.
 
     Raises `UsageError` for an attempt without a score (see `CritiqueForm`).
     """

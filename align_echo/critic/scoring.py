@@ -1,8 +1,8 @@
-"""How right a critic holds proposed actions to be: one forward pass for all of them, one token each (GAIA, paper 3).
+"""Opinions of the intuitive critic on proposed actions: one forward pass for all, one token each (GAIA, paper 3).
 
-The critic reads the agent's conversation and a question about each action; of its answer only the token that tells
-"correct" from "wrong" is looked at (`models/choosing.py`). Over a local model, vLLM and endpoints alike. Left out: what
-is asked (`verdict.py`), and what is done with the answers (`selection.py`, `best_of.py`).
+The critic reads the agent's conversation and a question about each action. Only the token that distinguishes "correct"
+from "wrong" is used (`models/choosing.py`). Works with a local model, vLLM and endpoints. Not here: the prompt
+(`verdict.py`), and choosing by the opinions (`selection.py`, `best_of.py`).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from align_echo.regular_files import read_text
 from align_echo.types import ChatModel, Frozen, Message, WordChoice
 
 FILE = "calibration.json"
-"""Beside the weights of a critic that was calibrated."""
+"""File beside the weights of a calibrated critic."""
 
 
 class Calibrated(Frozen):
-    """By what a critic's logits are divided (`calibration.fit_temperature`), and on how many actions that was found."""
+    """A critic's temperature (`calibration.fit_temperature`), and the number of actions it was fitted on."""
 
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     n: int = 0
 
 
 class Critic(Protocol):
-    """Who says of proposed actions whether they are correct: a `Scorer`, or a `reasoning.Reasoner`."""
+    """A judge of proposed actions: a `Scorer`, or a `reasoning.Reasoner`."""
 
     @property
     def model(self) -> ChatModel: ...
@@ -48,23 +48,23 @@ class Critic(Protocol):
 
 @dataclass(frozen=True)
 class Scorer:
-    """A critic: a model, and the temperature of its probabilities. Thread-safe where the model is."""
+    """An intuitive critic: a model and the temperature of its probabilities. Thread-safe if the model is."""
 
     model: ChatModel
     temperature: float = 1.0
 
     def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Opinion]:
-        """What it says of each action that an agent proposes next in a conversation, in order.
+        """Return an opinion on each action as the next one in a conversation, in order.
 
-        A fault of the model is no verdict, marked as `broken`; what does not fit into its context is none either.
-        Raises what `choose` does for a model that cannot be asked.
+        A fault of the model gives no verdict and is marked as `broken`; a prompt too long for its context gives no
+        verdict either. Raises as `choose` does for a model that cannot be asked.
         """
         questions = [verdict_messages(conversation, action) for action in actions]
         answers = choose(self.model, questions, VERDICTS)
         return [self._opinion(action, answer) for action, answer in zip(actions, answers, strict=True)]
 
     def describe(self) -> dict[str, str]:
-        """What its verdicts depend on beside its model, for run records."""
+        """Return the settings behind its verdicts, besides its model, for run records."""
         return {"temperature.judge": str(self.temperature), "prompt.critic/verdict": prompt_hash("critic/verdict")}
 
     def _opinion(self, action: str, answer: WordChoice | ModelError) -> Opinion:
@@ -75,13 +75,14 @@ class Scorer:
         return Opinion(action=action, verdict=verdict, logit=log_odds, usage=answer.usage).at(self.temperature)
 
 
-def write_calibration(calibrated: Calibrated, folder: Path) -> None:
-    """Put it beside the critic's weights."""
-    write_atomically(folder / FILE, calibrated.model_dump_json(indent=2) + "\n")
+def write_calibration(calibration: Calibrated, folder: Path) -> None:
+    """Write the calibration beside the critic's weights."""
+    write_atomically(folder / FILE, calibration.model_dump_json(indent=2) + "\n")
 
 
 def read_calibration(folder: Path) -> Calibrated:
-    """What lies beside a critic's weights; temperature 1 where there is nothing. Raises `UsageError` if it is damaged.
+    """Read the calibration beside a critic's weights; temperature 1 without a file. Raises `UsageError` for a damaged
+    file.
     """
     file = folder / FILE
     if not file.is_file():

@@ -1,10 +1,9 @@
-"""Which of N candidates is taken: by the critic (GAIA, paper 3, section 3.2, equation 4), with it, and by baselines.
+"""Rules that choose one of N candidates: by the critic (GAIA, paper 3, section 3.2, equation 4), and baselines.
 
-Candidates of one state are given by their actions, in the order drawn: None where a reply held no action, and one
-action may come several times. Every rule gives the index of the candidate that it takes, at least one being given: a
-candidate with an action, or 0 where none has one. Ties go to the first given. Pass@N is what a critic that never errs
-would reach. Left out: drawing candidates and asking the judge (`best_of.py`), and what a probability is worth
-(`calibration.py`).
+Candidates of one state are given by their actions, in the order drawn: None for a reply without an action; an action
+may occur several times. Every rule takes at least one candidate and returns the index of one with an action, or 0 if
+there is none. Ties go to the first. Pass@N is the limit of a perfect critic. Not here: drawing candidates and asking
+the critic (`best_of.py`), and calibration (`calibration.py`).
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from align_echo.registry import Registry
 
 LogprobOf = Literal["reply", "token"]
 SURE = 1e-12
-"""How near to 0 or 1 a probability counts."""
+"""Distance from 0 or 1 at which probabilities are clipped."""
 
 
 @dataclass(frozen=True)
 class CandidateSet:
-    """The candidates of one state, as a rule sees them: their `actions` in the order drawn (None: the reply held none),
-    what was `judged` of each distinct action, and each reply's log-probabilities by token, where they are known.
+    """The input of a rule: the candidates' `actions` in the order drawn (None: the reply held none), the opinion on
+    each distinct action (`judged`), and each reply's token log-probabilities, if known.
 
-    `dice` is seeded by the state, `abstain_below` a probability in [0, 1] (`by_critic`).
+    `dice` is seeded by the state; `abstain_below` is a probability in [0, 1] (`by_critic`).
     """
 
     actions: Sequence[str | None]
@@ -43,8 +42,9 @@ class CandidateSet:
 
 @dataclass(frozen=True)
 class SelectionRule:
-    """A rule by its name. `take` gives the index of a candidate. What it does not need is not asked for: a verdict on
-    each distinct action, the log-probabilities of replies. One that `draws` goes by dice alone."""
+    """A rule by name. `take` returns the index of a candidate. The flags say what the rule needs: verdicts on each
+    distinct action, log-probabilities of replies, or random draws alone.
+    """
 
     name: str
     take: Callable[[CandidateSet], int]
@@ -53,27 +53,28 @@ class SelectionRule:
     draws: bool = False
 
 
-def _read(name: str, rule: object) -> SelectionRule:
+def _read_rule(name: str, rule: object) -> SelectionRule:
     if not isinstance(rule, SelectionRule):
         kind = with_article(type(rule).__name__)
         raise UsageError(f"{name} is {kind}, not an align_echo.critic.selection.SelectionRule")
     return rule
 
 
-RULES: Registry[SelectionRule] = Registry("rule of selection", "align_echo.selection_rules", _read)
+RULES: Registry[SelectionRule] = Registry("rule of selection", "align_echo.selection_rules", _read_rule)
 
 
 def by_critic(actions: Sequence[str | None], judged: Mapping[str, Opinion], abstain_below: float = 0.0) -> int:
-    """Of the candidates judged correct the one of highest p(correct); the first with an action if none is.
+    """Choose the candidate with the highest p(correct) among those judged correct; without any, the first with an
+    action.
 
-    GAIA (paper 3) equation 4. With `abstain_below` above 0, the first with an action is taken as well if the highest
-    p(correct) is below it. Probabilities count only if all that are judged correct have one: without, these are tied,
-    and the judge's word stands. An action that `judged` does not hold has no verdict. Raises `UsageError` for no
-    candidate, or a threshold outside [0, 1].
+    GAIA (paper 3) equation 4. With `abstain_below` above 0, the first with an action is also taken if the highest
+    p(correct) is below it. Probabilities count only if all candidates judged correct have one; otherwise these are
+    tied. An action missing from `judged` has no verdict. Raises `UsageError` for no candidate, or a threshold outside
+    [0, 1].
     """
     if not 0 <= abstain_below <= 1:
         raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
-    usable = _usable(actions)
+    usable = _usable_indices(actions)
     opinions = {
         index: judged[action] for index in usable if (action := actions[index]) is not None and action in judged
     }
@@ -88,45 +89,46 @@ def by_critic(actions: Sequence[str | None], judged: Mapping[str, Opinion], abst
 
 
 def first(actions: Sequence[str | None]) -> int:
-    """The first candidate with an action: an agent that draws once. Raises `UsageError` for no candidate."""
-    return _usable(actions)[0]
+    """Choose the first candidate with an action, like an agent that draws once. Raises `UsageError` for no candidate.
+    """
+    return _usable_indices(actions)[0]
 
 
 def at_random(actions: Sequence[str | None], dice: Dice) -> int:
-    """Any candidate with an action, all alike likely: an action that was drawn twice is twice as likely.
+    """Choose uniformly among candidates with an action: an action drawn twice is twice as likely.
 
     Raises `UsageError` for no candidate.
     """
-    return dice.pick(_usable(actions))
+    return dice.pick(_usable_indices(actions))
 
 
 def by_placebo(actions: Sequence[str | None], dice: Dice) -> int:
-    """The first candidate of any action, all actions alike likely however often they were drawn: a judge of distinct
-    actions who knows nothing, and so the control of one that is said to know something.
+    """Choose uniformly among distinct actions, however often each was drawn, and return its first candidate.
 
-    Raises `UsageError` for no candidate.
+    This is the control for a critic of distinct actions: a critic without knowledge. Raises `UsageError` for no
+    candidate.
     """
-    usable = _usable(actions)
+    usable = _usable_indices(actions)
     distinct = list(dict.fromkeys(actions[index] for index in usable))
     return actions.index(dice.pick(distinct))
 
 
 def by_majority(actions: Sequence[str | None]) -> int:
-    """The first candidate of the action that was drawn most often (Wang et al., ICLR 2023: self-consistency).
+    """Choose the first candidate of the most frequent action (Wang et al., ICLR 2023: self-consistency).
 
     Raises `UsageError` for no candidate.
     """
     votes = Counter(actions)
-    return max(_usable(actions), key=lambda index: votes[actions[index]])
+    return max(_usable_indices(actions), key=lambda index: votes[actions[index]])
 
 
 def by_logprob(
     actions: Sequence[str | None], logprobs: Sequence[Sequence[float] | None], of: LogprobOf = "reply"
 ) -> int:
-    """The candidate that the agent itself holds most likely. `logprobs[i]` [T_i] are those of reply i's tokens.
+    """Choose the candidate most likely under the agent itself. `logprobs[i]` [T_i] are those of reply i's tokens.
 
-    "reply" compares their sums, which favour short replies, "token" their means. Raises `UsageError` for no candidate,
-    other than one entry for each, or a candidate with an action whose log-probabilities are missing or above 0.
+    "reply" compares their sums, which favours short replies; "token" their means. Raises `UsageError` for no candidate,
+    a different number of entries, or a candidate with an action whose log-probabilities are missing or above 0.
     """
     likelihood = _likelihood(actions, logprobs, of)
     return max(likelihood, key=likelihood.__getitem__)
@@ -135,12 +137,11 @@ def by_logprob(
 def by_tilted(
     actions: Sequence[str | None], judged: Mapping[str, Opinion], logprobs: Sequence[Sequence[float] | None]
 ) -> int:
-    """The candidate of highest log-probability plus the critic's log-odds, log p(correct) - log p(wrong).
+    """Choose the candidate with the highest log-probability plus the critic's log-odds, log p(correct) - log p(wrong).
 
-    That is the likeliest under the agent's own distribution when it is tilted by the critic's odds, as a reward tilts
-    the reference policy that learning must stay near (Rafailov et al., NeurIPS 2023, equation 4, with beta 1): each
-    knows what the other may not. An action without a probability has even odds, whatever the verdict. Raises
-    `UsageError` as `by_logprob` does.
+    This is the likeliest under the agent's own distribution tilted by the critic's odds, as a reward tilts the
+    reference policy in KL-regularised learning (Rafailov et al., NeurIPS 2023, equation 4, with beta 1). An action
+    without a probability has even odds, whatever the verdict. Raises `UsageError` as `by_logprob` does.
     """
     tilted = {
         index: likelihood + _log_odds(judged.get(actions[index] or ""))
@@ -162,7 +163,7 @@ def _likelihood(
     if len(logprobs) != len(actions):
         raise UsageError(f"{len(actions)} candidates and log-probabilities of {len(logprobs)}: give one entry to each")
     likelihood: dict[int, float] = {}
-    for index in _usable(actions):
+    for index in _usable_indices(actions):
         tokens = logprobs[index] or ()
         if actions[index] is not None and not (tokens and all(token <= 0 for token in tokens)):
             raise UsageError(f"candidate {index} lacks log-probabilities of at most 0: use a model that gives them")
@@ -171,11 +172,11 @@ def _likelihood(
 
 
 def pass_at_k(drawn: int, correct: int, k: int) -> float:
-    """Pass@k in [0, 1] without bias: 1 - C(drawn - correct, k) / C(drawn, k), from `correct` of `drawn` candidates.
+    """Estimate pass@k in [0, 1] without bias: 1 - C(drawn - correct, k) / C(drawn, k).
 
-    The share of subsets of k candidates that hold a correct one (Chen et al. 2021, "Evaluating Large Language Models
-    Trained on Code", equation 1). It is counted in integers and divided once, so no count is too large. Raises
-    `UsageError` unless 0 <= correct <= drawn and 1 <= k <= given.
+    The share of subsets of k candidates with a correct one (Chen et al. 2021, "Evaluating Large Language Models Trained
+    on Code", equation 1). Computed in integers with one division, so no count is too large. Raises `UsageError` unless
+    0 <= correct <= drawn and 1 <= k <= drawn.
     """
     if not (0 <= correct <= drawn and 1 <= k <= drawn):
         raise UsageError(f"pass@k needs 0 <= correct <= drawn and 1 <= k <= drawn, not {correct} of {drawn} at k = {k}")
@@ -183,24 +184,24 @@ def pass_at_k(drawn: int, correct: int, k: int) -> float:
     return (subsets - math.comb(drawn - correct, k)) / subsets
 
 
-def _usable(actions: Sequence[str | None]) -> list[int]:
-    """The candidates to take from: those with an action, the first where none has one. Raises `UsageError`."""
+def _usable_indices(actions: Sequence[str | None]) -> list[int]:
+    """Return the indices of candidates with an action, or [0] without any. Raises `UsageError` for no candidate."""
     if not actions:
         raise UsageError("there is no candidate to take")
     return [index for index, action in enumerate(actions) if action is not None] or [0]
 
 
 CRITIC = SelectionRule(
-    "critic", lambda given: by_critic(given.actions, given.judged, given.abstain_below), needs_judge=True
+    "critic", lambda pool: by_critic(pool.actions, pool.judged, pool.abstain_below), needs_judge=True
 )
 TILTED = SelectionRule(
     "tilted",
-    lambda given: by_tilted(given.actions, given.judged, given.logprobs),
+    lambda pool: by_tilted(pool.actions, pool.judged, pool.logprobs),
     needs_judge=True,
     needs_logprobs=True,
 )
-FIRST = SelectionRule("first", lambda given: first(given.actions))
-RANDOM = SelectionRule("random", lambda given: at_random(given.actions, given.dice), draws=True)
-PLACEBO = SelectionRule("placebo", lambda given: by_placebo(given.actions, given.dice), draws=True)
-MAJORITY = SelectionRule("majority", lambda given: by_majority(given.actions))
-LOGPROB = SelectionRule("logprob", lambda given: by_logprob(given.actions, given.logprobs), needs_logprobs=True)
+FIRST = SelectionRule("first", lambda pool: first(pool.actions))
+RANDOM = SelectionRule("random", lambda pool: at_random(pool.actions, pool.dice), draws=True)
+PLACEBO = SelectionRule("placebo", lambda pool: by_placebo(pool.actions, pool.dice), draws=True)
+MAJORITY = SelectionRule("majority", lambda pool: by_majority(pool.actions))
+LOGPROB = SelectionRule("logprob", lambda pool: by_logprob(pool.actions, pool.logprobs), needs_logprobs=True)

@@ -1,8 +1,8 @@
-"""A trajectory as a critic reads it: tagged turns within a budget of characters, and tags that no content can close.
+"""A trajectory as text for a critic: tagged turns within a character budget, with tags escaped in the content.
 
-Turns in a row that got the same feedback share it, and a response repeated in a row is written once with its number of
-times. For the rest there is one rule: the middle is left out and a note says how much. It holds for a long text, for
-the responses that share a feedback and for the turns; they are kept from the end and the beginning as long as they fit.
+Consecutive turns with the same feedback share it, and a response repeated in a row is written once with its count. Long
+content is shortened in the middle, with a note of the amount left out. This applies to long texts, to the responses of
+one feedback and to the turns, which are added from the end and the beginning as long as they fit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from align_echo.errors import UsageError
 from align_echo.types import Step
 
 BUDGET = 5000
-"""Characters for all turns together: some 1,500 tokens."""
+"""Characters for all turns together: about 1,500 tokens."""
 
 LEAST_BUDGET = 500
 
@@ -23,31 +23,31 @@ TAGS = (
     *("task", "rules", "advice", "start", "response", "feedback", "criteria", "score", "action"),
     *("reason", "suggestions"),
 )
-"""Every tag of the critics' prompts and replies."""
+"""All tags in the critics' prompts and replies."""
 
 NO_ACTION = "(no action)"
 _TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(TAGS)}))", re.IGNORECASE)
 _NOTE = len("\n(9999 turns left out)\n")
 
 Part = tuple[str, int]
-"""A text and how many turns it tells of."""
+"""A text and the number of turns in it."""
 
 
 def plain(text: str) -> str:
-    """The text with the beginning of every tag of ours written `&lt;`, so that it neither opens nor closes one.
+    """Escape the start of every tag as `&lt;`, so that the text cannot open or close one.
 
-    Longer names that begin as a tag's count too: no cut through the text makes a tag of them.
+    Longer names with a tag's name as prefix are escaped too, so that shortening the text cannot create a tag.
     """
     return _TAG.sub("&lt;", text)
 
 
 def one_line(text: str) -> str:
-    """`plain`, with every run of white space as one space."""
+    """Escape tags as `plain` does, and collapse white space."""
     return plain(" ".join(text.split()))
 
 
 def clipped(text: str, longest: int) -> str:
-    """The text, or `longest` characters of it: its beginning and end around a note of how many are missing."""
+    """Shorten a text to `longest` characters: its beginning and end around a note of how many are missing."""
     if len(text) <= longest:
         return text
     half = longest // 2
@@ -55,9 +55,9 @@ def clipped(text: str, longest: int) -> str:
 
 
 def transcript(steps: Sequence[Step], budget: int = BUDGET) -> str:
-    """The turns, responses and feedback in tags, in at most `budget` characters.
+    """Write turns, responses and feedback in tags, in at most `budget` characters.
 
-    Raises `UsageError` for a budget under `LEAST_BUDGET`, which cannot show a turn.
+    Raises `UsageError` for a budget under `LEAST_BUDGET`, too small for a turn.
     """
     if budget < LEAST_BUDGET:
         raise UsageError(f"a transcript needs at least {LEAST_BUDGET} characters, not {budget}")
@@ -65,7 +65,7 @@ def transcript(steps: Sequence[Step], budget: int = BUDGET) -> str:
 
 
 def _blocks(steps: Sequence[Step], budget: int) -> Iterator[Part]:
-    """Turns in a row with the same feedback, as one text."""
+    """Generate consecutive turns with the same feedback as one text."""
     for feedback, block in groupby(steps, key=lambda step: step.observation):
         responses: list[Part] = []
         for action, run in groupby(block, key=lambda step: step.action):
@@ -78,7 +78,9 @@ def _blocks(steps: Sequence[Step], budget: int) -> Iterator[Part]:
 
 
 def _shortened(parts: Sequence[Part], room: int) -> str:
-    """The parts, one a line; the last always, the others from the end and the beginning by turns while they fit."""
+    """Join the parts, one a line: always the last, the others alternately from the end and the beginning while they
+    fit.
+    """
     room -= _NOTE
     first, last = 0, len(parts)
     from_end = True

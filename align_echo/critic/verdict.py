@@ -1,8 +1,7 @@
-"""The intuitive critic (GAIA): is a proposed action correct or wrong, in one word, before it is sent.
+"""Intuitive critic (GAIA): whether a proposed action is correct or wrong, in one word, before it is sent.
 
-It reads what the agent reads: the agent's conversation unchanged, so that a local model's caches of it serve again, and
-one more user message with the action. Left out: probabilities (`scoring.py`), and choosing among
-candidates (`selection.py`).
+Its prompt is the agent's conversation, unchanged so that a local model's caches apply, and one more user message with
+the action. Not here: probabilities (`scoring.py`), and choosing among candidates (`selection.py`).
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 def verdict_messages(conversation: Sequence[Message], action: str) -> list[Message]:
-    """The agent's conversation before its next reply, and the question about the action that it proposes."""
+    """Build the prompt: the agent's conversation before its next reply, and the question about the proposed action."""
     question = render("critic/verdict", {"action": one_line(action)})
     return [*conversation, Message(role="user", content=question)]
 
 
 def parse_verdict(reply: str) -> Verdict:
-    """The one word of a reply, in any case of letters. Raises `ReplyFormatError` for anything else."""
+    """Parse a reply of one word, in any case. Raises `ReplyFormatError` for anything else."""
     match reply.strip().rstrip(".").lower():
         case "correct":
             return "correct"
