@@ -88,7 +88,8 @@ def _summarize(rows: Sequence[Labelled]) -> Agreement:
     matches_by_task: dict[str, list[bool]] = {}
     for row in both:
         matches_by_task.setdefault(row.task_id, []).append(row.first == row.second)
-    hits, sizes = [sum(agreement) for agreement in matches_by_task.values()], [len(agreement) for agreement in matches_by_task.values()]
+    hits = [sum(matches) for matches in matches_by_task.values()]
+    sizes = [len(matches) for matches in matches_by_task.values()]
     pairs = Counter(f"{row.first or 'none'}/{row.second or 'none'}" for row in rows)
     return Agreement(
         n=len(both),

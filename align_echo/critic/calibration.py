@@ -142,7 +142,8 @@ def _clip_logits(logits_M: npt.ArrayLike) -> Floats:
 def _validate(values_M: npt.ArrayLike, labels_M: npt.ArrayLike) -> tuple[Floats, Floats]:
     clipped_M, truth_M = _clip_logits(values_M), np.asarray(labels_M, dtype=np.float64)
     if clipped_M.ndim != 1 or clipped_M.shape != truth_M.shape or not len(clipped_M):
-        raise UsageError(f"give one label to each of one or more actions, not shapes {clipped_M.shape}, {truth_M.shape}")
+        shapes = f"{clipped_M.shape}, {truth_M.shape}"
+        raise UsageError(f"give one label to each of one or more actions, not shapes {shapes}")
     if not np.isin(truth_M, (0.0, 1.0)).all():
         raise UsageError("a label is 1 for a correct action and 0 for a wrong one, nothing else")
     return clipped_M, truth_M

@@ -116,7 +116,8 @@ def _nearer(base: TextEnv, view: AgentView, actions: Sequence[str]) -> list[Verd
 
 def _continues(base: TextEnv, actions: Sequence[str], own: str | None, allowance: int) -> list[Verdict | None]:
     oracle = base.oracle()
-    candidates = [action for action in dict.fromkeys(actions) if own is None or base.as_read(action) != base.as_read(own)]
+    distinct = dict.fromkeys(actions)
+    candidates = [action for action in distinct if own is None or base.as_read(action) != base.as_read(own)]
     if isinstance(oracle, TryingOracle):
         affordable = {action: oracle.costs_at_most(action, allowance) for action in candidates}
     else:

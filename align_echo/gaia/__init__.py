@@ -1,1 +1,1 @@
-"""GAIA: a critic learns from labelled candidates, is put on trial, and leads the next collection (paper 3)."""
+"""GAIA (paper 3): train a critic on labelled candidates, evaluate it, and collect again under its guidance."""

@@ -1,6 +1,6 @@
-"""Collecting for a critic: tasks are played with several candidates a turn, all are labelled, examples are written.
+"""Collect training data for a critic: play tasks with several candidates a turn, label all, write examples.
 
-Left out: what the folder holds (`collection.py`), and learning from it (`fit`).
+Not here: the folder's content (`collection.py`), and training (`fit`).
 """
 
 from __future__ import annotations
@@ -35,23 +35,21 @@ from align_echo.workers.choice import Workers, workers_of
 from align_echo.wrappers.environment import EnvironmentSpec
 
 TOP_K, TOP_P = 30, 0.8
-"""GAIA's (paper 3, section 4.1)."""
+"""Sampling defaults of GAIA (paper 3, section 4.1)."""
 
 States = Literal["agent", "expert", "mixed"]
-"""Whose actions are carried out: the candidates that are sent, or the expert's, as in GAIA's datasets; or those of
-either in half of the episodes.
-"""
+"""Whose actions are carried out: the agent's, the expert's as in GAIA's datasets, or either in half of the episodes."""
 
 OWN = {"expert": 0.0, "mixed": 0.5}
-"""Share of the episodes that the agent plays alone, where an expert leads."""
+"""Share of episodes without the expert as leader."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """How candidates are drawn; `judge` names the critic that takes one of them, which may be the agent's own model;
-    None for the first.
+    """Sampling settings of candidates. `judge` names the critic that chooses among them, possibly the agent's own
+    model; None takes the first.
 
-    `top_k` and `top_p` None are the paper's for a local model; at an endpoint they are its own.
+    `top_k` and `top_p` None mean the paper's values for a local model; an endpoint uses its own.
     """
 
     candidates: int
@@ -62,15 +60,16 @@ class Drawing:
     states: States = "agent"
 
     def truncation(self, model: ModelName | None) -> Truncation | None:
-        """What a model of a name draws from; None for all."""
-        named = self.top_k is not None or self.top_p is not None
-        if not named and (model is None or not model.is_local):
+        """Return the sampling truncation for a model; None for no truncation."""
+        is_set = self.top_k is not None or self.top_p is not None
+        if not is_set and (model is None or not model.is_local):
             return None
         return Truncation(TOP_K if self.top_k is None else self.top_k, TOP_P if self.top_p is None else self.top_p)
 
     def judged_by(self, player: Player) -> ModelName | None:
-        """The name of the model that judges candidates, as `choose_judge` gives it. Raises `UsageError` for what cannot
-        be drawn or judged so.
+        """Return the model name of the judge, None for the agent's own model or no judge.
+
+        Raises `UsageError` for settings that allow no sampling or judging.
         """
         if not player.agent.asks_model:
             raise UsageError(f"the agent {player.agent.name} asks no model and cannot draw: name another with --agent")
@@ -101,13 +100,15 @@ def plan_collection(
     workers: Workers | None = None,
     data_root: Path | None = None,
 ) -> Plan:
-    """What is played to collect from tasks of a split. Raises `UsageError` for what cannot be drawn, judged or labelled
-    so, `MissingExtraError` where the extra for examples is not installed, `InterfaceError`.
+    """Plan a collection from tasks of a split.
+
+    Raises `UsageError` for settings that allow no sampling, judging or labelling, `MissingExtraError` without the extra
+    for examples, `InterfaceError`.
     """
     require_parquet()
     spec.check_split(split)
-    with_expert = any(map(spec.has_expert, task_ids))  # also where it is not installed, whose actions are labels
-    if not spec.measures_distance and not with_expert:
+    has_expert = any(map(spec.has_expert, task_ids))  # also if it is not installed: its actions are labels
+    if not spec.measures_distance and not has_expert:
         raise UsageError(
             f"{spec.name} has no oracle to label actions by: declare its expert, or a distance to the goal, in an "
             "align_echo.TextEnvironment"
@@ -143,8 +144,8 @@ def collect(
     number: int = 1,
     progress: Progress = SILENT,
 ) -> Collected:
-    """Play a plan, label and write a collection; what the folder has is not made again. `number` is the round of a
-    flywheel.
+    """Play a plan, label it and write a collection; parts already in the folder are reused. `number` is the flywheel's
+    round.
 
     Raises as `evaluate.playing.play`.
     """
@@ -193,7 +194,7 @@ def collect(
 
 
 def _led(plan: Plan, drawing: Drawing, agent: BestOf | ChatAgent) -> Agent:
-    """The agent itself, or behind an expert whose actions are carried out."""
+    """Return the agent itself, or the agent behind an expert leader."""
     if drawing.states not in OWN:
         return agent
     expert = build_agent(EXPERT, AgentSetting(plan.spec, plan.split, plan.data_root, plan.seed))

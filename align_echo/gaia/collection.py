@@ -1,11 +1,11 @@
-"""A collection: episodes whose candidates are all on record, their labels, and the examples made of both.
+"""A collection: episodes with all their candidates, their labels, and the resulting examples.
 
-    config.json, trajectories/played.jsonl    as an evaluation's folder has them (`evaluate/folder.py`)
+    config.json, trajectories/played.jsonl    as in an evaluation's folder (`evaluate/folder.py`)
     labels.jsonl                              one `LabelledEpisode` a line, appended as each is labelled
     examples.parquet                          distinct actions as `Example` rows
     summary.json                              `Collected`, written last
 
-Left out: playing (`collect.py`), and learning (`fit`).
+Not here: playing (`collect.py`), and training (`fit`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LABELS = "labels.jsonl"
 
 
 class Shares(Frozen):
-    """How many distinct actions a rule calls correct and wrong, and of how many it cannot tell."""
+    """Counts of distinct actions labelled correct and wrong by a rule, and of undecided ones."""
 
     correct: int
     wrong: int
@@ -51,9 +51,9 @@ class Shares(Frozen):
 
 
 class Collected(Frozen):
-    """What was collected. `examples` are distinct actions in distinct conversations, `proposed` those with repetitions
-    in other episodes; `labels` is by rule, `conduct` is the interface's. In `unlabelled` turns with candidates the
-    engine broke twice, or the episode did not come out again as it had: they have no examples.
+    """Summary of a collection. `examples` counts distinct actions in distinct conversations, `proposed` also
+    repetitions in other episodes; `labels` is by rule, `conduct` is the interface's. `unlabelled` counts turns with
+    candidates but without examples, because the engine failed twice or the replay differed from the record.
     """
 
     environment: str
@@ -82,9 +82,9 @@ def label_all(
     rules: Sequence[Rule],
     on_episode: Callable[[int], None] = lambda number: None,
 ) -> list[LabelledEpisode]:
-    """The labels of all episodes without a fault by these rules, in order; those that the folder has are not made anew.
+    """Label all episodes without a fault by these rules, in order; labels already in the folder are reused.
 
-    `on_episode` is told the number of each one that is labelled, from 1.
+    `on_episode` is called with the number of each newly labelled episode, from 1.
     """
     file = JsonlFile(folder / LABELS)
     known = {(labelled.task_id, labelled.sample): labelled for labelled in file.read(LabelledEpisode)}
@@ -114,40 +114,40 @@ def finish(
     number: int = 1,
 ) -> Collected:
     """Write the examples and the summary. Raises `UsageError` if no episode was played to its end."""
-    done = scored(played)
-    if not done:
+    trajectories = scored(played)
+    if not trajectories:
         fault = next(
             (fault_text(trajectory.fault) for trajectory in played if trajectory.fault is not None), "none was played"
         )
         raise UsageError(f"all {len(played)} episodes broke, so there is nothing to learn from; the first: {fault}")
-    made = [
+    examples = [
         example
-        for trajectory, labels in zip(done, labelled, strict=True)
+        for trajectory, labels in zip(trajectories, labelled, strict=True)
         for example in examples_of(
             trajectory, labels, conversation, action_format=action_format, weights=weights, number=number
         )
     ]
-    distinct = deduplicated(made)
+    distinct = deduplicated(examples)
     write_examples(distinct, folder / FILE)
-    steps = [step for trajectory in done for step in trajectory.steps]
+    steps = [step for trajectory in trajectories for step in trajectory.steps]
     collected = Collected(
-        environment=done[0].environment,
-        split=done[0].split,
-        agent=done[0].agent,
-        tasks=len({trajectory.task_id for trajectory in done}),
-        episodes=len(done),
-        faults=len(played) - len(done),
+        environment=trajectories[0].environment,
+        split=trajectories[0].split,
+        agent=trajectories[0].agent,
+        tasks=len({trajectory.task_id for trajectory in trajectories}),
+        episodes=len(trajectories),
+        faults=len(played) - len(trajectories),
         faults_by_source=faults_by_source(played),
-        conduct=conduct_of(done),
-        success_rate=success_rate(done),
+        conduct=conduct_of(trajectories),
+        success_rate=success_rate(trajectories),
         turns=len(steps),
         candidates=sum(len(candidates_of(step)) for step in steps),
         unlabelled=sum(
             bool(proposed(step)) and not actions
-            for trajectory, labels in zip(done, labelled, strict=True)
+            for trajectory, labels in zip(trajectories, labelled, strict=True)
             for step, actions in zip(trajectory.steps, labels.turns, strict=True)
         ),
-        proposed=len(made),
+        proposed=len(examples),
         examples=len(distinct),
         exploring=sum(example.explores for example in distinct),
         labels={rule: _shares([example.label(rule) for example in distinct]) for rule in get_args(Rule)},
@@ -162,7 +162,7 @@ def _shares(labels: Sequence[str | None]) -> Shares:
 
 
 def drawn_of(folder: Path) -> Drawn | None:
-    """How the candidates of a collection were drawn; None where its folder does not say."""
+    """Read a collection's sampling settings; None if its folder does not record them."""
     config = json_object(folder / "config.json") or {}
     details, top_k, top_p = config.get("agent_details"), config.get("top_k"), config.get("top_p")
     if top_k is None and config.get("base_url") is None:
@@ -174,7 +174,7 @@ def drawn_of(folder: Path) -> Drawn | None:
 
 
 def rule_of(episodes: Iterable[tuple[Trajectory, LabelledEpisode]]) -> Rule:
-    """Return the default rule of labelled episodes. Raises as `rule_for`."""
+    """Return the default label rule of labelled episodes. Raises as `rule_for`."""
     return rule_for(
         (trajectory.environment, action)
         for trajectory, labelled in episodes
@@ -184,9 +184,9 @@ def rule_of(episodes: Iterable[tuple[Trajectory, LabelledEpisode]]) -> Rule:
 
 
 def read_collection(folder: Path) -> tuple[list[Trajectory], list[LabelledEpisode]]:
-    """The episodes without a fault and their labels, in the same order.
+    """Read the episodes without a fault and their labels, in the same order.
 
-    Raises `MissingDataError` for a part of a collection, `UsageError` for files that are damaged.
+    Raises `MissingDataError` for an incomplete collection, `UsageError` for damaged files.
     """
     if not (folder / "summary.json").is_file() or not (folder / LABELS).is_file():
         raise MissingDataError(f"{folder} holds no finished collection: run align-echo critic collect --out {folder}")

@@ -1,9 +1,8 @@
-"""What critics of actions learn from: proposed actions with what they were proposed in and their labels, as Parquet.
+"""Training examples of critics as Parquet: proposed actions with their conversation and labels.
 
-One row is one distinct action in one conversation. Rows of several collections are put together without duplicates,
-divided by task, so that no task is learned from and tested on, and balanced between correct and wrong: by leaving some
-out (GAIA, paper 3, section 3.1), or by how much each counts within its state. Left out: proposing and labelling
-(`labelling.py`), and learning (`fit`).
+A row is a distinct action in a conversation. Rows of several collections are merged without duplicates, split by task
+into training and test, and balanced between correct and wrong, by dropping some (GAIA, paper 3, section 3.1) or by
+weights within each state. Not here: proposing and labelling (`labelling.py`), and training (`fit`).
 """
 
 from __future__ import annotations
@@ -27,18 +26,16 @@ from align_echo.types import Frozen, Message
 
 FILE = "examples.parquet"
 Balance = Literal["dropped", "weighed"]
-"""How as much comes from correct as from wrong actions: some of the class that has more are dropped, or each counts by
-`even_weights`.
-"""
+"""How correct and wrong actions are balanced: drop some of the larger class, or weight each by `even_weights`."""
 BUCKETS = 2**32
 
 LEAST_ACTIONS = 100
-"""Fewest actions that a critic is trained on, unless less is asked for."""
+"""Default for the fewest training actions of a critic."""
 
 
 class LabelledAction(Frozen):
-    """A proposed action with its label by each rule, which is None where the rule cannot tell or is not one of the
-    environment's. `explores` is True for a look into something that had not been looked into.
+    """A proposed action with its label by each rule; None if the rule cannot decide or is not available in the
+    environment. `explores` is True for a look into something new.
     """
 
     expert: Verdict | None = None
@@ -48,17 +45,17 @@ class LabelledAction(Frozen):
     action: str
 
     def label(self, rule: Rule) -> Verdict | None:
-        """The label by a rule."""
+        """Return the label by a rule."""
         return {"expert": self.expert, "nearer": self.nearer, "continues": self.continues}[rule]
 
 
 class Example(LabelledAction):
-    """A proposed action in its conversation. `messages` is what the agent had read and said before it, without token
-    ids, as critics of another model read it too; `turn` counts from 0.
+    """A proposed action in its conversation. `messages` is the agent's conversation before it, without token ids, as
+    critics with another model read it too; `turn` counts from 0.
 
-    It was drawn in `drawn` of the candidates of its turn; `logprob` is the sum of the agent's own log-probabilities of
-    the first such reply, `sent` whether the action was carried out. `round` is that of the flywheel, from 1;
-    `p_correct` what the critic that guided the round said of it, None where none did.
+    `drawn` of the turn's candidates gave this action; `logprob` is the sum of the agent's own log-probabilities of the
+    first of these replies, `sent` whether the action was carried out. `round` is the flywheel's, from 1; `p_correct` is
+    the probability from the critic guiding the round, None without a critic.
     """
 
     environment: str
@@ -79,12 +76,12 @@ class Example(LabelledAction):
 
     @property
     def key(self) -> str:
-        """The same for the same action in the same conversation: SHA-256 in hex."""
+        """Return the SHA-256 in hex of action and conversation."""
         return hashlib.sha256(json.dumps([*self._state, self.action]).encode()).hexdigest()
 
     @property
     def state(self) -> str:
-        """The same for the same conversation: SHA-256 in hex."""
+        """Return the SHA-256 in hex of the conversation."""
         return hashlib.sha256(json.dumps(self._state).encode()).hexdigest()
 
     @property
@@ -93,32 +90,34 @@ class Example(LabelledAction):
 
 
 def rule_for(actions: Iterable[tuple[str, LabelledAction]]) -> Rule:
-    """Return the default rule of labelled actions, each beside its environment's name: `nearer` where the distance to
-    the goal was measured, else `continues`. Raises `UsageError` where environments differ in that.
+    """Return the default rule of labelled actions, each given with its environment's name: `nearer` if the distance to
+    the goal was measured, else `continues`.
+
+    Raises `UsageError` if the environments differ in that.
     """
     measures: dict[str, bool] = {}
     for environment, action in actions:
         measures[environment] = measures.get(environment, False) or action.nearer is not None
     rules: dict[str, Rule] = {name: "nearer" if measures[name] else "continues" for name in sorted(measures)}
     if len(set(rules.values())) > 1:
-        named = ", ".join(f"{name}: {rule}" for name, rule in rules.items())
-        raise UsageError(f"the collections are of environments with other default rules ({named}): choose with --rule")
+        listed = ", ".join(f"{name}: {rule}" for name, rule in rules.items())
+        raise UsageError(f"the collections are of environments with other default rules ({listed}): choose with --rule")
     return next(iter(rules.values()), "continues")
 
 
 def deduplicated(examples: Iterable[Example]) -> list[Example]:
-    """The first of those that are the same action in the same conversation; it was drawn as often as all together."""
+    """Merge equal actions in the same conversation into the first, adding up how often they were drawn."""
     by_key: dict[str, Example] = {}
     for example in examples:
-        same = by_key.get(example.key)
-        by_key[example.key] = example if same is None else same.model_copy(update={"drawn": same.drawn + example.drawn})
+        seen = by_key.get(example.key)
+        by_key[example.key] = example if seen is None else seen.model_copy(update={"drawn": seen.drawn + example.drawn})
     return list(by_key.values())
 
 
 def held_out(examples: Sequence[Example], share: float, *, seed: int = 0) -> tuple[list[Example], list[Example]]:
-    """(to learn from, to test on): about `share` of the tasks are tested on, with all that belongs to them.
+    """Split examples into (training, test): about `share` of the tasks are for tests, with all their examples.
 
-    Whether a task is tested on depends on its id and the seed alone, so that it stays so when more is collected.
+    Whether a task is for tests depends on its id and the seed alone, so it stays the same when more is collected.
     Raises `UsageError` unless 0 <= share < 1.
     """
     check_share(share)
@@ -128,41 +127,42 @@ def held_out(examples: Sequence[Example], share: float, *, seed: int = 0) -> tup
 
 
 def check_share(share: float) -> None:
-    """Raises `UsageError` for what is no share of tasks to hold out."""
+    """Raise `UsageError` for an invalid share of held-out tasks."""
     if not 0 <= share < 1:
         raise UsageError(f"the share of tasks that are held out is at least 0 and below 1, not {share}")
 
 
 def is_held_out(task: str, share: float, *, seed: int = 0) -> bool:
-    """Whether a task is tested on: by its name and the seed alone, true for about `share` of all names."""
+    """Return whether a task is for tests: by its name and the seed alone, true for about `share` of all names."""
     digest = hashlib.blake2b(f"{seed} {task}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") / BUCKETS < share
 
 
 def balanced(examples: Sequence[Example], rule: Rule, *, seed: int = 0) -> list[Example]:
-    """As many correct as wrong ones by a rule, in the order given: of the class that has more, some drawn at random.
+    """Drop random examples of the larger class until both have the same size, in the given order.
 
-    What the rule cannot tell is left out. Raises `UsageError` where a class has none.
+    Examples the rule cannot decide are dropped. Raises `UsageError` if a class is empty.
     """
-    kept = set(balanced_places([example.label(rule) for example in examples], seed=seed))
-    if not kept:
+    retained = set(balanced_places([example.label(rule) for example in examples], seed=seed))
+    if not retained:
         labels = {example.label(rule) for example in examples}
         missing = " and ".join(label for label in VERDICTS if label not in labels)
         raise UsageError(f"no action is {missing} by the rule {rule!r}: collect more, or take another rule")
-    return [example for index, example in enumerate(examples) if index in kept]
+    return [example for index, example in enumerate(examples) if index in retained]
 
 
 def balanced_places(labels: Sequence[Verdict | None], *, seed: int = 0) -> list[int]:
-    """Which labels are kept so that as many are "correct" as "wrong", in order: none where a class has none."""
-    by_label = {label: [index for index, given in enumerate(labels) if given == label] for label in VERDICTS}
-    count = min(len(places) for places in by_label.values())
-    return sorted(index for places in by_label.values() for index in Dice(f"balance {seed}").shuffled(places)[:count])
+    """Choose indices with as many "correct" as "wrong" labels, in order; none if a class is empty."""
+    by_label = {label: [index for index, candidate in enumerate(labels) if candidate == label] for label in VERDICTS}
+    count = min(len(indices) for indices in by_label.values())
+    return sorted(index for indices in by_label.values() for index in Dice(f"balance {seed}").shuffled(indices)[:count])
 
 
 def even_weights(examples: Sequence[Example], rule: Rule) -> list[float]:
-    """What each example counts: in every state the correct ones together as much as the wrong ones, and a state as much
-    as it has examples, so that the mean of a state is 1. States without both count nothing, as best-of-N has no choice
-    there; nor does what the rule cannot tell.
+    """Compute the weight of each example: within a state, correct and wrong ones have equal total weight.
+
+    A state's total weight is its number of examples, so its mean is 1. Weight 0: states without both classes, since
+    best-of-N has no choice there, and examples the rule cannot decide.
     """
     kinds = [(example.state, example.label(rule)) for example in examples]
     counts = Counter(kinds)
@@ -174,7 +174,9 @@ def even_weights(examples: Sequence[Example], rule: Rule) -> list[float]:
 
 
 def check_both(labels: Collection[Verdict | None], longest: int) -> None:
-    """Raises `UsageError` if the actions whose conversations fit into `longest` tokens are not both right and wrong."""
+    """Raise `UsageError` unless the actions with conversations of at most `longest` tokens include correct and wrong
+    ones.
+    """
     missing = [label for label in VERDICTS if label not in labels]
     if missing:
         about = f" about a {missing[0]} action" if len(missing) == 1 else ""
@@ -182,17 +184,17 @@ def check_both(labels: Collection[Verdict | None], longest: int) -> None:
 
 
 def check_enough(count: int, least: int, left_out: Mapping[str, int]) -> None:
-    """Raises `UsageError` where fewer than `least` actions are there to learn from; it says what was `left_out`."""
+    """Raise `UsageError` for fewer than `least` training actions; the message gives the number `left_out`."""
     if count < least:
-        without = told_left_out(left_out)
+        reasons = told_left_out(left_out)
         raise UsageError(
-            f"{count} actions are too few to learn from ({without}): a critic needs {least}; collect more "
+            f"{count} actions are too few to learn from ({reasons}): a critic needs {least}; collect more "
             f"(align-echo critic collect --tasks N), or add --least {count} to learn from these all the same"
         )
 
 
 def told_left_out(left_out: Mapping[str, int]) -> str:
-    """How many actions were left out, by why, in words."""
+    """Describe how many actions were left out, by reason."""
     reasons = [f"{count:,} {why}" for why, count in left_out.items() if count]
     return f"left out: {', '.join(reasons)}" if reasons else "none was left out"
 
@@ -201,7 +203,7 @@ def told_left_out(left_out: Mapping[str, int]) -> str:
 
 
 def write_examples(examples: Sequence[Example], file: Path) -> None:
-    """A Parquet file with the fields of `Example` as columns; it appears whole or not at all.
+    """Write examples to a Parquet file with the fields of `Example` as columns, atomically.
 
     Raises `MissingExtraError` without `datasets`, `UsageError` for no example.
     """
@@ -211,13 +213,13 @@ def write_examples(examples: Sequence[Example], file: Path) -> None:
     rows = [example.model_dump(mode="json", exclude={"messages": {"__all__": {"tokens"}}}) for example in examples]
     table = datasets.Dataset.from_list(rows, features=_features(datasets))
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.partial")
-    table.to_parquet(str(beside))
-    beside.replace(file)
+    partial_file = file.with_name(f".{file.name}.partial")
+    table.to_parquet(str(partial_file))
+    partial_file.replace(file)
 
 
 def examples_file(path: Path) -> Path:
-    """A Parquet file, or the one in a collection's folder. Raises `MissingDataError` if there is none."""
+    """Return a Parquet file, or the one in a collection's folder. Raises `MissingDataError` if there is none."""
     file = path / FILE if path.is_dir() else path
     if not file.is_file():
         raise MissingDataError(f"there are no examples in {path}: first run align-echo critic collect --out {path}")
@@ -225,7 +227,7 @@ def examples_file(path: Path) -> Path:
 
 
 def read_examples(path: Path) -> list[Example]:
-    """The examples of a Parquet file, or of the one in a collection's folder.
+    """Read the examples of a Parquet file, or of the one in a collection's folder.
 
     Raises `MissingDataError` if there is none, `UsageError` for a file of another kind, `MissingExtraError`.
     """
@@ -240,7 +242,7 @@ def read_examples(path: Path) -> list[Example]:
 
 
 def require_parquet() -> None:
-    """Raises `MissingExtraError` where the package that reads and writes Parquet is not installed."""
+    """Raise `MissingExtraError` if the package for Parquet is not installed."""
     if find_spec("datasets") is None:
         raise MissingExtraError("examples as Parquet", "train")
 
@@ -255,7 +257,7 @@ def _datasets() -> Any:
 
 
 def _features(datasets: Any) -> Any:
-    """The columns, so that one in which all is None has a type as well."""
+    """Return the column types, so that a column of all None has a type too."""
     text, number, real, flag = (datasets.Value(kind) for kind in ("string", "int64", "float64", "bool"))
     kinds = {
         **dict.fromkeys(("environment", "split", "task_id", "task_type", "action", "action_type"), text),

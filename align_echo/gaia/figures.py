@@ -1,9 +1,9 @@
-"""A critic on trial: its verdicts on labelled actions, and what best-of-N under it would have sent in the same states.
+"""Evaluate a critic: its verdicts on labelled actions, and the success of best-of-N selection in the same states.
 
-Every rule of selection chooses among the first n of the same candidates, so that rules and numbers of candidates are
-compared state by state. A step succeeds if the action taken is right; GAIA (paper 3, figure 4) sets that against
-pass@N, what a critic that never errs would reach. Left out: playing on under a critic, where states are no longer the
-same (`align-echo evaluate --best-of`).
+Every selection rule chooses among the first n of the same candidates, so that rules and numbers of candidates are
+compared state by state. A step succeeds if the chosen action is correct. GAIA (paper 3, figure 4) compares that with
+pass@N, the limit of a perfect critic. Not here: playing under a critic, where states diverge (`align-echo evaluate
+--best-of`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from align_echo.types import Candidate, Frozen, Trajectory
 Flags = npt.NDArray[np.bool_]
 
 CEILING: Final = "pass"
-"""In the place of a rule: pass@N."""
+"""Name of pass@N in the place of a rule."""
 
 
 @dataclass(frozen=True)
 class JudgedState:
-    """A moment with candidates. `labels` are those of the actions that have one, `opinions` the critic's."""
+    """A state with candidates. `labels` are those of the labelled actions, `opinions` the critic's."""
 
     task: str
     candidates: tuple[Candidate, ...]
@@ -44,7 +44,7 @@ class JudgedState:
 
 
 class Success(Frozen):
-    """Of the states, in how many a right action is taken of the first `n` candidates: percent, over tasks.
+    """Percent of states in which a correct action is chosen from the first `n` candidates, over tasks.
 
     `rule` names one of `selection.RULES`, or "pass" for pass@n. `gain` is over the first candidate alone, in points.
     """
@@ -56,8 +56,8 @@ class Success(Frozen):
 
 
 class Trial(Frozen):
-    """A critic on the candidates of `states`, each of which has a label for every action, and what it is worth in
-    selection: by rule and number of candidates, up to the most that all states have.
+    """A critic's report on the candidates of `states` with complete labels, and the success of selection by rule and
+    number of candidates, up to the most available in all states.
     """
 
     label_rule: Rule
@@ -72,24 +72,24 @@ def states_of(
     opinions: Sequence[Mapping[str, Opinion]],
     rule: Rule,
 ) -> list[JudgedState]:
-    """The states of episodes in which all actions have a label; `opinions` are by turn, over all episodes in order.
+    """Collect the states in which all actions have a label. `opinions` are by turn, over all episodes in order.
 
-    A state in which no reply held an action is one as well: no rule can take a right one there.
+    A state without any action counts as well: no rule can choose a correct one there.
     """
     by_turn = iter(opinions)
     states = []
     for trajectory, labels in zip(played, labelled, strict=True):
         for step, actions in zip(trajectory.steps, labels.turns, strict=True):
-            of_turn = next(by_turn)
-            known = {action.action: label for action in actions if (label := action.label(rule)) is not None}
-            none = bool(candidates_of(step)) and not proposed(step)
-            if none or (known and len(known) == len(actions)):
-                states.append(JudgedState(trajectory.task_id, candidates_of(step), known, of_turn))
+            turn_opinions = next(by_turn)
+            known_labels = {action.action: label for action in actions if (label := action.label(rule)) is not None}
+            no_action = bool(candidates_of(step)) and not proposed(step)
+            if no_action or (known_labels and len(known_labels) == len(actions)):
+                states.append(JudgedState(trajectory.task_id, candidates_of(step), known_labels, turn_opinions))
     return states
 
 
 def measured(states: Sequence[JudgedState], rule: Rule, *, temperature: float = 1.0, seed: int = 0) -> Trial:
-    """The report and the curve. Raises `UsageError` where there is no state to look at."""
+    """Compute the report and the curve. Raises `UsageError` without any state."""
     if not any(state.labels for state in states):
         raise UsageError(f"no state has candidates that are all labelled by the rule {rule!r}")
     rows = [
@@ -107,8 +107,8 @@ def measured(states: Sequence[JudgedState], rule: Rule, *, temperature: float = 
 
 
 def curve(states: Sequence[JudgedState], *, temperature: float = 1.0, seed: int = 0) -> list[Success]:
-    """Every rule at every number of candidates that all states have, one after the other."""
-    most = min(len(state.candidates) for state in states)
+    """Compute every rule's success at every number of candidates available in all states."""
+    largest = min(len(state.candidates) for state in states)
     rules = ["critic", "placebo", "random", "majority"]
     if all(
         candidate.logprob is not None
@@ -122,7 +122,7 @@ def curve(states: Sequence[JudgedState], *, temperature: float = 1.0, seed: int 
     single = right_of(states, "first", 1)
     return [
         _success(rule, n, states, right_of(states, rule, n, temperature=temperature, seed=seed), single, seed)
-        for n in range(1, most + 1)
+        for n in range(1, largest + 1)
         for rule in (*rules, CEILING)
     ]
 
@@ -130,11 +130,11 @@ def curve(states: Sequence[JudgedState], *, temperature: float = 1.0, seed: int 
 def right_of(
     states: Sequence[JudgedState], rule: str, n: int, *, temperature: float = 1.0, seed: int = 0
 ) -> Flags:
-    """Whether in each state [S] the action is right that a rule takes of the first n; for `CEILING`, whether any is."""
+    """Return for each state [S] whether a rule's choice from the first n is correct; for `CEILING`, whether any is."""
     if rule == CEILING:
         return np.asarray([any(_is_right(state, action) for action in _actions(state, n)) for state in states])
-    by = RULES.get(rule)
-    return np.asarray([_is_right(state, _taken(by, state, n, temperature, seed)) for state in states])
+    selection_rule = RULES.get(rule)
+    return np.asarray([_is_right(state, _taken(selection_rule, state, n, temperature, seed)) for state in states])
 
 
 def picked(
@@ -146,8 +146,9 @@ def picked(
     dice: Dice,
     logprobs: Sequence[Sequence[float] | None] = (),
 ) -> int:
-    """Which candidate a rule takes. A rule that needs a judge goes by `opinions`, one that needs log-probabilities by
-    `logprobs`. Raises `UsageError` as the rules in `selection.py`.
+    """Choose a candidate by a rule, with `opinions` and `logprobs` if the rule needs them.
+
+    Raises `UsageError` as the rules in `selection.py`.
     """
     judged = {action: opinion.at(temperature) for action, opinion in opinions.items()} if rule.needs_judge else {}
     return rule.take(CandidateSet(actions, dice, judged, logprobs))
@@ -169,14 +170,14 @@ def _is_right(state: JudgedState, action: str | None) -> bool:
 
 
 def _success(rule: str, n: int, states: Sequence[JudgedState], right_S: Flags, single_S: Flags, seed: int) -> Success:
-    places = {task: index for index, task in enumerate(dict.fromkeys(state.task for state in states))}
-    task_S = np.asarray([places[state.task] for state in states])
+    index_by_task = {task: index for index, task in enumerate(dict.fromkeys(state.task for state in states))}
+    task_S = np.asarray([index_by_task[state.task] for state in states])
 
     def by_task(values_S: Flags) -> Floats:
-        return np.bincount(task_S, weights=values_S.astype(np.float64), minlength=len(places)).astype(np.float64)
+        return np.bincount(task_S, weights=values_S.astype(np.float64), minlength=len(index_by_task)).astype(np.float64)
 
-    every_S = np.ones(len(states), dtype=np.bool_)
-    sums = {"right": by_task(right_S), "single": by_task(single_S), "states": by_task(every_S)}
+    all_S = np.ones(len(states), dtype=np.bool_)
+    sums = {"right": by_task(right_S), "single": by_task(single_S), "states": by_task(all_S)}
     success = bootstrap(sums, lambda of: 100 * of["right"] / of["states"], seed=seed, bounds=(0, 100))
     gain = bootstrap(
         sums, lambda of: 100 * (of["right"] - of["single"]) / of["states"], seed=seed, bounds=(-100, 100)

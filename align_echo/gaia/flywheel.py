@@ -1,14 +1,13 @@
-"""The flywheel: collect, train, put on trial; and again under the critic that came out (GAIA, paper 3, section 3.3).
+"""The flywheel: collect, train, evaluate, and again under the new critic (GAIA, paper 3, section 3.3).
 
-    config.json                   what was asked for; a resumed flywheel must ask for the same
-    held-out/                     a collection on the split for tests, which no critic learns from
-    round-<r>/collection/         of the split that is learned from; from round 2 on, led by the critic before
+    config.json                   the settings; a resumed flywheel must have the same
+    held-out/                     a collection on the test split, never used for training
+    round-<r>/collection/         of the training split; from round 2 on, guided by the critic before
     round-<r>/critic/             trained on the collections of all rounds so far, from the start or the critic before
     round-<r>/trial/              that critic on the held-out collection
     summary.json                  `Flywheel`, written last
 
-A part that has its own summary.json is finished and not made again. Left out: what each part is (`collect.py`, `fit`,
-`trial.py`).
+A part with its own summary.json is finished and reused. Not here: the parts (`collect.py`, `fit`, `trial.py`).
 """
 
 from __future__ import annotations
@@ -52,24 +51,23 @@ if TYPE_CHECKING:
 COMMAND = "critic flywheel"
 Summary = TypeVar("Summary", bound=Frozen)
 Begin = Literal["start", "last"]
-"""What the critic of a later round begins as: what the first one did, or the critic of the round before."""
+"""Initial weights of a later round's critic: those of the first round, or the critic of the round before."""
 
 Watch = Callable[[Collected | Fitted | Trial], None]
 
 SEEDS_APART = 1000
-"""The draws of a round are those of the seed and so many more for every round."""
+"""Offset between the seeds of two rounds."""
 
 
 def unwatched(part: Collected | Fitted | Trial) -> None:
-    """A `Watch` that does nothing: the parts can be read in their folders."""
+    """Do nothing: a `Watch` for callers who read the parts from their folders."""
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """The settings of a flywheel: `tasks` of `split` are played in every round with the candidates of `drawing`, and
-    `test_tasks` of `test_split` once with `test_candidates`; critics begin as the model `critic` and learn by
-    `settings`. The states of `drawing` are those of the first round and of the tests; later rounds go where the critic
-    leads.
+    """Settings of a flywheel. `tasks` of `split` are played in every round with the candidates of `drawing`, and
+    `test_tasks` of `test_split` once with `test_candidates`. Critics start from the model `critic` and train with
+    `settings`. The `states` of `drawing` apply to the first round and the tests; later rounds follow the critic.
     """
 
     spec: EnvironmentSpec
@@ -90,7 +88,7 @@ class Wheel:
     workers: Workers | None = None
 
     def on_record(self) -> dict[str, Any]:
-        """What `config.json` holds."""
+        """Return the content of `config.json`."""
         return {
             "command": COMMAND,
             "align_echo": __version__,
@@ -114,7 +112,7 @@ class Wheel:
         }
 
     def check(self) -> None:
-        """Raises `UsageError` for what cannot be drawn, told apart or learned by."""
+        """Raise `UsageError` for settings that allow no sampling or labelling, or for splits with common tasks."""
         apart(self.spec, self.split, self.test_split)
         self.drawing.judged_by(self.player)
         check_share(self.share)
@@ -125,14 +123,14 @@ class Wheel:
             )
 
     def tasks_of(self, split: str, count: int, number: int) -> list[str]:
-        """The tasks that are played in a round, `count` of a split."""
+        """Choose a round's tasks, `count` of a split."""
         ids = self.spec.tasks(split)
         return tasks_of_round(ids, count, number, task_type=self.spec.task_type, seed=self.seed)
 
 
 class Turned(Frozen):
-    """One round: what was collected in it, what the critic learned from and how it does on held-out tasks, and the
-    share of states in which the candidate that it takes of all is right.
+    """A round: its collection, its critic's training and evaluation on held-out tasks, and the share of states in which
+    the critic's choice among all candidates is correct.
     """
 
     number: int
@@ -143,7 +141,7 @@ class Turned(Frozen):
 
 
 class Flywheel(Frozen):
-    """All rounds, and what they started from: a single draw, and pass@N, on the held-out states."""
+    """All rounds, with the references on the held-out states: a single draw, and pass@N."""
 
     environment: str
     agent: str
@@ -154,42 +152,42 @@ class Flywheel(Frozen):
 
 
 def turn(
-    wheel: Wheel,
+    config: Wheel,
     path: Path,
     *,
     resume: bool = False,
     progress: Progress = SILENT,
     watch: Watch = unwatched,
 ) -> Flywheel:
-    """Make every round of a flywheel. `watch` is given each part once it is finished, or was finished earlier.
+    """Run all rounds of a flywheel. `watch` is called with each part when it is finished, or if it was finished before.
 
     Raises as the parts do, and `UsageError` for a folder of something else.
     """
     require_reports()
-    wheel.check()
-    tests = wheel.tasks_of(wheel.test_split, wheel.test_tasks, 1)
-    played = [wheel.tasks_of(wheel.split, wheel.tasks, number) for number in range(1, wheel.rounds + 1)]
-    _plan(_tested(wheel), wheel.test_split, tests, wheel.seed)
-    _plan(wheel, wheel.split, played[0], wheel.seed)
-    config = _as_stored(path, json.loads(json.dumps(wheel.on_record())))
-    check_folder(path, config, resume=resume)
+    config.check()
+    tests = config.tasks_of(config.test_split, config.test_tasks, 1)
+    tasks_by_round = [config.tasks_of(config.split, config.tasks, number) for number in range(1, config.rounds + 1)]
+    _plan(_test_config(config), config.test_split, tests, config.seed)
+    _plan(config, config.split, tasks_by_round[0], config.seed)
+    stored_config = _as_stored(path, json.loads(json.dumps(config.on_record())))
+    check_folder(path, stored_config, resume=resume)
     if not critic_of(path, 1).is_dir():
-        check_learner(wheel.critic)
-    lock = open_folder(path, config, resume=resume)
-    watch(_collect(path / "held-out", _tested(wheel), wheel.test_split, tests, wheel.seed, progress))
+        check_learner(config.critic)
+    lock = open_folder(path, stored_config, resume=resume)
+    watch(_collect(path / "held-out", _test_config(config), config.test_split, tests, config.seed, progress))
     rounds: list[Turned] = []
     judge: ModelName | None = None
-    for number, tasks in enumerate(played, start=1):
-        progress.say(f"round {number} of {wheel.rounds}")
-        turned, judge = _round(path, wheel, number, tasks, judge, progress, watch)
-        rounds.append(turned)
+    for number, tasks in enumerate(tasks_by_round, start=1):
+        progress.say(f"round {number} of {config.rounds}")
+        record, judge = _round(path, config, number, tasks, judge, progress, watch)
+        rounds.append(record)
     last = rounds[-1].trial
     flywheel = Flywheel(
-        environment=wheel.spec.name,
+        environment=config.spec.name,
         agent=rounds[0].collected.agent,
-        seed=wheel.seed,
-        single=_success(last, "critic", 1).success,
-        ceiling=_success(last, CEILING, _most(last)).success,
+        seed=config.seed,
+        single=_find_success(last, "critic", 1).success,
+        ceiling=_find_success(last, CEILING, _most_candidates(last)).success,
         rounds=tuple(rounds),
     )
     write_atomically(path / "summary.json", flywheel.model_dump_json(indent=2) + "\n")
@@ -198,12 +196,12 @@ def turn(
 
 
 def critic_of(path: Path, number: int) -> Path:
-    """The folder of the critic that came out of a round."""
+    """Return the folder of a round's critic."""
     return path / f"round-{number}" / "critic" / CRITIC
 
 
 def apart(spec: EnvironmentSpec, split: str, test_split: str) -> None:
-    """Raises `UsageError` for a split that is not there, or two that share tasks."""
+    """Raise `UsageError` for an unknown split, or for two splits with common tasks."""
     for name in (split, test_split):
         spec.check_split(name)
     shared = {*spec.tasks(split)} & {*spec.tasks(test_split)}
@@ -214,84 +212,83 @@ def apart(spec: EnvironmentSpec, split: str, test_split: str) -> None:
 
 
 def _as_stored(path: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """The settings as an older flywheel wrote them, which put down null for an agent and a model that were not named.
-    """
+    """Adapt the settings to an older flywheel, which stored null for an unnamed agent and model."""
     stored = json_object(path / "config.json") or {}
     return config | {key: None for key in ("agent", "model") if key in stored and stored[key] is None}
 
 
 def _round(
     path: Path,
-    wheel: Wheel,
+    config: Wheel,
     number: int,
     tasks: list[str],
     judge: ModelName | None,
     progress: Progress,
     watch: Watch,
 ) -> tuple[Turned, ModelName]:
-    """A round, led by the critic of the round before; and the critic that came out of it."""
+    """Run a round, guided by the critic of the round before, and return its record and new critic."""
     folder = path / f"round-{number}"
-    led = replace(wheel, drawing=replace(wheel.drawing, judge=judge, states="agent")) if judge else wheel
-    seed = wheel.seed + SEEDS_APART * number
-    collected = _collect(folder / "collection", led, wheel.split, tasks, seed, progress, number=number)
+    round_config = replace(config, drawing=replace(config.drawing, judge=judge, states="agent")) if judge else config
+    seed = config.seed + SEEDS_APART * number
+    collected = _collect(folder / "collection", round_config, config.split, tasks, seed, progress, number=number)
     watch(collected)
-    start = judge if judge and wheel.begin == "last" else wheel.critic
+    start = judge if judge and config.begin == "last" else config.critic
     collections = [path / f"round-{earlier}" / "collection" for earlier in range(1, number + 1)]
-    fitted = _fit(folder / "critic", wheel, start, collections, progress)
+    fitted = _fit(folder / "critic", config, start, collections, progress)
     watch(fitted)
     critic = read_name(str(critic_of(path, number)))
-    tried = _try(folder / "trial", wheel, critic, path / "held-out", progress)
-    watch(tried)
-    best = _success(tried, "critic", _most(tried))
-    return Turned(number=number, collected=collected, fitted=fitted, trial=tried, best=best), critic
+    trial_result = _run_trial(folder / "trial", config, critic, path / "held-out", progress)
+    watch(trial_result)
+    best = _find_success(trial_result, "critic", _most_candidates(trial_result))
+    return Turned(number=number, collected=collected, fitted=fitted, trial=trial_result, best=best), critic
 
 
-def _tested(wheel: Wheel) -> Wheel:
-    return replace(wheel, drawing=replace(wheel.drawing, candidates=wheel.test_candidates))
+def _test_config(config: Wheel) -> Wheel:
+    return replace(config, drawing=replace(config.drawing, candidates=config.test_candidates))
 
 
 def _collect(
-    folder: Path, wheel: Wheel, split: str, tasks: list[str], seed: int, progress: Progress, *, number: int = 1
+    folder: Path, config: Wheel, split: str, tasks: list[str], seed: int, progress: Progress, *, number: int = 1
 ) -> Collected:
     if (folder / "summary.json").is_file():
         return _summary(Collected, folder)
-    plan = _plan(wheel, split, tasks, seed)
-    return collect(plan, wheel.drawing, folder, resume=_begun(folder), number=number, progress=progress)
+    plan = _plan(config, split, tasks, seed)
+    return collect(plan, config.drawing, folder, resume=_has_config(folder), number=number, progress=progress)
 
 
-def _plan(wheel: Wheel, split: str, tasks: list[str], seed: int) -> Plan:
-    """Return what is played to collect. Raises as `plan_collection`."""
+def _plan(config: Wheel, split: str, tasks: list[str], seed: int) -> Plan:
+    """Plan a collection. Raises as `plan_collection`."""
     return plan_collection(
-        wheel.spec, wheel.player, wheel.drawing, split=split, task_ids=tasks, seed=seed, workers=wheel.workers
+        config.spec, config.player, config.drawing, split=split, task_ids=tasks, seed=seed, workers=config.workers
     )
 
 
-def _fit(folder: Path, wheel: Wheel, start: ModelName, collections: list[Path], progress: Progress) -> Fitted:
+def _fit(folder: Path, config: Wheel, start: ModelName, collections: list[Path], progress: Progress) -> Fitted:
     if (folder / "summary.json").is_file():
         return _summary(Fitted, folder)
     return fit(
         collections,
         folder,
         model=start,
-        rule=wheel.rule,
-        settings=wheel.settings,
-        share=wheel.share,
+        rule=config.rule,
+        settings=config.settings,
+        share=config.share,
         least=1,
-        resume=_begun(folder),
+        resume=_has_config(folder),
         progress=progress,
     )
 
 
-def _try(folder: Path, wheel: Wheel, critic: ModelName, held_out: Path, progress: Progress) -> Trial:
+def _run_trial(folder: Path, config: Wheel, critic: ModelName, held_out: Path, progress: Progress) -> Trial:
     if (folder / "summary.json").is_file():
         return _summary(Trial, folder)
     return trial(
-        critic, [held_out], folder, rule=wheel.rule, seed=wheel.seed, resume=_begun(folder), progress=progress
+        critic, [held_out], folder, rule=config.rule, seed=config.seed, resume=_has_config(folder), progress=progress
     )
 
 
 def _summary(kind: type[Summary], folder: Path) -> Summary:
-    """The summary of a part that is finished. Raises `UsageError` if it is damaged."""
+    """Read the summary of a finished part. Raises `UsageError` if it is damaged."""
     try:
         return kind.model_validate_json(read_bytes(folder / "summary.json"))
     except ValidationError as error:
@@ -299,15 +296,15 @@ def _summary(kind: type[Summary], folder: Path) -> Summary:
         raise UsageError(f"{folder / 'summary.json'} is damaged ({why}): delete it and resume") from error
 
 
-def _begun(folder: Path) -> bool:
+def _has_config(folder: Path) -> bool:
     return (folder / "config.json").is_file()
 
 
-def _most(tried: Trial) -> int:
-    return max(success.candidates for success in tried.curve)
+def _most_candidates(result: Trial) -> int:
+    return max(success.candidates for success in result.curve)
 
 
-def _success(tried: Trial, rule: str, candidates: int) -> Success:
+def _find_success(result: Trial, rule: str, candidates: int) -> Success:
     return next(
-        success for success in tried.curve if (success.rule, success.candidates) == (rule, candidates)
+        success for success in result.curve if (success.rule, success.candidates) == (rule, candidates)
     )

@@ -1,7 +1,7 @@
-"""Every candidate of an episode gets its labels: the episode is played again, and the oracle is asked in each state.
+"""Label every candidate of an episode by replaying it and asking the oracle in each state.
 
-From an episode and its labels come the examples that critics learn from (`examples.py`) and the choices that rules of
-selection are compared on (`figures.py`). Left out: what is right (`align_echo.critic.labels`).
+An episode and its labels give the training examples of critics (`examples.py`) and the states for comparing selection
+rules (`figures.py`). Not here: the label rules (`align_echo.critic.labels`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from align_echo.session import base_env
 from align_echo.types import AgentView, Candidate, Frozen, Message, Step, Trajectory
 
 ATTEMPTS = 2
-"""How often an episode is played again to be labelled, where the engine breaks."""
+"""Replays of an episode if the engine fails."""
 
 Conversation = Callable[[AgentView], Sequence[Message]]
-"""The chat of an agent before its next reply."""
+"""The conversation of an agent before its next reply."""
 
 
 class LabelledEpisode(Frozen):
-    """The distinct actions that were proposed in each turn of an episode.
+    """The distinct proposed actions of each turn of an episode, with labels.
 
-    A turn from which on the episode did not come out again as it had has none.
+    From the turn on where the replay differs from the record, turns are empty.
     """
 
     task_id: str
@@ -38,30 +38,30 @@ class LabelledEpisode(Frozen):
     turns: tuple[tuple[LabelledAction, ...], ...]
 
     def belongs_to(self, trajectory: Trajectory) -> bool:
-        """Whether these are labels of the actions that were proposed in an episode."""
-        mine, theirs = (self.task_id, self.sample), (trajectory.task_id, trajectory.sample)
-        if mine != theirs or len(self.turns) != len(trajectory.steps):
+        """Return whether these are labels of the actions proposed in an episode."""
+        own_id, trajectory_id = (self.task_id, self.sample), (trajectory.task_id, trajectory.sample)
+        if own_id != trajectory_id or len(self.turns) != len(trajectory.steps):
             return False
         turns = zip(trajectory.steps, self.turns, strict=True)
         return all(not labels or [label.action for label in labels] == proposed(step) for step, labels in turns)
 
 
 def candidates_of(step: Step) -> tuple[Candidate, ...]:
-    """What the turn's reply was chosen from: itself alone where nothing was chosen."""
+    """Return the candidates of a turn; the reply itself if there was no choice."""
     if step.choice:
         return step.choice.candidates
     return (Candidate(action=step.action, logprob=math.fsum(step.tokens.logprobs) if step.tokens else None),)
 
 
 def proposed(step: Step) -> list[str]:
-    """The distinct actions of the turn's candidates, in the order drawn."""
+    """Return the distinct actions of the turn's candidates, in the order drawn."""
     return list(dict.fromkeys(candidate.action for candidate in candidates_of(step) if candidate.action is not None))
 
 
 def label_episode(env: gym.Env[str, str], trajectory: Trajectory, rules: Sequence[Rule]) -> LabelledEpisode:
-    """The labels of an episode by these rules; it is played again in `env`, an environment like the one it was made in.
+    """Label an episode by these rules, replaying it in `env`, an environment of the same kind.
 
-    Where the engine breaks, the episode is played once more; if it breaks again, there are no labels from there on.
+    If the engine fails, the episode is replayed once more; after a second failure the remaining turns have no labels.
     """
     turns: list[tuple[LabelledAction, ...]] = []
     for _ in range(ATTEMPTS):
@@ -99,8 +99,9 @@ def examples_of(
     weights: str = "",
     number: int = 1,
 ) -> list[Example]:
-    """An example for each distinct action of each turn; `number` is the round of the flywheel, `weights` the hash of
-    the agent's. A broken episode has none.
+    """Build an example for each distinct action of each turn; none for an episode with a fault.
+
+    `number` is the flywheel's round, `weights` the hash of the agent's weights.
     """
     if trajectory.fault is not None:
         return []
@@ -109,7 +110,7 @@ def examples_of(
         chat = conversation(view_before(trajectory, turn, action_format)) if actions else ()
         messages = tuple(Message(role=message.role, content=message.content) for message in chat)
         for action in actions:
-            drawn = [candidate for candidate in candidates_of(step) if candidate.action == action.action]
+            draws = [candidate for candidate in candidates_of(step) if candidate.action == action.action]
             examples.append(
                 Example(
                     environment=trajectory.environment,
@@ -121,8 +122,8 @@ def examples_of(
                     messages=messages,
                     action=action.action,
                     action_type=action_type(action.action),
-                    drawn=len(drawn),
-                    logprob=drawn[0].logprob,
+                    drawn=len(draws),
+                    logprob=draws[0].logprob,
                     sent=step.action == action.action,
                     expert=action.expert,
                     nearer=action.nearer,
@@ -131,7 +132,7 @@ def examples_of(
                     agent=trajectory.agent,
                     weights=weights,
                     round=number,
-                    p_correct=drawn[0].p_correct,
+                    p_correct=draws[0].p_correct,
                 )
             )
     return examples

@@ -1,6 +1,6 @@
-"""Collections become what a critic learns from and is tested on: no example twice, divided by task, balanced.
+"""Turn collections into training and test examples of a critic: deduplicated, split by task, balanced.
 
-Left out: examples themselves (`examples.py`), and learning from them (`fit`).
+Not here: examples themselves (`examples.py`), and training (`fit`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from align_echo.regular_files import read_bytes
 
 @dataclass(frozen=True)
 class Lessons:
-    """What a critic learns from and is tested on, and by which rule; `collections` by the SHA-256 of their examples,
-    and how their candidates were `drawn`, where they say so.
+    """Training and test examples of a critic with their label rule; `collections` by the SHA-256 of their examples, and
+    the recorded sampling settings of their candidates (`drawn`).
 
-    Left out were `duplicates`, the same actions in the same conversations; `unlabelled` ones, which the rule cannot
-    tell; and `unbalanced` ones, of the label of which there were more.
+    Counts of examples left out: `duplicates`, equal actions in the same conversation; `unlabelled`, undecided by the
+    rule; and `unbalanced`, dropped from the larger class.
     """
 
     rule: Rule
@@ -47,7 +47,7 @@ class Lessons:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many actions were left out, by why, in words."""
+        """Return how many actions were left out, by reason."""
         return {
             "duplicates": self.duplicates,
             f"that the rule {self.rule!r} cannot tell": self.unlabelled,
@@ -58,36 +58,37 @@ class Lessons:
 def lessons_of(
     collections: Sequence[Path], share: float, rule: Rule | None, *, seed: int, balance: Balance = "dropped"
 ) -> Lessons:
-    """Of all collections together; a `share` of the tasks is tested on, and without a `rule` it is the environments'
-    default. What is to be "weighed" is all there, its weights are to come.
+    """Prepare examples from all collections; a `share` of the tasks is for tests. Without a `rule`, use the
+    environments' default.
 
-    Raises `UsageError` for examples that cannot be learned from, `MissingDataError` for a collection without.
+    With `balance` "weighed", all training examples stay; their weights are computed later. Raises `UsageError` for
+    unusable examples, `MissingDataError` for a collection without any.
     """
-    named = contents(collections)
-    read = [example for folder in named.values() for example in read_examples(folder)]
-    examples = deduplicated(read)
+    folders = contents(collections)
+    all_examples = [example for folder in folders.values() for example in read_examples(folder)]
+    examples = deduplicated(all_examples)
     chosen = rule or rule_for((example.environment, example) for example in examples)
     learned, tested = divided(examples, share, chosen, seed=seed, balance=balance)
-    drawn = [drawn_of(folder) for folder in named.values()]
-    labelled, kept = (
+    drawn = [drawn_of(folder) for folder in folders.values()]
+    labelled, retained = (
         sum(example.label(chosen) is not None for example in some) for some in (examples, [*learned, *tested])
     )
     return Lessons(
         rule=chosen,
         learned=learned,
         tested=tested,
-        collections=named,
+        collections=folders,
         drawn=tuple(way for way in drawn if way is not None),
-        duplicates=len(read) - len(examples),
+        duplicates=len(all_examples) - len(examples),
         unlabelled=len(examples) - labelled,
-        unbalanced=labelled - kept,
+        unbalanced=labelled - retained,
     )
 
 
 def contents(collections: Sequence[Path]) -> dict[str, Path]:
-    """The collections by the SHA-256 of their examples: one that is named twice, by whatever path, is there once.
+    """Index the collections by the SHA-256 of their examples, so that a collection named twice counts once.
 
-    Raises `MissingDataError` for one without examples.
+    Raises `MissingDataError` for a collection without examples.
     """
     files: dict[str, Path] = {}
     for folder in collections:
@@ -98,7 +99,7 @@ def contents(collections: Sequence[Path]) -> dict[str, Path]:
 def divided(
     examples: Sequence[Example], share: float, rule: Rule, *, seed: int, balance: Balance = "dropped"
 ) -> tuple[list[Example], list[Example]]:
-    """(to learn from, to test on), each balanced, but for what is to be learned from where that is "weighed".
+    """Split into (training, test), each balanced; the training part stays complete if it is "weighed".
 
     Raises `UsageError` for a side without correct or wrong actions.
     """
@@ -108,5 +109,5 @@ def divided(
         dropped = balanced(learned, rule, seed=seed)
         return dropped if balance == "dropped" else learned, balanced(tested, rule, seed=seed) if share else []
     except UsageError as error:
-        few = "choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
-        raise UsageError(f"the tasks are too few to hold {share} of them out: collect more, {few}") from error
+        hint = "choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
+        raise UsageError(f"the tasks are too few to hold {share} of them out: collect more, {hint}") from error

@@ -1,9 +1,10 @@
-"""What a critic says of every candidate of played episodes, kept on disk so that a stopped trial asks nothing twice.
+"""Ask a critic about every candidate of played episodes, and store the opinions so that a resumed trial asks nothing
+twice.
 
-    opinions.jsonl    one `EpisodeOpinions` a line, appended as each episode was asked about; on screens one
-                      `StepOpinions` a line, appended as each step was
+    opinions.jsonl    one `EpisodeOpinions` a line, appended after each episode; for screens one `StepOpinions` a line,
+                      appended after each step
 
-Left out: what it is worth (`figures.py`, `gui/screens.py`), and which critic it is (a run's folder is of one critic).
+Not here: the figures (`figures.py`, `gui/screens.py`), and the identity of the critic (a run's folder has one critic).
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from align_echo.types import Frozen, Trajectory
 
 FILE = "opinions.jsonl"
 WORKERS = 8
-"""Episodes that are asked about at once."""
+"""Episodes in parallel."""
 
 
 @dataclass(frozen=True)
 class RatedEpisode:
-    """An episode with its labels, the chat of the agent that played it, and its environment's form of actions."""
+    """An episode with its labels, its agent's conversation, and its environment's action format."""
 
     trajectory: Trajectory
     labels: LabelledEpisode
@@ -42,17 +43,17 @@ class RatedEpisode:
 
     @property
     def digest(self) -> str:
-        """What tells the episode from others."""
+        """Return the hash of the episode."""
         return digest_of(self.trajectory)
 
 
 def digest_of(trajectory: Trajectory) -> str:
-    """SHA-256 of all that was played: the same for a copy of the episode."""
+    """Compute the SHA-256 of an episode: equal for a copy of it."""
     return hashlib.sha256(trajectory.model_dump_json().encode()).hexdigest()
 
 
 class EpisodeOpinions(Frozen):
-    """What was said of the distinct candidates of each turn of the episode with this digest."""
+    """Opinions on the distinct candidates of each turn of an episode, identified by its digest."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
@@ -61,17 +62,19 @@ class EpisodeOpinions(Frozen):
 
     @property
     def by_turn(self) -> list[Mapping[str, Opinion]]:
-        """For each turn the opinion of each action."""
+        """Return each turn's opinions by action."""
         return [by_action(turn) for turn in self.turns]
 
     @property
     def complete(self) -> bool:
-        """Whether the model broke over no action. A reply that cannot be read is an answer: it would come again."""
+        """Return whether the model answered about every action. An unreadable reply counts as an answer: it would come
+        again.
+        """
         return not any(opinion.broken for turn in self.turns for opinion in turn)
 
 
 class StepOpinions(Frozen):
-    """What was said of the distinct actions that were proposed in the step of a dataset with this id."""
+    """Opinions on the distinct proposed actions of a dataset's step, identified by its id."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
@@ -80,12 +83,12 @@ class StepOpinions(Frozen):
 
 
 def by_action(opinions: Iterable[Opinion]) -> dict[str, Opinion]:
-    """The opinion of each action."""
+    """Index opinions by action."""
     return {opinion.action: opinion for opinion in opinions}
 
 
 def distinct(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
-    """Each episode once, in order, however many collections hold it."""
+    """Remove repeated episodes, in order, if several collections hold the same one."""
     return list({episode.digest: episode for episode in reversed(episodes)}.values())[::-1]
 
 
@@ -96,10 +99,9 @@ def opinions(
     *,
     on_episode: Callable[[int], None] = lambda done: None,
 ) -> list[Mapping[str, Opinion]]:
-    """The critic's opinions by turn, over all episodes in order. What the folder has is not asked for again.
+    """Return the critic's opinions by turn, over all episodes in order. Opinions already in the folder are reused.
 
-    The file appears with the first episode over which the critic's model did not break. `on_episode` is told how many
-    are done.
+    The file appears with the first complete episode. `on_episode` is called with the number of finished episodes.
     """
     file = JsonlFile(folder / FILE)
     known = {record.episode: record for record in file.read(EpisodeOpinions)}
@@ -127,9 +129,9 @@ def opinions(
 
 
 def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[str, Opinion]]:
-    """What a finished trial's folder holds of these episodes, by turn, over all in order.
+    """Read the opinions of a finished trial on these episodes, by turn, over all in order.
 
-    Raises `MissingDataError` where an episode is not in it.
+    Raises `MissingDataError` for a missing episode.
     """
     known = {record.episode: record for record in JsonlFile(folder / FILE).read(EpisodeOpinions)}
     records = [known.get(digest_of(trajectory)) for trajectory in played]

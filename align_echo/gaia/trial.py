@@ -1,10 +1,10 @@
-"""A critic on trial: its opinion of every candidate of a collection, and what selection by it would have sent.
+"""Evaluate a critic: its opinion of every candidate of a collection, and the success of selection by it.
 
-    config.json       what was asked for; a resumed trial must ask for the same
-    opinions.jsonl    what the critic said, episode by episode (`opinions.py`)
+    config.json       the settings; a resumed trial must have the same
+    opinions.jsonl    the critic's opinions, episode by episode (`opinions.py`)
     summary.json      `Trial`, written last
 
-Left out: the figures (`figures.py`), and how a critic is asked (`critic/scoring.py`, `critic/reasoning.py`).
+Not here: the figures (`figures.py`), and the critics (`critic/scoring.py`, `critic/reasoning.py`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from align_echo.train.needs import require_reports
 from align_echo.wrappers.catalogue import environment, recorded_environment
 
 COMMAND = "critic evaluate"
-TOLD = 10
-"""A line after every so many episodes."""
+PROGRESS_EVERY = 10
+"""Episodes between two progress lines."""
 
 
 def trial(
@@ -58,12 +58,12 @@ def trial(
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> Trial:
-    """Put the critic on trial over all collections together, each episode once; writes `summary.json`, a `Trial`.
+    """Evaluate the critic on all collections together, each episode once; writes `summary.json`, a `Trial`.
 
-    `judge` is a model's name or folder; `votes` is how often a reasoning critic is asked about an action; None for a
-    critic of one word. `env` and `agent` are those of one's own (`module:Name`) that the collections may name. Raises
-    `UsageError`, also where the rule labels nothing or the critic never gives a verdict, and `ModelError` for one that
-    cannot be asked.
+    `judge` is a model's name or folder. `votes` is how often a reasoning critic is asked about an action; None for an
+    intuitive critic. `env` and `agent` name your own (`module:Name`) if the collections use them. Raises `UsageError`,
+    also if the rule labels nothing or the critic never gives a verdict, and `ModelError` for a model that cannot be
+    asked.
     """
     require_reports()
     if env is not None:
@@ -72,14 +72,14 @@ def trial(
         agent_spec(agent)
     judge = read_name(judge)
     refuse_script("--judge", judge)
-    everything = [episode for collection in collections for episode in episodes_of(collection)]
-    episodes = distinct(everything)
+    all_episodes = [episode for collection in collections for episode in episodes_of(collection)]
+    episodes = distinct(all_episodes)
     played, labelled = [episode.trajectory for episode in episodes], [episode.labels for episode in episodes]
     chosen = rule or rule_of(zip(played, labelled, strict=True))
-    unasked: list[dict[str, Opinion]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
-    if not any(state.labels for state in states_of(played, labelled, unasked, chosen)):
+    no_opinions: list[dict[str, Opinion]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
+    if not any(state.labels for state in states_of(played, labelled, no_opinions, chosen)):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
-    if judge.folder and _sees(judge.folder):
+    if judge.folder and _has_vision(judge.folder):
         raise UsageError(f"{judge} is a critic on screens: put it on trial with align-echo critic gui-steps")
     temperature = read_calibration(judge.folder).temperature if judge.folder and votes is None else 1.0
     model = load_model(judge, base_url=base_url, seed=seed)
@@ -95,12 +95,13 @@ def trial(
         "episodes": hashlib.sha256(" ".join(episode.digest for episode in episodes).encode()).hexdigest(),
     }
     check_folder(path, config, resume=resume)
-    if len(episodes) < len(everything):
-        progress.say(f"{len(everything) - len(episodes)} episodes are in several of the collections: each counts once")
+    if len(episodes) < len(all_episodes):
+        repeated = len(all_episodes) - len(episodes)
+        progress.say(f"{repeated} episodes are in several of the collections: each counts once")
     actions = sum(len(proposed(step)) for trajectory in played for step in trajectory.steps)
     progress.say(f"asking {judge} about {actions:,} actions")
     lock = open_folder(path, config, resume=resume)
-    by_turn = opinions(critic, episodes, path, on_episode=lambda done: _tell(progress, done, len(episodes)))
+    by_turn = opinions(critic, episodes, path, on_episode=lambda done: _report_progress(progress, done, len(episodes)))
     if not any(opinion.verdict or opinion.logit is not None for turn in by_turn for opinion in turn.values()):
         raise UsageError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
     result = measured(states_of(played, labelled, by_turn, chosen), chosen, temperature=temperature, seed=seed)
@@ -109,8 +110,8 @@ def trial(
     return result
 
 
-def _sees(folder: Path) -> bool:
-    """Whether the model of a folder looks at pictures."""
+def _has_vision(folder: Path) -> bool:
+    """Return whether the model of a folder has a vision part."""
     try:
         config = parse_json(read_text(folder / "config.json"))
     except (OSError, ValueError):
@@ -118,21 +119,22 @@ def _sees(folder: Path) -> bool:
     return isinstance(config, dict) and "vision_config" in config
 
 
-def _tell(progress: Progress, done: int, count: int) -> None:
-    if done % TOLD == 0 and done < count:
+def _report_progress(progress: Progress, done: int, count: int) -> None:
+    if done % PROGRESS_EVERY == 0 and done < count:
         progress.say(f"{done} of {count} episodes")
 
 
 def episodes_of(collection: Path) -> list[RatedEpisode]:
-    """The episodes of a finished collection. Raises as `read_collection` and `chat_of` do."""
+    """Read the episodes of a finished collection. Raises as `read_collection` and `chat_of` do."""
     played, labelled = read_collection(collection)
     chat = chat_of(collection)
     return [RatedEpisode(trajectory, labels, *chat) for trajectory, labels in zip(played, labelled, strict=True)]
 
 
 def chat_of(collection: Path) -> tuple[Conversation, str]:
-    """The chat in which the agent of a collection is asked, and the form that it is told actions to have. Raises
-    `UsageError` if the agent is not known here.
+    """Return the conversation function of a collection's agent, and the action format of its environment.
+
+    Raises `UsageError` for an unknown agent.
     """
     try:
         config = parse_json(read_text(collection / CONFIG))

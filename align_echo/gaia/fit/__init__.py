@@ -1,1 +1,1 @@
-"""How a critic is trained on what was collected: of one word (`intuitive.py`), or one that reasons (`reasoning.py`)."""
+"""Training of critics on collections: intuitive ones (`intuitive.py`), and reasoning ones (`reasoning.py`)."""

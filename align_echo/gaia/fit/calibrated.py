@@ -1,6 +1,6 @@
-"""How a critic of one word is made, whatever it reads: it learns, is tested, is calibrated and put in place.
+"""Train, test, calibrate and publish an intuitive critic, whatever its input.
 
-Left out: critics that reason, which have no temperature (`reasoning.py`), and the folder (`folder.py`).
+Not here: reasoning critics, which have no temperature (`reasoning.py`), and the folder (`folder.py`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def fit_calibrated(
     verdicts: Callable[[Any], list[LabelledVerdict]],
     save: Callable[[Any, Path], None],
 ) -> tuple[CriticReport | None, list[LabelledVerdict]]:
-    """Train a critic and put it in place. Returns the report on what it was tested on, None without any, and its
-    verdicts there. The temperature is the report's; without a report the critic is not calibrated, and it is 1.
+    """Train a critic and publish it. Returns the report on its test examples (None without any), and its verdicts
+    there.
 
-    `learn(checkpoints, resume)` gives the model that learned, with its adapter where it has one; it resumes where there
-    is a whole checkpoint. `verdicts(critic)` asks it about what it is tested on, with logits. `save(critic, folder)`
-    writes it with what encodes its questions.
+    The temperature is the report's; without a report the critic stays uncalibrated, at 1. `learn(checkpoints, resume)`
+    returns the trained model, with its adapter if it has one; it resumes from a complete checkpoint. `verdicts(critic)`
+    asks it about its test examples, with logits. `save(critic, folder)` writes it with its tokenizer or processor.
     """
     checkpoints = path / CHECKPOINTS
     learned = learn(checkpoints, bool(newest_checkpoint(checkpoints)))

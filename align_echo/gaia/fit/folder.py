@@ -1,11 +1,11 @@
-"""The folder of a critic's training, whatever it reads: settings, checkpoints, the critic put in place.
+"""Folder of a critic's training, whatever its input: settings, checkpoints, the published critic.
 
-    config.json      what was asked for, and which examples (by content); a resumed run must ask for the same
+    config.json      the settings and the examples (by content); a resumed run must have the same
     checkpoints/     of `transformers`; warm/ those of a reasoning critic's warm start, signals.jsonl its steps
-    critic/          the critic: weights, tokenizer, calibration.json; a model to be named by its folder; appears whole
+    critic/          the critic: weights, tokenizer, calibration.json; a model by its folder name; appears complete
     summary.json     written last
 
-Left out: learning, of text (`intuitive.py`, `reasoning.py`) and of screens (`gui/fit.py`).
+Not here: training on text (`intuitive.py`, `reasoning.py`) and on screens (`gui/fit.py`).
 """
 
 from __future__ import annotations
@@ -43,28 +43,31 @@ Settings = TypeVar("Settings", bound=Frozen)
 def read_settings(
     kind: type[Settings], file: Path | None, changes: Mapping[str, object], *, base: Path | None = None
 ) -> Settings:
-    """The settings of a YAML file with these changes, which are named as their options; what neither says is as in the
-    file `base`, or else the default. Raises `UsageError` in one line that tells where what is wrong comes from.
+    """Read settings from a YAML file with `changes`, named like their options; missing values come from the file
+    `base`, or else the defaults.
+
+    Raises `UsageError` in one line naming the source of the wrong value.
     """
     from pydantic import ValidationError
 
     from align_echo.train.config import read_file
 
-    given = {name: value for name, value in changes.items() if value is not None}
+    overrides = {name: value for name, value in changes.items() if value is not None}
     try:
-        return kind.model_validate({**(read_file(base) if base else {}), **(read_file(file) if file else {}), **given})
+        values = {**(read_file(base) if base else {}), **(read_file(file) if file else {})}
+        return kind.model_validate(values | overrides)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "settings"
-        source = "--" if where in given else f"{file}: "
+        source = "--" if where in overrides else f"{file}: "
         raise UsageError(f"{source}{where}: {first['msg']}") from error
 
 
 def asked_of(
     lessons: Lessons, model: ModelName, source: str, share: float, prompts: Sequence[str], settings: Frozen
 ) -> dict[str, Any]:
-    """What `config.json` holds; `prompts` are those that the critic is asked and taught by, `source` is where the files
-    of `model` are.
+    """Return the content of `config.json`. `prompts` are those of questions and training targets, `source` is the
+    location of the `model` files.
     """
     from align_echo.models.local.loading import content_hash
 
@@ -83,16 +86,17 @@ def asked_of(
 
 
 def check_folder(path: Path, config: Mapping[str, Any], *, resume: bool) -> None:
-    """Refuse a folder of something else, or that another process works in, without touching it. One without a
-    checkpoint is begun anew. By what paths the collections and a model whose weights are on record are named is no
-    matter. Raises `UsageError`.
+    """Refuse a folder of something else, or in use by another process, without touching it.
+
+    A folder without a checkpoint starts over. The paths of collections, and of a model with recorded weights, may
+    differ. Raises `UsageError`.
     """
     check_run(path, config, resume=resume, unmade=_made_nothing, compared=_compared(config))
 
 
 def check_disk(path: Path, source: str, weights: str) -> None:
-    """Refuse a folder without room for what a training leaves: the critic, and of all weights two checkpoints with the
-    optimizer's moments; adapters are left out as small. Raises `UsageError`.
+    """Refuse a folder without room for a training's output: the critic, and for full weights two checkpoints with
+    optimizer moments; adapters are small and not counted. Raises `UsageError`.
     """
     from align_echo.train.estimate import BYTES, parameters_of
 
@@ -101,9 +105,9 @@ def check_disk(path: Path, source: str, weights: str) -> None:
 
 
 def open_folder(path: Path, config: Mapping[str, Any], *, resume: bool) -> FolderLock:
-    """Make the folder, and keep other processes out of it. Checkpoints that were not written to their end are dropped.
+    """Create and lock the folder, and drop incomplete checkpoints.
 
-    Raises `UsageError` if another process works in it, or has begun to since it was checked.
+    Raises `UsageError` if another process works in it, or has started to since it was checked.
     """
     lock = begin_run(path, config, resume=resume, unmade=_made_nothing, compared=_compared(config))
     for part in (CHECKPOINTS, WARM):
@@ -117,14 +121,14 @@ def _compared(config: Mapping[str, Any]) -> Callable[[str], bool]:
 
 
 def beside(path: Path) -> Path:
-    """Where the critic is written before it is whole, empty."""
+    """Return the empty folder where the critic is written before it is complete."""
     folder = path / f".{CRITIC}.partial"
     clear(path, [folder.name])
     return folder
 
 
 def merged(learner: Any, weights: str, folder: Path) -> Any:
-    """The model with its adapter merged in, the adapter itself written to `folder`. Raises as `check_finite`."""
+    """Merge the model's adapter, after writing the adapter itself to `folder`. Raises as `check_finite`."""
     if weights == "lora":
         learner.save_pretrained(str(folder / "adapter"))
         learner = learner.merge_and_unload()
@@ -133,7 +137,7 @@ def merged(learner: Any, weights: str, folder: Path) -> Any:
 
 
 def check_finite(model: Any) -> None:
-    """Raises `UsageError` if training broke the weights."""
+    """Raise `UsageError` if training broke the weights."""
     import torch
 
     if not all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters()):
@@ -141,13 +145,13 @@ def check_finite(model: Any) -> None:
 
 
 def put_in_place(folder: Path) -> None:
-    """Let what was written `beside` appear whole."""
+    """Move the finished critic to its place atomically."""
     clear(folder.parent, [CRITIC])
     folder.replace(folder.with_name(CRITIC))
 
 
 def _made_nothing(path: Path) -> bool:
-    """Whether nothing but a training that left no checkpoint is there."""
+    """Return whether the folder holds nothing but a training without a checkpoint."""
     ours = {CONFIG, CHECKPOINTS, WARM, SIGNALS}
-    began = [folder for part in (CHECKPOINTS, WARM) for folder in whole_checkpoints(path / part)]
-    return of_verb(path, COMMAND) and {entry.name for entry in path.iterdir()} <= ours and not began
+    checkpoints = [folder for part in (CHECKPOINTS, WARM) for folder in whole_checkpoints(path / part)]
+    return of_verb(path, COMMAND) and {entry.name for entry in path.iterdir()} <= ours and not checkpoints

@@ -1,7 +1,7 @@
-"""Training a critic of one word: collections in, a calibrated critic out.
+"""Train an intuitive critic: collections in, a calibrated critic out.
 
-Left out: the folder (`folder.py`), the course of the training (`calibrated.py`), how a critic learns (`learning.py`),
-critics that reason (`reasoning.py`), and what a critic is worth in selection (`gaia/trial.py`).
+Not here: the folder (`folder.py`), the course of the training (`calibrated.py`), the learning step (`learning.py`),
+reasoning critics (`reasoning.py`), and evaluation in selection (`gaia/trial.py`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 class Fitted(Frozen):
-    """A critic that was trained: how many actions of how many `tasks` it learned from, and how it does on `held_out`
-    tasks, None without any. `too_long` actions were left out of both, as the conversation does not fit, and `one_sided`
-    ones were not learned from, as states were weighed and theirs are all right or all wrong. For `duplicates`,
-    `unlabelled` and `unbalanced` see `Lessons`.
+    """Summary of a trained critic: how many actions of how many `tasks` it was trained on, and its report on `held_out`
+    tasks (None without any). `too_long` actions were left out of both because of their length; `one_sided` ones were
+    left out of training because, with weights, their states are all correct or all wrong. See `Lessons` for
+    `duplicates`, `unlabelled` and `unbalanced`.
 
-    Held-out actions are half right and half wrong, and the temperature was fitted on them: that the report calls the
-    critic honest at that temperature is no news. `baselines` judge the same actions without reading.
+    Held-out actions are half correct and half wrong, and the temperature was fitted on them, so calibration at that
+    temperature is no independent finding. `baselines` judge the same actions without reading.
     """
 
     rule: Rule
@@ -60,8 +60,8 @@ class Fitted(Frozen):
 
 @dataclass(frozen=True)
 class _Material:
-    """The model of `source` with its encoder, the questions that it learns from, and what it is tested on: examples and
-    the `ids` [M][T] of their questions. For `too_long` and `one_sided` see `Fitted`.
+    """The model of `source` with its encoder, the training questions, and the test examples with the `ids` [M][T] of
+    their questions. See `Fitted` for `too_long` and `one_sided`.
     """
 
     source: str
@@ -77,13 +77,13 @@ class _Material:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many actions were left out, by why, in words."""
+        """Return how many actions were left out, by reason."""
         one_sided = "of states whose actions are all right or all wrong"
         return self.lessons.left_out | {"too long": self.too_long, one_sided: self.one_sided}
 
     @property
     def told(self) -> str:
-        """What it learns from and what it does not, in one line."""
+        """Describe training and left-out examples in one line."""
         questions, rule = f"{len(self.questions):,} actions", self.lessons.rule
         held_out = f"{len(self.ids):,} held out; {told_left_out(self.left_out)}"
         return f"learning from {questions} by the rule {rule!r}; {held_out}"
@@ -116,8 +116,10 @@ class _Material:
 
 
 def settings_of(source: str, config: Path | None, changes: Mapping[str, object]) -> FitSettings:
-    """The settings of a preset by name, or of the one for a model of that size with what a YAML file says; with these
-    changes. Raises `UsageError` for a file that is not there, and for settings that are wrong.
+    """Return the settings of a preset by name, or those for a model of that size overridden by a YAML file; with
+    `changes`.
+
+    Raises `UsageError` for a missing file or wrong settings.
     """
     from align_echo.gaia.fit.learning import FitSettings
     from align_echo.train.estimate import parameters_of
@@ -139,11 +141,10 @@ def fit(
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> Fitted:
-    """Train and calibrate a critic on collections; with `share` 0 of the tasks held out it stays uncalibrated. Without
-    `settings` they are those for a model of that size, without a `rule` it is the environments' default.
+    """Train and calibrate a critic on collections; with `share` 0 of held-out tasks it stays uncalibrated.
 
-    Raises `UsageError` for examples that cannot be learned from and for fewer than `least` of them, and then leaves the
-    folder as it was.
+    `settings` default to those for the model's size, `rule` to the environments' default. Raises `UsageError` for
+    unusable examples and for fewer than `least`, before it touches the folder.
     """
     require_training()
     require_reports()
@@ -193,7 +194,7 @@ def fit(
 
 
 def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
-    """Everything in tokens. Raises `UsageError` where no right or no wrong action fits."""
+    """Encode everything. Raises `UsageError` if no correct or no wrong action fits."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -208,11 +209,11 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     longest = min(settings.longest, context)
     rule, tested = lessons.rule, lessons.tested
     short = questions(lessons.learned, encoder, rule, longest=longest, balance=settings.balance)
-    counting = [question for question in short if question.weight]
-    fitting = [(example, ids) for example in tested if len(ids := question_ids(example, encoder)) <= longest]
-    check_both({VERDICTS[question.target] for question in counting}, longest)
+    weighted_questions = [question for question in short if question.weight]
+    tested_with_ids = [(example, ids) for example in tested if len(ids := question_ids(example, encoder)) <= longest]
+    check_both({VERDICTS[question.target] for question in weighted_questions}, longest)
     if tested:
-        check_both({example.label(rule) for example, _ in fitting}, longest)
+        check_both({example.label(rule) for example, _ in tested_with_ids}, longest)
     labelled = sum(example.label(rule) is not None for example in lessons.learned)
     return _Material(
         source=source,
@@ -220,17 +221,17 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
         lessons=lessons,
         model=model,
         encoder=encoder,
-        questions=counting,
-        tested=[example for example, _ in fitting],
-        ids=[ids for _, ids in fitting],
-        too_long=labelled - len(short) + len(tested) - len(fitting),
-        one_sided=len(short) - len(counting),
+        questions=weighted_questions,
+        tested=[example for example, _ in tested_with_ids],
+        ids=[ids for _, ids in tested_with_ids],
+        too_long=labelled - len(short) + len(tested) - len(tested_with_ids),
+        one_sided=len(short) - len(weighted_questions),
     )
 
 
 def check_learner(name: ModelName) -> None:
-    """Load a model, and refuse one that no critic can begin as: whose tokenizer does not tell the verdicts apart, or
-    which cannot read conversations as a tree. Raises `UsageError` or `MissingDataError`.
+    """Load a model, and refuse one unsuitable as a critic: its tokenizer does not distinguish the verdicts, or it
+    cannot read conversations as a tree. Raises `UsageError` or `MissingDataError`.
     """
     import torch
     from transformers import AutoModelForCausalLM

@@ -1,9 +1,9 @@
-"""A causal language model becomes an intuitive critic: cross-entropy on one token (GAIA, paper 3, section 3.2).
+"""Train a causal language model as an intuitive critic: cross-entropy on one token (GAIA, paper 3, section 3.2).
 
-What is learned from is the agent's conversation with the question about an action, and of the answer the one token that
-tells "correct" from "wrong". All actions of an episode are computed as one tree (`train/trees.py`), so that what was
-read before them is read once. Left out: the trainer (`trainer.py`), where examples come from (`gaia/collection.py`),
-and how good the critic is (`gaia/trial.py`).
+The input is the agent's conversation with the question about an action; the target is the one token that distinguishes
+"correct" from "wrong". All actions of an episode are computed as one tree (`train/trees.py`), so that their shared
+history is read once. Not here: the trainer (`trainer.py`), the examples (`gaia/collection.py`), and the evaluation
+(`gaia/trial.py`).
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from align_echo.train.trees import Tree, trees
 
 
 class FitSettings(LearningSettings):
-    """The settings of critics that read. A step learns from whole episodes, and takes as many as give it `batch_size`
-    examples (the paper: 16, of any episodes). `balance` "dropped" is the paper's; "weighed" learns from every action of
-    states that have right and wrong ones, and so to tell candidates apart rather than states.
+    """Settings of critics of text. A step takes whole episodes until they have `batch_size` examples (the paper: 16, of
+    any episodes). `balance` "dropped" is the paper's; "weighed" trains on every action of states with correct and wrong
+    ones, and so learns to distinguish candidates rather than states.
     """
 
     batch_size: int = Field(default=64, ge=1)
-    """Actions a step: it takes whole episodes until they hold so many."""
+    """Actions a step, in whole episodes."""
     tokens_per_tree: int = Field(default=6000, ge=1)
-    """Bounds what is in memory at once."""
+    """Most tokens in memory at once."""
     longest: int = Field(default=4096, ge=1)
-    """Tokens of the longest conversation; the model's context, if that is shorter."""
+    """Most tokens of a conversation; the model's context, if that is shorter."""
     balance: Balance = "dropped"
-    """`dropped`: of the class that has more actions some are left out; `weighed`: all are learned from, and in every
-    state right and wrong ones count the same."""
+    """`dropped`: drop actions of the larger class; `weighed`: use all, with equal weight for correct and wrong ones in
+    every state."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """An example in tokens: `ids` [T] end before the verdict, whose index in `VERDICTS` is `target`. It is of a `task`
-    and an `episode` of it, and counts as much as its `weight`.
+    """An example in tokens: `ids` [T] end before the verdict, `target` is its index in `VERDICTS`, and `weight` its
+    weight in the loss.
     """
 
     ids: tuple[int, ...]
@@ -64,23 +64,26 @@ class Question:
 
 
 def question_ids(example: Example, encoder: ChatEncoder) -> tuple[int, ...]:
-    """The conversation and the question about the action, up to where the verdicts begin to differ [T]."""
+    """Encode the conversation and the question about the action, up to the first differing token of the verdicts [T].
+    """
     start, _ = verdict_tokens(encoder)
     return encoder.opening(verdict_messages(example.messages, example.action)) + start
 
 
 def verdict_tokens(encoder: ChatEncoder) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids that both verdicts begin with, and the one in which each first differs. Raises `UsageError` if none."""
+    """Return the ids both verdicts begin with, and the first differing id of each. Raises `UsageError` if there is
+    none.
+    """
     return first_differing([encoder.plain(word) for word in VERDICTS], VERDICTS)
 
 
 def questions(
     examples: Sequence[Example], encoder: ChatEncoder, rule: Rule, *, longest: int, balance: Balance = "dropped"
 ) -> list[Question]:
-    """The questions about those of the examples that the rule labels and that are not too long. Where states are to be
-    "weighed", a question about an action whose state has only right or only wrong ones weighs 0.
+    """Encode the examples labelled by the rule and not too long. With `balance` "weighed", actions of states with only
+    correct or only wrong ones have weight 0.
 
-    Raises `UsageError` where all weigh 0.
+    Raises `UsageError` if all weights are 0.
     """
     known = [(example, label) for example in examples if (label := example.label(rule)) is not None]
     short = [(example, label, ids) for example, label in known if len(ids := question_ids(example, encoder)) <= longest]
@@ -96,7 +99,7 @@ def questions(
 
 
 def steps(questions: Sequence[Question], settings: FitSettings) -> list[list[int]]:
-    """Which questions each step of an epoch learns from, for all epochs: whole episodes, in an order by the seed."""
+    """Choose the questions of each step, for all epochs: whole episodes, shuffled by the seed."""
     by_episode: dict[str, list[int]] = {}
     for index, question in enumerate(questions):
         by_episode.setdefault(question.episode, []).append(index)
@@ -113,9 +116,10 @@ def steps(questions: Sequence[Question], settings: FitSettings) -> list[list[int
 
 
 def tree_logits(model: Any, tree: Tree, device: torch.device) -> torch.Tensor:
-    """What the model says after each conversation of the tree [R, V], in the order of `tree.rows`, with gradient.
+    """Compute the model's logits after each conversation of the tree [R, V], in the order of `tree.rows`, with
+    gradient.
 
-    The model has to be `over_trees`.
+    The model has to be patched by `over_trees`.
     """
     last_R = torch.tensor([path[-1] for path in tree.paths], device=device)
     logits: torch.Tensor = model(**tree_inputs(model, tree, device), logits_to_keep=last_R).logits[0]
@@ -123,10 +127,10 @@ def tree_logits(model: Any, tree: Tree, device: torch.device) -> torch.Tensor:
 
 
 def check_trees(model: Any, ids_T: Sequence[int], device: torch.device) -> None:
-    """Raise `UsageError` if the model makes something else of conversations as a tree than of each alone.
+    """Raise `UsageError` if the model's output on a tree differs from its output on single conversations.
 
-    So do models with a sliding window or a recurrent state. Tried on conversations made of the ids given: those of the
-    longest one, as a window that is wider than what is read does no harm.
+    This is so for models with a sliding window or a recurrent state. Tested on conversations of the given ids, those of
+    the longest one, since a wider window does no harm.
     """
     if not reads_trees(model.get_decoder(), torch.tensor(ids_T, device=device)):
         raise UsageError(f"{type(model).__name__} cannot read conversations as a tree: its attention is not standard")
@@ -143,9 +147,10 @@ def learn(
     progress: Progress = SILENT,
     callbacks: Iterable[TrainerCallback] = (),
 ) -> PreTrainedModel | PeftModel:
-    """Train, with checkpoints in `folder`, and return the model that learned, with its adapter where it has one.
-    Questions of weight 0 are left out. `resume` goes on from the last checkpoint. Raises `UsageError` if there is
-    nothing to learn from, or the model cannot learn so.
+    """Train, with checkpoints in `folder`, and return the trained model, with its adapter if it has one.
+
+    Questions of weight 0 are left out. `resume` continues from the last checkpoint. Raises `UsageError` without any
+    question, or for an unsuitable model.
     """
     questions = [question for question in questions if question.weight]
     if not questions:
@@ -172,8 +177,8 @@ def learn(
 def read_verdicts(
     model: Any, encoder: ChatEncoder, ids_M: Sequence[Sequence[int]], *, tokens_per_tree: int, device: torch.device
 ) -> list[tuple[Verdict | None, float]]:
-    """The verdict that is the likeliest next token after each of M questions (None: it is neither), and the logit
-    log P(correct) - log P(wrong); `ids_M` are the questions' tokens.
+    """Return for each of M questions the likeliest verdict (None: the likeliest token is neither), and the logit log
+    P(correct) - log P(wrong). `ids_M` are the questions' tokens.
     """
     words = verdict_tokens(encoder)[1]
     verdicts: dict[int, tuple[Verdict | None, float]] = {}

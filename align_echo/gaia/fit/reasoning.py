@@ -1,7 +1,7 @@
-"""Training a critic that reasons: collections in, a critic that writes a reason and then judges out.
+"""Train a reasoning critic: collections in, a critic that writes a reason and then a verdict out.
 
-The folder is that of `folder.py`, with `warm/` and `signals.jsonl` (a step of GRPO each). Left out: how the critic
-learns (`reasoning_steps.py`), and probabilities: such a critic has no temperature.
+The folder is that of `folder.py`, with `warm/` and `signals.jsonl` (a step of GRPO each). Not here: the learning steps
+(`reasoning_steps.py`), and probabilities: such a critic has no temperature.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from align_echo.train.crew import Crew
     from align_echo.train.signals import Signals
 
-SHOWN = 5
-"""Every so many steps a line."""
+PROGRESS_EVERY = 5
+"""Steps between two progress lines."""
 
 
 def fit_reasoning(
@@ -55,8 +55,9 @@ def fit_reasoning(
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> Fitted:
-    """Train a reasoning critic on collections, of whose tasks a `share` is held out. Raises `UsageError` as `fit` does,
-    and then leaves the folder as it was.
+    """Train a reasoning critic on collections with a `share` of tasks held out.
+
+    Raises `UsageError` as `fit` does, before it touches the folder.
     """
     require_training()
     require_reports()
@@ -122,12 +123,12 @@ def _learn(
 
     def tell(step: int, signals: Signals) -> None:
         append(path / SIGNALS, {"step": step, **signals})
-        if step % SHOWN == 0:
+        if step % PROGRESS_EVERY == 0:
             unread = f"{signals.get('count/unread_verdicts', 0):g} unread of {signals['rows']:g}"
             progress.say(f"step {step}/{settings.steps}: reward {signals.get('critic/reward', 0):.3f}, {unread}")
 
     def warmed(step: int, signals: Signals) -> None:
-        if step % SHOWN == 0:
+        if step % PROGRESS_EVERY == 0:
             progress.say(f"warm start, step {step}: loss {signals.get('critic/loss', 0):.3f}")
 
     learn_to_reason(

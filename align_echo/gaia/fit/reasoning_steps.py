@@ -1,9 +1,9 @@
-"""A causal language model becomes a reasoning critic: GRPO on collected actions (GAIA's RCM, paper 3, section 4.3).
+"""Train a causal language model as a reasoning critic: GRPO on collected actions (GAIA's RCM, paper 3, section 4.3).
 
-Of each action several reasoned verdicts are drawn and compared; what one earns is `rcm.verdict_reward`. A model that
-does not know the form has nothing to compare, so it may begin with a warm start: reasons by template, made from the
-labels, are imitated. On `train.trainer`: checkpoints, resume and shared prefixes are its own. Left out: where examples
-come from (`collection.py`), playing while the critic learns (`train.methods.rcm`), and how good it is.
+For each action several reasoned verdicts are sampled and compared by their reward, `rcm.verdict_reward`. A model that
+does not know the form has nothing to compare, so training may begin with a warm start: imitation of templated reasons
+built from the labels. Checkpoints, resume and shared prefixes come from `train.trainer`. Not here: the examples
+(`collection.py`), training in play (`train.methods.rcm`), and evaluation.
 """
 
 from __future__ import annotations
@@ -39,50 +39,50 @@ from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimize
 from align_echo.types import Frozen
 
 AT_ONCE = 64
-"""Replies that are drawn at once."""
+"""Most replies sampled in parallel."""
 
 Watch = Callable[[int, Signals], None]
 
 
 class ReasoningSettings(Frozen, allow_inf_nan=False):
-    """A warm start that imitates templated replies, and then GRPO."""
+    """Settings of a warm start by imitation of templated replies, and of GRPO after it."""
 
     weights: Literal["lora", "full"] = "lora"
     """LoRA on all linear layers, or all weights."""
     rank: int = Field(default=8, ge=1)
-    """Of LoRA."""
+    """Rank of LoRA."""
     alpha: int = Field(default=32, ge=1)
-    """Of LoRA: its scale is alpha / rank."""
+    """Alpha of LoRA: its scale is alpha / rank."""
     warm_examples: int = Field(default=400, ge=0)
-    """Actions that are imitated first, once each; 0: none."""
+    """Actions to imitate first, once each; 0: none."""
     warm_batch: int = Field(default=16, ge=1)
-    """Of them a step."""
+    """Imitated actions a step."""
     warm_lr: float = Field(default=1e-3, gt=0)
-    """The warm start's rate."""
+    """Learning rate of the warm start."""
     steps: int = Field(default=40, ge=1)
-    """Of GRPO."""
+    """Steps of GRPO."""
     states: int = Field(default=16, ge=2)
     """Actions a step, half of them correct."""
     samples: int = Field(default=8, ge=2)
-    """Replies about each of them."""
+    """Replies about each action."""
     lr: float = Field(default=1e-4, gt=0)
-    """GRPO's rate."""
+    """Learning rate of GRPO."""
     reply_tokens: int = Field(default=64, ge=1)
-    """Of a reply; one that is cut off cannot be read, and longer ones are not imitated."""
+    """Most tokens of a reply; a reply cut off is unreadable, and longer ones are not imitated."""
     tokens_per_batch: int = Field(default=8192, ge=1)
-    """Computed at once, padding too."""
+    """Tokens computed at once, with padding."""
     longest: int = Field(default=4096, ge=1)
-    """Tokens of the longest conversation, with its reply."""
+    """Most tokens of a conversation with its reply."""
     bf16: bool = False
     """Mixed precision (bfloat16)."""
     seed: int = Field(default=0, ge=0)
-    """Of every draw."""
+    """Seed of all random draws."""
     save_every: int = Field(default=10, ge=1)
     """Steps between checkpoints."""
 
 
 def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:
-    """What `train.crew.gather` loads: one model, whose critic learns."""
+    """Return the config for `train.crew.gather`: one model, trained as the critic."""
     lora = settings.weights == "lora"
     return TrainConfig(
         model=model,
@@ -95,14 +95,14 @@ def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:
 
 
 def reason(example: Example, verdict: Verdict) -> str:
-    """Why an action has its label, by template and from what the critic reads and the label knows."""
+    """Write a reason for an action's label from a template, the conversation and the label's facts."""
     sent = {message.content.strip() for message in example.messages if message.role == "assistant"}
     facts = {"action": example.action, "verdict": verdict, "explores": example.explores}
     return render("critic/reason", {**facts, "repeated": example.action in sent})
 
 
 def demonstration(example: Example, verdict: Verdict, encoder: ChatEncoder) -> Row:
-    """The question about an action and a reply as the critic would have sampled it, to be imitated."""
+    """Encode the question about an action and the reply to imitate, as if the critic had sampled it."""
     question = encoder.opening(reasoned_verdict_messages(example.messages, example.action))
     reply = _reply(example, verdict, encoder)
     tokens = TokenSequence(
@@ -122,7 +122,7 @@ def _reply(example: Example, verdict: Verdict, encoder: ChatEncoder) -> tuple[in
 def fitting_examples(
     examples: Sequence[Example], encoder: ChatEncoder, *, longest: int, reply_tokens: int
 ) -> list[Example]:
-    """Those whose conversation leaves room for a reply."""
+    """Keep the examples whose conversation leaves room for a reply."""
     return [
         example
         for example in examples
@@ -132,25 +132,27 @@ def fitting_examples(
 
 
 def labelled(examples: Sequence[Example], rule: Rule) -> list[tuple[Example, Verdict]]:
-    """The examples that the rule labels, with their labels."""
+    """Return the examples labelled by the rule, with their labels."""
     return [(example, label) for example in examples if (label := example.label(rule)) is not None]
 
 
 def imitated(
     pairs: Sequence[tuple[Example, Verdict]], encoder: ChatEncoder, settings: ReasoningSettings
 ) -> list[tuple[Example, Verdict]]:
-    """What the warm start shows, turn by turn: of a demonstration longer than `reply_tokens` the critic would learn a
-    reply that is cut off when it is sampled, so such are left out. Raises `UsageError` where all are.
+    """Choose the demonstrations of the warm start, turn by turn. Demonstrations longer than `reply_tokens` are left
+    out, since the critic's replies would be cut off.
+
+    Raises `UsageError` if none fits.
     """
     if not settings.warm_examples:
         return []
     fitting = (pair for pair in by_turn(pairs, settings.seed) if len(_reply(*pair, encoder)) <= settings.reply_tokens)
-    shown = list(islice(fitting, settings.warm_examples))
-    if not shown:
+    demonstrations = list(islice(fitting, settings.warm_examples))
+    if not demonstrations:
         raise UsageError(
             f"no demonstration fits into {settings.reply_tokens} tokens: set `reply_tokens`, or `warm_examples: 0`"
         )
-    return shown
+    return demonstrations
 
 
 def learn_to_reason(
@@ -166,17 +168,17 @@ def learn_to_reason(
 ) -> None:
     """Train the crew's critic; checkpoints of the warm start go to `warm`, those of GRPO to `folder`.
 
-    It goes on from the last checkpoint that is there. The engine has the weights of the end. Raises `UsageError` where
-    a label has no example, or no demonstration fits.
+    It continues from the last checkpoint, and the engine gets the final weights. Raises `UsageError` if a label has no
+    example, or no demonstration fits.
     """
     pairs = labelled(examples, rule)
     if {label for _, label in pairs} != {"correct", "wrong"}:
         raise UsageError("there are not both correct and wrong actions to learn from")
     encoder = crew.models["critic"].encoder
-    shown = [] if newest_checkpoint(folder) else imitated(pairs, encoder, settings)
-    if shown:
+    demonstrations = [] if newest_checkpoint(folder) else imitated(pairs, encoder, settings)
+    if demonstrations:
         size = settings.warm_batch
-        parts = [shown[start : start + size] for start in range(0, len(shown), size)]
+        parts = [demonstrations[start : start + size] for start in range(0, len(demonstrations), size)]
 
         def imitate(number: int) -> Harvest:
             return Harvest(tuple(demonstration(example, label, encoder) for example, label in parts[number]))
@@ -198,17 +200,17 @@ def learn_to_reason(
 
 
 def by_turn(pairs: Sequence[tuple[Example, Verdict]], seed: int) -> list[tuple[Example, Verdict]]:
-    """Turns in an order by the seed, actions of a turn together: what was read before them is then computed once."""
-    pairs_of: dict[str, list[tuple[Example, Verdict]]] = {}
+    """Shuffle turns by the seed, with the actions of a turn together, so that their shared history is computed once."""
+    pairs_by_turn: dict[str, list[tuple[Example, Verdict]]] = {}
     for example, label in pairs:
-        pairs_of.setdefault(f"{example.task_id} {example.sample} {example.round} {example.turn}", []).append(
+        pairs_by_turn.setdefault(f"{example.task_id} {example.sample} {example.round} {example.turn}", []).append(
             (example, label)
         )
-    return [pair for turn in Dice(f"warm start {seed}").shuffled(sorted(pairs_of)) for pair in pairs_of[turn]]
+    return [pair for turn in Dice(f"warm start {seed}").shuffled(sorted(pairs_by_turn)) for pair in pairs_by_turn[turn]]
 
 
 class JudgedAction(NamedTuple):
-    """An action that is judged, and in which lap over those of its label: from 0."""
+    """An action to judge, with the number of the pass over the actions of its label, from 0."""
 
     example: Example
     label: Verdict
@@ -216,37 +218,37 @@ class JudgedAction(NamedTuple):
 
 
 def states_at(
-    harvest: int, pairs: Sequence[tuple[Example, Verdict]], settings: ReasoningSettings
+    number: int, pairs: Sequence[tuple[Example, Verdict]], settings: ReasoningSettings
 ) -> list[JudgedAction]:
-    """The actions of a harvest: laps over the correct and over the wrong ones, each lap in an order of its own.
+    """Choose the actions of a step: passes over the correct and over the wrong ones, each pass in its own order.
 
-    With fewer actions of a label than a harvest takes one comes several times, each time in another lap.
+    With fewer actions of a label than a step needs, an action occurs several times, each time in another pass.
     """
     wrong = settings.states // 2
     counts: dict[Verdict, int] = {"correct": settings.states - wrong, "wrong": wrong}
-    drawn: list[JudgedAction] = []
+    actions: list[JudgedAction] = []
     for verdict, count in counts.items():
         pool = [example for example, label in pairs if label == verdict]
-        first, last = harvest * count, (harvest + 1) * count
+        first, last = number * count, (number + 1) * count
         for lap in range(first // len(pool), (last - 1) // len(pool) + 1):
             order = Dice(f"states {settings.seed} {verdict} {lap}").shuffled(pool)
             begin = lap * len(pool)
-            drawn += [JudgedAction(chosen, verdict, lap) for chosen in order[max(first - begin, 0) : last - begin]]
-    return drawn
+            actions += [JudgedAction(chosen, verdict, lap) for chosen in order[max(first - begin, 0) : last - begin]]
+    return actions
 
 
-def judged(model: LocalModel, drawn: Sequence[JudgedAction], settings: ReasoningSettings) -> Harvest:
-    """Every action judged so often, replies about one action a group. Draws of other laps are others."""
+def judged(model: LocalModel, actions: Sequence[JudgedAction], settings: ReasoningSettings) -> Harvest:
+    """Sample `samples` verdicts for every action, in a group per action. Another pass draws other replies."""
     requests = [
         (f"{index} {example.key}", example, label, lap * settings.samples + sample)
-        for index, (example, label, lap) in enumerate(drawn)
+        for index, (example, label, lap) in enumerate(actions)
         for sample in range(settings.samples)
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         judgements = list(
             pool.map(
-                lambda of: judge(
-                    model, of[1].messages, of[1].action, sample=of[3], max_tokens=settings.reply_tokens
+                lambda request: judge(
+                    model, request[1].messages, request[1].action, sample=request[3], max_tokens=settings.reply_tokens
                 ),
                 requests,
             )

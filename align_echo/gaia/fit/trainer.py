@@ -1,7 +1,7 @@
-"""How a critic of one word learns, whatever it reads: cross-entropy on the token that tells "correct" from "wrong".
+"""Trainer of an intuitive critic, whatever its input: cross-entropy on the token "correct" or "wrong".
 
-On `transformers.Trainer` and PEFT: checkpoints, resume and devices are theirs. Left out: what a step is made of, for
-text (`learning.py`) and for screens (`gui/learning.py`).
+Checkpoints, resume and devices come from `transformers.Trainer` and PEFT. Not here: the content of a step, for text
+(`learning.py`) and for screens (`gui/learning.py`).
 """
 
 from __future__ import annotations
@@ -27,40 +27,40 @@ from align_echo.train.keeping import KeepingTrainer
 from align_echo.types import Frozen
 
 MOST_BETWEEN = 50
-"""Steps between checkpoints, where none is asked for."""
+"""Default for the most steps between checkpoints."""
 
 
 class LearningSettings(Frozen, allow_inf_nan=False):
-    """What every training of a critic decides: GAIA's settings are the defaults."""
+    """Settings of every critic training; defaults are GAIA's."""
 
     weights: Literal["lora", "full"] = "lora"
     """LoRA on all linear layers, or all weights."""
     rank: int = Field(default=8, ge=1)
-    """Of LoRA."""
+    """Rank of LoRA."""
     alpha: int = Field(default=32, ge=1)
-    """Of LoRA: its scale is alpha / rank."""
+    """Alpha of LoRA: its scale is alpha / rank."""
     lr: float = Field(default=1e-4, gt=0)
-    """AdamW's rate."""
+    """Learning rate of AdamW."""
     warmup: float = Field(default=0.05, ge=0, lt=1)
-    """Share of the steps in which the rate rises; then it falls linearly."""
+    """Share of steps with a rising rate; afterwards it falls linearly."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     epochs: int = Field(default=1, ge=1)
-    """Times that all examples are learned from."""
+    """Passes over all examples."""
     batch_size: int = Field(default=16, ge=1)
     """Actions a step."""
     bf16: bool = False
     """Mixed precision (bfloat16)."""
     seed: int = 0
-    """Of the order and of fresh adapters."""
+    """Seed of the order and of new adapters."""
     save_every: int | None = Field(default=None, ge=1)
-    """Steps between checkpoints; null: four in all, at most 50 steps apart."""
+    """Steps between checkpoints; null: four in total, at most 50 steps apart."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some questions of a step, computed at once: `logits` gives what a model says after each [R, V], with gradient,
-    and `words` [R] are the tokens that it should have said. `weights` [R] are what each counts, about 1 on average.
+    """Questions of a step, computed at once: `logits` returns the model's logits after each [R, V], with gradient;
+    `words` [R] are the target tokens, and `weights` [R] their weights, about 1 on average.
     """
 
     logits: Callable[[Any], torch.Tensor]
@@ -69,7 +69,7 @@ class Part:
 
 
 def learner_of(model: PreTrainedModel, settings: LearningSettings) -> Any:
-    """The model with a fresh adapter on all linear layers, or the model itself where all weights learn."""
+    """Return the model with a new adapter on all linear layers, or the model itself for full training."""
     if settings.weights == "full":
         return model
     torch.manual_seed(settings.seed)
@@ -77,7 +77,7 @@ def learner_of(model: PreTrainedModel, settings: LearningSettings) -> Any:
 
 
 class VerdictTrainer(KeepingTrainer):
-    """The weighted mean cross-entropy of a step's verdicts over the whole vocabulary, part by part."""
+    """Minimises the weighted mean cross-entropy of a step's verdicts over the full vocabulary, part by part."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class VerdictTrainer(KeepingTrainer):
         progress: Progress,
         callbacks: Iterable[TrainerCallback],
     ) -> None:
-        """`steps` holds the questions of each step, which `parts` divides; checkpoints go to `folder`. `progress` is
-        told the loss, whenever it is logged, in one line.
+        """`steps` holds the questions of each step; `parts` divides them; checkpoints go to `folder`. `progress` gets
+        the loss in one line whenever it is logged.
         """
         without_bars()
         arguments = arguments_of(
@@ -117,8 +117,7 @@ class VerdictTrainer(KeepingTrainer):
         self._learner, self._parts, self._progress = learner, parts, progress
 
     def learned(self, *, resume: bool) -> Any:
-        """The model when it has learned, with its adapter where it has one; `resume` goes on from the last checkpoint.
-        """
+        """Train and return the model, with its adapter if it has one; `resume` continues from the last checkpoint."""
         done = step_of(newest_checkpoint(Path(str(self.args.output_dir)))) if resume else 0
         if done:
             self._progress.say(f"going on after step {done} of {self.args.max_steps}")
@@ -127,13 +126,14 @@ class VerdictTrainer(KeepingTrainer):
         return self._learner
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Called by `transformers` with the figures of a step."""
+        """Log the figures of a step, called by `transformers`."""
         super().log(logs, start_time)
         if "loss" in logs:
             self._progress.say(f"step {self.state.global_step}/{self.state.max_steps}: loss {logs['loss']:.3f}")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """Read the weights of a Qwen2.5-VL too, whose older names in files `transformers` 5.23 skips with a warning."""
+        """Load the weights, also of a Qwen2.5-VL, whose older names in files `transformers` 5.23 skips with a warning.
+        """
         learner: Any = self.model
         if isinstance(learner, PeftModel):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
@@ -141,7 +141,7 @@ class VerdictTrainer(KeepingTrainer):
             load_state(learner, read_model(type(learner), resume_from_checkpoint, torch.float32).state_dict())
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """Accumulate the gradient of one step; its loss, detached."""
+        """Accumulate the gradient of one step and return its loss, detached."""
         step = inputs["step"]
         device = self.args.device
         total = torch.zeros((), device=device)

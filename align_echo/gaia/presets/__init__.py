@@ -1,4 +1,4 @@
-"""Settings of a critic's training by name: a YAML file each. Left out: what they mean (`fitting.FitSettings`)."""
+"""Settings of a critic's training by name: a YAML file each. Not here: their meaning (`fit.learning.FitSettings`)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 
 SMALL, PAPER = "small", "paper-gaia"
 MOST_SMALL = 50_000_000
-"""Parameters of a model that counts as small."""
+"""Most parameters of a small model."""
 
 
 def presets() -> list[str]:
-    """Their names."""
+    """List the names of the presets."""
     return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
 
 
 def preset_for(parameters: int) -> str:
-    """The one that a model of so many parameters learns by where none is asked for."""
+    """Return the default preset for a model with this number of parameters."""
     return SMALL if parameters <= MOST_SMALL else PAPER
 
 
 def preset_file(name: str) -> Path:
-    """The file of a preset."""
+    """Return the file of a preset."""
     return Path(str(_folder().joinpath(f"{name}.yaml")))
 
 
