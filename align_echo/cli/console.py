@@ -1,4 +1,4 @@
-"""What verbs share: how results are printed, where a run goes, and how its progress and a stop are reported.
+"""Shared by the verbs: printing results, choosing a run's folder, and reporting progress and a stop.
 
 Results go to standard output, progress and notes to standard error (`align_echo/display.py`).
 """
@@ -22,14 +22,14 @@ from align_echo.terminal import PlainConsole, in_one_line
 from align_echo.types import Usage
 
 MIN_WIDTH = 132
-"""Width of tables where there is no terminal to ask."""
+"""Width of tables without a terminal."""
 
 WIDEST = 1000
-"""Characters that a line of a table may have."""
+"""Most characters of a table's line."""
 
 
 def stdout() -> PlainConsole:
-    """Where results go."""
+    """Return a console for results."""
     console = PlainConsole()
     return console if console.is_terminal else PlainConsole(width=max(console.width, MIN_WIDTH))
 
@@ -40,16 +40,18 @@ def say(line: str) -> None:
 
 
 def print_whole(table: Table) -> None:
-    """Print a table with longer lines rather than figures that are cut off."""
+    """Print a table with longer lines rather than truncated figures."""
     console = stdout()
-    whole = console.measure(table, options=console.options.update(width=WIDEST)).maximum
-    console.width = max(console.width, whole)
+    full_width = console.measure(table, options=console.options.update(width=WIDEST)).maximum
+    console.width = max(console.width, full_width)
     console.print(table)
 
 
 def leave(*, agent_broke: bool, trouble: str = "", warning: str = "") -> None:
-    """The end of a verb that plays: exit status 1 if the agent's own code failed in any episode, or if an interface did
-    not work, which the last line then says (`trouble`). A `warning` is said and changes no status."""
+    """End a verb that plays: exit status 1 if the agent's own code failed in any episode, or if an interface failed.
+
+    `trouble` is the last line about a failed interface. A `warning` is printed without changing the status.
+    """
     if warning:
         note(warning)
     if trouble:
@@ -59,14 +61,14 @@ def leave(*, agent_broke: bool, trouble: str = "", warning: str = "") -> None:
 
 
 def cost(usage: Usage) -> None:
-    """Say what was spent, if anything was."""
+    """Print the cost, if there was any."""
     print(f"{usage.in_words}\n" * bool(usage.in_words), end="")
 
 
 def run_folder(out: Path | None, resume: bool, verb: str, environment: str) -> Path:
-    """Return the folder that a run goes to.
+    """Return the folder of a run.
 
-    Raises `UsageError` for a run to go on with that is not named, and for a folder that nothing can be written to.
+    Raises `UsageError` for --resume without a folder, and for a folder that cannot be written to.
     """
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
@@ -76,8 +78,8 @@ def run_folder(out: Path | None, resume: bool, verb: str, environment: str) -> P
 
 
 def new_folder(verb: str, environment: str) -> Path:
-    """A name for a run's folder that tells when it began, to the microsecond: many may begin at once. Nothing is made.
-    Its characters are those that every file system takes.
+    """Return a name for a run's folder with its start time in microseconds, since several may start at once. Nothing is
+    created. All file systems allow its characters.
     """
     plain = re.sub(r"[^\w.-]+", "-", environment)
     return Path("runs") / f"{verb}-{plain}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
@@ -85,8 +87,8 @@ def new_folder(verb: str, environment: str) -> Path:
 
 @contextmanager
 def run_display(out: Path, *, resume: bool) -> Iterator[Display]:
-    """Show the progress of a run that plays episodes into a folder: how many were kept, if it goes on, and how to go on
-    if it is stopped.
+    """Show the progress of a run that plays episodes into a folder: how many are there already when it resumes, and how
+    to resume after a stop.
     """
     with resumable(out), Display(f"going on with {out}: {episodes_kept(out)}" if resume else "") as display:
         yield display
@@ -94,8 +96,9 @@ def run_display(out: Path, *, resume: bool) -> Iterator[Display]:
 
 @contextmanager
 def resumable(out: Path) -> Iterator[None]:
-    """Turn a stop (Ctrl-C, SIGTERM) into a line that says what is kept and how to go on, and into an exit status; a
-    broken agent, model or engine says it too. A run that had not begun has nothing to go on with.
+    """Turn a stop (Ctrl-C, SIGTERM) into an exit status and a line about the saved episodes and how to resume.
+
+    A broken agent, model or engine gives the same line. A run that has not started cannot be resumed.
     """
     try:
         with stopping.said_by(lambda kept: stop_line(out, kept)):

@@ -1,7 +1,6 @@
-"""`align-echo critic`: collect labelled actions, train an intuitive critic on them, and put it on trial (GAIA).
+"""`align-echo critic`: collect labelled actions, train a critic on them, and evaluate it (GAIA).
 
-Left out: the work (`align_echo/gaia`, on screens `align_echo/gui`), and how what came of it is shown
-(`critic_report.py`).
+Not here: the work (`align_echo/gaia`, for screens `align_echo/gui`), and printing the results (`critic_report.py`).
 """
 
 from __future__ import annotations
@@ -50,24 +49,24 @@ from align_echo.workers.choice import read_workers
 from align_echo.wrappers.catalogue import environment
 
 Changes = Mapping[str, object]
-"""Settings by their options' names, None for those that were not given."""
+"""Settings by the names of their options, None for unset ones."""
 
-critic = typer.Typer(help="Collect labelled actions, train an intuitive critic, put it on trial.", no_args_is_help=True)
+critic = typer.Typer(help="Collect labelled actions, train a critic on them, evaluate it.", no_args_is_help=True)
 
-Candidates = Annotated[int, typer.Option("--candidates", min=1, help="Replies that the agent draws every turn.")]
-TopK = Annotated[int | None, typer.Option("--top-k", min=0, help="Of a local model's draws; default 30, 0 is off.")]
-TopP = Annotated[float | None, typer.Option("--top-p", min=0, max=1, help="Of a local model's draws; default 0.8.")]
+Candidates = Annotated[int, typer.Option("--candidates", min=1, help="Replies drawn by the agent every turn.")]
+TopK = Annotated[int | None, typer.Option("--top-k", min=0, help="For a local model; default: 30, 0 disables it.")]
+TopP = Annotated[float | None, typer.Option("--top-p", min=0, max=1, help="For a local model; default: 0.8.")]
 WhoseStates = Annotated[
     States,
-    typer.Option("--states", help="Whose actions are carried out: agent (the candidate sent), expert, or mixed."),
+    typer.Option("--states", help="Whose actions are carried out: agent (the chosen candidate), expert, or mixed."),
 ]
-Tasks = Annotated[int, typer.Option("--tasks", min=1, help="How many of the split are played.")]
+Tasks = Annotated[int, typer.Option("--tasks", min=1, help="Number of tasks of the split.")]
 Config = Annotated[
     Path | None,
     typer.Option("--config", help="YAML of settings, or small or paper-gaia; default: by the model's size."),
 ]
 LabelRule = Annotated[
-    Rule | None, typer.Option("--rule", help="What is right: expert, nearer or continues; default: the environment's.")
+    Rule | None, typer.Option("--rule", help="Label rule: expert, nearer or continues; default: the environment's.")
 ]
 Examples = Annotated[
     list[Path], typer.Option("--examples", help="A collection's folder; may be given several times.")
@@ -83,12 +82,12 @@ def collect(
     tasks: Tasks = 100,
     episodes_per_task: Annotated[int, typer.Option("--episodes-per-task", min=1, help="Episodes of each task.")] = 1,
     candidates: Candidates = 8,
-    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of the agent's model.")] = 1.0,
+    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Temperature of the agent's model.")] = 1.0,
     top_k: TopK = None,
     top_p: TopP = None,
     judge: Annotated[
         str | None,
-        typer.Option("--judge", help="A critic that takes the candidate to send, or self; default: the first is sent."),
+        typer.Option("--judge", help="Critic that chooses the candidate to send, or self; default: the first is sent."),
     ] = None,
     states: WhoseStates = "agent",
     interface: options.Interface = "none",
@@ -100,7 +99,7 @@ def collect(
     resume: options.Resume = False,
     data_root: options.DataRoot = None,
 ) -> None:
-    """Play tasks with several candidates a turn, label every one by the environment's oracle, write them as Parquet."""
+    """Play tasks with several candidates a turn, label them by the environment's oracle, write them as Parquet."""
     spec = environment(env)
     split = split or spec.train_split
     path = run_folder(out, resume, "collect", spec.name)
@@ -133,27 +132,27 @@ def train(
     ] = None,
     predictions: Annotated[
         list[Path] | None,
-        typer.Option("--predictions", help="Of --recording; may be given repeatedly. Default: its predictions.jsonl."),
+        typer.Option("--predictions", help="Predictions for --recording; repeatable. Default: its predictions.jsonl."),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", help="What it begins as: a model's folder, pocket or, on screens, tiny-vl."),
+        typer.Option("--model", help="Initial model: a model's folder, pocket or, for screens, tiny-vl."),
     ] = None,
     rule: LabelRule = None,
     weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: the preset's.")] = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default: the preset's.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Default: the preset's.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Epochs; default: the preset's.")] = None,
     config: Config = None,
-    held_out: Annotated[float, typer.Option("--held-out", help="Share of the tasks that is not learned from.")] = 0.1,
+    held_out: Annotated[float, typer.Option("--held-out", help="Share of tasks held out of training.")] = 0.1,
     reasoning: Annotated[
-        bool, typer.Option("--reasoning", help="A critic that writes a reason before its verdict, by GRPO.")
+        bool, typer.Option("--reasoning", help="Train a critic that writes a reason before its verdict, by GRPO.")
     ] = False,
-    least: Annotated[int, typer.Option("--least", min=1, help="Refuse to learn from fewer actions.")] = LEAST_ACTIONS,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw; default: 0.")] = None,
+    least: Annotated[int, typer.Option("--least", min=1, help="Fewest training actions allowed.")] = LEAST_ACTIONS,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of all random draws; default: 0.")] = None,
     out: options.Out = None,
     resume: options.Resume = False,
 ) -> None:
-    """Train a critic on collected actions, one token each, and calibrate it on tasks that it did not learn from."""
+    """Train a critic on collected actions, one token each, and calibrate it on held-out tasks."""
     if bool(examples) == bool(recording) or (predictions and not recording) or (rule and recording):
         raise UsageError("give --examples, with a --rule if need be, or --recording, with --predictions if need be")
     if reasoning and recording:
@@ -163,15 +162,15 @@ def train(
     require_training()
     if recording:
         require_pictures()
-    begun = read_name(model or (TINY if recording else POCKET))
-    path = run_folder(out, resume, "critic", Path(begun.text).name)
+    start = read_name(model or (TINY if recording else POCKET))
+    path = run_folder(out, resume, "critic", Path(start.text).name)
     changes = {"weights": weights, "lr": lr, "seed": seed, **({} if reasoning else {"epochs": epochs})}
     if recording:
-        _train_on_screens(path, recording, predictions or [], begun, config, changes, held_out, least, resume)
+        _train_on_screens(path, recording, predictions or [], start, config, changes, held_out, least, resume)
     elif reasoning:
-        _train_to_reason(path, examples or [], begun, rule, config, changes, held_out, least, resume)
+        _train_to_reason(path, examples or [], start, rule, config, changes, held_out, least, resume)
     else:
-        _train(path, examples or [], begun, rule, config, changes, held_out, least, resume)
+        _train(path, examples or [], start, rule, config, changes, held_out, least, resume)
 
 
 def _train(
@@ -231,18 +230,18 @@ def evaluate(
     judge: Annotated[str, typer.Option("--judge", help="The critic: a model's name or folder.")],
     examples: Examples,
     rule: LabelRule = None,
-    env: Annotated[str | None, typer.Option("--env", help="Of collections in one of your own: module:Name.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", help="Of collections by one of your own.")] = None,
+    env: Annotated[str | None, typer.Option("--env", help="Your own environment, if used: module:Name.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="Your own agent, if used: module:Name.")] = None,
     reasoning: options.Reasoning = False,
     votes: Annotated[
-        int | None, typer.Option("--votes", min=1, help="Of --reasoning: verdicts on each action; default 1, greedy.")
+        int | None, typer.Option("--votes", min=1, help="With --reasoning: verdicts per action; default: 1, greedy.")
     ] = None,
     base_url: options.BaseUrl = None,
     seed: options.Seed = 0,
     out: options.Out = None,
     resume: options.Resume = False,
 ) -> None:
-    """How right a critic is on collected actions, and what best-of-N under it would have sent, for every N."""
+    """Measure a critic on collected actions, and the success of best-of-N selection by it, for every N."""
     if votes is not None and not reasoning:
         raise UsageError("--votes counts reasoned verdicts: add --reasoning")
     path = run_folder(out, resume, "trial", "critic")
@@ -261,11 +260,11 @@ def gui_record(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", parser=options.folder, metavar="<path>", help="The step dataset: a folder that is not there yet."
+            "--out", parser=options.folder, metavar="<path>", help="The step dataset: a folder that does not exist yet."
         ),
     ],
 ) -> None:
-    """Play episodes on MiniWoB again and write their turns as a step dataset, with screenshots and predictions."""
+    """Replay episodes of MiniWoB and write their turns as a step dataset, with screenshots and predictions."""
     with Display() as display:
         recording = record_episodes(episodes, out, progress=display)
     show_recording(recording)
@@ -276,11 +275,11 @@ def gui_record(
 def gui_steps(
     folder: Annotated[Path, typer.Argument(help="A step dataset: steps.jsonl and screens/.")],
     predictions: Annotated[
-        Path | None, typer.Option("--predictions", help="What an agent proposed; default: predictions.jsonl there.")
+        Path | None, typer.Option("--predictions", help="An agent's predictions; default: predictions.jsonl there.")
     ] = None,
-    judge: Annotated[Path | None, typer.Option("--judge", help="The folder of a critic on screens.")] = None,
+    judge: Annotated[Path | None, typer.Option("--judge", help="Folder of a critic of screens.")] = None,
     candidates: Annotated[
-        int | None, typer.Option("--candidates", min=1, help="At most so many of a step; default: as all steps have.")
+        int | None, typer.Option("--candidates", min=1, help="Most candidates of a step; default: as all steps have.")
     ] = None,
     seed: options.Seed = 0,
     out: options.Out = None,
@@ -303,30 +302,30 @@ def flywheel(
     agent: options.Agent = None,
     model: options.Model = None,
     critic_model: Annotated[
-        str, typer.Option("--critic-model", help="What the critic begins as: pocket or a model's folder.")
+        str, typer.Option("--critic-model", help="Initial model of the critic: pocket or a model's folder.")
     ] = POCKET,
     begin: Annotated[
-        Begin, typer.Option("--begin", help="In later rounds: start, as --critic-model, or last, as the critic before.")
+        Begin, typer.Option("--begin", help="Later rounds begin with: start (--critic-model) or last (critic before).")
     ] = "start",
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often it turns.")] = 2,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Number of rounds.")] = 2,
     split: Annotated[str | None, typer.Option("--split", help="Default: the environment's training split.")] = None,
     tasks: Tasks = 100,
     test_split: Annotated[
         str | None, typer.Option("--test-split", help="Default: the environment's test split.")
     ] = None,
-    test_tasks: Annotated[int, typer.Option("--test-tasks", min=1, help="Of the test split, played once.")] = 50,
+    test_tasks: Annotated[int, typer.Option("--test-tasks", min=1, help="Tasks of the test split, played once.")] = 50,
     test_candidates: Annotated[
-        int | None, typer.Option("--test-candidates", min=2, help="Drawn there; default: as --candidates.")
+        int | None, typer.Option("--test-candidates", min=2, help="Candidates of the test; default: as --candidates.")
     ] = None,
-    candidates: Annotated[int, typer.Option("--candidates", min=2, help="Replies that the agent draws a turn.")] = 8,
-    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of the agent's model.")] = 1.0,
+    candidates: Annotated[int, typer.Option("--candidates", min=2, help="Replies drawn by the agent every turn.")] = 8,
+    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Temperature of the agent's model.")] = 1.0,
     top_k: TopK = None,
     top_p: TopP = None,
     states: WhoseStates = "agent",
     rule: LabelRule = None,
     weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: the preset's.")] = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default: the preset's.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Default: the preset's.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Epochs; default: the preset's.")] = None,
     config: Config = None,
     held_out: Annotated[float, typer.Option("--held-out", help="Share of tasks for the calibration.")] = 0.1,
     seed: options.Seed = 0,
@@ -334,14 +333,14 @@ def flywheel(
     out: options.Out = None,
     resume: options.Resume = False,
 ) -> None:
-    """Collect, train, put on trial; then again under the critic that came out, for some rounds."""
+    """Collect, train and evaluate a critic, and repeat under its guidance, for some rounds."""
     require_training()
     from align_echo.train.crew import source_of
 
     spec, start = environment(env), read_name(critic_model)
     path = run_folder(out, resume, "flywheel", spec.name)
     changes: Changes = {"weights": weights, "lr": lr, "epochs": epochs, "seed": seed}
-    wheel = Wheel(
+    settings = Wheel(
         spec=spec,
         player=choose_player(agent, model, (spec.name,)),
         settings=settings_of(source_of(start), config, changes),
@@ -355,7 +354,7 @@ def flywheel(
         workers=read_workers(workers),
     )  # fmt: skip
     with run_display(path, resume=resume) as display:
-        turned = wheels.turn(wheel, path, resume=resume, progress=display, watch=show_part)
-    show_flywheel(turned)
+        summary = wheels.turn(settings, path, resume=resume, progress=display, watch=show_part)
+    show_flywheel(summary)
     say(f"written: {path / 'summary.json'}; the last critic is {critic_of(path, rounds)}")
-    leave(agent_broke=any("agent" in turn.collected.faults_by_source for turn in turned.rounds))
+    leave(agent_broke=any("agent" in round_record.collected.faults_by_source for round_record in summary.rounds))

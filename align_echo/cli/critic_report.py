@@ -1,4 +1,4 @@
-"""How what the critic's verbs made is shown. Left out: the figures."""
+"""Print the results of the critic's verbs. Not here: computing the figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from align_echo.report.plots import figure
 
 
 def show_part(part: Collected | Fitted | Trial) -> None:
-    """A part of a flywheel."""
+    """Print a part of a flywheel."""
     if isinstance(part, Collected):
         show_collected(part)
     elif isinstance(part, Fitted):
@@ -31,13 +31,13 @@ def show_part(part: Collected | Fitted | Trial) -> None:
 
 
 def show_fitted(fitted: Fitted) -> None:
-    """How a critic of one word does on what was held out."""
+    """Print the report of an intuitive critic on held-out tasks."""
     show_held_out(fitted.held_out, fitted.temperature, "task")
     show_baselines(fitted.baselines)
 
 
 def show_collected(collected: Collected) -> None:
-    """How the episodes went, and the labels by rule."""
+    """Print the outcome of the episodes, and the labels by rule."""
     played = f"{quantity(collected.episodes, 'episode')} of {quantity(collected.tasks, 'task')}"
     print(f"{played} ({collected.faults} more broke), {percent(collected.success_rate)} won")
     print(f"{collected.turns:,} turns, {collected.candidates:,} candidates, {collected.examples:,} distinct examples")
@@ -53,7 +53,7 @@ def show_collected(collected: Collected) -> None:
 
 
 def show_baselines(baselines: Mapping[str, Compared]) -> None:
-    """What judges without reading does on the same actions, and whether the critic is shown to do better."""
+    """Print the baselines on the same actions, and whether the critic is shown to be better."""
     for name, compared in baselines.items():
         lead = f"{compared.lead.value:+.1f} points {compared.lead.interval(signed=True)}"
         print(f"{name}: {percent(compared.accuracy)}; the critic is {lead} from it")
@@ -64,7 +64,7 @@ def show_baselines(baselines: Mapping[str, Compared]) -> None:
 
 
 def show_held_out(held_out: CriticReport | None, temperature: float, unit: str) -> None:
-    """How a critic does on what was held out, which is counted by `unit`: "task" or "episode"."""
+    """Print a critic's report on held-out data, counted by `unit`: "task" or "episode"."""
     if held_out is None:
         print(f"no {unit} was held out: the critic is neither tested nor calibrated, its temperature is 1")
         return
@@ -74,7 +74,7 @@ def show_held_out(held_out: CriticReport | None, temperature: float, unit: str) 
 
 
 def show_report(report: CriticReport, about: str) -> None:
-    """The figures of a critic, and the confusion by type of action."""
+    """Print a critic's figures, and the confusion by type of action."""
     print(f"{report.n:,} actions of {report.accuracy.n} {about}; {report.unreadable} verdicts could not be read")
     print(f"accuracy {percent(report.accuracy)}, of the better constant answer {report.constant_accuracy:.1f}%")
     if report.auroc is not None:
@@ -82,8 +82,8 @@ def show_report(report: CriticReport, about: str) -> None:
     elif report.with_logit:
         print("area under the ROC curve: not defined, the actions with probabilities are all correct or all wrong")
     if report.before is not None and report.after is not None:
-        shown = f"expected calibration error {report.before.ece:.3f}, at temperature {report.temperature:.2f} "
-        print(f"{shown}{report.after.ece:.3f}")
+        line = f"expected calibration error {report.before.ece:.3f}, at temperature {report.temperature:.2f} "
+        print(f"{line}{report.after.ece:.3f}")
     table = plain_table("correct | wrong actions, by verdict")
     for head in ("action", "judged correct", "judged wrong", "no verdict"):
         table.add_column(head)
@@ -96,7 +96,7 @@ def show_report(report: CriticReport, about: str) -> None:
 
 
 def show_trial(trial: Trial) -> None:
-    """The report, and step success by rule and number of candidates."""
+    """Print the report, and step success by rule and number of candidates."""
     show_report(trial.critic, "tasks, every distinct candidate")
     rules = list(dict.fromkeys(success.rule for success in trial.curve))
     table = plain_table(f"right action taken, % of {trial.states:,} states, by the rule {trial.label_rule!r}")
@@ -109,33 +109,33 @@ def show_trial(trial: Trial) -> None:
 
 
 def percent(rate: Estimate) -> str:
-    """With the interval."""
+    """Format a rate in percent with its interval."""
     return f"{rate.value:.1f}% {rate.interval()}"
 
 
 def show_flywheel(summary: Flywheel) -> None:
-    """What the flywheel started from, and its rounds."""
+    """Print the flywheel's references, and its rounds."""
     print(f"held-out states: a single draw is right in {percent(summary.single)}, pass@N {percent(summary.ceiling)}")
     table = plain_table("rounds, on held-out tasks")
     heads = ("round", "learned from", "accuracy", "AUROC", "calibration error", "right action taken", "over one draw")
     for head in heads:
         table.add_column(head)
-    for turned in summary.rounds:
-        report = turned.trial.critic
+    for round_record in summary.rounds:
+        report = round_record.trial.critic
         table.add_row(
-            str(turned.number),
-            f"{turned.fitted.learned_from:,}",
+            str(round_record.number),
+            f"{round_record.fitted.learned_from:,}",
             percent(report.accuracy),
             "-" if report.auroc is None else f"{report.auroc.value:.3f}",
             "-" if report.after is None else f"{report.after.ece:.3f}",
-            percent(turned.best.success),
-            figure(turned.best.gain, signed=True),
+            percent(round_record.best.success),
+            figure(round_record.best.gain, signed=True),
         )
     stdout().print(table)
 
 
 def show_screens(trial: ScreenTrial) -> None:
-    """The figures of the first candidates, the critic's report, and every rule by number of candidates."""
+    """Print the figures of the first candidates, the critic's report, and every rule by number of candidates."""
     print(f"{trial.steps:,} steps of {trial.episodes:,} episodes; {trial.unparsed} of {trial.candidates:,} candidates "
           "are no actions")
     if trial.critic is not None:
@@ -157,7 +157,7 @@ def _row(point: Taken) -> tuple[str, ...]:
 
 
 def show_recording(recording: Recording) -> None:
-    """What became of the episodes that were played again."""
+    """Print the outcome of the replayed episodes."""
     print(f"{recording.steps:,} steps of {recording.episodes:,} episodes;", end=" ")
     print(f"in {recording.no_expert:,} turns the expert knows no action")
     if recording.changed:

@@ -1,6 +1,6 @@
-"""`align-echo doctor`: what is installed, which data and keys are found, and what to do about what is missing.
+"""`align-echo doctor`: what is installed, which data and keys exist, and how to get missing ones.
 
-It looks and never fails: the exit status is 0. Left out: the looking (`align_echo/installation.py`).
+It never fails: the exit status is 0. Not here: the checks (`align_echo/installation.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from align_echo.installation import look_around
 
 
 def doctor() -> None:
-    """Say what is installed, which data and keys are found, and what to install for what is missing."""
+    """Say what is installed, which data and keys exist, and how to get missing ones."""
     console = stdout()
     for finding in look_around():
         mark = Text("ok", style="green") if finding.good else Text("--", style="yellow")

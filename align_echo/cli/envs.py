@@ -11,7 +11,7 @@ from align_echo.wrappers.catalogue import ENVIRONMENTS, environment
 
 
 def envs() -> None:
-    """List the environments: ours and those of installed packages. One of your own is --env module:Name."""
+    """List the environments: built-in ones and those of installed packages. Use your own with --env module:Name."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("name", "what it is", "splits", "step limit", "shipped interfaces", "from"):
         table.add_column(heading)
@@ -23,6 +23,6 @@ def envs() -> None:
             table.add_row(name, f"cannot be used: {error}", "-", "-", "-", entry.origin)
             continue
         interfaces = [interface.partition("/")[2] for interface in shipped if interface.startswith(f"{name}/")]
-        splits, written = ", ".join(spec.splits), ", ".join(interfaces) or "-"
-        table.add_row(name, spec.summary, splits, str(spec.step_limit), written, entry.origin)
+        splits, interface_names = ", ".join(spec.splits), ", ".join(interfaces) or "-"
+        table.add_row(name, spec.summary, splits, str(spec.step_limit), interface_names, entry.origin)
     stdout().print(table)

@@ -1,6 +1,6 @@
 """`align-echo evaluate`: play tasks under an interface, or under all its variants, and print the figures.
 
-Left out: the work (`align_echo/evaluate`).
+Not here: the work (`align_echo/evaluate`).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def evaluate(
     feedback: Annotated[bool, typer.Option("--feedback/--no-feedback", help="WrapStep on or off.")] = True,
     retract: options.Retract = True,
     compare_all: Annotated[
-        bool, typer.Option("--compare", help="All: no interface, its placebo, rules only, feedback only, both.")
+        bool, typer.Option("--compare", help="All variants: no interface, placebo, rules only, feedback only, both.")
     ] = False,
     placebo: options.Placebo = True,
     split: Annotated[str | None, typer.Option("--split", help="Default: the environment's test split.")] = None,
-    tasks: Annotated[int | None, typer.Option("--tasks", help="How many; default: all of the split.")] = None,
+    tasks: Annotated[int | None, typer.Option("--tasks", help="Number of tasks; default: all of the split.")] = None,
     episodes_per_task: Annotated[
-        int, typer.Option("--episodes-per-task", min=1, help="Each a sample of its own; needs a temperature above 0.")
+        int, typer.Option("--episodes-per-task", min=1, help="Samples of each task; needs a temperature above 0.")
     ] = 1,
     best_of: options.BestOf = 1,
     judge: options.Judge = None,
@@ -94,7 +94,7 @@ def evaluate(
 
 
 def _show(plan: Plan, path: Path, result: Comparison) -> dict[str, Conduct]:
-    """Print the tables and what was in the way; how each variant behaved."""
+    """Print the tables and any trouble, and return the conduct of each variant."""
     console = stdout()
     conducts = {NAMES[name]: variant.conduct for name, variant in result.variants.items()}
     for table in tables(result):

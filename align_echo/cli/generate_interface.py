@@ -1,6 +1,6 @@
 """`align-echo generate-interface`: ALIGN's loop with the probe (no model), with chat models, or with both (hybrid).
 
-Left out: the work (`align_echo/align/generation.py`).
+Not here: the work (`align_echo/align/generation.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from align_echo.runs import agent_details
 
 def generate_interface(
     env: options.Env,
-    backend: Annotated[BackendName, typer.Option(help="auto: hybrid where a model can write, else probe.")] = "auto",
+    backend: Annotated[BackendName, typer.Option(help="auto: hybrid if a model can write, else probe.")] = "auto",
     model: options.Model = None,
     analyzer_model: Annotated[str | None, typer.Option("--analyzer-model", help="Default: --model.")] = None,
     optimizer_model: Annotated[str | None, typer.Option("--optimizer-model", help="Default: --model.")] = None,
@@ -31,22 +31,22 @@ def generate_interface(
     max_tokens: options.MaxTokens = None,
     agent: options.Agent = None,
     agent_preset: options.AgentPreset = None,
-    iterations: Annotated[int, typer.Option("--iterations", min=1, help="At most so many.")] = ITERATIONS,
+    iterations: Annotated[int, typer.Option("--iterations", min=1, help="Most iterations.")] = ITERATIONS,
     tasks_per_iteration: Annotated[
         int | None, typer.Option("--tasks-per-iteration", min=1, help="Default: the paper's number.")
     ] = None,
     play_tasks: Annotated[
         int | None,
-        typer.Option("--play-tasks", min=0, help="Played at the end: without it, with its placebo, with it; 0: none."),
+        typer.Option("--play-tasks", min=0, help="Tasks at the end: without it, with its placebo, with it; 0: none."),
     ] = None,
-    allow_untested: Annotated[bool, typer.Option("--allow-untested", help="Keep what hybrid cannot try.")] = False,
+    allow_untested: Annotated[bool, typer.Option("--allow-untested", help="Keep rules hybrid cannot test.")] = False,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: options.Out = None,
     resume: options.Resume = False,
     data_root: options.DataRoot = None,
 ) -> None:
-    """Find misalignments in failed episodes by experiment, write an interface, and play what it changes."""
+    """Find misalignments in failed episodes by experiment, write an interface, and measure its effect in play."""
     plan = plan_generation(
         env, backend=backend, model=model, analyzer_model=analyzer_model, optimizer_model=optimizer_model,
         base_url=base_url, max_tokens=max_tokens, agent=agent, agent_preset=agent_preset, iterations=iterations,
@@ -55,10 +55,10 @@ def generate_interface(
     )  # fmt: skip
     path = run_folder(out, resume, "generate", plan.world.spec.name)
     with run_display(path, resume=resume) as display:
-        made = generation.generate_interface(plan, path, resume=resume, progress=display)
-        summary = play_generated(plan, made, path, progress=display)
-    if made.interface.provenance.rules:
-        stdout().print(rules_table(made.interface.provenance.rules))
+        generated = generation.generate_interface(plan, path, resume=resume, progress=display)
+        summary = play_generated(plan, generated, path, progress=display)
+    if generated.interface.provenance.rules:
+        stdout().print(rules_table(generated.interface.provenance.rules))
     print(plan.about_backend, about(plan.player, agent_details(path)), *result_lines(plan, summary, path), sep="\n")
     if problem := nothing_written(plan, summary, path):
         raise ModelError(problem)

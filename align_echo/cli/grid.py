@@ -1,6 +1,6 @@
 """`align-echo grid`: environments x agents, each without an interface, with its placebo and with it, as one table.
 
-Left out: the work (`evaluate/grid_run.py`).
+Not here: the work (`evaluate/grid_run.py`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ DEFAULT_TASKS = 20
 def grid(
     env: Annotated[list[str], typer.Option("--env", help="An environment; repeat it for more.")],
     agent: Annotated[
-        list[str], typer.Option("--agent", help=f"Who plays; repeat it for more: {', '.join(AGENTS.entries())}.")
+        list[str], typer.Option("--agent", help=f"An agent; repeat it for more: {', '.join(AGENTS.entries())}.")
     ],
     interface: Annotated[str, typer.Option("--interface", help="A shipped name, looked up in each environment.")],
-    tasks: Annotated[int, typer.Option("--tasks", help="How many of each environment's test split.")] = DEFAULT_TASKS,
+    tasks: Annotated[int, typer.Option("--tasks", help="Tasks of each environment's test split.")] = DEFAULT_TASKS,
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     temperature: options.Temperature = None,
@@ -53,7 +53,7 @@ def grid(
 
 
 def _show(summary: Grid, played_by: Sequence[str], path: Path) -> dict[str, Conduct]:
-    """Print the table and what was in the way; how the interface behaved in each side of each cell."""
+    """Print the table and any trouble, and return the conduct of the interface in each side of each cell."""
     print_whole(table_of(summary))
     print()
     print(*refusals_lines(summary.cells), *played_by, sep="\n")

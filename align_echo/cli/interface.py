@@ -1,6 +1,6 @@
-"""`align-echo interface`: what rules rest on and are worth, whether one loads and is true, two compared, one handed on.
+"""`align-echo interface`: show, check, audit, compare, ablate, export, import and bind interfaces.
 
-Left out: the work (`align_echo/evaluate`: `hint_record.py`, `interface_diff.py`, `ablation.py`; `align_echo/align`:
+Not here: the work (`align_echo/evaluate`: `hint_record.py`, `interface_diff.py`, `ablation.py`; `align_echo/align`:
 `audit`, `sharing.py`).
 """
 
@@ -39,7 +39,7 @@ from align_echo.sandbox.session import printable
 from align_echo.trouble import overstepped, tell, verdict
 from align_echo.wrappers.catalogue import environment
 
-interface = typer.Typer(name="interface", help="Look at interfaces: their rules, what those are worth; hand one on.")
+interface = typer.Typer(name="interface", help="Inspect interfaces, measure their rules, and share them.")
 Name = Annotated[str, typer.Argument(help="A shipped name or a .py file.")]
 
 
@@ -48,37 +48,37 @@ def show(
     name: Name,
     env: options.Env,
     run: Annotated[
-        Path | None, typer.Option("--run", help="A folder of evaluate or generate-interface: what became of its hints.")
+        Path | None, typer.Option("--run", help="Folder of evaluate or generate-interface: show how its hints did.")
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Add --run's counts to the record that later runs of a .py file begin with.")
+        bool, typer.Option("--keep", help="Add --run's counts to the record of a .py file, for later runs.")
     ] = False,
 ) -> None:
-    """Show an interface's rules with the experiments behind each, and what became of its hints."""
+    """Show an interface's rules with the experiments behind each, and how its hints did."""
     if keep and run is None:
         raise UsageError("--keep keeps what a run counted: name its folder with --run DIR")
-    shown = _named(name, env)
-    print(printable("\n".join(provenance_lines(shown))))
-    if shown.provenance.rules:
-        stdout().print(rules_table(shown.provenance.rules))
-    for unresolved in shown.provenance.unresolved:
+    chosen = _load_named(name, env)
+    print(printable("\n".join(provenance_lines(chosen))))
+    if chosen.provenance.rules:
+        stdout().print(rules_table(chosen.provenance.rules))
+    for unresolved in chosen.provenance.unresolved:
         print(f"no rule stood its experiments for: {printable(unresolved)}")
     if run is not None:
-        record = record_of_run(shown, run)
+        record = record_of_run(chosen, run)
         stdout().print(hints_table(record, f"Hints in the episodes of {run}"))
-        shown = keep_record(shown, Path(name), record) if keep else shown
-    if shown.record:
-        stdout().print(hints_table(shown.record, "Record of earlier runs, with which every episode begins"))
-    for rule in sorted(silenced_by(shown.record)):
+        chosen = keep_record(chosen, Path(name), record) if keep else chosen
+    if chosen.record:
+        stdout().print(hints_table(chosen.record, "Record of earlier runs, with which every episode begins"))
+    for rule in sorted(silenced_by(chosen.record)):
         print(f"silenced from the start: {printable(rule)}")
 
 
 @interface.command("check")
 def check(name: Name, env: options.Env) -> None:
-    """Load an interface in the sandbox, without an episode: what cannot run there is named with its line."""
-    checked = _named(name, env)
-    check_loads(checked, name)
-    print(f"{printable(checked.name)}@{checked.content_hash} loads")
+    """Load an interface in the sandbox without an episode; code that cannot run there is reported with its line."""
+    chosen = _load_named(name, env)
+    check_loads(chosen, name)
+    print(f"{printable(chosen.name)}@{chosen.content_hash} loads")
 
 
 @interface.command("audit")
@@ -87,26 +87,26 @@ def audit(
     env: options.Env,
     agents: Annotated[
         str | None,
-        typer.Option("--agents", help="Who speaks, with commas: adversary, random, pocket, expert-slips, or an agent."),
+        typer.Option("--agents", help="Speakers, with commas: adversary, random, pocket, expert-slips, or an agent."),
     ] = None,
     split: Annotated[str | None, typer.Option("--split", help="Default: the environment's test split.")] = None,
-    games: Annotated[int | None, typer.Option("--games", min=1, help="How many; default: all of the split.")] = None,
+    games: Annotated[int | None, typer.Option("--games", min=1, help="Games; default: all of the split.")] = None,
     turns: Annotated[int, typer.Option("--turns", min=1, help="Steps of the walk in each game.")] = 30,
-    per_state: Annotated[int, typer.Option("--per-state", min=1, help="Things said in each state of the walk.")] = 3,
+    per_state: Annotated[int, typer.Option("--per-state", min=1, help="Actions sent in each state of the walk.")] = 3,
     seed: options.Seed = 0,
     out: Annotated[Path | None, typer.Option("--out", help="A .json file for all figures and examples.")] = None,
     data_root: options.DataRoot = None,
 ) -> None:
-    """Try every claim of an interface's messages in a fork of the state, with speakers that its making never met."""
-    spec, audited = environment(env), _named(name, env)
-    check_loads(audited, name)
+    """Test every claim of an interface's messages in a copy of the state, with agents not used to generate it."""
+    spec, chosen = environment(env), _load_named(name, env)
+    check_loads(chosen, name)
     speakers = [speaker.strip() for speaker in agents.split(",")] if agents else default_speakers(spec)
-    played = spec.tasks(split or spec.test_split, data_root)
-    if games is not None and games > len(played):
-        note(f"{games} games were asked for, and {split or spec.test_split} has {len(played)}: all are played")
+    task_ids = spec.tasks(split or spec.test_split, data_root)
+    if games is not None and games > len(task_ids):
+        note(f"{games} games were asked for, and {split or spec.test_split} has {len(task_ids)}: all are played")
     with Display() as display:
         result = audit_interface(
-            spec, audited, speakers, refused=RefusalJudge(spec, played, data_root).text_test, split=split, games=games,
+            spec, chosen, speakers, refused=RefusalJudge(spec, task_ids, data_root).text_test, split=split, games=games,
             turns=turns, per_state=per_state, seed=seed, data_root=data_root, progress=display,
         )  # fmt: skip
     if out is not None:
@@ -119,8 +119,9 @@ def audit(
 
 @interface.command("diff")
 def diff(first: Name, second: Name, env: options.Env, data_root: options.DataRoot = None) -> None:
-    """Show what two interfaces differ in: what they tell up front, their rules and evidence, their source."""
-    for line in diff_lines(diff_interfaces(environment(env), _named(first, env), _named(second, env), data_root)):
+    """Show the differences of two interfaces: rules text, rules and evidence, source."""
+    left, right = _load_named(first, env), _load_named(second, env)
+    for line in diff_lines(diff_interfaces(environment(env), left, right, data_root)):
         print(line)
 
 
@@ -134,18 +135,18 @@ def ablate_rules(
     temperature: options.Temperature = None,
     agent_preset: options.AgentPreset = None,
     split: Annotated[str | None, typer.Option("--split", help="Default: the environment's test split.")] = None,
-    tasks: Annotated[int | None, typer.Option("--tasks", help="How many; default: all of the split.")] = None,
+    tasks: Annotated[int | None, typer.Option("--tasks", help="Number of tasks; default: all of the split.")] = None,
     seed: Annotated[
-        list[int] | None, typer.Option("--seed", min=0, help="Of every draw; repeat it for more, on the same tasks.")
+        list[int] | None, typer.Option("--seed", min=0, help="Seed; repeat it for more runs of the same tasks.")
     ] = None,
     retract: options.Retract = True,
-    groups: Annotated[bool, typer.Option("--groups", help="All rules about one form of action at once.")] = False,
+    groups: Annotated[bool, typer.Option("--groups", help="Ablate rules by form of action.")] = False,
     workers: options.Workers = None,
     out: options.Out = None,
     resume: options.Resume = False,
     data_root: options.DataRoot = None,
 ) -> None:
-    """Play an interface without one rule at a time, beside the whole and its placebo: what is each rule worth?"""
+    """Measure each rule: play an interface without one rule at a time, with all rules, and as a placebo."""
     seeds = seed or [0]
     plan = plan_evaluation(
         env, agent=agent, interface=name, split=split, tasks=tasks, model=model, base_url=base_url,
@@ -170,18 +171,18 @@ def export(
     out: Annotated[Path, typer.Option("--out", help="The file to write.")],
     data_root: options.DataRoot = None,
 ) -> None:
-    """Write an interface into one file to hand on: source, provenance, evidence and record, with a hash over all."""
-    exported = _named(name, env)
-    if export_interface(exported, out, games=environment(env).games(data_root)):
+    """Write an interface into one file to share: source, provenance, evidence and record, with a hash over all."""
+    chosen = _load_named(name, env)
+    if export_interface(chosen, out, games=environment(env).games(data_root)):
         note("the source held a key or a password: it is taken out, and the hash is another one")
-    say(f"written: {out}, with {exported.name}@{read_shared(out).content_hash}; align-echo interface import reads it")
+    say(f"written: {out}, with {chosen.name}@{read_shared(out).content_hash}; align-echo interface import reads it")
 
 
 @interface.command("import")
 def import_file(
-    file: Annotated[Path, typer.Argument(help="What align-echo interface export wrote.")], out: options.Out = None
+    file: Annotated[Path, typer.Argument(help="File of align-echo interface export.")], out: options.Out = None
 ) -> None:
-    """Check the hash of such a file, show where it came from, and write what evaluate --interface takes."""
+    """Check the hash of an exported file, show its provenance, and write it for evaluate --interface."""
     imported = read_shared(file)
     check_loads(imported, str(file))
     written = import_interface(imported, out or new_folder("import", imported.contract.environment))
@@ -192,7 +193,9 @@ def import_file(
 
 @interface.command("bind")
 def bind(name: Name, env: options.Env, out: options.Out = None) -> None:
-    """Copy an interface to be played in an environment that it was not made for: its contract and form of actions."""
+    """Copy an interface for an environment it was not generated for, with that environment's contract and action
+    format.
+    """
     spec = environment(env)
     named = name if "/" in name or name.endswith(".py") else f"{spec.name}/{name}"
     copied = read_bindable(named, spec.name, spec.contract)
@@ -200,8 +203,8 @@ def bind(name: Name, env: options.Env, out: options.Out = None) -> None:
     say(f"written: {written}; next: {printable(command_for(spec.name, written))}")
 
 
-def _named(name: str, env: str) -> Interface:
-    made = environment(env).read_interface(name)
-    if made is None:
+def _load_named(name: str, env: str) -> Interface:
+    interface_or_none = environment(env).read_interface(name)
+    if interface_or_none is None:
         raise UsageError("'none' is the plain environment: name an interface")
-    return made
+    return interface_or_none

@@ -1,4 +1,4 @@
-"""The entry point: verbs, and errors as one line on standard error with exit status 2."""
+"""Entry point: verbs, and errors as one line on standard error with exit status 2."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ RENAMED = {
     ("critic train", "--steps"): "--recording",
     ("critic flywheel", "--critic"): "--critic-model",
 }
-"""Options by what they were called, with what they are called now: one option means one thing in every verb."""
+"""Old and new names of options."""
 
 VERBS = ("generate-interface", "evaluate", "grid", "study", "train", "show", "view", "report", "doctor", "envs",
          "serve", "shop", "retrieval-server", "critic", "interface")  # fmt: skip
 
 
-def _command_of(name: str) -> Any:
-    """The command of a verb. Only now is its module imported: each brings a part of the library along."""
+def _build_command(name: str) -> Any:
+    """Build the command of a verb. Its module is imported only now, since each imports a part of the library."""
     python_name = name.replace("-", "_")
     verb = getattr(importlib.import_module(f"align_echo.cli.{python_name}"), python_name)
-    alone = typer.Typer(rich_markup_mode=None)
-    alone.add_typer(verb, name=name) if isinstance(verb, typer.Typer) else alone.command()(verb)
-    return get_group(alone).commands[name]
+    standalone = typer.Typer(rich_markup_mode=None)
+    standalone.add_typer(verb, name=name) if isinstance(verb, typer.Typer) else standalone.command()(verb)
+    return get_group(standalone).commands[name]
 
 
 class _Root(TyperGroup):
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{**settings, "commands": MadeWhenAsked(VERBS, _command_of)})
+        super().__init__(**{**settings, "commands": MadeWhenAsked(VERBS, _build_command)})
 
 
 app = typer.Typer(
@@ -65,7 +65,7 @@ def _root(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status. `arguments` are the process's own if not given."""
+    """Run the command line and return its exit status. `arguments` default to the process's own."""
     if sys.stdout is None:
         return _fail("standard output is closed: send it to a file or to /dev/null")
     with redacted_output(), printed_notices():
@@ -77,7 +77,7 @@ def _status(arguments: Sequence[str] | None) -> int:
         status = app(args=arguments, prog_name="align-echo", standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:
-        return _fail(_renamed(error) or error.format_message(), "; see align-echo --help")
+        return _fail(_renaming_message(error) or error.format_message(), "; see align-echo --help")
     except AlignEchoError as error:
         return _fail(str(error))
     except BrokenPipeError:
@@ -93,8 +93,8 @@ def _status(arguments: Sequence[str] | None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _renamed(error: typer.TyperException) -> str:
-    """What to say to an option by its old name; empty for another error."""
+def _renaming_message(error: typer.TyperException) -> str:
+    """Return the message for an option's old name; empty for another error."""
     option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     verb = context.command_path.removeprefix("align-echo ") if context else ""
     new = RENAMED.get((verb, str(option)))
@@ -107,7 +107,7 @@ def _fail(message: str, hint: str = "") -> int:
 
 
 def _drop_output() -> None:
-    """Let what is still buffered go nowhere, so that Python does not try to write it again when it ends."""
+    """Discard buffered output, so that Python does not try to write it again at exit."""
     try:
         sys.stdout.flush()
     except OSError:

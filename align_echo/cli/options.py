@@ -1,4 +1,4 @@
-"""Options that several verbs share, so that one name means one thing everywhere."""
+"""Options shared by several verbs, so that a name has one meaning everywhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from align_echo.critic.selection import RULES
 
 
 def folder(text: str) -> Path:
-    """The folder that --out names; an empty name would stand for the current one."""
+    """Parse --out; an empty name would mean the current folder."""
     if not text.strip():
         raise typer.TyperException("--out names no folder")
     return Path(text)
@@ -26,8 +26,8 @@ Agent = Annotated[
     str | None,
     typer.Option(
         "--agent",
-        help=f"Who plays: {', '.join(AGENTS.entries())}, or module:Class. Default: vanilla with a model or the pocket "
-        "one, else novice.",
+        help=f"The agent: {', '.join(AGENTS.entries())}, or module:Class. Default: vanilla with a model or the pocket "
+        "model, else novice.",
     ),
 ]
 Model = Annotated[
@@ -35,9 +35,9 @@ Model = Annotated[
     typer.Option(
         "--model",
         envvar=MODEL_VARIABLE,
-        help="pocket: the small model that comes along; transformers:PATH_OR_HUB, vllm:PATH_OR_HUB, vllm-server:NAME; "
+        help="pocket: the small built-in model; transformers:PATH_OR_HUB, vllm:PATH_OR_HUB, vllm-server:NAME; "
         "a name at an OpenAI-compatible endpoint; novice: an offline script, NOT a language model. "
-        "Default: pocket, or novice where torch is not installed.",
+        "Default: pocket, or novice without torch.",
     ),
 ]
 Interface = Annotated[str, typer.Option("--interface", help="none, a shipped name, or a .py file.")]
@@ -47,34 +47,34 @@ BaseUrl = Annotated[
 ]
 Placebo = Annotated[
     bool,
-    typer.Option("--placebo/--no-placebo", help="Also the interface with neutral words for its own, as a control."),
+    typer.Option("--placebo/--no-placebo", help="Also play the interface with neutral texts, as a control."),
 ]
 Retract = Annotated[
-    bool, typer.Option("--retract/--no-retract", help="Withhold hints whose like were followed and did not come true.")
+    bool, typer.Option("--retract/--no-retract", help="Withhold hints of rules that were followed without success.")
 ]
 Temperature = Annotated[
-    float | None, typer.Option("--temperature", min=0, help="Of the agent's model; default: the agent's own.")
+    float | None, typer.Option("--temperature", min=0, help="Sampling temperature; default: the agent's own.")
 ]
 MaxTokens = Annotated[
     int | None,
-    typer.Option("--max-tokens", min=256, help="Of one reply of a chat model; default: 512 of an agent's."),
+    typer.Option("--max-tokens", min=256, help="Most tokens of a chat model's reply; default: 512 for an agent."),
 ]
 AgentPreset = Annotated[
     str | None,
     typer.Option("--agent-preset", help=f"Settings of the agent and its episodes by name: {', '.join(PRESETS)}."),
 ]
-Engine = Annotated[str | None, typer.Option("--engine", help="Of the environment; default: the first that it has.")]
-Turns = Annotated[int | None, typer.Option("--turns", min=1, help="Of an episode; default: the environment's own.")]
+Engine = Annotated[str | None, typer.Option("--engine", help="Engine of the environment; default: its first one.")]
+Turns = Annotated[int | None, typer.Option("--turns", min=1, help="Step limit; default: the environment's own.")]
 BestOf = Annotated[
-    int, typer.Option("--best-of", min=1, help="Candidates a turn, of which the best by a verdict is sent.")
+    int, typer.Option("--best-of", min=1, help="Candidates a turn; the best by a critic's verdict is sent.")
 ]
 Judge = Annotated[
-    str | None, typer.Option("--judge", help="Model of --best-of's verdicts, as for --model; default: the agent's own.")
+    str | None, typer.Option("--judge", help="Critic of --best-of, named as for --model; default: the agent's own.")
 ]
 Pick = Annotated[
     str,
     typer.Option(
-        "--pick", help=f"Who takes one of --best-of's candidates: {', '.join(RULES.entries())}, or module:NAME."
+        "--pick", help=f"Rule to choose among --best-of's candidates: {', '.join(RULES.entries())}, or module:NAME."
     ),
 ]
 Reasoning = Annotated[
@@ -82,36 +82,38 @@ Reasoning = Annotated[
 ]
 AbstainBelow = Annotated[
     float,
-    typer.Option("--abstain-below", min=0, max=1, help="The first candidate if the critic is not so sure of any."),
+    typer.Option("--abstain-below", min=0, max=1, help="Take the first candidate if the critic is less sure of all."),
 ]
 TopK = Annotated[
     int | None,
-    typer.Option("--top-k", min=0, help="Of a local model's draws, 0 is off; default: as --judge's data was drawn."),
+    typer.Option("--top-k", min=0, help="Top-k sampling of a local model, 0 disables it; default: as --judge's data."),
 ]
 TopP = Annotated[
     float | None,
-    typer.Option("--top-p", min=0, max=1, help="Of a local model's draws, 1 is off; default: as --judge's data."),
+    typer.Option(
+        "--top-p", min=0, max=1, help="Top-p sampling of a local model, 1 disables it; default: as in --judge's data."
+    ),
 ]
 RefineRounds = Annotated[
     int | None,
-    typer.Option("--refine-rounds", min=1, help="So many times, what failed is criticised and played anew."),
+    typer.Option("--refine-rounds", min=1, help="Rounds in which failed tasks are criticised and played again."),
 ]
 Critic = Annotated[
     str | None,
-    typer.Option("--critic", help="Of --refine-rounds: a model as for --model, self, or none for fresh attempts."),
+    typer.Option("--critic", help="For --refine-rounds: a model as for --model, self, or none for fresh attempts."),
 ]
 CriticForm = Annotated[
     str | None,
     typer.Option(
-        "--critic-form", help=f"What the critic is asked: {', '.join(FORMS.entries())}, or module:NAME. Default: echo."
+        "--critic-form", help=f"The critic's prompt: {', '.join(FORMS.entries())}, or module:NAME. Default: echo."
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every draw.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")]
 Out = Annotated[
     Path | None,
     typer.Option("--out", parser=folder, metavar="<path>", help="Folder of the run; default: a new one under runs/."),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")]
 DataRoot = Annotated[
     Path | None,
     typer.Option("--data-root", help="The environment's data folder; default: its own variable, else embedded data."),

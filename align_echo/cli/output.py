@@ -1,5 +1,4 @@
-"""What the command line prints holds no key, no password and nothing that steers a terminal: both of its streams take
-these out, tracebacks too."""
+"""Output streams without keys, passwords and terminal control characters, also in tracebacks."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from align_echo.sandbox.wording import printable
 
 
 class _Redacting:
-    """A stream of text that takes secrets out of whatever is written; in all else the stream behind it."""
+    """A text stream that removes secrets from its output, and otherwise behaves like the underlying stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -33,9 +32,9 @@ class _Redacting:
 
 
 class _Cleaning(_Redacting):
-    """A stream of text that also takes out what steers a terminal, but for a bar that draws its own line anew.
+    """A text stream that also removes terminal control characters, except for a progress bar that redraws its line.
 
-    `styled` is the same stream for what is clean in itself (`terminal.py`).
+    `styled` is the same stream for trusted text (`terminal.py`).
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -53,7 +52,7 @@ class _Cleaning(_Redacting):
 
 @contextmanager
 def redacted_output() -> Iterator[None]:
-    """Standard output and standard error take out secrets and what steers a terminal, while the block runs."""
+    """Remove secrets and control characters from standard output and standard error inside the block."""
     streams = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (stream and cast(TextIO, _Cleaning(stream)) for stream in streams)
     try:
@@ -63,7 +62,7 @@ def redacted_output() -> Iterator[None]:
 
 
 def redact_tracebacks() -> None:
-    """From now on an error that ends the process is printed without secrets, and steers no terminal."""
+    """Print the traceback of a fatal error without secrets and control characters from now on."""
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if sys.stderr is not None:

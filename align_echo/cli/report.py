@@ -1,4 +1,4 @@
-"""`align-echo report`: figures of runs as one HTML file, with the pictures beside it."""
+"""`align-echo report`: figures of runs as one HTML file, and the pictures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs' folders, or folders of runs.")],
     out: Annotated[Path, typer.Option("--out", help="The .html file.")] = OUT,
 ) -> None:
-    """Draw what runs measured into one HTML file: effects beside their controls, learning, critics."""
+    """Draw the measurements of runs into one HTML file: effects with their controls, learning, critics."""
     written = write_report(runs, out)
     for line in written.damaged:
         note(line)

@@ -1,4 +1,4 @@
-"""`align-echo retrieval-server`: documents that environments in other processes search, by Search-R1's protocol."""
+"""`align-echo retrieval-server`: document search for environments in other processes, by Search-R1's protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def retrieval_server(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
     host: Annotated[str, typer.Option("--host", help="Where to listen; default: this machine only.")] = "127.0.0.1",
 ) -> None:
-    """Serve documents for searching, as SearchQA's $SEARCHQA_URL and other clients of Search-R1's protocol ask."""
+    """Serve document search for SearchQA's $SEARCHQA_URL and other clients of Search-R1's protocol."""
     from align_echo.wrappers.searchqa.corpus import open_corpus
     from align_echo.wrappers.searchqa.protocol import PATH
     from align_echo.wrappers.searchqa.server import make_server

@@ -1,4 +1,4 @@
-"""`align-echo show`: what episodes a run's folder holds, and one of them turn by turn, on the terminal."""
+"""`align-echo show`: the episodes in a run's folder, and one of them turn by turn, on the terminal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from align_echo.view.reading import DamagedLine, told
 
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or a .jsonl file of episodes.")],
-    task: Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task's id, or a part that one has.")] = None,
-    part: Annotated[str | None, typer.Option("--part", help="Of this part alone: a variant, a round, a step.")] = None,
-    sample: Annotated[int | None, typer.Option("--sample", help="Which of several episodes of the task.")] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="Episodes that are listed.")] = 60,
+    task: Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task's id, or a unique part of it.")] = None,
+    part: Annotated[str | None, typer.Option("--part", help="Only this part: a variant, a round, a step.")] = None,
+    sample: Annotated[int | None, typer.Option("--sample", help="Sample number, if the task has several.")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="Most episodes to list.")] = 60,
 ) -> None:
-    """Print what episodes a run holds; with a task, one of them turn by turn."""
+    """List the episodes of a run; with a task, print one of them turn by turn."""
     parts = find_episodes([run])
     part = part_named(parts, part)
     damaged: list[DamagedLine] = []

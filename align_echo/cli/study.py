@@ -1,6 +1,6 @@
 """`align-echo study`: the papers' tables from a YAML file, with any agents and models.
 
-Left out: what a study is (`evaluate/study.py`) and how it is played (`evaluate/study_run.py`).
+Not here: the plan of a study (`evaluate/study.py`) and its run (`evaluate/study_run.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from align_echo.trouble import overstepped, tell, verdict
 
 def study(
     source: Annotated[
-        str, typer.Argument(metavar="NAME|FILE.yaml", help=f"Comes along: {', '.join(studies())}; or your own file.")
+        str, typer.Argument(metavar="NAME|FILE.yaml", help=f"Built in: {', '.join(studies())}; or your own file.")
     ],
     out: options.Out = None,
     resume: options.Resume = False,
 ) -> None:
-    """Learn and play what a YAML file asks for, environments x agents, and print its tables."""
+    """Run the generation and evaluation described by a YAML file, environments x agents, and print its tables."""
     plan = plan_study(source)
     path = run_folder(out, resume, "study", plan.name)
     with run_display(path, resume=resume) as display:

@@ -1,4 +1,4 @@
-"""`align-echo train`: let a policy, a critic or both learn in an environment by one of the methods."""
+"""`align-echo train`: train a policy, a critic or both in an environment by one of the methods."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def train(
     ] = None,
     interface: Annotated[str | None, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="YAML; may begin with `base: METHOD`.")] = None,
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="How many steps; default: the config's.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps; default: the config's.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of all random draws.")] = None,
     report_to: Annotated[
         list[str] | None, typer.Option("--report-to", help="tensorboard, trackio, wandb, mlflow, or none; repeatable.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan without running it.")] = False,
     out: options.Out = None,
     resume: options.Resume = False,
 ) -> None:
-    """Train by a method; signals of every step, checkpoints and the trained models go to a folder."""
+    """Train by a method; write the signals of every step, checkpoints and the trained models to a folder."""
     require_training()
     if method == "list":
         _list_methods()

@@ -20,7 +20,7 @@ def view(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Runs' folders, or .jsonl files of episodes.")],
     out: Annotated[Path | None, typer.Option("--out", help="The .html file; default: RUN.html here.")] = None,
     serve: Annotated[bool, typer.Option("--serve", help="Serve the page to this machine instead.")] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of --serve; 0 takes a free one.")] = 8090,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of --serve; 0 takes a free one.")] = 8090,
     logs: Annotated[Path | None, typer.Option("--eval", help="Write logs of inspect_ai to this folder.")] = None,
 ) -> None:
     """Write all episodes of runs into one HTML file, to read, filter and compare in a browser; or as logs."""

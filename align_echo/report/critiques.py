@@ -1,7 +1,7 @@
-"""Critiques of training runs by phase: how long they are, and how many could be read.
+"""Critiques of training runs by phase: their length, and the share of readable ones.
 
-Lengths are of the critiques that a run keeps (those of one task a step), shares of all that were asked for. Left out:
-what they say (`drift.py`).
+Lengths are of the stored critiques (those of one task a step), shares are of all requested ones. Not here: their
+content (`drift.py`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ ByPhase = Mapping[str, Sequence[int]]
 
 
 def lengths(material: Material) -> DrawnPlot | str:
-    """Plot 9."""
-    asked = {group: _asked(material, group) for group in groups_of(material)}
+    """Draw plot 9."""
+    asked = {group: _count_critiques(material, group) for group in groups_of(material)}
     asked = {group: by_phase for group, by_phase in asked.items() if by_phase}
     if not asked:
         return "no training run among these asked a critic about an attempt"
@@ -45,10 +45,10 @@ def lengths(material: Material) -> DrawnPlot | str:
         for group, by_phase in asked.items()
         for phase, counts in by_phase.items()
     ]  # fmt: skip
-    kept = sum(len(of) for by_phase in words.values() for of in by_phase.values())
+    stored = sum(len(of) for by_phase in words.values() for of in by_phase.values())
     return DrawnPlot(
         n=f"{sum(counts[0] for by_phase in asked.values() for counts in by_phase.values()):,} critiques asked for, "
-        f"{kept:,} of them kept; intervals over critiques, which are too narrow, as those of a task are alike",
+        f"{stored:,} of them kept; intervals over critiques, which are too narrow, as those of a task are alike",
         control="A critic that stays as it was (echo-frozen-critic), trained with all else the same: what changes "
         "there is the policy's attempts, not the critic."
         + ("" if any(map(has_frozen_critic, asked)) else " It is not among these runs."),
@@ -63,20 +63,20 @@ def lengths(material: Material) -> DrawnPlot | str:
 
 
 def has_frozen_critic(group: TrainedGroup) -> bool:
-    """Whether a group's critic stayed as it was, whatever its method is called."""
+    """Return whether a group's critic was not trained, whatever its method is called."""
     trained = settings_of(group.runs[0]).get("trained")
     return isinstance(trained, list) and "critic" not in trained
 
 
-def _asked(material: Material, group: TrainedGroup) -> dict[str, tuple[int, int, int]]:
-    """By phase: critiques asked for, those that could not be read, and those that were cut off."""
+def _count_critiques(material: Material, group: TrainedGroup) -> dict[str, tuple[int, int, int]]:
+    """Count critiques by phase: requested, unreadable, and cut off."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for run in group.runs:
         for line in material.signals(run):
             phase = material.phase(run, line.step)
-            for place, kind in enumerate(("", "unread_", "cut_")):
+            for index, kind in enumerate(("", "unread_", "cut_")):
                 names = [f"count/{kind}critiques_of_{outcome}_attempts" for outcome in OUTCOMES]
-                sums[phase][place] += sum(line.values.get(name, 0.0) for name in names)
+                sums[phase][index] += sum(line.values.get(name, 0.0) for name in names)
     counts = {phase: tuple(int(count) for count in sums[phase]) for phase in PHASES if phase in sums}
     return {phase: (asked, unread, cut) for phase, (asked, unread, cut) in counts.items() if asked}
 
@@ -90,8 +90,8 @@ def _words(material: Material, group: TrainedGroup) -> dict[str, list[int]]:
     return {phase: by_phase[phase] for phase in PHASES if phase in by_phase}
 
 
-def _share(count: int, of: int) -> Estimate | None:
-    return wilson(min(max(count, 0), of), of) if of else None
+def _share(count: int, total: int) -> Estimate | None:
+    return wilson(min(max(count, 0), total), total) if total else None
 
 
 def _middle(words: Sequence[int]) -> str:
@@ -101,17 +101,17 @@ def _middle(words: Sequence[int]) -> str:
     return f"{middle:.0f} ({low:.0f} to {high:.0f})"
 
 
-def _beside(number: int, several: int) -> float:
-    """How far from a phase's place the mark of one of several groups stands."""
-    return (number - (several - 1) / 2) * 0.7 / several
+def _group_offset(number: int, groups: int) -> float:
+    """Compute the offset of one of several groups from the centre of a phase."""
+    return (number - (groups - 1) / 2) * 0.7 / groups
 
 
 def _length_boxes(words: Mapping[TrainedGroup, ByPhase], axes: Axes, palette: Palette) -> None:
     for number, (group, by_phase) in enumerate(words.items()):
-        colour = palette.of(number)
-        for phase, of in by_phase.items():
-            at = PHASES.index(phase) + _beside(number, len(words))
-            low, left, middle, right, high = np.percentile(of, QUANTILES)
+        colour = palette.colour(number)
+        for phase, word_counts in by_phase.items():
+            at = PHASES.index(phase) + _group_offset(number, len(words))
+            low, left, middle, right, high = np.percentile(word_counts, QUANTILES)
             axes.vlines(at, low, high, color=colour, linewidth=1.4)
             axes.vlines(at, left, right, color=colour, linewidth=8)
             axes.plot(at, middle, "_", color=palette.back, markersize=10, markeredgewidth=2)
@@ -125,11 +125,11 @@ def _readable(
     asked: Mapping[TrainedGroup, Mapping[str, tuple[int, int, int]]], axes: Axes, palette: Palette
 ) -> None:
     for number, (group, by_phase) in enumerate(asked.items()):
-        at = [PHASES.index(phase) + _beside(number, len(asked)) for phase in by_phase]
+        at = [PHASES.index(phase) + _group_offset(number, len(asked)) for phase in by_phase]
         shares = [wilson(count - unread, count) for count, unread, _ in by_phase.values()]
-        axes.plot(at, [share.value for share in shares], "-o", color=palette.of(number), label=plain(group.label))
+        axes.plot(at, [share.value for share in shares], "-o", color=palette.colour(number), label=plain(group.label))
         for x, share in zip(at, shares, strict=True):
-            axes.vlines(x, *ends(share), color=palette.of(number), linewidth=1.6)
+            axes.vlines(x, *ends(share), color=palette.colour(number), linewidth=1.6)
     axes.set_ylim(-3, 103)
     axes.set_ylabel("%")
     _label_phases(axes)

@@ -1,7 +1,7 @@
-"""Pictures by matplotlib's own figures, without the state that its `pyplot` shares: the same bytes for the same data.
+"""Draw pictures with matplotlib's figures, without the shared state of `pyplot`: the same bytes for the same data.
 
-Nothing of a user's own style is read into what matters here. Texts come from runs and may hold anything: they pass
-`plain`, so that none is taken for a formula. Left out: what is drawn.
+A user's own style has no effect. Texts come from runs and may hold anything: they pass `plain`, so that none is parsed
+as a formula. Not here: the content of the pictures.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH, DOTS = 4.6, 180
-"""Inches, and dots an inch: on a page a picture is half as wide as its dots."""
+"""Width in inches, and dots an inch; a page shows pictures at half their dots."""
 
 SMALL, TEXT = 7.5, 8.5
-"""Points of the numbers at an axis, and of all other text."""
+"""Font sizes in points: numbers at an axis, and all other text."""
 
 LONGEST = 34
-"""Characters of a name in a picture."""
+"""Most characters of a name in a picture."""
 
 LAST_DRAWN = 0x530
-"""Letters up to this one, which are Latin, Greek and Cyrillic, are in the font that comes with matplotlib."""
+"""End of the letters in matplotlib's font: Latin, Greek and Cyrillic."""
 
 SETTINGS = "matplotlibrc"
-"""A file of the current folder from which matplotlib takes settings, and programs to run, when it is imported."""
+"""A file of the current folder that could make matplotlib run programs on import."""
 
 
 def require_drawing() -> None:
-    """Raises `MissingExtraError` where matplotlib is not installed."""
+    """Raise `MissingExtraError` if matplotlib is not installed."""
     try:
         with chdir(os.sep) if os.path.lexists(SETTINGS) else nullcontext():
             import matplotlib  # noqa: F401
@@ -49,7 +49,7 @@ def require_drawing() -> None:
 
 
 def picture(panel: Panel, palette: Palette) -> bytes:
-    """A panel as PNG. Settings of the user's own do not change it."""
+    """Draw a panel as PNG, independent of the user's own settings."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -89,27 +89,27 @@ def _tint(axes: Axes, palette: Palette) -> None:
 
 
 def plain(text: str, longest: int = LONGEST) -> str:
-    """A text of a run as a picture can show it: no formula, no letter that the font lacks, cut where it is long."""
-    seen = "".join(letter if ord(letter) < LAST_DRAWN else "?" for letter in " ".join(printable(text).split()))
-    cut = seen if len(seen) <= longest else f"{seen[: longest - 3]}..."
+    """Prepare a text of a run for a picture: no formula, no letter missing in the font, shortened if it is long."""
+    visible = "".join(letter if ord(letter) < LAST_DRAWN else "?" for letter in " ".join(printable(text).split()))
+    cut = visible if len(visible) <= longest else f"{visible[: longest - 3]}..."
     return (f" {cut}" if cut.startswith("_") else cut).replace("$", r"\$")
 
 
 def name_rows(axes: Axes, names: Sequence[str], longest: int = 24) -> None:
-    """Names for the rows of a picture, the first on top, at 0, 1, 2 ... of its vertical axis."""
+    """Label the rows of a picture, the first on top, at 0, 1, 2 ... of its vertical axis."""
     axes.set_yticks(range(len(names)), [plain(name, longest) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
 
 
-def number_steps(axes: Axes, what: str) -> None:
-    """Whole numbers, of steps, rounds or candidates, along a picture."""
+def number_steps(axes: Axes, label: str) -> None:
+    """Use whole numbers (of steps, rounds or candidates) on the horizontal axis."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel(what)
+    axes.set_xlabel(label)
 
 
 def whisker(axes: Axes, at: float, ends: tuple[float, float], colour: str) -> None:
-    """A horizontal interval in the row `at`."""
+    """Draw a horizontal interval in the row `at`."""
     axes.hlines(at, *ends, color=colour, linewidth=1.8)

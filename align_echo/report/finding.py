@@ -1,6 +1,6 @@
-"""Which folders hold runs: searched to any depth, so that a grid, a study or a flywheel is the runs within it.
+"""Find the folders of runs, at any depth: a grid, a study or a flywheel is found as the runs inside it.
 
-Left out: what their files hold (`material.py`).
+Not here: the content of their files (`material.py`).
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from align_echo.view.finding import PASSED_BY, run_name, told_apart
 
 GENERATE = "generate-interface"
 HOLDS = "evaluate, grid, study, generate-interface, train or critic"
-"""The verbs whose runs a report is made of."""
+"""Verbs covered by a report, for messages."""
 
 VERBS = {
     *("evaluate", "grid", "study", GENERATE, "train"),
     *("critic collect", "critic train", "critic evaluate", "critic flywheel"),
 }
 WHOLES = {"grid", "study", "critic flywheel"}
-"""Those of which a run holds whole runs of others. What a user put into the folder of any other is by itself."""
+"""Verbs whose runs contain complete runs of other verbs. Runs inside other folders count as separate."""
 
 DEEPEST = 8
-"""Folders below the one that was named in which runs are looked for."""
+"""Most levels of folders to search below the given one."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedRun:
-    """A run that was begun: its folder, what it is called here, its verb, and what its `config.json` holds.
+    """A started run: its folder, display name, verb, and the content of its `config.json`.
 
-    `made_by` is the run of a grid, a study or a flywheel that it is a part of; None for one by itself.
+    `made_by` is the grid, study or flywheel it is a part of; None for a separate run.
     """
 
     folder: Path
@@ -48,37 +48,39 @@ class RecordedRun:
 
     @property
     def command(self) -> str:
-        """The command that made it, as far as its `config.json` tells: its own settings, or those of its whole."""
-        whole = self
-        while whole.made_by is not None:
-            whole = whole.made_by
-        return shlex.join(["align-echo", *whole.verb.split(), *_options(whole)])
+        """Return the command behind the run, as far as `config.json` tells: its own, or that of the run it is a part
+        of.
+        """
+        root = self
+        while root.made_by is not None:
+            root = root.made_by
+        return shlex.join(["align-echo", *root.verb.split(), *_options(root)])
 
 
 def find_runs(paths: Sequence[Path]) -> list[RecordedRun]:
-    """The runs in these folders, each once, a whole before its parts.
+    """Find the runs in these folders, each once, parents before their parts.
 
-    Raises `UsageError` for a path that is not there or is no folder, and for one that holds no run.
+    Raises `UsageError` for a missing path or a file, and for a folder without runs.
     """
     configs: dict[Path, dict[str, Any]] = {}
     names: dict[Path, str] = {}
     for path in paths:
-        here = path.resolve()
-        if not here.is_dir():
-            raise UsageError(f"there is no folder {path}: name the folder of a run" if not here.exists() else
+        top = path.resolve()
+        if not top.is_dir():
+            raise UsageError(f"there is no folder {path}: name the folder of a run" if not top.exists() else
                              f"{path} is a file: name the folder of a run")  # fmt: skip
-        inside = _runs_below(here)
+        inside = _runs_below(top)
         if not inside:
             raise UsageError(f"{path} holds no run of {HOLDS}: name the folder that such a command wrote")
         for folder, config in inside.items():
             configs.setdefault(folder, config)
-            names.setdefault(folder, run_name(folder, here))
+            names.setdefault(folder, run_name(folder, top))
     unique = told_apart(names)
     runs: dict[Path, RecordedRun] = {}
     for folder in sorted(configs, key=lambda folder: len(folder.parts)):
-        around = (runs[parent] for parent in folder.parents if parent in runs)
-        above = next((whole for whole in around if whole.verb in WHOLES), None)
-        runs[folder] = RecordedRun(folder, unique[folder], _verb(configs[folder]), configs[folder], above)
+        ancestors = (runs[parent] for parent in folder.parents if parent in runs)
+        parent_run = next((ancestor for ancestor in ancestors if ancestor.verb in WHOLES), None)
+        runs[folder] = RecordedRun(folder, unique[folder], _verb(configs[folder]), configs[folder], parent_run)
     return [runs[folder] for folder in configs]
 
 
@@ -98,9 +100,9 @@ def _is_searched(name: str) -> bool:
 
 
 def _verb(config: Mapping[str, Any]) -> str:
-    """The verb of a run's settings; "" for those of something else. A run of `generate-interface` does not name it."""
-    named = config.get("command", GENERATE if {"backend", "iterations"} <= config.keys() else "")
-    return named if isinstance(named, str) else ""
+    """Return the verb of a run's settings; "" for anything else. A run of `generate-interface` does not record it."""
+    verb = config.get("command", GENERATE if {"backend", "iterations"} <= config.keys() else "")
+    return verb if isinstance(verb, str) else ""
 
 
 # ---------------------------------------------------------------- commands
@@ -130,7 +132,7 @@ _OPTIONS: dict[str, tuple[tuple[str, str], ...]] = {
         *(("--test-tasks", "test_tasks"), ("--candidates", "candidates"), ("--states", "states"), ("--seed", "seed")),
     ),
 }
-"""By verb the options that a command is told with, and the setting that each is in `config.json`, by dotted names."""
+"""By verb: the options of the command, and the dotted name of each in `config.json`."""
 
 
 def _options(run: RecordedRun) -> list[str]:
@@ -141,21 +143,21 @@ def _options(run: RecordedRun) -> list[str]:
         return [str(summary.get("name", "FILE.yaml"))]
     words = []
     settings = {**flat(run.config), **run.config}
-    named = {"interfaces": "interface_named", "agent": "player"}
+    alternative_keys = {"interfaces": "interface_named", "agent": "player"}
     for option, key in _OPTIONS[run.verb]:
-        given = settings.get(named.get(key, ""), settings.get(key))
-        for value in _values(run.verb, key, given):
+        setting = settings.get(alternative_keys.get(key, ""), settings.get(key))
+        for value in _values(run.verb, key, setting):
             words += [option, value]
     if "refine_rounds" in settings and settings.get("critic_details") is None:
         words += ["--critic", "none"]
     interfaces = run.config.get("interfaces")
-    several = isinstance(interfaces, Mapping) and len(interfaces) > 2
+    has_variants = isinstance(interfaces, Mapping) and len(interfaces) > 2
     words += ["--no-retract"] if settings.get("retract") is False else []
-    return [*words, *(["--compare"] if run.verb == "evaluate" and several else [])]
+    return [*words, *(["--compare"] if run.verb == "evaluate" and has_variants else [])]
 
 
 def _values(verb: str, key: str, value: object) -> list[str]:
-    """A setting as words of a command line; none where it is not set, or is as it would be without the option."""
+    """Format a setting as words of a command line; none for an unset or default value."""
     if value is None or (key, value) == ("episodes_per_task", 1):
         return []
     if key == "interfaces" and isinstance(value, Mapping):
@@ -170,7 +172,7 @@ def _values(verb: str, key: str, value: object) -> list[str]:
 
 
 def _training_options(run: RecordedRun) -> list[str]:
-    """The method and the main settings: all others are in the run's `config.json`."""
+    """Return the method and the main settings; all others are in the run's `config.json`."""
     config = run.config.get("config")
     settings = config if isinstance(config, Mapping) else {}
     words = ["--method", method_of(settings)]
@@ -183,18 +185,21 @@ def _training_options(run: RecordedRun) -> list[str]:
 
 
 _SIZES = {f"collecting.{name}" for name in ("samples", "queries", "rounds", "states", "critique_tokens")}
-"""Settings of a method's file that make it no other method when they are changed, as those of `optimising`."""
+"""Settings that may differ within a method, like those of `optimising`."""
 
 
 def method_of(settings: Mapping[str, Any]) -> str:
-    """The method of a training run: of the shipped files that agree with its settings, the one that says most; else the
-    name of its recipe. A run keeps all its settings, and not which file it had them from.
+    """Return the method of a training run: the most specific shipped config that agrees with its settings, else its
+    recipe.
+
+    A run stores all its settings, but not the file they came from.
     """
-    asked = flat(settings)
-    said: dict[str, int] = {}
+    run_settings = flat(settings)
+    matches: dict[str, int] = {}
     for file in resources.files("align_echo.train").joinpath("configs").iterdir():
         values = flat(yaml_mapping(file.read_text(encoding="utf-8"), file.name))
-        own = {key: value for key, value in values.items() if key not in _SIZES and not key.startswith("optimising.")}
-        if all(asked.get(key) == value for key, value in own.items()):
-            said[file.name.removesuffix(".yaml")] = len(own)
-    return max(sorted(said), key=lambda name: said[name], default=str(asked.get("collecting.recipe", "?")))
+        sizes = {key for key in values if key in _SIZES or key.startswith("optimising.")}
+        method_settings = {key: value for key, value in values.items() if key not in sizes}
+        if all(run_settings.get(key) == value for key, value in method_settings.items()):
+            matches[file.name.removesuffix(".yaml")] = len(method_settings)
+    return max(sorted(matches), key=lambda name: matches[name], default=str(run_settings.get("collecting.recipe", "?")))

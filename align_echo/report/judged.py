@@ -1,6 +1,7 @@
-"""Critics of single actions: what choosing by them is worth beside pass@N, and how honest their probabilities are.
+"""Critics of single actions: success of selection by them compared with pass@N, and the calibration of their
+probabilities.
 
-Left out: how they were asked and measured (`align_echo.gaia`, `align_echo.critic.calibration`).
+Not here: asking and measuring them (`align_echo.gaia`, `align_echo.critic.calibration`).
 """
 
 from __future__ import annotations
@@ -26,28 +27,29 @@ if TYPE_CHECKING:
 
 MADE_BY = "align-echo critic flywheel --env alfworld --model pocket --rounds 2 --out runs/wheel"
 QUIET = ("random", "placebo")
-"""Rules that know nothing of what is right."""
+"""Rules without information about correctness."""
 
-SHOWN = ("critic", CEILING, "placebo", "random", "majority", "logprob", "tilted")
-"""Rules of selection in the order of a legend."""
+RULE_ORDER = ("critic", CEILING, "placebo", "random", "majority", "logprob", "tilted")
+"""Selection rules in the order of the legend."""
 
 
 def selection(material: Material) -> DrawnPlot | str:
-    """Plot 11."""
-    trials = {run: trial for run in material.of_verb("critic evaluate") if (trial := material.summary(run, Trial))}
+    """Draw plot 11."""
+    runs = material.runs_with_verb("critic evaluate")
+    trials = {run: trial for run in runs if (trial := material.summary(run, Trial))}
     if not trials:
         return "no finished trial of a critic is among these runs"
     panels = [
-        Panel(f"{run.name}: {trial.states} states", partial(_curve, trial), _told(trial), height=3.4)
+        Panel(f"{run.name}: {trial.states} states", partial(_curve, trial), _alt_text(trial), height=3.4)
         for run, trial in trials.items()
     ]
     rows = [
         (run.name, point.rule, str(point.candidates), figure(point.success), figure(point.gain, signed=True))
         for run, trial in trials.items()
         for point in sorted(trial.curve, key=_order)
-        if point.candidates in (1, max(each.candidates for each in trial.curve))
+        if point.candidates in (1, max(success.candidates for success in trial.curve))
     ]
-    kept, left = first_panels([*_by_round(material, trials), *panels])
+    drawn_panels, left_out = first_panels([*_by_round(material, trials), *panels])
     states = sum(trial.states for trial in trials.values())
     tasks = max(trial.curve[0].success.n for trial in trials.values())
     return DrawnPlot(
@@ -56,28 +58,29 @@ def selection(material: Material) -> DrawnPlot | str:
         control="The placebo: one of the distinct candidates at random, a judge who knows nothing. pass is what a "
         "critic that never errs would reach. logprob, where it is there, costs nothing.",
         commands=commands_of(trials),
-        panels=kept,
+        panels=drawn_panels,
         table=PlotTable(("trial", "rule", "candidates", "right, %", "over a single draw, points"), tuple(rows)),
-        notes=left,
+        notes=left_out,
     )
 
 
 def _order(point: Success) -> tuple[int, int]:
-    return point.candidates, SHOWN.index(point.rule) if point.rule in SHOWN else len(SHOWN)
+    return point.candidates, RULE_ORDER.index(point.rule) if point.rule in RULE_ORDER else len(RULE_ORDER)
 
 
-def _told(trial: Trial) -> str:
+def _alt_text(trial: Trial) -> str:
     most = max(point.candidates for point in trial.curve)
     ends = [f"{point.rule} {figure(point.success)}" for point in trial.curve if point.candidates == most]
     return f"percent of states with the right action, by number of candidates; of {most}: {'; '.join(ends)}"
 
 
 def _curve(trial: Trial, axes: Axes, palette: Palette) -> None:
-    rules = sorted({point.rule for point in trial.curve}, key=lambda rule: (*SHOWN, rule).index(rule))
+    rules = sorted({point.rule for point in trial.curve}, key=lambda rule: (*RULE_ORDER, rule).index(rule))
     for rule in rules:
         points = sorted((point for point in trial.curve if point.rule == rule), key=lambda point: point.candidates)
         at = [point.candidates for point in points]
-        colour = palette.quiet if rule in QUIET else palette.ink if rule == CEILING else palette.of(rules.index(rule))
+        series = palette.colour(rules.index(rule))
+        colour = palette.quiet if rule in QUIET else palette.ink if rule == CEILING else series
         style = {"placebo": "--", "random": ":"}.get(rule, "-")
         if rule in ("critic", "placebo"):
             lows, highs = zip(*(ends(point.success) for point in points), strict=True)
@@ -90,26 +93,26 @@ def _curve(trial: Trial, axes: Axes, palette: Palette) -> None:
 
 
 def _by_round(material: Material, trials: Mapping[RecordedRun, Trial]) -> list[Panel]:
-    """A picture of each flywheel: its critic, its placebo and pass@N, round by round."""
+    """Build a panel for each flywheel: its critic, its placebo and pass@N, round by round."""
     panels = []
-    for wheel in material.of_verb("critic flywheel"):
-        inside = [(_round_of(run), trial) for run, trial in trials.items() if run.made_by == wheel]
+    for flywheel in material.runs_with_verb("critic flywheel"):
+        inside = [(_round_number(run), trial) for run, trial in trials.items() if run.made_by == flywheel]
         rounds = sorted((number, trial) for number, trial in inside if number is not None) if inside else []
         if len(rounds) > 1:
-            alt = f"{wheel.name}: percent right by round of the flywheel, with all candidates"
-            panels.append(Panel(f"{wheel.name}, by round", partial(_rounds, rounds), alt, height=3.4))
+            alt = f"{flywheel.name}: percent right by round of the flywheel, with all candidates"
+            panels.append(Panel(f"{flywheel.name}, by round", partial(_rounds, rounds), alt, height=3.4))
     return panels
 
 
-def _round_of(run: RecordedRun) -> int | None:
+def _round_number(run: RecordedRun) -> int | None:
     number = run.folder.parent.name.removeprefix("round-")
     return int(number) if number.isdecimal() else None
 
 
 def _rounds(rounds: Sequence[tuple[int, Trial]], axes: Axes, palette: Palette) -> None:
-    rules = (("critic", palette.of(0), "-"), ("placebo", palette.quiet, "--"), (CEILING, palette.ink, "-"))
+    rules = (("critic", palette.colour(0), "-"), ("placebo", palette.quiet, "--"), (CEILING, palette.ink, "-"))
     for rule, colour, style in rules:
-        points = [(number, _of_all(trial, rule)) for number, trial in rounds]
+        points = [(number, _at_most_candidates(trial, rule)) for number, trial in rounds]
         known = [(number, point) for number, point in points if point is not None]
         label = "pass@N" if rule == CEILING else rule
         axes.plot([number for number, _ in known], [point.success.value for _, point in known], style, marker="o",
@@ -122,7 +125,7 @@ def _rounds(rounds: Sequence[tuple[int, Trial]], axes: Axes, palette: Palette) -
     axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3)
 
 
-def _of_all(trial: Trial, rule: str) -> Success | None:
+def _at_most_candidates(trial: Trial, rule: str) -> Success | None:
     most = max(point.candidates for point in trial.curve)
     return next((point for point in trial.curve if (point.rule, point.candidates) == (rule, most)), None)
 
@@ -131,8 +134,8 @@ def _of_all(trial: Trial, rule: str) -> Success | None:
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """A critic's report, of a trial or of the tasks that its training held out."""
+class _CriticMeasurement:
+    """A critic's report, from a trial or from the held-out tasks of its training."""
 
     run: RecordedRun
     where: str
@@ -141,48 +144,50 @@ class _Measured:
 
 
 def reliability(material: Material) -> DrawnPlot | str:
-    """Plot 12."""
-    reports = [(run, "trial", trial.critic) for run in material.of_verb("critic evaluate")
+    """Draw plot 12."""
+    reports = [(run, "trial", trial.critic) for run in material.runs_with_verb("critic evaluate")
                if (trial := material.summary(run, Trial))]  # fmt: skip
-    for run in material.of_verb("critic train"):
-        fitted = _fitted(material, run)
+    for run in material.runs_with_verb("critic train"):
+        fitted = _read_training(material, run)
         reports += [(run, "held out", fitted.held_out)] if fitted and fitted.held_out else []
-    measured = [_Measured(run, where, report, _calibrations(report)) for run, where, report in reports]
-    shown = [each for each in measured if any(of.bins for _, of in each.calibrations)]
-    if not shown:
-        old = ", ".join(each.run.name for each in measured if each.calibrations)
+    measurements = [_CriticMeasurement(run, where, report, _calibrations(report)) for run, where, report in reports]
+    with_bins = [entry for entry in measurements if any(measured.bins for _, measured in entry.calibrations)]
+    if not with_bins:
+        old = ", ".join(entry.run.name for entry in measurements if entry.calibrations)
         return f"measured by a version that kept no bins, measure again: {old}" if old else (
             "no finished trial or training among these is of a critic that gives probabilities"
         )
     panels = [
-        Panel(f"{each.run.name} ({each.where})", partial(_diagram, each.calibrations), _told_errors(each), height=4.0)
-        for each in shown
-    ]
-    rows = [
-        (each.run.name, each.where, str(each.report.with_logit), figure(each.report.accuracy),
-         f"{each.report.constant_accuracy:.1f}", figure(each.report.auroc, 3),
-         *(f"{of.ece:.3f}" for _, of in each.calibrations), f"{each.report.temperature:.2f}")
-        for each in shown
+        Panel(f"{entry.run.name} ({entry.where})", partial(_diagram, entry.calibrations), _error_text(entry),
+              height=4.0)
+        for entry in with_bins
     ]  # fmt: skip
-    kept, left = first_panels(panels)
+    rows = [
+        (entry.run.name, entry.where, str(entry.report.with_logit), figure(entry.report.accuracy),
+         f"{entry.report.constant_accuracy:.1f}", figure(entry.report.auroc, 3),
+         *(f"{measured.ece:.3f}" for _, measured in entry.calibrations), f"{entry.report.temperature:.2f}")
+        for entry in with_bins
+    ]  # fmt: skip
+    drawn_panels, left_out = first_panels(panels)
+    count = sum(entry.report.with_logit for entry in with_bins)
     return DrawnPlot(
-        n=f"{sum(each.report.with_logit for each in shown):,} judged actions with probabilities in {len(shown)} "
+        n=f"{count:,} judged actions with probabilities in {len(with_bins)} "
         "reports; intervals over actions, which are too narrow, as those of a task are alike",
         control="The diagonal is an honest critic; the better constant answer is one that reads nothing. Temperatures "
         "were fitted on the held-out tasks of the training: there the diagram after it is no test, in a trial it is.",
-        commands=commands_of(each.run for each in shown),
-        panels=kept,
+        commands=commands_of(entry.run for entry in with_bins),
+        panels=drawn_panels,
         table=PlotTable(
             ("run", "on", "actions", "judged right, %", "constant answer, %", "AUROC", "ECE at temperature 1",
              "ECE at the critic's", "temperature"),
             tuple(rows),
         ),
-        notes=left,
+        notes=left_out,
     )
 
 
-def _fitted(material: Material, run: RecordedRun) -> Fitted | None:
-    """What came of a critic's training on text; that of one on screens has another summary."""
+def _read_training(material: Material, run: RecordedRun) -> Fitted | None:
+    """Read the summary of a critic trained on text; None for a critic of screens, which has another summary."""
     summary = material.summary_object(run)
     return material.summary(run, Fitted) if summary is not None and "learned_from" in summary else None
 
@@ -193,21 +198,21 @@ def _calibrations(report: CriticReport) -> tuple[tuple[str, Calibration], ...]:
     return ("temperature 1", report.before), (f"temperature {report.temperature:.2f}", report.after)
 
 
-def _told_errors(each: _Measured) -> str:
-    errors = "; ".join(f"{name}: calibration error {of.ece:.3f}" for name, of in each.calibrations)
+def _error_text(entry: _CriticMeasurement) -> str:
+    errors = "; ".join(f"{name}: calibration error {measured.ece:.3f}" for name, measured in entry.calibrations)
     return f"share of actions that are correct by the critic's probability of it; {errors}"
 
 
 def _diagram(calibrations: Sequence[tuple[str, Calibration]], axes: Axes, palette: Palette) -> None:
     axes.plot((0, 1), (0, 1), "--", color=palette.quiet, linewidth=1)
-    for number, (name, of) in enumerate(calibrations):
-        colour = palette.of(1 - number)
-        for inside in of.bins:
+    for number, (name, measured) in enumerate(calibrations):
+        colour = palette.colour(1 - number)
+        for inside in measured.bins:
             low, high = ends(wilson(inside.correct, inside.actions))
             axes.vlines(inside.p_correct, low / 100, high / 100, color=colour, linewidth=1.3, alpha=0.8)
             axes.plot(inside.p_correct, inside.correct / inside.actions, "os"[number], color=colour,
-                      markersize=_size(inside, of.bins))  # fmt: skip
-        axes.plot([], [], "os"[number], color=colour, markersize=5, label=f"{name}: ECE {of.ece:.3f}")
+                      markersize=_size(inside, measured.bins))  # fmt: skip
+        axes.plot([], [], "os"[number], color=colour, markersize=5, label=f"{name}: ECE {measured.ece:.3f}")
     axes.set_xlim(-0.03, 1.03)
     axes.set_ylim(-0.03, 1.03)
     axes.set_aspect("equal")
@@ -217,8 +222,8 @@ def _diagram(calibrations: Sequence[tuple[str, Calibration]], axes: Axes, palett
 
 
 def _size(inside: Bin, bins: Sequence[Bin]) -> float:
-    """Of a mark: its area grows with the actions behind it."""
-    return 3 + 6 * math.sqrt(inside.actions / max(each.actions for each in bins))
+    """Compute the size of a mark: its area grows with its number of actions."""
+    return 3 + 6 * math.sqrt(inside.actions / max(other_bin.actions for other_bin in bins))
 
 
 PLOTS = (

@@ -1,4 +1,4 @@
-"""The colours of pictures, for a light and a dark system. Left out: the page's own, which its style has."""
+"""Colours of pictures, for a light and a dark system. Not here: the page's own colours (its style sheet)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours of one theme. `series` tell methods and rules apart, `faint` is the first of them where there is little;
-    the others have a meaning each.
+    """Colours of one theme. `series` distinguish methods and rules; `faint` is a light shade of the first. The others
+    have fixed meanings.
     """
 
     back: str
@@ -20,8 +20,8 @@ class Palette:
     bad: str
     series: tuple[str, ...]
 
-    def of(self, number: int) -> str:
-        """The colour of a series by its number."""
+    def colour(self, number: int) -> str:
+        """Return the colour of a series by its number."""
         return self.series[number % len(self.series)]
 
 

@@ -1,7 +1,7 @@
-"""What a plot is: pictures with a table of their figures, their n, the commands behind them and their control.
+"""Data types of a plot: pictures with a table of their figures, their n, their commands and their control.
 
-A plot that cannot be drawn says why, in place of all these. Left out: how pictures are made (`drawing.py`), and what
-is in each of them (`variants.py`, `trained.py`, `refined.py`, `critiques.py`, `drift.py`, `judged.py`).
+A plot that cannot be drawn gives a reason instead. Not here: drawing pictures (`drawing.py`), and their content
+(`variants.py`, `trained.py`, `refined.py`, `critiques.py`, `drift.py`, `judged.py`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from align_echo.report.palette import Palette
 
 MOST_PANELS = 12
-"""Pictures of one plot; what is beyond them is in its table."""
+"""Most pictures of one plot; the table has the rest."""
 
 MOST_COMMANDS = 6
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture. `draw` is called once for each palette, on empty axes; `alt` says in words what is to be seen."""
+    """One picture. `draw` is called once for each palette, on empty axes; `alt` describes the picture in words."""
 
     title: str
     draw: Callable[[Axes, Palette], None]
@@ -46,8 +46,8 @@ class PlotTable:
 
 @dataclass(frozen=True)
 class DrawnPlot:
-    """A plot that could be drawn. `n` says how much is behind it, `control` beside what it is to be read; `commands`
-    made the data.
+    """A plot with data. `n` describes the amount of data, `control` the comparison to read it against; `commands` made
+    the data.
     """
 
     n: str
@@ -60,8 +60,8 @@ class DrawnPlot:
 
 @dataclass(frozen=True)
 class Plot:
-    """A kind of plot. `draw` gives what there is to see in some runs, or says in a line why there is nothing; `command`
-    makes data for it.
+    """A kind of plot. `draw` returns the plot of some runs, or a one-line reason why there is none; `command` makes
+    data for it.
     """
 
     key: str
@@ -72,21 +72,21 @@ class Plot:
 
 
 def commands_of(runs: Iterable[RecordedRun]) -> tuple[str, ...]:
-    """The commands that made runs, each once; of many the first."""
-    every = list(dict.fromkeys(run.command for run in runs))
-    more = len(every) - MOST_COMMANDS
-    return (*every[:MOST_COMMANDS], *([f"... and {more} more"] if more > 0 else []))
+    """Return the commands behind runs, each once, at most `MOST_COMMANDS`."""
+    commands = list(dict.fromkeys(run.command for run in runs))
+    more = len(commands) - MOST_COMMANDS
+    return (*commands[:MOST_COMMANDS], *([f"... and {more} more"] if more > 0 else []))
 
 
 def first_panels(panels: Sequence[Panel]) -> tuple[tuple[Panel, ...], tuple[str, ...]]:
-    """As many pictures as a plot has at most, and a note of those that are left out."""
+    """Limit panels to `MOST_PANELS`, with a note about the rest."""
     more = len(panels) - MOST_PANELS
     notes = (f"{more} more pictures are left out; their figures are in the table.",) if more > 0 else ()
     return tuple(panels[:MOST_PANELS]), notes
 
 
 def figure(estimate: Estimate | None, digits: int = 1, *, signed: bool = False) -> str:
-    """A figure with its 95% interval, as "66.7 [39.1, 86.2]"; "66.7 -" without one, "-" for none."""
+    """Format a figure with its 95% interval, as "66.7 [39.1, 86.2]"; "66.7 -" without one, "-" for none."""
     if estimate is None:
         return "-"
     sign = "+" if signed else ""
@@ -94,5 +94,5 @@ def figure(estimate: Estimate | None, digits: int = 1, *, signed: bool = False) 
 
 
 def ends(estimate: Estimate) -> tuple[float, float]:
-    """The ends of an interval as they are drawn: nothing is, where they are NaN for want of one."""
+    """Return the ends of an interval for drawing; NaN without an interval, so that nothing is drawn."""
     return (math.nan, math.nan) if estimate.ci95 is None else estimate.ci95

@@ -1,7 +1,7 @@
-"""What critiques changed: scores before and after, refining against sampling again, and the weights of revisions.
+"""Effect of critiques: scores before and after, refining against sampling again, and the weights of revisions.
 
-The saturation square is where both scores are at least `SATURATED`: there ECHO's gain (`train/rewards.py`, equations 3
-to 6) rises at least 1 / (1 - 0.75 + 0.1) = 2.9 times as fast as the plain difference. Left out: what critiques say.
+In the saturation square both scores are at least `SATURATED`: there ECHO's gain (`train/rewards.py`, equations 3 to 6)
+rises at least 1 / (1 - 0.75 + 0.1) = 2.9 times as fast as the plain difference. Not here: the content of critiques.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 SATURATED = 0.75
 BINS = 20
 LEVELS = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
-"""Of ECHO's gain, whose bounds are -2.4 and 2.4 = ln((1 + eta) / eta), at (1, 0) and (0, 1)."""
+"""Contours of ECHO's gain, bounded by -2.4 and 2.4 = ln((1 + eta) / eta), at (1, 0) and (0, 1)."""
 
-AGAIN = "regenerate"
-"""The recipe that plays again without a critique: the control of every other that refines."""
+CONTROL_RECIPE = "regenerate"
+"""The recipe without a critique: the control of all refining ones."""
 
 CONTROL_MADE_BY = "align-echo train --method echo-no-critic"
 QUANTILES = ("p05", "p25", "p50", "p75", "p95")
@@ -42,7 +42,7 @@ Pairs = list[tuple[float, float]]
 
 
 def refined_groups(material: Material) -> dict[TrainedGroup, dict[str, list[Pairs]]]:
-    """By group and phase of training, the pairs (before, after) of each harvest; groups with any pair."""
+    """Collect the pairs (before, after) of each step by group and phase of training, for groups with any pair."""
     by_group: dict[TrainedGroup, dict[str, list[Pairs]]] = {}
     for group in groups_of(material):
         phases: dict[str, list[Pairs]] = defaultdict(list)
@@ -56,11 +56,11 @@ def refined_groups(material: Material) -> dict[TrainedGroup, dict[str, list[Pair
 
 
 def is_control(group: TrainedGroup) -> bool:
-    """Whether a group plays again without a critique."""
-    return flat(settings_of(group.runs[0])).get("collecting.recipe") == AGAIN
+    """Return whether a group plays again without a critique."""
+    return flat(settings_of(group.runs[0])).get("collecting.recipe") == CONTROL_RECIPE
 
 
-def _lacking(groups: Mapping[TrainedGroup, object], command: str = CONTROL_MADE_BY) -> tuple[str, ...]:
+def _missing_controls(groups: Mapping[TrainedGroup, object], command: str = CONTROL_MADE_BY) -> tuple[str, ...]:
     lacking = [setting for setting, together in by_setting(list(groups)).items() if not any(map(is_control, together))]
     return (f"The control was not trained for {'; '.join(lacking)}: {command}, all else the same.",) if lacking else ()
 
@@ -69,17 +69,19 @@ def _lacking(groups: Mapping[TrainedGroup, object], command: str = CONTROL_MADE_
 
 
 def density(material: Material) -> DrawnPlot | str:
-    """Plot 6."""
+    """Draw plot 6."""
     groups = refined_groups(material)
-    pairs = {group: [pair for of in phases.values() for harvest in of for pair in harvest]
+    pairs = {group: [pair for group_pairs in phases.values() for harvest in group_pairs for pair in harvest]
              for group, phases in groups.items()}  # fmt: skip
     if not pairs:
         return "no training run among these refined an attempt or played it again"
     panels = [
-        Panel(f"{group.label}: {len(of):,} pairs", partial(_density, of), f"{group.label}: {_moved(of)}", height=4.0)
-        for group, of in pairs.items()
-    ]
-    kept, left = first_panels(panels)
+        Panel(f"{group.label}: {len(group_pairs):,} pairs", partial(_density, group_pairs),
+              f"{group.label}: {_alt_text(group_pairs)}", height=4.0)
+        for group, group_pairs in pairs.items()
+    ]  # fmt: skip
+    rows = tuple((group.label, group.setting, *_change_cells(group_pairs)) for group, group_pairs in pairs.items())
+    drawn_panels, left_out = first_panels(panels)
     headings = ("method", "where", "pairs", "better, %", "as before, %", "worse, %", "mean change", "in the square, %")
     return DrawnPlot(
         n=f"{sum(map(len, pairs.values())):,} pairs of attempts, of {sum(len(group.runs) for group in pairs)} runs; "
@@ -87,13 +89,13 @@ def density(material: Material) -> DrawnPlot | str:
         control="Fresh attempts in place of refined ones (echo-no-critic): what lies above the diagonal there is what "
         "playing again is worth.",
         commands=commands_of(run for group in pairs for run in group.runs),
-        panels=kept,
-        table=PlotTable(headings, tuple((group.label, group.setting, *_moves(of)) for group, of in pairs.items())),
-        notes=(*_lacking(pairs), *left),
+        panels=drawn_panels,
+        table=PlotTable(headings, rows),
+        notes=(*_missing_controls(pairs), *left_out),
     )
 
 
-def _moves(pairs: Pairs) -> tuple[str, ...]:
+def _change_cells(pairs: Pairs) -> tuple[str, ...]:
     shares = (
         fmean(after > before for before, after in pairs),
         fmean(after == before for before, after in pairs),
@@ -101,12 +103,12 @@ def _moves(pairs: Pairs) -> tuple[str, ...]:
     )
     square = fmean(min(pair) >= SATURATED for pair in pairs)
     change = fmean(after - before for before, after in pairs)
-    told = [f"{100 * share:.1f}" for share in shares]
-    return (f"{len(pairs):,}", *told, f"{change:+.3f}", f"{100 * square:.1f}")
+    share_cells = [f"{100 * share:.1f}" for share in shares]
+    return (f"{len(pairs):,}", *share_cells, f"{change:+.3f}", f"{100 * square:.1f}")
 
 
-def _moved(pairs: Pairs) -> str:
-    n, better, same, worse, change, square = _moves(pairs)
+def _alt_text(pairs: Pairs) -> str:
+    n, better, same, worse, change, square = _change_cells(pairs)
     moved = f"{better}% better, {same}% as before, {worse}% worse, {change} on average"
     return f"of {n} pairs {moved}; {square}% in the square"
 
@@ -117,9 +119,9 @@ def _density(pairs: Pairs, axes: Axes, palette: Palette) -> None:
 
     before, after = zip(*pairs, strict=True)
     counts, edges, _ = np.histogram2d(before, after, bins=BINS, range=((0, 1), (0, 1)))
-    shown = np.ma.masked_equal(np.log1p(counts.T), 0)
-    colours = LinearSegmentedColormap.from_list("density", [palette.faint, palette.of(0), palette.ink])
-    axes.pcolormesh(edges, edges, shown, cmap=colours)
+    log_counts = np.ma.masked_equal(np.log1p(counts.T), 0)
+    colours = LinearSegmentedColormap.from_list("density", [palette.faint, palette.colour(0), palette.ink])
+    axes.pcolormesh(edges, edges, log_counts, cmap=colours)
     at = np.linspace(0, 1, 41)
     gain = np.asarray([[saturation_gain(float(low), float(high)) for low in at] for high in at])
     lines = axes.contour(at, at, gain, levels=LEVELS, colors=palette.ink, linewidths=0.6, alpha=0.7)
@@ -137,10 +139,10 @@ def _density(pairs: Pairs, axes: Axes, palette: Palette) -> None:
 
 
 def gains(material: Material) -> DrawnPlot | str:
-    """Plot 7."""
+    """Draw plot 7."""
     groups = {group: _gains(phases) for group, phases in refined_groups(material).items()}
     groups = {group: by_phase for group, by_phase in groups.items() if by_phase}
-    rounds = {run: summary for run in material.of_verb("evaluate") if (summary := _rounds(material, run))}
+    rounds = {run: summary for run in material.runs_with_verb("evaluate") if (summary := _rounds(material, run))}
     if not groups and not rounds:
         return "no run among these refined an attempt that was not already full"
     panels = [
@@ -158,11 +160,11 @@ def gains(material: Material) -> DrawnPlot | str:
     ]
     rows += [
         (f"{run.name}: critic {summary.critic or 'none'}", f"{summary.environment}, {summary.agent}",
-         f"round {each.number}", str(each.episodes), f"won, %: {figure(each.success_rate)}")
+         f"round {round_result.number}", str(round_result.episodes), f"won, %: {figure(round_result.success_rate)}")
         for run, summary in rounds.items()
-        for each in summary.rounds
+        for round_result in summary.rounds
     ]  # fmt: skip
-    kept, left = first_panels(panels)
+    drawn_panels, left_out = first_panels(panels)
     pairs = sum(n for by_phase in groups.values() for _, n in by_phase.values())
     return DrawnPlot(
         n=f"{pairs:,} pairs in training whose first score was below 1 (intervals over harvests), {len(rounds)} "
@@ -170,20 +172,20 @@ def gains(material: Material) -> DrawnPlot | str:
         control="As many fresh attempts without a critique: echo-no-critic in training, --critic none at test time. An "
         "attempt that failed does better the next time by chance alone.",
         commands=commands_of([run for group in groups for run in group.runs] + list(rounds)),
-        panels=kept,
+        panels=drawn_panels,
         table=PlotTable(("method", "where", "when", "n", "mean change of the score"), tuple(rows)),
-        notes=(*_lacking(groups), *_roundless(rounds), *left),
+        notes=(*_missing_controls(groups), *_missing_round_control(rounds), *left_out),
     )
 
 
-def _roundless(rounds: Mapping[RecordedRun, Refinement]) -> tuple[str, ...]:
+def _missing_round_control(rounds: Mapping[RecordedRun, Refinement]) -> tuple[str, ...]:
     if not rounds or any(summary.critic is None for summary in rounds.values()):
         return ()
     return ("The control of the rounds was not played: the same command with --critic none.",)
 
 
 def _gains(phases: Mapping[str, Sequence[Pairs]]) -> dict[str, tuple[Estimate, int]]:
-    """Mean change and number of pairs by phase, of attempts whose score was not full."""
+    """Compute mean change and number of pairs by phase, for attempts below the full score."""
     by_phase = {}
     for phase in PHASES:
         harvests = [[after - before for before, after in pairs if before < 1] for pairs in phases.get(phase, ())]
@@ -199,7 +201,7 @@ def _gain_bars(
 ) -> None:
     width = 0.7 / len(groups)
     for number, (group, by_phase) in enumerate(groups.items()):
-        colour = palette.quiet if is_control(group) else palette.of(number)
+        colour = palette.quiet if is_control(group) else palette.colour(number)
         at = [PHASES.index(phase) + (number - (len(groups) - 1) / 2) * width for phase in by_phase]
         values = [change.value for change, _ in by_phase.values()]
         axes.plot(at, values, "D" if is_control(group) else "o", color=colour, label=plain(group.label))
@@ -224,9 +226,9 @@ def _rounds(material: Material, run: RecordedRun) -> Refinement | None:
 
 def _round_curves(rounds: Mapping[RecordedRun, Refinement], axes: Axes, palette: Palette) -> None:
     for number, (run, summary) in enumerate(rounds.items()):
-        colour = palette.quiet if summary.critic is None else palette.of(number)
-        at = [each.number + 0.06 * (number - (len(rounds) - 1) / 2) for each in summary.rounds]
-        rates = [each.success_rate for each in summary.rounds]
+        colour = palette.quiet if summary.critic is None else palette.colour(number)
+        at = [round_result.number + 0.06 * (number - (len(rounds) - 1) / 2) for round_result in summary.rounds]
+        rates = [round_result.success_rate for round_result in summary.rounds]
         label = plain(f"{run.name}: critic {summary.critic or 'none'}")
         axes.plot(at, [rate.value for rate in rates], "-o", color=colour, markersize=4, label=label)
         for x, rate in zip(at, rates, strict=True):
@@ -241,8 +243,8 @@ def _round_curves(rounds: Mapping[RecordedRun, Refinement], axes: Axes, palette:
 
 
 def weights(material: Material) -> DrawnPlot | str:
-    """Plot 8."""
-    held: dict[TrainedGroup, dict[str, list[Mapping[str, float]]]] = {}
+    """Draw plot 8."""
+    weights_by_group: dict[TrainedGroup, dict[str, list[Mapping[str, float]]]] = {}
     for group in groups_of(material):
         phases: dict[str, list[Mapping[str, float]]] = defaultdict(list)
         for run in group.runs:
@@ -250,34 +252,34 @@ def weights(material: Material) -> DrawnPlot | str:
                 if "log_w_t" in line.values:
                     phases[material.phase(run, line.step)].append(line.values)
         if phases:
-            held[group] = phases
-    if not held:
+            weights_by_group[group] = phases
+    if not weights_by_group:
         return "no training run among these learned from a revision that was won after a critique (icrl does)"
     panels = [
         Panel(f"{group.label}: {group.setting}", partial(_weight_boxes, phases),
               f"log w_t of {group.label} by phase of training; in the table")
-        for group, phases in held.items()
+        for group, phases in weights_by_group.items()
     ]  # fmt: skip
     rows = [
         (group.label, group.setting, phase, str(len(phases[phase])), *_weight_cells(phases[phase]))
-        for group, phases in held.items()
+        for group, phases in weights_by_group.items()
         for phase in PHASES
         if phase in phases
     ]
-    old = [group.label for group, phases in held.items() if not any(map(_quantiles, phases.values()))]
-    kept, left = first_panels(panels)
+    old = [group.label for group, phases in weights_by_group.items() if not any(map(_quantiles, phases.values()))]
+    drawn_panels, left_out = first_panels(panels)
+    steps = sum(len(lines) for phases in weights_by_group.values() for lines in phases.values())
     return DrawnPlot(
-        n=f"{sum(len(lines) for phases in held.values() for lines in phases.values())} steps with tokens of revisions "
-        "that were won; boxes are means of the steps' quantiles over tokens",
+        n=f"{steps} steps with tokens of revisions that were won; boxes are means of the steps' quantiles over tokens",
         control="0, where a token is as likely without the critique as it was with it: there w_t changes nothing "
         "(icrl-unweighted has w_t = 1 for every token).",
-        commands=commands_of(run for group in held for run in group.runs),
-        panels=kept,
+        commands=commands_of(run for group in weights_by_group for run in group.runs),
+        panels=drawn_panels,
         table=PlotTable(
             ("method", "where", "phase", "steps", "mean", "5%", "25%", "median", "75%", "95%", "w_t below 0.5, %"),
             tuple(rows),
         ),
-        notes=(*((f"Trained by a version that kept means alone: {', '.join(old)}.",) if old else ()), *left),
+        notes=(*((f"Trained by a version that kept means alone: {', '.join(old)}.",) if old else ()), *left_out),
     )
 
 
@@ -286,8 +288,8 @@ def _has_quantiles(values: Mapping[str, float]) -> bool:
 
 
 def _quantiles(lines: Sequence[Mapping[str, float]]) -> list[float]:
-    whole = [values for values in lines if _has_quantiles(values)]
-    return [fmean(values[f"log_w_t/{name}"] for values in whole) for name in QUANTILES] if whole else []
+    complete = [values for values in lines if _has_quantiles(values)]
+    return [fmean(values[f"log_w_t/{name}"] for values in complete) for name in QUANTILES] if complete else []
 
 
 def _weight_cells(lines: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
@@ -305,10 +307,10 @@ def _weight_boxes(phases: Mapping[str, Sequence[Mapping[str, float]]], axes: Axe
         quantiles = _quantiles(lines)
         if quantiles:
             low, left, middle, right, high = quantiles
-            axes.vlines(at, low, high, color=palette.of(0), linewidth=1.4)
-            axes.vlines(at, left, right, color=palette.of(0), linewidth=9)
+            axes.vlines(at, low, high, color=palette.colour(0), linewidth=1.4)
+            axes.vlines(at, left, right, color=palette.colour(0), linewidth=9)
             axes.plot(at, middle, "_", color=palette.back, markersize=11, markeredgewidth=2)
-        axes.plot(at, fmean(values["log_w_t"] for values in lines), "D", color=palette.of(1), markersize=5)
+        axes.plot(at, fmean(values["log_w_t"] for values in lines), "D", color=palette.colour(1), markersize=5)
     _phases(axes, palette)
     axes.set_ylabel("log w_t, nats (diamond: mean)")
 

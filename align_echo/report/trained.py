@@ -1,6 +1,6 @@
-"""Training runs, those that differ in nothing but the seed together: learning curves, and the time of a step's stages.
+"""Training runs, grouped over seeds: learning curves, and the time of a step's stages.
 
-Left out: what critiques changed (`refined.py`), and what they say (`critiques.py`, `drift.py`).
+Not here: the effect of critiques (`refined.py`), and their content (`critiques.py`, `drift.py`).
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MADE_BY = "align-echo train --method echo --env webshop --model pocket --seed 1 --out runs/echo-1"
-OF_NO_METHOD = {"seed", "threads", "report_to", "rollouts.episodes", "rollouts.mebibytes", "save_every", "steps"}
-"""Settings that runs of one group may differ in."""
+IGNORED_SETTINGS = {"seed", "threads", "report_to", "rollouts.episodes", "rollouts.mebibytes", "save_every", "steps"}
+"""Settings that may differ within a group."""
 
 REWARDS = {"policy": "policy/reward", "critic": "critic/reward"}
 STAGES = ("play", "critic", "oracle", "rest of the harvest", "learn")
 Points = dict[int, list[float]]
-"""Values by step, one of each run."""
+"""Values by step, one per run."""
 
 
 @dataclass(frozen=True)
 class TrainedGroup:
-    """Runs of one config under other seeds. `setting` says where they trained: groups of one setting are compared."""
+    """Runs of one config with different seeds. `setting` says where they trained: groups of one setting are compared.
+    """
 
     label: str
     setting: str
@@ -44,66 +45,66 @@ class TrainedGroup:
 
     @property
     def seeds(self) -> str:
-        """How many, in words."""
+        """Return the number of seeds in words."""
         return "1 seed" if self.different == 1 else f"{self.different} seeds"
 
     @property
     def different(self) -> int:
-        """How many seeds the runs have."""
+        """Return the number of different seeds."""
         return len({str(settings_of(run).get("seed")) for run in self.runs})
 
 
 def groups_of(material: Material) -> list[TrainedGroup]:
-    """The training runs by config, in order. A label has its run's name where two groups have one method."""
+    """Group the training runs by config, in order. Labels include the run's name if two groups have the same method."""
     by_config: dict[str, list[RecordedRun]] = defaultdict(list)
-    for run in material.of_verb("train"):
+    for run in material.runs_with_verb("train"):
         by_config[_identity(run)].append(run)
-    settings = _settings_told_apart([runs[0] for runs in by_config.values()])
-    made = [(method_of(settings_of(runs[0])), settings[runs[0]], runs) for runs in by_config.values()]
-    names = [(method, setting) for method, setting, _ in made]
+    settings = _unique_settings([runs[0] for runs in by_config.values()])
+    described = [(method_of(settings_of(runs[0])), settings[runs[0]], runs) for runs in by_config.values()]
+    names = [(method, setting) for method, setting, _ in described]
     return [
         TrainedGroup(
             f"{method} ({runs[0].name})" if names.count((method, setting)) > 1 else method, setting, tuple(runs)
         )
-        for method, setting, runs in made
+        for method, setting, runs in described
     ]
 
 
 def settings_of(run: RecordedRun) -> Mapping[str, Any]:
-    """The config that a run trained by."""
+    """Return the training config of a run."""
     config = run.config.get("config")
     return config if isinstance(config, Mapping) else {}
 
 
 def _identity(run: RecordedRun) -> str:
     named = {"interface", *(("model", "critic") if all(_weights(run).values()) else ())}
-    settings = {key: value for key, value in flat(settings_of(run)).items() if key not in OF_NO_METHOD | named}
+    settings = {key: value for key, value in flat(settings_of(run)).items() if key not in IGNORED_SETTINGS | named}
     rest = {key: run.config.get(key) for key in ("split", "held_out", "prompts")}
     return json.dumps([settings, rest, *_start(run)], sort_keys=True)
 
 
 def _weights(run: RecordedRun) -> Mapping[str, Any]:
-    """Hashes of the weights that a run began with, by role."""
+    """Return the hashes of the initial weights, by role."""
     weights = run.config.get("weights")
     return weights if isinstance(weights, Mapping) else {}
 
 
 def _start(run: RecordedRun) -> list[Any]:
-    """What a run began with, whatever it was called: weights and interface; names where older runs have no more."""
+    """Return the initial weights and interface of a run, independent of their names; the names for older runs."""
     settings, weights = settings_of(run), _weights(run)
     models = weights if weights and all(weights.values()) else [settings.get("model"), settings.get("critic"), weights]
     label = str(run.config.get("interface", "none"))
     return [models, run.config.get("interface_contents") or source_in(label) or label]
 
 
-def _settings_told_apart(runs: Sequence[RecordedRun]) -> dict[RecordedRun, str]:
-    """Where runs trained, in words: one text for one start of weights and one interface, and another for another."""
-    told: dict[str, str] = {}
+def _unique_settings(runs: Sequence[RecordedRun]) -> dict[RecordedRun, str]:
+    """Describe where runs trained, with a different text for different weights or interfaces."""
+    text_by_start: dict[str, str] = {}
     by_run: dict[RecordedRun, str] = {}
     for run in runs:
-        place = json.dumps([settings_of(run).get("env"), *_start(run)])
-        taken = _setting(run) in told.values()
-        by_run[run] = told.setdefault(place, f"{_setting(run)} ({run.name})" if taken else _setting(run))
+        start_key = json.dumps([settings_of(run).get("env"), *_start(run)])
+        is_used = _setting(run) in text_by_start.values()
+        by_run[run] = text_by_start.setdefault(start_key, f"{_setting(run)} ({run.name})" if is_used else _setting(run))
     return by_run
 
 
@@ -113,36 +114,36 @@ def _setting(run: RecordedRun) -> str:
 
 
 def by_setting(groups: Sequence[TrainedGroup]) -> dict[str, list[TrainedGroup]]:
-    """The groups that may be compared with each other."""
-    together: dict[str, list[TrainedGroup]] = defaultdict(list)
+    """Group the groups that may be compared with each other."""
+    by_text: dict[str, list[TrainedGroup]] = defaultdict(list)
     for group in groups:
-        together[group.setting].append(group)
-    return together
+        by_text[group.setting].append(group)
+    return by_text
 
 
 # ---------------------------------------------------------------- learning curves
 
 
 def learning(material: Material) -> DrawnPlot | str:
-    """Plot 4."""
+    """Draw plot 4."""
     groups = [group for group in groups_of(material) if any(material.signals(run) for run in group.runs)]
     if not groups:
         return "no training run with a step is among these runs"
     panels: list[Panel] = []
-    for setting, together in by_setting(groups).items():
-        scores = {group: _held_out(material, group) for group in together}
-        held = {group: points for group, points in scores.items() if points}
-        if held:
-            draw = partial(_score_curves, held, {group: _ends(material, group) for group in held})
-            panels.append(Panel(f"held-out score: {setting}", draw, _told(held, "held-out score"), height=3.1))
+    for setting, comparable in by_setting(groups).items():
+        scores = {group: _held_out(material, group) for group in comparable}
+        held_out = {group: points for group, points in scores.items() if points}
+        if held_out:
+            draw = partial(_score_curves, held_out, {group: _ends(material, group) for group in held_out})
+            panels.append(Panel(f"held-out score: {setting}", draw, _alt_text(held_out, "held-out score"), height=3.1))
         for role, name in REWARDS.items():
-            curves = {group: _signal(material, group, name) for group in together}
+            curves = {group: _signal(material, group, name) for group in comparable}
             curves = {group: points for group, points in curves.items() if points}
             if curves:
                 title = f"{role}: reward in training"
                 draw = partial(_reward_curves, curves)
-                panels.append(Panel(f"{title}: {setting}", draw, _told(curves, title), height=3.1))
-    kept, left = first_panels(panels)
+                panels.append(Panel(f"{title}: {setting}", draw, _alt_text(curves, title), height=3.1))
+    drawn_panels, left_out = first_panels(panels)
     runs = [run for group in groups for run in group.runs]
     alone = [group.label for group in groups if len(group.runs) == 1]
     notes = [f"One seed alone, whose band is the interval over held-out tasks: {', '.join(alone)}."] if alone else []
@@ -156,12 +157,12 @@ def learning(material: Material) -> DrawnPlot | str:
         control="The weights before training (step 0). The best checkpoint (a star) was chosen by these very tasks and "
         "flatters; the last one (a square) was not. A method is compared with another at equal turns, in the table.",
         commands=commands_of(runs),
-        panels=kept,
+        panels=drawn_panels,
         table=PlotTable(
             ("method", "where", "seeds", "turns played", "start", "best checkpoint", "last checkpoint"),
             tuple(_row(material, group) for group in groups),
         ),
-        notes=(*notes, *left),
+        notes=(*notes, *left_out),
     )
 
 
@@ -170,15 +171,15 @@ def _complete(points: Points, runs: int) -> Points:
 
 
 def _held_out(material: Material, group: TrainedGroup) -> dict[int, tuple[float, float, float]]:
-    """Score by step: mean, and the ends of its band; those of the interval over tasks where there is one run."""
+    """Compute the score by step: mean and band, over runs; for a single run the interval over tasks."""
     lines_at: dict[int, list[HeldOutFigures]] = defaultdict(list)
     for run in group.runs:
         for line in material.held_out(run):
             lines_at[line.step].append(line)
-    whole = {step: lines for step, lines in sorted(lines_at.items()) if len(lines) == len(group.runs)}
+    complete = {step: lines for step, lines in sorted(lines_at.items()) if len(lines) == len(group.runs)}
     if len(group.runs) == 1:
-        return {step: (lines[0].score.value, *ends(lines[0].score)) for step, lines in whole.items()}
-    return {step: _band([line.score.value for line in lines]) for step, lines in whole.items()}
+        return {step: (lines[0].score.value, *ends(lines[0].score)) for step, lines in complete.items()}
+    return {step: _band([line.score.value for line in lines]) for step, lines in complete.items()}
 
 
 def _signal(material: Material, group: TrainedGroup, name: str) -> dict[int, tuple[float, float, float]]:
@@ -195,7 +196,7 @@ def _band(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _ends(material: Material, group: TrainedGroup) -> tuple[tuple[float, float], tuple[float, float]]:
-    """(step, score) of the best and of the last checkpoint, means over seeds."""
+    """Return (step, score) of the best and of the last checkpoint, as means over seeds."""
     best = [max(material.held_out(run), key=lambda line: line.score.value) for run in group.runs]
     last = [max(material.held_out(run), key=lambda line: line.step) for run in group.runs]
 
@@ -213,8 +214,9 @@ def _score_curves(
 ) -> None:
     _curves(curves, axes, palette)
     for number, (best, last) in enumerate(ends.values()):
-        axes.plot(*last, "s", color=palette.of(number), markersize=6)
-        axes.plot(*best, "*", color=palette.of(number), markersize=11, markeredgecolor=palette.ink, markeredgewidth=0.5)
+        colour = palette.colour(number)
+        axes.plot(*last, "s", color=colour, markersize=6)
+        axes.plot(*best, "*", color=colour, markersize=11, markeredgecolor=palette.ink, markeredgewidth=0.5)
     start = [points[0][0] for points in curves.values() if 0 in points]
     if start:
         axes.axhline(fmean(start), color=palette.quiet, linewidth=1, linestyle="--")
@@ -234,19 +236,20 @@ def _curves(
     for number, (group, points) in enumerate(curves.items()):
         steps = list(points)
         means, lows, highs = zip(*points.values(), strict=True)
-        axes.fill_between(steps, lows, highs, color=palette.of(number), alpha=0.18, linewidth=0)
-        axes.plot(steps, means, "-", marker=".", color=palette.of(number), label=plain(f"{group.label}, {group.seeds}"))
+        colour = palette.colour(number)
+        axes.fill_between(steps, lows, highs, color=colour, alpha=0.18, linewidth=0)
+        axes.plot(steps, means, "-", marker=".", color=colour, label=plain(f"{group.label}, {group.seeds}"))
     number_steps(axes, "step")
     axes.legend(loc="best")
 
 
-def _told(curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]]], what: str) -> str:
+def _alt_text(curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]]], quantity: str) -> str:
     ends = [
         f"{group.label}: {points[min(points)][0]:.3f} at step {min(points)}, {points[max(points)][0]:.3f} at step "
         f"{max(points)}"
         for group, points in curves.items()
     ]
-    return f"{what} by step. {'; '.join(ends)}"
+    return f"{quantity} by step. {'; '.join(ends)}"
 
 
 def _row(material: Material, group: TrainedGroup) -> tuple[str, ...]:
@@ -264,7 +267,7 @@ def _row(material: Material, group: TrainedGroup) -> tuple[str, ...]:
 
 
 def stages(material: Material) -> DrawnPlot | str:
-    """Plot 5."""
+    """Draw plot 5."""
     timed = {group: _stage_seconds(material, group) for group in groups_of(material)}
     timed = {group: seconds for group, seconds in timed.items() if any(seconds)}
     if not timed:
@@ -298,15 +301,15 @@ def _steps(material: Material, group: TrainedGroup) -> int:
 
 
 def _stage_seconds(material: Material, group: TrainedGroup) -> list[float]:
-    """Mean seconds of a step in each of `STAGES`. A harvest that several steps learn from is told with the first."""
+    """Compute the mean seconds of a step in each of `STAGES`. A batch shared by several steps counts for the first."""
     lines = [line.values for run in group.runs for line in material.signals(run)]
     if not lines:
         return []
-    whole, learn, *parts = (
+    collecting, learn, *parts = (
         fmean(line.get(f"seconds/{name}", 0.0) for line in lines)
         for name in ("harvest", "learn", "play", "critic", "oracle")
     )
-    return [*parts, max(whole - sum(parts), 0.0), learn]
+    return [*parts, max(collecting - sum(parts), 0.0), learn]
 
 
 def _with_share(part: float, seconds: Sequence[float]) -> str:
@@ -319,7 +322,7 @@ def _stage_bars(timed: Mapping[TrainedGroup, Sequence[float]], axes: Axes, palet
     for number, stage in enumerate(STAGES):
         widths = [seconds[number] for seconds in timed.values()]
         if any(widths):
-            axes.barh(range(len(timed)), widths, left=left, height=0.6, color=palette.of(number), label=stage)
+            axes.barh(range(len(timed)), widths, left=left, height=0.6, color=palette.colour(number), label=stage)
         left = [before + width for before, width in zip(left, widths, strict=True)]
     axes.set_xlabel("seconds")
     axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=3, columnspacing=0.9, handlelength=0.9)

@@ -1,6 +1,6 @@
-"""Evaluations, grids and studies: success, consecutive invalid actions and hints of each variant, beside the placebo.
+"""Evaluations, grids and studies: success, consecutive invalid actions and hints of each variant, with the placebo.
 
-Left out: how they were measured (`align_echo.evaluate`), and refinement in rounds (`refined.py`).
+Not here: their measurement (`align_echo.evaluate`), and refinement in rounds (`refined.py`).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ CONTROL = (
 )
 NO_CONTROL = "None was played here: add --compare (without --no-placebo), or no effect can be told from a placebo's."
 MOST_RULES = 10
-"""Rules of one interface in a picture, those that were shown most often."""
+"""Most rules of one interface in a picture, the most frequent ones."""
 
 
 @dataclass(frozen=True)
 class ShownVariant:
-    """One variant of one evaluation: percent with intervals, None for what is not defined; `trouble` says that its
-    interface did not work, so that no figure is its own.
+    """One variant of one evaluation: percent with intervals, None if undefined. `trouble` says that its interface
+    failed, so that no figure is its own.
     """
 
     episodes: int
@@ -65,19 +65,19 @@ class Evaluated:
 
 
 def evaluations(material: Material) -> list[Evaluated]:
-    """All comparisons that were finished; cells of grids and studies whose own folder is not there count too."""
-    done = []
-    for run in material.of_verb("evaluate"):
+    """Collect all finished comparisons, also from cells of grids and studies whose own folder is missing."""
+    results = []
+    for run in material.runs_with_verb("evaluate"):
         summary = material.summary_object(run)
         if summary is not None and "variants" in summary:
             comparison = material.summary(run, Comparison)
-            done += [_of_comparison(run, comparison)] if comparison else []
-    known = {each.run.folder for each in done}
-    for run in material.of_verb("grid", "study"):
+            results += [_from_comparison(run, comparison)] if comparison else []
+    known = {result.run.folder for result in results}
+    for run in material.runs_with_verb("grid", "study"):
         for part, cell in _cells(material, run):
             if (run.folder / cell.folder).resolve() not in known:
-                done.append(_of_cell(run, part, cell))
-    return done
+                results.append(_from_cell(run, part, cell))
+    return results
 
 
 def _cells(material: Material, run: RecordedRun) -> list[tuple[str, Cell]]:
@@ -88,7 +88,7 @@ def _cells(material: Material, run: RecordedRun) -> list[tuple[str, Cell]]:
     return [(f", {part}", cell) for part, grid in study.parts.items() for cell in grid.cells] if study else []
 
 
-def _of_comparison(run: RecordedRun, comparison: Comparison) -> Evaluated:
+def _from_comparison(run: RecordedRun, comparison: Comparison) -> Evaluated:
     arms = {
         name: ShownVariant(
             result.episodes,
@@ -112,19 +112,19 @@ def _of_comparison(run: RecordedRun, comparison: Comparison) -> Evaluated:
     )
 
 
-def _of_cell(run: RecordedRun, part: str, cell: Cell) -> Evaluated:
+def _from_cell(run: RecordedRun, part: str, cell: Cell) -> Evaluated:
     sides = {BASELINE: cell.without, PLACEBO: cell.placebo, WITH: cell.with_interface}
     over = cell.over_placebo
     return Evaluated(
         run,
         f"{run.name}{part}: {cell.environment}, {cell.agent}",
-        {name: _of_side(side) for name, side in sides.items() if side is not None},
+        {name: _from_side(side) for name, side in sides.items() if side is not None},
         {WITH: over.success} if over else {},
         {WITH: over.consecutive_invalid} if over else {},
     )
 
 
-def _of_side(side: Side) -> ShownVariant:
+def _from_side(side: Side) -> ShownVariant:
     trouble = "" if side.conduct.works else failed_on(side.conduct)
     return ShownVariant(
         side.episodes, side.success, side.consecutive_invalid, side.consecutive_invalid_shown, trouble,
@@ -140,95 +140,95 @@ def _order(name: str) -> int:
 
 
 def success(material: Material) -> DrawnPlot | str:
-    """Plot 1."""
-    done = evaluations(material)
-    if not done:
+    """Draw plot 1."""
+    results = evaluations(material)
+    if not results:
         return "no finished evaluation, grid or study is among these runs"
     rows = [
-        (each.label, NAMES.get(name, name), str(arm.episodes), arm.trouble or figure(arm.success),
-         figure(each.worth.get(name), signed=True))
-        for each in done
-        for name, arm in each.arms.items()
+        (result.label, NAMES.get(name, name), str(arm.episodes), arm.trouble or figure(arm.success),
+         figure(result.worth.get(name), signed=True))
+        for result in results
+        for name, arm in result.arms.items()
     ]  # fmt: skip
     headings = ("evaluation", "interface", "episodes", "won, %", "over the placebo, points")
-    return _drawn(done, "won, %", lambda arm: (arm.success, None), PlotTable(headings, tuple(rows)), ())
+    return _build_plot(results, "won, %", lambda arm: (arm.success, None), PlotTable(headings, tuple(rows)), ())
 
 
 def invalid(material: Material) -> DrawnPlot | str:
-    """Plot 2."""
-    done = evaluations(material)
-    defined = [each for each in done if any(arm.invalid is not None for arm in each.arms.values())]
+    """Draw plot 2."""
+    results = evaluations(material)
+    defined = [result for result in results if any(arm.invalid is not None for arm in result.arms.values())]
     if not defined:
-        silent = ", ".join(each.label for each in done)
-        return f"nothing tells which actions these environments refused: {silent}" if done else (
+        silent = ", ".join(result.label for result in results)
+        return f"nothing tells which actions these environments refused: {silent}" if results else (
             "no finished evaluation, grid or study is among these runs"
         )
     rows = [
-        (each.label, NAMES.get(name, name), str(arm.episodes), arm.trouble or _share(arm.invalid),
-         "-" if arm.trouble else _share(arm.invalid_shown), figure(each.worth_invalid.get(name), signed=True))
-        for each in defined
-        for name, arm in each.arms.items()
+        (result.label, NAMES.get(name, name), str(arm.episodes), arm.trouble or _share(arm.invalid),
+         "-" if arm.trouble else _share(arm.invalid_shown), figure(result.worth_invalid.get(name), signed=True))
+        for result in defined
+        for name, arm in result.arms.items()
     ]  # fmt: skip
     headings = ("evaluation", "interface", "episodes", "by replay, %", "as shown, %", "over the placebo, points")
-    notes = tuple(dict.fromkeys(note for each in done for note in _known_by(each)))
+    notes = tuple(dict.fromkeys(note for result in results for note in _known_by(result)))
     table = PlotTable(headings, tuple(rows))
-    drawn = _drawn(defined, "actions in invalid runs, %", lambda arm: (arm.invalid, arm.invalid_shown), table, notes)
-    return drawn
+    axis = "actions in invalid runs, %"
+    return _build_plot(defined, axis, lambda arm: (arm.invalid, arm.invalid_shown), table, notes)
 
 
 def _share(share: Estimate | None) -> str:
     return NOT_DEFINED if share is None else figure(share)
 
 
-def _known_by(each: Evaluated) -> list[str]:
-    """Say how it is known which actions were refused, and what can be said where it is not."""
-    told = [arm for arm in each.arms.values() if arm.refusals or arm.invalid is None]
+def _known_by(result: Evaluated) -> list[str]:
+    """Describe how refused actions are known, or what is known without that."""
+    arms = [arm for arm in result.arms.values() if arm.refusals or arm.invalid is None]
     return [
-        *(f"{each.label}: {refusals_line(arm.refusals)}." for arm in told),
+        *(f"{result.label}: {refusals_line(arm.refusals)}." for arm in arms),
         *(
-            f"{each.label}, {NAMES.get(name, name)}: not defined: {arm.answers.in_words}."
-            for name, arm in each.arms.items()
+            f"{result.label}, {NAMES.get(name, name)}: not defined: {arm.answers.in_words}."
+            for name, arm in result.arms.items()
             if arm.answers is not None
         ),
     ]
 
 
-def _drawn(
-    done: Sequence[Evaluated],
+def _build_plot(
+    results: Sequence[Evaluated],
     axis: str,
     figures: Callable[[ShownVariant], tuple[Estimate | None, Estimate | None]],
     table: PlotTable,
     notes: tuple[str, ...],
 ) -> DrawnPlot:
-    panels, left = first_panels([_arms_panel(each, axis, figures) for each in done])
-    tasks = sum(max((arm.success.n for arm in each.arms.values() if arm.success), default=0) for each in done)
-    controlled = [each for each in done if PLACEBO in each.arms]
-    without = [each.label for each in done if each not in controlled and len(each.arms) > 1]
-    bare = (f"Without a placebo: {', '.join(without)}.",) if without else ()
+    panels, left_out = first_panels([_arms_panel(result, axis, figures) for result in results])
+    tasks = sum(max((arm.success.n for arm in result.arms.values() if arm.success), default=0) for result in results)
+    controlled = [result for result in results if PLACEBO in result.arms]
+    uncontrolled = [result.label for result in results if result not in controlled and len(result.arms) > 1]
+    placebo_note = (f"Without a placebo: {', '.join(uncontrolled)}.",) if uncontrolled else ()
     return DrawnPlot(
-        n=f"{tasks} tasks in {len(done)} {'evaluation' if len(done) == 1 else 'evaluations'}; "
+        n=f"{tasks} tasks in {len(results)} {'evaluation' if len(results) == 1 else 'evaluations'}; "
         "lines are 95% intervals over tasks",
         control=CONTROL if controlled else NO_CONTROL,
-        commands=commands_of(each.run for each in done),
+        commands=commands_of(result.run for result in results),
         panels=panels,
         table=table,
-        notes=(*notes, *bare, *left),
+        notes=(*notes, *placebo_note, *left_out),
     )
 
 
 def _arms_panel(
-    each: Evaluated, axis: str, figures: Callable[[ShownVariant], tuple[Estimate | None, Estimate | None]]
+    result: Evaluated, axis: str, figures: Callable[[ShownVariant], tuple[Estimate | None, Estimate | None]]
 ) -> Panel:
-    shown = {name: (arm, *figures(arm)) for name, arm in each.arms.items()}
+    figures_by_name = {name: (arm, *figures(arm)) for name, arm in result.arms.items()}
 
     def draw(axes: Axes, palette: Palette) -> None:
-        name_rows(axes, [NAMES.get(name, name) for name in shown])
-        for row, (name, (arm, main, second)) in enumerate(shown.items()):
+        name_rows(axes, [NAMES.get(name, name) for name in figures_by_name])
+        for row, (name, (arm, main, second)) in enumerate(figures_by_name.items()):
             if arm.trouble or main is None:
                 axes.text(50, row, "did not work" if arm.trouble else NOT_DEFINED, color=palette.quiet, fontsize=7.5,
                           ha="center", va="center")  # fmt: skip
                 continue
-            colour = palette.quiet if name in (BASELINE, PLACEBO) else palette.of(0)
+            colour = palette.quiet if name in (BASELINE, PLACEBO) else palette.colour(0)
             if second is not None:
                 axes.plot(second.value, row, "o", color=palette.back, markeredgecolor=colour, markersize=7)
             if main.n > 1:
@@ -239,74 +239,74 @@ def _arms_panel(
         axes.set_xlim(-4, 104)
         axes.set_xlabel(axis)
 
-    told = "; ".join(f"{NAMES.get(name, name)} {figure(main)}" for name, (_, main, _) in shown.items())
-    return Panel(each.label, draw, f"{each.label}: {axis}: {told}", height=1.0 + 0.38 * len(shown))
+    summary = "; ".join(f"{NAMES.get(name, name)} {figure(main)}" for name, (_, main, _) in figures_by_name.items())
+    return Panel(result.label, draw, f"{result.label}: {axis}: {summary}", height=1.0 + 0.38 * len(figures_by_name))
 
 
 # ---------------------------------------------------------------- hints
 
 
 def hints(material: Material) -> DrawnPlot | str:
-    """Plot 3."""
-    told = _hints_told(material)
-    if not told:
+    """Draw plot 3."""
+    hint_rows = _collect_hints(material)
+    if not hint_rows:
         return "no hint of an interface is on record in these runs (rules told up front are none)"
     panels: list[Panel] = []
     rows: list[tuple[str, ...]] = []
-    for label, counts, placebo, _ in told:
+    for label, counts, placebo, _ in hint_rows:
         chance = {count.rule: count for count in placebo}
         most = counts[:MOST_RULES]
-        panels.append(Panel(label, partial(_fates, most), f"{label}: what became of each rule's hints; in the table",
-                            height=1.3 + 0.3 * len(most)))  # fmt: skip
+        alt = f"{label}: what became of each rule's hints; in the table"
+        panels.append(Panel(label, partial(_draw_outcomes, most), alt, height=1.3 + 0.3 * len(most)))
         panels.append(Panel("followed, % of shown; diamond: placebo", partial(_followed, most, chance),
                             f"{label}: share of hints that were followed; in the table",
                             height=1.3 + 0.3 * len(most)))  # fmt: skip
         for number, count in enumerate(counts, start=1):
             rows.append((f"{label} R{number}", count.rule, *_counts(count), _by_chance(chance.get(count.rule))))
-    kept, left = first_panels(panels)
-    fired = sum(count.fired for _, counts, _, _ in told for count in counts)
+    drawn_panels, left_out = first_panels(panels)
+    fired = sum(count.fired for _, counts, _, _ in hint_rows for count in counts)
     return DrawnPlot(
-        n=f"{fired:,} hints shown in {len(told)} {'interface' if len(told) == 1 else 'interfaces'} as played",
+        n=f"{fired:,} hints shown in {len(hint_rows)} {'interface' if len(hint_rows) == 1 else 'interfaces'} as played",
         control="The placebo of the same interface: its hints were not shown, so they were followed by chance alone. "
         "Hints that were never followed show nothing about truth: align-echo interface audit tries those.",
-        commands=commands_of(run for *_, run in told),
-        panels=kept,
+        commands=commands_of(run for *_, run in hint_rows),
+        panels=drawn_panels,
         table=PlotTable(
             ("rule", "what it says", "shown", "followed", "came true", "did not", "true, %", "silenced in",
              "placebo: followed of shown"),
             tuple(rows),
         ),
-        notes=left,
+        notes=left_out,
     )
 
 
-Told = tuple[str, tuple[HintCount, ...], tuple[HintCount, ...], RecordedRun]
-"""A name, what became of hints, what became of the same in the placebo, and the run."""
+HintRow = tuple[str, tuple[HintCount, ...], tuple[HintCount, ...], RecordedRun]
+"""A name, counts of hints, counts of the same hints in the placebo, and the run."""
 
 
-def _hints_told(material: Material) -> list[Told]:
-    told: list[Told] = []
-    for each in evaluations(material):
-        name = next((name for name in ("full", "feedback") if name in each.arms and each.arms[name].hints), "")
-        if name and not each.arms[name].trouble:
-            placebo = each.arms[PLACEBO].hints if PLACEBO in each.arms else ()
-            told.append((each.label, each.arms[name].hints, placebo, each.run))
-    for run in material.of_verb(GENERATE):
+def _collect_hints(material: Material) -> list[HintRow]:
+    hint_rows: list[HintRow] = []
+    for result in evaluations(material):
+        name = next((name for name in ("full", "feedback") if name in result.arms and result.arms[name].hints), "")
+        if name and not result.arms[name].trouble:
+            placebo = result.arms[PLACEBO].hints if PLACEBO in result.arms else ()
+            hint_rows.append((result.label, result.arms[name].hints, placebo, result.run))
+    for run in material.runs_with_verb(GENERATE):
         files = sorted(run.folder.glob("iterations/*/trajectories.jsonl"))
         counts = [count_hints(material.lines(run, file, Trajectory)) for file in files]
         total = merged(*counts)
         if total:
-            told.append((f"{run.name}: while learning", total, (), run))
-    return told
+            hint_rows.append((f"{run.name}: while learning", total, (), run))
+    return hint_rows
 
 
-def _fates(counts: Sequence[HintCount], axes: Axes, palette: Palette) -> None:
-    """Bars: of the times that each rule was shown, what came of it."""
+def _draw_outcomes(counts: Sequence[HintCount], axes: Axes, palette: Palette) -> None:
+    """Draw the outcomes of each rule's hints as bars."""
     name_rows(axes, [f"R{number}" for number in range(1, len(counts) + 1)])
     kinds = (
         ("came true", palette.good, [count.came_true for count in counts]),
         ("did not", palette.bad, [count.failed for count in counts]),
-        ("followed, not settled", palette.of(0), [_open(count) for count in counts]),
+        ("followed, not settled", palette.colour(0), [_open(count) for count in counts]),
         ("not followed", palette.line, [max(count.fired - count.followed, 0) for count in counts]),
     )
     left = [0] * len(counts)
@@ -322,12 +322,12 @@ def _followed(
 ) -> None:
     name_rows(axes, [f"R{number}" for number in range(1, len(counts) + 1)])
     for row, count in enumerate(counts):
-        both = ((chance.get(count.rule), 0.14, palette.quiet, "D"), (count, -0.14, palette.of(0), "o"))
-        for of, beside, colour, mark in both:
-            share = _share_followed(of) if of else None
+        both = ((chance.get(count.rule), 0.14, palette.quiet, "D"), (count, -0.14, palette.colour(0), "o"))
+        for rule_count, offset, colour, mark in both:
+            share = _share_followed(rule_count) if rule_count else None
             if share is not None:
-                whisker(axes, row + beside, ends(share), colour)
-                axes.plot(share.value, row + beside, mark, color=colour, markersize=5)
+                whisker(axes, row + offset, ends(share), colour)
+                axes.plot(share.value, row + offset, mark, color=colour, markersize=5)
     axes.set_xlim(-4, 104)
     axes.set_xlabel("followed, % (95% intervals over hints)")
 

@@ -1,10 +1,10 @@
-"""`align-echo report`: all plots of some runs as one HTML page, and its pictures as PNG files beside it.
+"""`align-echo report`: all plots of some runs as one HTML page, and its pictures as PNG files.
 
     report = write_report([Path("runs/first")], Path("report.html"))
 
-The page holds each picture twice, for a light and a dark system, needs nothing else, and runs no script: its policy
-lets nothing in from outside and takes its one style by its hash. Texts of runs are escaped by Jinja. Left out: what is
-in the plots.
+The page holds each picture twice, for a light and a dark system. It is self-contained and runs no script: its policy
+forbids outside content and allows its one style by its hash. Texts of runs are escaped by Jinja. Not here: the content
+of the plots.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ PLOTS: tuple[Plot, ...] = (
     *drift.PLOTS,
     *judged.PLOTS,
 )
-"""All kinds of plots, in the order of the page."""
+"""All plots, in the order of the page."""
 
 OUT = Path("report.html")
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was written: the page, the folder of its pictures, by the key of each plot how many pictures it has or why
-    it has none, and what was damaged or missing in the runs.
+    """Paths and outcome of a written report: the page, the folder of its pictures, by plot the number of pictures or
+    the reason for none, and damaged or missing parts of the runs.
     """
 
     file: Path
@@ -59,41 +59,42 @@ class Report:
 
     @property
     def lines(self) -> list[str]:
-        """What a terminal tells of it: a line for each plot."""
-        told = []
+        """Return a line for each plot, for the terminal."""
+        lines = []
         for plot in PLOTS:
             if plot.key in self.drawn:
                 pictures = self.drawn[plot.key]
-                told.append(f"drawn      {plot.key}: {pictures} {'picture' if pictures == 1 else 'pictures'}")
+                lines.append(f"drawn      {plot.key}: {pictures} {'picture' if pictures == 1 else 'pictures'}")
             else:
-                told.append(f"not drawn  {plot.key}: {self.undrawn[plot.key]}")
-        return [printable(line) for line in told]
+                lines.append(f"not drawn  {plot.key}: {self.undrawn[plot.key]}")
+        return [printable(line) for line in lines]
 
 
 def write_report(paths: Sequence[Path], out: Path = OUT) -> Report:
-    """Write the page to `out`, and the pictures into the folder of its name with `-figures`, which they have anew.
+    """Write the page to `out`, and the pictures into the folder with the same name and `-figures`, which is replaced.
 
-    Raises `UsageError` for paths that hold no run or nothing to draw, for an `out` that cannot be such a file, and for
-    a folder of that name which holds anything else; `MissingExtraError` without matplotlib.
+    Raises `UsageError` for paths without runs or data, for an unusable `out`, and for a figures folder with other
+    files; `MissingExtraError` without matplotlib.
     """
     figures = out.with_name(f"{out.stem}-figures")
     _check(out, figures)
     require_drawing()
     material = Material(find_runs(paths))
-    for run in material.of_verb("evaluate"):
+    for run in material.runs_with_verb("evaluate"):
         material.check_episodes(run)
     results = {plot.key: plot.draw(material) for plot in PLOTS}
     drawn = {key: result for key, result in results.items() if isinstance(result, DrawnPlot)}
     undrawn = {key: result for key, result in results.items() if isinstance(result, str)}
-    told = material.told()
+    problems = material.problems()
     if not drawn:
-        why = told[0] if told else "these runs hold nothing that is drawn"
+        why = problems[0] if problems else "these runs hold nothing that is drawn"
         raise UsageError(f"there is nothing to draw in {', '.join(map(str, paths))}: {why}")
     pictures = {key: [_Picture(panel) for panel in result.panels] for key, result in drawn.items()}
-    _write_figures(figures, {f"{key}-{number}.png": each.light
-                             for key, of in pictures.items() for number, each in enumerate(of, start=1)})  # fmt: skip
-    write_atomically(out, _page(material, drawn, undrawn, pictures, figures.name, told))
-    return Report(out, figures, {key: len(of) for key, of in pictures.items()}, undrawn, told)
+    files = {f"{key}-{number}.png": panel.light
+             for key, panels in pictures.items() for number, panel in enumerate(panels, start=1)}  # fmt: skip
+    _write_figures(figures, files)
+    write_atomically(out, _page(material, drawn, undrawn, pictures, figures.name, problems))
+    return Report(out, figures, {key: len(panels) for key, panels in pictures.items()}, undrawn, problems)
 
 
 class _Picture:
@@ -119,7 +120,7 @@ def _check(out: Path, figures: Path) -> None:
 
 
 def _write_figures(folder: Path, files: dict[str, bytes]) -> None:
-    """Put a folder of these files in the place of the one that is there."""
+    """Replace the folder by one with these files."""
     new = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
     try:
         new.mkdir()
@@ -141,13 +142,13 @@ def _page(
     undrawn: dict[str, str],
     pictures: dict[str, list[_Picture]],
     folder: str,
-    told: Sequence[str],
+    problems: Sequence[str],
 ) -> str:
     page = resources.files("align_echo.report").joinpath("page")
     style = page.joinpath("report.css").read_text(encoding="utf-8")
     policy = f"default-src 'none'; style-src {hash_source(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_clean
     )
     template = environment.from_string(page.joinpath("template.html").read_text(encoding="utf-8"))
     runs = [run for run in material.runs if run.made_by is None]
@@ -157,21 +158,21 @@ def _page(
             "drawn": drawn.get(plot.key),
             "why": undrawn.get(plot.key, ""),
             "pictures": [
-                {"alt": each.alt, "light": _data(each.light), "dark": _data(each.dark),
+                {"alt": drawn_picture.alt, "light": _data(drawn_picture.light), "dark": _data(drawn_picture.dark),
                  "file": f"{folder}/{plot.key}-{number}.png"}
-                for number, each in enumerate(pictures.get(plot.key, ()), start=1)
+                for number, drawn_picture in enumerate(pictures.get(plot.key, ()), start=1)
             ],
         }
         for plot in PLOTS
     ]
     title = runs[0].name if len(runs) == 1 else f"{runs[0].name} and {len(runs) - 1} more"
     return without_secrets(
-        template.render(title=title, policy=policy, style=style, runs=runs, sections=sections, told=told)
+        template.render(title=title, policy=policy, style=style, runs=runs, sections=sections, problems=problems)
     )
 
 
-def _shown(value: object) -> object:
-    """A text of a run as a page can show it: nothing in it turns text round or steers a terminal."""
+def _clean(value: object) -> object:
+    """Clean a text of a run for the page: no control characters or direction marks."""
     return printable(value) if type(value) is str else value
 
 

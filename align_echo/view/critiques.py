@@ -1,9 +1,9 @@
-"""What a critic said of attempts, in the files beside those of episodes.
+"""A critic's reviews of attempts, from the files for a part's episodes.
 
     reviews/<part>.jsonl       before a round of an evaluation: the next attempts are in trajectories/<part>.jsonl
     critiques/<step>.jsonl     of a step of training: the next attempts are in the same rollouts/<step>.jsonl
 
-Left out: asking a critic (`align_echo.critic`).
+Not here: asking a critic (`align_echo.critic`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from align_echo.view.finding import EpisodeFile
 from align_echo.view.reading import DamagedLine, records_of
 
 _Attempt = tuple[str, str, str, int, str]
-"""Run, part (of a step of training), task, sample, and (of a round) the critique that was shown."""
+"""Run, part (for a step of training), task, sample, and (for a round) the critique given to the agent."""
 
 
-class _Said(BaseModel):
-    """A review with the attempt that it is of: an `Episode`, or its number and, beside it, its task."""
+class _ReviewRecord(BaseModel):
+    """A review with its attempt: an `Episode`, or its number and its task."""
 
     attempt: Episode | int
     review: Review
@@ -33,27 +33,27 @@ class _Said(BaseModel):
 
 @dataclass(frozen=True)
 class PlacedReview:
-    """A review, and the part whose episodes followed it."""
+    """A review, and the part with the episodes after it."""
 
     review: Review
     part: str
 
 
 class Critiques:
-    """All reviews of some runs, by the attempt that they are of."""
+    """All reviews of some runs, by attempt."""
 
     def __init__(self, parts: Sequence[EpisodeFile], damaged: list[DamagedLine]) -> None:
-        """Reads the files beside those of episodes; damaged lines are added to `damaged`."""
+        """Reads the files for these parts; damaged lines are added to `damaged`."""
         self._heard: dict[_Attempt, list[PlacedReview]] = defaultdict(list)
         for part in parts:
-            for said in records_of(part.critiques, _Said, damaged) if part.critiques else ():
-                if isinstance(said.attempt, int):
-                    of: _Attempt = (part.run, part.part, said.task_id, said.attempt, "")
+            for record in records_of(part.critiques, _ReviewRecord, damaged) if part.critiques else ():
+                if isinstance(record.attempt, int):
+                    attempt: _Attempt = (part.run, part.part, record.task_id, record.attempt, "")
                 else:
-                    of = (part.run, "", said.attempt.task_id, said.attempt.sample, said.attempt.critique)
-                self._heard[of].append(PlacedReview(said.review, part.part))
+                    attempt = (part.run, "", record.attempt.task_id, record.attempt.sample, record.attempt.critique)
+                self._heard[attempt].append(PlacedReview(record.review, part.part))
 
-    def of(self, part: EpisodeFile, task_id: str, sample: int, critique: str) -> list[PlacedReview]:
-        """What was said of an episode of a part."""
+    def for_episode(self, part: EpisodeFile, task_id: str, sample: int, critique: str) -> list[PlacedReview]:
+        """Return the reviews of an episode."""
         of_round = self._heard.get((part.run, "", task_id, sample, critique), [])
         return of_round + self._heard.get((part.run, part.part, task_id, sample, ""), [])

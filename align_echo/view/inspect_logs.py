@@ -1,17 +1,17 @@
-"""Episodes as logs of inspect_ai, one `.eval` file for each part of a run: `inspect view` and its API read them.
+"""Episodes as logs of inspect_ai, one `.eval` file per part of a run, for `inspect view` and its API.
 
     logs, damaged = write_logs([Path("runs/first")], Path("logs"))
 
 An episode is a sample: its id is the task's, its epoch the episode's sample, counted from 1. Its messages are the rules
-told up front (system), goal, critique and observations (user) and replies (assistant), one after the other; the exact
-prompt is the agent's own and on no record. What else is known of a turn is the metadata of its observation: the action
-where the reply says more, the raw observation where it differs, candidates, rules, violations, errors. "success" is C
-or I, "score" a number; an episode that broke has its fault as error, and no score. A run without a summary is
-"cancelled": it was stopped, or is not over. Times are those of the run's files, since an episode keeps none. Keys and
-passwords are taken out, and out of ids what a file's name cannot have.
+given up front (system), goal, critique and observations (user) and replies (assistant), in order; the exact prompt is
+the agent's own and not recorded. Other facts of a turn are metadata of its observation: the action if it differs from
+the reply, the raw observation if it differs, candidates, rules, violations, errors. "success" is C or I, "score" a
+number; an episode with a fault has it as error, and no score. A run without a summary is "cancelled": it was stopped,
+or is still running. Times are those of the run's files, since episodes record none. Keys and passwords are removed, and
+characters not allowed in file names are removed from ids.
 
-One part is held in memory at a time. Left out: token ids, the rules on record behind a message (`evidence.py`), and
-reading logs of inspect_ai.
+One part is in memory at a time. Not here: token ids, the recorded rules behind a message (`evidence.py`), and reading
+logs of inspect_ai.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from inspect_ai.model import ChatMessage, ModelUsage
 
 LONGEST_ID = 200
-"""Characters of a sample's id, which inspect_ai makes a file's name of; a longer one ends on a hash instead."""
+"""Most characters of a sample's id, used as a file name by inspect_ai; longer ids end with a hash."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def write_logs(paths: Sequence[Path], out: Path) -> tuple[list[Path], list[DamagedLine]]:
-    """Write a log for each part of these runs into the folder `out`; one of the same part that is there is replaced.
+    """Write a log for each part of these runs into the folder `out`, replacing logs of the same parts.
 
     Raises `MissingExtraError` without inspect_ai, and `UsageError` for paths without episodes or an `out` that is a
     file. All logs appear or none.
@@ -63,13 +63,13 @@ def write_logs(paths: Sequence[Path], out: Path) -> tuple[list[Path], list[Damag
         raise UsageError(f"{out} is a file: --eval names a folder")
     parts = find_episodes(paths)
     damaged: list[DamagedLine] = []
-    said, labels = Critiques(parts, damaged), OracleLabels(parts, damaged)
+    critiques, labels = Critiques(parts, damaged), OracleLabels(parts, damaged)
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     unfinished = Path(mkdtemp(prefix=".", dir=out))
     try:
         for part in parts:
-            _write_log(part, said, labels, damaged, unfinished)
+            _write_log(part, critiques, labels, damaged, unfinished)
         names = sorted(file.name for file in unfinished.iterdir())
         if not names:
             raise UsageError("; ".join(["no episode can be read", *told(damaged)[:1]]))
@@ -83,34 +83,35 @@ def write_logs(paths: Sequence[Path], out: Path) -> tuple[list[Path], list[Damag
 
 
 def _write_log(
-    part: EpisodeFile, said: Critiques, labels: OracleLabels, damaged: list[DamagedLine], folder: Path
+    part: EpisodeFile, critiques: Critiques, labels: OracleLabels, damaged: list[DamagedLine], folder: Path
 ) -> None:
-    """Write the log of a part; none for one without episodes."""
+    """Write the log of a part; none without episodes."""
     from inspect_ai.log import write_eval_log
 
     before = len(damaged)
     episodes = list(episodes_of(part.file, damaged))
     if episodes:
-        log = _log(part, episodes, said, labels, told(damaged[before:]))
+        log = _log(part, episodes, critiques, labels, told(damaged[before:]))
         time, task = log.eval.created[:19].replace(":", "-"), re.sub(r"[^\w.-]+|_", "-", log.eval.task)[:100]
         write_eval_log(log, str(folder / f"{time}_{task}_{log.eval.task_id}.eval"), format="eval")
 
 
 def _log(
-    part: EpisodeFile, episodes: Sequence[Trajectory], said: Critiques, labels: OracleLabels, damaged: list[str]
+    part: EpisodeFile, episodes: Sequence[Trajectory], critiques: Critiques, labels: OracleLabels, damaged: list[str]
 ) -> EvalLog:
     from inspect_ai.log import EvalLog, EvalStats
 
     config = json_object(part.folder / CONFIG) or {}
-    names = _names(episodes)
+    names = _sample_names(episodes)
     spec = _without_secrets(_spec(part, episodes[0], config, names, damaged))
     samples = []
-    for played, name in zip(episodes, names, strict=True):
-        heard = said.of(part, played.task_id, played.sample, played.critique)
-        samples.append(_without_secrets(_sample(played, name, heard, labels.of(part, played), spec.model)))
-    spent = sum((played.usage for played in episodes), Usage())
-    ended = _time(part.file)
-    stats = EvalStats(started_at=spec.created, completed_at=ended, model_usage=_by_model(spec.model, spent))
+    for trajectory, name in zip(episodes, names, strict=True):
+        reviews = critiques.for_episode(part, trajectory.task_id, trajectory.sample, trajectory.critique)
+        turn_labels = labels.for_episode(part, trajectory)
+        samples.append(_without_secrets(_sample(trajectory, name, reviews, turn_labels, spec.model)))
+    usage = sum((trajectory.usage for trajectory in episodes), Usage())
+    completed_at = _time(part.file)
+    stats = EvalStats(started_at=spec.created, completed_at=completed_at, model_usage=_by_model(spec.model, usage))
     has_ended = (part.folder / SUMMARY).is_file() or not (part.folder / CONFIG).is_file()
     status = "success" if has_ended else "cancelled"
     return EvalLog(status=status, eval=spec, samples=samples, results=_results(episodes), stats=stats)
@@ -119,19 +120,19 @@ def _log(
 def _spec(
     part: EpisodeFile, first: Trajectory, config: dict[str, Any], names: Sequence[tuple[str, int]], damaged: list[str]
 ) -> EvalSpec:
-    """What was played: task is run and part, model the agent's, or the agent's name where no model is on record."""
+    """Describe a log: its task is run and part, its model the agent's, or the agent's name if no model is recorded."""
     from inspect_ai.log import EvalConfig, EvalDataset, EvalSpec
 
     task = f"{part.run}: {part.part}"
     model = config.get("model")
-    made = part.folder / CONFIG
+    config_file = part.folder / CONFIG
     ids = list(dict.fromkeys(sample_id for sample_id, _ in names))
     settings = {"environment": first.environment, "split": first.split, "interface": first.interface}
     return EvalSpec(
-        eval_id=_name_of(f"{task}\n{part.file}"),
-        run_id=_name_of(part.run),
-        task_id=_name_of(str(part.file)),
-        created=_time(made if made.is_file() else part.file),
+        eval_id=_hash_id(f"{task}\n{part.file}"),
+        run_id=_hash_id(part.run),
+        task_id=_hash_id(str(part.file)),
+        created=_time(config_file if config_file.is_file() else part.file),
         task=task,
         task_args={**settings, "seed": first.seed},
         solver=first.agent,
@@ -143,11 +144,11 @@ def _spec(
     )
 
 
-def _names(episodes: Sequence[Trajectory]) -> list[tuple[str, int]]:
-    """Id and epoch of the sample of each episode, which no two share: a copy takes the next free epoch."""
+def _sample_names(episodes: Sequence[Trajectory]) -> list[tuple[str, int]]:
+    """Return a unique id and epoch for each episode's sample: a copy takes the next free epoch."""
     names: dict[tuple[str, int], None] = {}
-    for played in episodes:
-        sample_id, epoch = _sample_id(played.task_id), max(0, played.sample) + 1
+    for trajectory in episodes:
+        sample_id, epoch = _sample_id(trajectory.task_id), max(0, trajectory.sample) + 1
         while (sample_id, epoch) in names:
             epoch += 1
         names[sample_id, epoch] = None
@@ -156,63 +157,70 @@ def _names(episodes: Sequence[Trajectory]) -> list[tuple[str, int]]:
 
 def _sample_id(task_id: str) -> str:
     plain = " ".join(printable(without_secrets(task_id)).split())[:LONGEST_ID]
-    return plain if plain == task_id else f"{plain[: LONGEST_ID - 23]}-{_name_of(task_id)}"
+    return plain if plain == task_id else f"{plain[: LONGEST_ID - 23]}-{_hash_id(task_id)}"
 
 
 # ---------------------------------------------------------------- one episode
 
 
 def _sample(
-    played: Trajectory, name: tuple[str, int], heard: Sequence[PlacedReview], labels: Sequence[Labels], model: str
+    trajectory: Trajectory,
+    name: tuple[str, int],
+    placed_reviews: Sequence[PlacedReview],
+    labels: Sequence[Labels],
+    model: str,
 ) -> EvalSample:
     from inspect_ai.log import EvalError, EvalSample, EvalSampleLimit
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import CORRECT, INCORRECT, Score
 
-    usage = _by_model(model, played.usage)
-    output = ModelOutput.from_content(model, played.steps[-1].reply) if played.steps else ModelOutput()
+    usage = _by_model(model, trajectory.usage)
+    output = ModelOutput.from_content(model, trajectory.steps[-1].reply) if trajectory.steps else ModelOutput()
     error = scores = limit = None
-    if played.fault is not None:
-        fault = played.fault
+    if trajectory.fault is not None:
+        fault = trajectory.fault
         text = f"the {fault.source} broke: {fault.error}: {fault.message}"
         error = EvalError(message=text, traceback=fault.traceback or text, traceback_ansi=fault.traceback or text)
     else:
-        scores = {"success": Score(value=CORRECT if played.won else INCORRECT), "score": Score(value=played.score)}
-    if played.steps and played.steps[-1].truncated:
-        limit = EvalSampleLimit(type="turn", limit=len(played.steps))
-    apart = {"steps", "score", "won", "rules", "goal", "initial_observation", "fault", "sample"}
-    about = played.model_dump(mode="json", exclude_defaults=True, exclude=apart)
-    reviews = [each.review.model_dump(mode="json", exclude_defaults=True, exclude={"tokens"}) for each in heard]
+        success = Score(value=CORRECT if trajectory.won else INCORRECT)
+        scores = {"success": success, "score": Score(value=trajectory.score)}
+    if trajectory.steps and trajectory.steps[-1].truncated:
+        limit = EvalSampleLimit(type="turn", limit=len(trajectory.steps))
+    excluded = {"steps", "score", "won", "rules", "goal", "initial_observation", "fault", "sample"}
+    about = trajectory.model_dump(mode="json", exclude_defaults=True, exclude=excluded)
+    reviews = [
+        placed.review.model_dump(mode="json", exclude_defaults=True, exclude={"tokens"}) for placed in placed_reviews
+    ]
     return EvalSample(
         id=name[0],
         epoch=name[1],
-        input=played.goal,
+        input=trajectory.goal,
         target="",
-        messages=list(_messages(played, labels, model)),
+        messages=list(_messages(trajectory, labels, model)),
         output=output.model_copy(update={"usage": usage.get(model)}),
         scores=scores,
         metadata={**about, **({"reviews": reviews} if reviews else {})},
         model_usage=usage,
         error=error,
         limit=limit,
-        turn_count=len(played.steps),
+        turn_count=len(trajectory.steps),
     )
 
 
-def _messages(played: Trajectory, labels: Sequence[Labels], model: str) -> Iterator[ChatMessage]:
+def _messages(trajectory: Trajectory, labels: Sequence[Labels], model: str) -> Iterator[ChatMessage]:
     from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
 
-    if played.rules:
-        yield ChatMessageSystem(content=played.rules, source="input")
-    for text in filter(None, (played.goal, played.critique, played.initial_observation)):
+    if trajectory.rules:
+        yield ChatMessageSystem(content=trajectory.rules, source="input")
+    for text in filter(None, (trajectory.goal, trajectory.critique, trajectory.initial_observation)):
         yield ChatMessageUser(content=text, source="input")
-    for number, (step, of_turn) in enumerate(zip(played.steps, labels, strict=True), start=1):
+    for number, (step, turn_labels) in enumerate(zip(trajectory.steps, labels, strict=True), start=1):
         yield ChatMessageAssistant(content=step.reply or NO_REPLY, source="generate", model=model)
-        yield ChatMessageUser(content=step.observation, metadata=_turn(number, step, of_turn))
+        yield ChatMessageUser(content=step.observation, metadata=_turn(number, step, turn_labels))
 
 
 def _turn(number: int, step: Step, labels: Labels) -> dict[str, Any]:
-    """What is known of a turn beside the reply and the observation."""
+    """Return a turn's metadata, besides reply and observation."""
     turn = step.model_dump(mode="json", exclude_defaults=True, exclude={"reply", "observation", "tokens"})
     if step.action == step.reply:
         del turn["action"]
@@ -225,7 +233,7 @@ def _turn(number: int, step: Step, labels: Labels) -> dict[str, Any]:
 
 
 def _results(episodes: Sequence[Trajectory]) -> EvalResults:
-    """Success and mean score of the episodes without a fault, each with the ends of its 95% interval, in [0, 1]."""
+    """Compute success and mean score of the episodes without a fault, each with its 95% interval, in [0, 1]."""
     from inspect_ai.log import EvalResults, EvalScore
 
     rated = scored(episodes)
@@ -248,29 +256,29 @@ def _metrics(name: str, estimate: Estimate, scale: float) -> dict[str, EvalMetri
     return {each: EvalMetric(name=each, value=scale * value) for each, value in values.items()}
 
 
-def _by_model(model: str, spent: Usage) -> dict[str, ModelUsage]:
-    usage = _usage(spent)
+def _by_model(model: str, total: Usage) -> dict[str, ModelUsage]:
+    usage = _usage(total)
     return {} if usage is None else {model: usage}
 
 
-def _usage(spent: Usage) -> ModelUsage | None:
-    """What was spent; None where it is not known how many tokens were."""
+def _usage(total: Usage) -> ModelUsage | None:
+    """Convert usage; None if the number of tokens is unknown."""
     from inspect_ai.model import ModelUsage
 
-    read, written = spent.prompt_tokens, spent.completion_tokens
+    read, written = total.prompt_tokens, total.completion_tokens
     if read is None or written is None:
         return None
-    cost = spent.cost_usd or None
+    cost = total.cost_usd or None
     return ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written, total_cost=cost)
 
 
 def _time(file: Path) -> str:
-    """When a file was last written, in UTC."""
+    """Return when a file was last written, in UTC."""
     return datetime.fromtimestamp(int(file.stat().st_mtime), UTC).isoformat()
 
 
-def _name_of(text: str) -> str:
-    """22 signs that tell a text apart, as inspect_ai's ids have."""
+def _hash_id(text: str) -> str:
+    """Hash a text to 22 characters, the length of inspect_ai's ids."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:22]
 
 

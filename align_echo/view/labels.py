@@ -1,8 +1,8 @@
-"""What an oracle said of the actions that were proposed, where a collection keeps it beside its episodes.
+"""An oracle's labels of the proposed actions, if the episodes are from a collection.
 
     labels.jsonl      one `LabelledEpisode` a line (`gaia/collection.py`)
 
-Left out: labelling (`gaia/labelling.py`).
+Not here: labelling (`gaia/labelling.py`).
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from align_echo.view.finding import EpisodeFile
 from align_echo.view.reading import DamagedLine, records_of
 
 Labels = dict[str, str]
-"""By action: what each rule calls it, in words; the actions that no rule can tell are left out."""
+"""By action: its label by each rule, in words; without actions undecided by all rules."""
 
 
 class OracleLabels:
-    """All labels of some runs, by the episode that they are of."""
+    """All labels of some runs, by episode."""
 
     def __init__(self, parts: Sequence[EpisodeFile], damaged: list[DamagedLine]) -> None:
-        """Reads the files beside the parts; damaged lines are added to `damaged`."""
+        """Reads the label files of these parts; damaged lines are added to `damaged`."""
         self._known: dict[tuple[str, str, int], LabelledEpisode] = {}
         for run, folder in dict.fromkeys((part.run, part.folder) for part in parts):
             file = folder / LABELS
             for labelled in records_of(file, LabelledEpisode, damaged) if file.is_file() else ():
                 self._known[run, labelled.task_id, labelled.sample] = labelled
 
-    def of(self, part: EpisodeFile, played: Trajectory) -> list[Labels]:
-        """The labels of each turn of an episode; nothing for one that has none."""
-        labelled = self._known.get((part.run, played.task_id, played.sample))
-        if labelled is None or not labelled.belongs_to(played):
-            return [{} for _ in played.steps]
+    def for_episode(self, part: EpisodeFile, trajectory: Trajectory) -> list[Labels]:
+        """Return the labels of each turn of an episode; empty for an episode without any."""
+        labelled = self._known.get((part.run, trajectory.task_id, trajectory.sample))
+        if labelled is None or not labelled.belongs_to(trajectory):
+            return [{} for _ in trajectory.steps]
         return [
             {
-                each.action: ", ".join(f"{rule}: {label}" for rule in get_args(Rule) if (label := each.label(rule)))
-                for each in turn
-                if any(each.label(rule) for rule in get_args(Rule))
+                action.action: ", ".join(f"{rule}: {label}" for rule in get_args(Rule) if (label := action.label(rule)))
+                for action in turn
+                if any(action.label(rule) for rule in get_args(Rule))
             }
             for turn in labelled.turns
         ]

@@ -1,12 +1,12 @@
-"""Episodes as one HTML file that needs nothing else: the page of `page/`, with the data in it.
+"""Episodes as one self-contained HTML file: the page of `page/` with the data inside.
 
     file, packed = write_page([Path("runs/first")])
 
-The data are JSON in script elements that no browser runs: an index with a row for each episode, and the episodes in
-chunks, which the page reads when they are looked at. Where they are many they are compressed. The page's policy lets
-nothing in from outside and runs no script but its own, which it knows by its hash. Keys and passwords are taken out.
+The data are JSON in non-executed script elements: an index with a row per episode, and the episodes in chunks, loaded
+by the page on demand and compressed beyond a size. The page's policy forbids outside content and allows its own script
+only, by its hash. Keys and passwords are removed.
 
-Left out: the list, the turns and the search, which the page makes (`page/*.js`).
+Not here: list, turns and search, which the page builds (`page/*.js`).
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from align_echo.view.labels import Labels, OracleLabels
 from align_echo.view.reading import DamagedLine, episodes_of, told
 
 SCRIPTS = ("text.js", "data.js", "rows.js", "diff.js", "turns.js", "episode.js", "viewer.js")
-"""The files of the page's script, in the order in which they use each other."""
+"""Files of the page's script, in the order of their dependencies."""
 
 CHUNK, MOST_IN_CHUNK = 400_000, 64
-"""Characters, and episodes, after which a chunk is full."""
+"""Most characters, and most episodes, of a chunk."""
 
 LARGE = 400_000
-"""Characters of episodes beyond which all further ones are compressed."""
+"""Characters of episodes beyond which the rest is compressed."""
 
 LONGEST_GOAL = 400
-"""Characters of a goal that the list can be searched for; the episode has the whole."""
+"""Most characters of a goal in the searchable list; the episode has the full goal."""
 
 TITLE = "align-echo"
 
 
 @dataclass
 class Packed:
-    """A page, how many episodes it holds, and what could not be read."""
+    """A page, its number of episodes, and the damaged lines."""
 
     html: str
     episodes: int
@@ -62,7 +62,7 @@ class Packed:
 
 @dataclass
 class _Index:
-    """What the list knows of each episode, and the tables that its numbers point into."""
+    """Rows of the list, one per episode, and the tables their numbers refer to."""
 
     rows: list[list[Any]] = field(default_factory=list)
     hints: dict[str, int] = field(default_factory=dict)
@@ -70,40 +70,40 @@ class _Index:
     critiques: dict[str, int] = field(default_factory=lambda: {"": 0})
     fingerprints: dict[str, list[str]] = field(default_factory=dict)
 
-    def label(self, played: Trajectory) -> str:
-        """The label of an episode's interface, with a number where another interface has the same."""
-        fingerprint = played.played_under.fingerprint if played.played_under else ""
-        known = self.fingerprints.setdefault(played.interface, [])
+    def label(self, trajectory: Trajectory) -> str:
+        """Return the label of an episode's interface, numbered if several interfaces share it."""
+        fingerprint = trajectory.played_under.fingerprint if trajectory.played_under else ""
+        known = self.fingerprints.setdefault(trajectory.interface, [])
         known += [fingerprint] if fingerprint not in known else []
         number = known.index(fingerprint) + 1
-        return played.interface if number == 1 else f"{played.interface} ({number})"
+        return trajectory.interface if number == 1 else f"{trajectory.interface} ({number})"
 
 
 def pack(parts: Sequence[EpisodeFile]) -> Packed:
-    """All episodes of these files as a page. Raises `UsageError` if none can be read."""
+    """Put all episodes of these files into a page. Raises `UsageError` if none can be read."""
     damaged: list[DamagedLine] = []
     index = _Index()
-    said, labels = Critiques(parts, damaged), OracleLabels(parts, damaged)
+    critiques, labels = Critiques(parts, damaged), OracleLabels(parts, damaged)
     size = 0
     chunks = []
-    for number, chunk in enumerate(_chunks(parts, said, labels, index, damaged)):
+    for number, chunk in enumerate(_chunks(parts, critiques, labels, index, damaged)):
         size += len(chunk)
-        chunks.append(_embedded(f"chunk-{number}", chunk, compressed=size > LARGE))
+        chunks.append(_embed(f"chunk-{number}", chunk, compressed=size > LARGE))
     if not index.rows:
         first = f"; {told(damaged)[0]}" if damaged else ""
         more = f" and {len(parts) - 1} more files" if len(parts) > 1 else ""
         raise UsageError(f"no episode can be read in {parts[0].file}{more}{first}")
-    described = _embedded("index", _described(parts, index, damaged), compressed=size > LARGE)
-    data = "\n".join([described, *chunks])
+    index_data = _embed("index", _serialise_index(parts, index, damaged), compressed=size > LARGE)
+    data = "\n".join([index_data, *chunks])
     runs = list(dict.fromkeys(part.run for part in parts))
     title = runs[0] if len(runs) == 1 else f"{runs[0]} and {len(runs) - 1} more"
     return Packed(_page(f"{title} - {TITLE}", data), len(index.rows), damaged)
 
 
 def write_page(paths: Sequence[Path], out: Path | None = None) -> tuple[Path, Packed]:
-    """Write the page of these paths to `out`, or to the first one's name with .html in this folder.
+    """Write the page of these paths to `out`, or to the name of the first path with .html in the current folder.
 
-    Raises `UsageError` for paths without episodes, and for an `out` that cannot be such a file.
+    Raises `UsageError` for paths without episodes, and for an unusable `out`.
     """
     parts = find_episodes(paths)
     file = out or Path(f"{paths[0].resolve().name.removesuffix('.jsonl') or 'view'}.html")
@@ -121,64 +121,67 @@ def write_page(paths: Sequence[Path], out: Path | None = None) -> tuple[Path, Pa
 
 
 def _chunks(
-    parts: Sequence[EpisodeFile], said: Critiques, labels: OracleLabels, index: _Index, damaged: list[DamagedLine]
+    parts: Sequence[EpisodeFile], critiques: Critiques, labels: OracleLabels, index: _Index, damaged: list[DamagedLine]
 ) -> Iterator[str]:
-    """The episodes as JSON lists of a size that is read at once; fills the index."""
-    held: list[str] = []
+    """Generate the episodes as JSON lists, one per chunk; fills the index."""
+    chunk: list[str] = []
     size = number = 0
     for part_number, part in enumerate(parts):
         for trajectory in episodes_of(part.file, damaged):
-            heard = said.of(part, trajectory.task_id, trajectory.sample, trajectory.critique)
-            episode = _json(_episode(trajectory, heard, labels.of(part, trajectory)))
-            if held and (size + len(episode) > CHUNK or len(held) == MOST_IN_CHUNK):
-                yield f"[{','.join(held)}]"
-                held, size, number = [], 0, number + 1
-            index.rows.append(_row(trajectory, heard, index, part_number, (number, len(held))))
-            held.append(episode)
+            reviews = critiques.for_episode(part, trajectory.task_id, trajectory.sample, trajectory.critique)
+            episode = _json(_episode(trajectory, reviews, labels.for_episode(part, trajectory)))
+            if chunk and (size + len(episode) > CHUNK or len(chunk) == MOST_IN_CHUNK):
+                yield f"[{','.join(chunk)}]"
+                chunk, size, number = [], 0, number + 1
+            index.rows.append(_row(trajectory, reviews, index, part_number, (number, len(chunk))))
+            chunk.append(episode)
             size += len(episode)
-    if held:
-        yield f"[{','.join(held)}]"
+    if chunk:
+        yield f"[{','.join(chunk)}]"
 
 
 def _row(
-    played: Trajectory, heard: Sequence[PlacedReview], index: _Index, part: int, where: tuple[int, int]
+    trajectory: Trajectory, reviews: Sequence[PlacedReview], index: _Index, part: int, position: tuple[int, int]
 ) -> list[Any]:
-    """An episode in the list. `page/data.js` names the columns in this order."""
-    hints = {event: _number(index.hints, event.rule) for step in played.steps for event in step.hints}
-    errors = bool(played.reset_error) + sum(bool(step.interface_error) for step in played.steps)
-    violations = len(played.reset_violations) + sum(len(step.violations) + len(step.forged) for step in played.steps)
-    problems = sum(bool(step.problem) or step.cut_off for step in played.steps)
+    """Build an episode's row in the list. `page/data.js` names the columns in this order."""
+    hints = {event: _number(index.hints, event.rule) for step in trajectory.steps for event in step.hints}
+    errors = bool(trajectory.reset_error) + sum(bool(step.interface_error) for step in trajectory.steps)
+    violations = len(trajectory.reset_violations)
+    violations += sum(len(step.violations) + len(step.forged) for step in trajectory.steps)
+    problems = sum(bool(step.problem) or step.cut_off for step in trajectory.steps)
     return [
         part,
-        played.task_id,
-        played.task_type,
-        played.sample,
-        "fault" if played.fault else "won" if played.won else "lost",
-        None if played.fault else played.score,
-        len(played.steps),
-        played.usage.tokens,
+        trajectory.task_id,
+        trajectory.task_type,
+        trajectory.sample,
+        "fault" if trajectory.fault else "won" if trajectory.won else "lost",
+        None if trajectory.fault else trajectory.score,
+        len(trajectory.steps),
+        trajectory.usage.tokens,
         sorted({number for event, number in hints.items() if event.fired}),
         errors,
         violations,
         problems,
-        _number(index.interfaces, index.label(played)),
-        _number(index.critiques, played.critique),
-        [[part_said.part, _number(index.critiques, part_said.review.advice)] for part_said in heard],
-        played.goal[:LONGEST_GOAL],
-        *where,
+        _number(index.interfaces, index.label(trajectory)),
+        _number(index.critiques, trajectory.critique),
+        [[placed.part, _number(index.critiques, placed.review.advice)] for placed in reviews],
+        trajectory.goal[:LONGEST_GOAL],
+        *position,
     ]
 
 
-def _episode(played: Trajectory, heard: Sequence[PlacedReview], labels: Sequence[Labels]) -> dict[str, Any]:
-    """An episode without what is as it always is, and with what a critic and an oracle said of it."""
-    told_of = played.model_dump(exclude_defaults=True, exclude={"steps", "played_under"})
-    reviews = [each.review.model_dump(exclude_defaults=True, exclude={"tokens"}) for each in heard]
-    turns = [_turn(step, of_turn) for step, of_turn in zip(played.steps, labels, strict=True)]
-    return {**told_of, "steps": turns, **({"reviews": reviews} if reviews else {})}
+def _episode(
+    trajectory: Trajectory, placed_reviews: Sequence[PlacedReview], labels: Sequence[Labels]
+) -> dict[str, Any]:
+    """Serialise an episode without default values, with its reviews and labels."""
+    fields = trajectory.model_dump(exclude_defaults=True, exclude={"steps", "played_under"})
+    reviews = [placed.review.model_dump(exclude_defaults=True, exclude={"tokens"}) for placed in placed_reviews]
+    turns = [_turn(step, turn_labels) for step, turn_labels in zip(trajectory.steps, labels, strict=True)]
+    return {**fields, "steps": turns, **({"reviews": reviews} if reviews else {})}
 
 
 def _turn(step: Step, labels: Labels) -> dict[str, Any]:
-    """A turn: no reply where it is the action, no raw observation where it is what was shown, tokens counted."""
+    """Serialise a turn: no reply if it is the action, no raw observation if it is the observation, tokens as counts."""
     turn = step.model_dump(exclude_defaults=True, exclude={"tokens"})
     if turn["reply"] == turn["action"]:
         del turn["reply"]
@@ -189,8 +192,8 @@ def _turn(step: Step, labels: Labels) -> dict[str, Any]:
     return turn | ({"labels": labels} if labels else {})
 
 
-def _described(parts: Sequence[EpisodeFile], index: _Index, damaged: Sequence[DamagedLine]) -> str:
-    """The index as JSON: parts, rows, tables, and the rules on record of the interfaces with what they stand behind."""
+def _serialise_index(parts: Sequence[EpisodeFile], index: _Index, damaged: Sequence[DamagedLine]) -> str:
+    """Serialise the index: parts, rows, tables, and the recorded rules of the interfaces with the messages they fit."""
     folders = list(dict.fromkeys(part.folder for part in parts))
     known = provenances(index.interfaces, folders)
     interfaces: list[dict[str, Any]] = []
@@ -219,12 +222,12 @@ def _described(parts: Sequence[EpisodeFile], index: _Index, damaged: Sequence[Da
 
 
 def _number(table: dict[str, int], text: str) -> int:
-    """The number of a text in a table, which has it from now on."""
+    """Return the number of a text in a table, adding it if it is new."""
     return table.setdefault(text, len(table))
 
 
 def _json(value: Any) -> str:
-    """JSON that every browser reads: a number that is none is null. Keys and passwords are taken out."""
+    """Serialise to JSON for every browser: NaN becomes null. Keys and passwords are removed."""
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -243,8 +246,8 @@ def _finite(value: Any) -> Any:
 # ---------------------------------------------------------------- the page
 
 
-def _embedded(name: str, text: str, *, compressed: bool) -> str:
-    """JSON in an element of its own: nothing in it can end the element."""
+def _embed(name: str, text: str, *, compressed: bool) -> str:
+    """Put JSON into an element; it cannot close the element."""
     if compressed:
         text = json.dumps({"gzip": base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()})
     return f'<script type="application/json" id="{name}">{text.replace("<", chr(92) + "u003c")}</script>'
@@ -263,7 +266,7 @@ def _page(title: str, data: str) -> str:
 
 
 def hash_source(text: str) -> str:
-    """How a content security policy names a script or a style that stands in the page."""
+    """Return the name of an inline script or style in a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

@@ -1,8 +1,8 @@
-"""The episodes of a file, one after the other, whatever a killed process or another program did to it.
+"""Read the episodes of a file one by one, even if a killed process or another program damaged it.
 
-A line that is no `Trajectory` is left out and told of. Text that holds halves of characters (lone surrogates, bytes
-that are no UTF-8) is shown with marks in their place. A last line without an end is read if it is whole: else its
-writer was killed, or is still writing. Left out: which files there are (`finding.py`).
+A line that is no `Trajectory` is skipped and reported. Lone surrogates and invalid UTF-8 are replaced by marks. A last
+line without an end is read if it is complete; otherwise its writer was killed, or is still writing. Not here: finding
+files (`finding.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from align_echo.sandbox.session import printable
 from align_echo.types import Trajectory, impossible
 
 MOST_TOLD = 5
-"""Damaged lines of one file that are told of one by one."""
+"""Damaged lines of a file to report individually."""
 
 LONGEST_REASON = 120
 
@@ -30,7 +30,7 @@ _HALVES = re.compile("[\ud800-\udfff]")
 
 
 class DamagedLine(NamedTuple):
-    """A line, counted from 1, that could not be read. `is_cut` is so of a last line without an end."""
+    """An unreadable line, counted from 1. `is_cut` marks a last line without an end."""
 
     file: Path
     line: int
@@ -39,14 +39,14 @@ class DamagedLine(NamedTuple):
 
 
 def episodes_of(file: Path, damaged: list[DamagedLine]) -> Iterator[Trajectory]:
-    """The episodes of a file in order. Lines that are none are added to `damaged`."""
+    """Read the episodes of a file in order. Damaged lines are added to `damaged`."""
     yield from records_of(file, Trajectory, damaged)
 
 
 def records_of(
     file: Path, kind: type[Kind], damaged: list[DamagedLine], *, folder: Path | None = None
 ) -> Iterator[Kind]:
-    """The records of one kind in a file. Lines that are none are added to `damaged`. Raises as `read_lines`."""
+    """Read the records of one kind in a file. Damaged lines are added to `damaged`. Raises as `read_lines`."""
     for number, line in enumerate(read_lines(file, folder=folder), start=1):
         if not line.strip():
             continue
@@ -60,7 +60,7 @@ def records_of(
 
 
 def told(damaged: list[DamagedLine]) -> list[str]:
-    """What is damaged, in lines: the first of each file one by one, the others counted."""
+    """Describe damaged lines: the first of each file one by one, the rest as a count."""
     lines = []
     for file in dict.fromkeys(entry.file for entry in damaged):
         entries = [entry for entry in damaged if entry.file == file and not entry.is_cut]
@@ -74,7 +74,7 @@ def told(damaged: list[DamagedLine]) -> list[str]:
 
 
 def _record(line: bytes, kind: type[Kind]) -> Kind:
-    """Raises `ValueError`, of which pydantic's own error is one."""
+    """Parse a line. Raises `ValueError`, the base of pydantic's own error."""
     try:
         return kind.model_validate_json(line, strict=issubclass(kind, Trajectory))
     except ValidationError as error:
@@ -89,7 +89,7 @@ def _record(line: bytes, kind: type[Kind]) -> Kind:
 
 
 def _is_cut(line: bytes, error: ValueError) -> bool:
-    """Whether a line ends before its record does."""
+    """Return whether a line ends before its record does."""
     if line.endswith(b"\n") or not isinstance(error, ValidationError):
         return False
     return error.errors(include_url=False)[0]["type"] == "json_invalid"

@@ -1,9 +1,9 @@
-"""The page of some runs on a port of this machine; when it is loaded again, it has what came since.
+"""Serve the page of some runs on a port of this machine; a reload shows new episodes.
 
-Other accounts of the machine can reach the port: the page is given to requests with the token of this server alone,
-which only its address says. There is no cookie: browsers send those to every port of a host.
+Other accounts of the machine can reach the port, so the page requires the token in the server's address. There is no
+cookie: browsers send cookies to every port of a host.
 
-Left out: the page (`packing.py`).
+Not here: the page (`packing.py`).
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ from align_echo.view.packing import pack
 from align_echo.wrappers.serving import HOST, QuietServer
 
 PARAMETER = "ticket"
-"""What the query calls the token. Under a name that keys have, it would be taken out of the address that is printed."""
+"""Query parameter of the token. A typical key name would be redacted from the printed address."""
 
 
 def make_viewer(paths: list[Path], port: int) -> ViewerServer:
-    """A server of the page of these paths; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
+    """Build a server for the page of these paths; port 0 takes a free one. Raises `UsageError` if the port cannot be
+    used.
+    """
     return ViewerServer(port, _fresh_page(paths))
 
 
 def _fresh_page(paths: list[Path]) -> Callable[[], bytes]:
-    """The page as the files are now; it is made anew only where one of them has changed."""
+    """Return a function for the current page, rebuilt only after a file has changed."""
     lock = threading.Lock()
-    made: dict[str, object] = {}
+    cached: dict[str, object] = {}
 
     def page() -> bytes:
         with lock:
             parts = find_episodes(paths)
             files = [file for part in parts for file in (part.file, part.critiques) if file is not None]
             state = [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-            if made.get("state") != state:
-                made.update(page=pack(parts).html.encode(), state=state)
-            content = made["page"]
+            if cached.get("state") != state:
+                cached.update(page=pack(parts).html.encode(), state=state)
+            content = cached["page"]
             assert isinstance(content, bytes)
             return content
 
@@ -50,7 +52,7 @@ def _fresh_page(paths: list[Path]) -> Callable[[], bytes]:
 
 
 class ViewerServer(QuietServer):
-    """A server of one page, for who knows its address."""
+    """A server of one page, for requests with its token."""
 
     def __init__(self, port: int, page: Callable[[], bytes]) -> None:
         super().__init__(_ViewerHandler, port)
@@ -59,11 +61,11 @@ class ViewerServer(QuietServer):
 
     @property
     def address(self) -> str:
-        """The only address that has the page; another one each time that a server is started."""
+        """Return the address of the page; it differs for every server."""
         return f"http://{HOST}:{self.server_port}/?{PARAMETER}={self._token}"
 
     def admits(self, query: str) -> bool:
-        """Whether the query of a request has the token."""
+        """Return whether the query of a request has the token."""
         return any(
             hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode())
             for token in parse_qs(query).get(PARAMETER, [])[:1]
@@ -71,8 +73,9 @@ class ViewerServer(QuietServer):
 
 
 class _ViewerHandler(BaseHTTPRequestHandler):
-    """One request: the page at /, and nothing else. Another name for this machine is not answered: a stranger's page
-    could use one to read this one. Without the token nothing is told, not even what is there."""
+    """Handles a request: the page at /, and nothing else. Other names of this machine are refused, since a foreign page
+    could use one to read this page. Without the token no response depends on the content.
+    """
 
     server: ViewerServer
     timeout = 60
@@ -105,4 +108,4 @@ class _ViewerHandler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing of each request."""
+        """Do not log requests."""

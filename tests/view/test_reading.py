@@ -63,7 +63,7 @@ def test_labels_of_an_oracle_are_those_of_the_actions_of_each_turn(tmp_path):
     (tmp_path / "run/labels.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
     parts, damaged = find_episodes([tmp_path / "run"]), list[DamagedLine]()
     labels = OracleLabels(parts, damaged)
-    first, second, third = (labels.of(parts[0], played) for played in episodes_of(file, damaged))
+    first, second, third = (labels.for_episode(parts[0], played) for played in episodes_of(file, damaged))
     assert first == [{"scan": "expert: wrong", "stow gem 4 into pod 1": "nearer: correct"}, {}, {}]
     assert second == third == [{}, {}, {}]
     assert damaged == []
@@ -87,7 +87,7 @@ def test_critiques_of_rounds_and_of_training_are_found_by_their_attempt(tmp_path
     said = Critiques([*parts.values()], damaged)
 
     def heard(part: str, task: str, sample: int = 0, critique: str = "") -> list[tuple[str, str]]:
-        return [(each.part, each.review.advice) for each in said.of(parts[part], task, sample, critique)]
+        return [(each.part, each.review.advice) for each in said.for_episode(parts[part], task, sample, critique)]
 
     assert damaged == []
     assert heard("round-0", "x/1") == [("round-1", "Look first.")]

@@ -53,7 +53,7 @@ def test_a_goal_is_read_as_steps():
 def test_what_it_saw_it_knows_by_name_and_by_kind():
     belief = LabBelief()
     belief.update(OUTSIDE)
-    assert (belief.room, belief.find("animal"), belief.named("axe")) == ("outside", "baby wolf", "axe")
+    assert (belief.room, belief.find("animal"), belief.find("axe")) == ("outside", "baby wolf", "axe")
     assert belief.inside["water"] == "fountain"
     assert belief.find("plant") is None
     belief.update("You move the baby wolf to the inventory.")
