@@ -1,1 +1,1 @@
-"""Measuring: metrics over trajectories, comparisons of interface variants on the same tasks, tables."""
+"""Evaluation: metrics over trajectories, comparisons of interface variants on the same tasks, tables."""

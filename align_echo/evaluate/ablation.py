@@ -1,10 +1,10 @@
-"""What single rules of an interface are worth: it is played whole, as its placebo, and without one rule at a time.
+"""Measure single rules of an interface: play it complete, as its placebo, and without one rule at a time.
 
-Without a rule, an episode goes on otherwise only where the agent is shown other words. So the whole interface's own
-actions are played again under the interface without the rule; an episode in which no word is other is that arm's too,
-and is not played anew. (An agent that draws could have drawn otherwise; its draws are the same where its prompts are.)
-Left out: the tables (`ablation_tables.py`), how a rule is switched off (`align/switching.py`), and rules that are worth
-something only together: another rule often speaks where one is gone.
+Without a rule, an episode changes only if the agent sees different text. So the complete interface's actions are first
+replayed without the rule; if all text is the same, the episode counts for that arm too and is not played again. (An
+agent that samples could have sampled differently; its samples are the same for equal prompts.) Not here: the tables
+(`ablation_tables.py`), and switching a rule off (`align/switching.py`). Rules that help only together are not found:
+another rule often gives the hint of a missing one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ REPLAYS = "replays.jsonl"
 @dataclass(frozen=True)
 class Arm:
     """An interface without some rules. `number` is that of its rule in the interface's record, counted from 1, or of
-    the group."""
+    the group.
+    """
 
     number: int
     rules: tuple[str, ...]
@@ -53,8 +54,10 @@ class Arm:
 
 
 class Replayed(Frozen):
-    """What was other in an episode of the whole interface, played again without some rules. `told`: what is said up
-    front; `turns`: so many turns; `diverged`: the environment itself answered otherwise, so that nothing is known."""
+    """Differences in an episode of the complete interface, replayed without some rules. `told`: its rules text differs;
+    `turns`: number of turns with different text; `diverged`: the environment itself answered differently, so nothing is
+    known.
+    """
 
     arm: str
     seed: int
@@ -66,16 +69,17 @@ class Replayed(Frozen):
 
     @property
     def is_other(self) -> bool:
-        """Whether the episode has to be played anew."""
+        """Return whether the episode has to be played again."""
         return self.told or self.turns > 0 or self.diverged
 
 
 class RuleWorth(Frozen):
-    """What an arm measured, over all seeds. `worth` is the success of the whole interface minus that without the rules,
-    in percentage points, `score_worth` the same of the score in [0, 1]; `over_placebo` is the success without them
-    minus that of the placebo. All are paired by task. `fired` are turns of the whole interface that show other words
-    without them, in `episodes` episodes; `told`: something is told up front of them; `played` episodes were played
-    anew. Where nothing ever was other, nothing was played, and nothing can differ."""
+    """Measurements of an arm, over all seeds. `worth` is the success of the complete interface minus that without the
+    rules, in percentage points, `score_worth` the same for the score in [0, 1]; `over_placebo` is the success without
+    them minus that of the placebo. All are paired by task. `fired` counts turns of the complete interface with
+    different text without them, in `episodes` episodes; `told`: the rules text differs; `played` episodes were played
+    again. If nothing ever differed, nothing was played, and all differences are 0.
+    """
 
     number: int
     rules: tuple[str, ...]
@@ -94,14 +98,15 @@ class RuleWorth(Frozen):
 
     @property
     def never_spoke(self) -> bool:
-        """Whether nothing that was shown came of these rules."""
+        """Return whether these rules had no effect on any text."""
         return not self.told and not self.fired and not self.played
 
 
 class Ablation(Frozen):
-    """What the rules of an interface are worth one by one, or group by group. `over_placebo` is what the whole is worth
-    (success, percentage points); `not_switched` are the rules of its record that cannot be switched off. `diverged`
-    counts replays in which the environment itself answered otherwise."""
+    """Measured effect of an interface's rules, one by one or group by group. `over_placebo` is the effect of the
+    complete interface (success, percentage points); `not_switched` are recorded rules that cannot be switched off.
+    `diverged` counts replays in which the environment itself answered differently.
+    """
 
     environment: str
     split: str
@@ -122,11 +127,11 @@ class Ablation(Frozen):
     usage: Usage
 
 
-# ---------------------------------------------------------------- what is played
+# ---------------------------------------------------------------- playing
 
 
 def arms_of(interface: Interface, *, groups: bool = False) -> list[Arm]:
-    """The interface without each of its rules, or, with `groups`, without all rules about one form of action.
+    """Build the interface without each of its rules, or, with `groups`, without all rules about one form of action.
 
     Raises `UsageError` for an interface whose rules are code.
     """
@@ -160,8 +165,8 @@ def ablate(
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> Ablation:
-    """Play the plan's interface whole, as its placebo, and without each rule, on the same tasks with each seed
-    (default: the plan's own); what is finished in the folder is not played again.
+    """Play the plan's interface complete, as its placebo, and without each rule, on the same tasks with each seed
+    (default: the plan's own); finished parts of the folder are reused.
 
     Raises as `playing.play`, and `UsageError` for an interface whose rules cannot be switched off.
     """
@@ -175,30 +180,30 @@ def ablate(
         progress.status("taking rules out of the interface")
     arms = arms_of(interface, groups=groups)
     variants = {**variants_of(interface), **{arm.name: arm.interface for arm in arms}}
-    kept = {name: variants[name] for name in (WHOLE, PLACEBO, *(arm.name for arm in arms))}
-    plans = [replace(plan, seed=seed, variants=kept) for seed in seeds]
+    arm_variants = {name: variants[name] for name in (WHOLE, PLACEBO, *(arm.name for arm in arms))}
+    plans = [replace(plan, seed=seed, variants=arm_variants) for seed in seeds]
     config = _config(plans[0], path, seeds)
     check_folder(path, config, resume=resume)
     try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
-    played = _Played(EvaluationFolder(path, config, resume=resume), arms, progress, tagged=len(seeds) > 1)
+    arms_played = _ArmPlayer(EvaluationFolder(path, config, resume=resume), arms, progress, tagged=len(seeds) > 1)
     for seeded in plans:
-        played.play(seeded)
-    ablation = measure(plans[0], interface, arms, played.episodes, played.replays, seeds)
-    played.folder.finish(ablation)
+        arms_played.play(seeded)
+    ablation = measure(plans[0], interface, arms, arms_played.episodes, arms_played.replays, seeds)
+    arms_played.folder.finish(ablation)
     return ablation
 
 
 def _config(plan: Plan, path: Path, seeds: Sequence[int]) -> Config:
-    """What `config.json` holds."""
+    """Return the content of `config.json`."""
     player = build_player(plan, models_of(plan, path))
     return {**config_of(plan, player), "command": "interface ablate", "seeds": list(seeds)}
 
 
-class _Played:
-    """The episodes of all arms, by arm, and what was other in those of the whole interface."""
+class _ArmPlayer:
+    """The episodes of all arms, by arm, and the replays of the complete interface's episodes."""
 
     def __init__(self, folder: EvaluationFolder, arms: Sequence[Arm], progress: Progress, *, tagged: bool) -> None:
-        """`tagged`: a part of the folder has its seed in its name."""
+        """`tagged`: add the seed to the names of the folder's parts."""
         self.folder = folder
         self.episodes: dict[str, list[Trajectory]] = {}
         self._arms = arms
@@ -223,23 +228,24 @@ class _Played:
 
         for name in (WHOLE, PLACEBO):
             self.episodes.setdefault(name, []).extend(part(name, plan.episodes))
-        whole = [episode for episode in self.episodes[WHOLE] if episode.seed == plan.seed]
+        complete = [episode for episode in self.episodes[WHOLE] if episode.seed == plan.seed]
         for index, arm in enumerate(self._arms, start=1):
             self._progress.status(f"looking where a rule speaks: {index} of {len(self._arms)}")
-            other = self._other(plan, arm, scored(whole))
-            missing = [episode for episode in plan.episodes if episode in other]
-            anew = part(arm.name, missing) if missing else []
-            alike = [episode for episode in scored(whole) if Episode(episode.task_id, episode.sample) not in other]
-            self.episodes.setdefault(arm.name, []).extend((*anew, *alike))
+            changed = self._find_changed(plan, arm, scored(complete))
+            missing = [episode for episode in plan.episodes if episode in changed]
+            new_episodes = part(arm.name, missing) if missing else []
+            finished = scored(complete)
+            unchanged = [episode for episode in finished if Episode(episode.task_id, episode.sample) not in changed]
+            self.episodes.setdefault(arm.name, []).extend((*new_episodes, *unchanged))
 
-    def _other(self, plan: Plan, arm: Arm, whole: Sequence[Trajectory]) -> set[Episode]:
-        """The episodes that have to be played anew without the arm's rules; what is found is kept in the folder."""
+    def _find_changed(self, plan: Plan, arm: Arm, complete: Sequence[Trajectory]) -> set[Episode]:
+        """Find the episodes to play again without the arm's rules; the replays are stored in the folder."""
         known = {
             Episode(replayed.task_id, replayed.sample): replayed
             for replayed in self.replays
             if replayed.arm == arm.name and replayed.seed == plan.seed
         }
-        missing = [episode for episode in whole if Episode(episode.task_id, episode.sample) not in known]
+        missing = [episode for episode in complete if Episode(episode.task_id, episode.sample) not in known]
         if missing:
             for replayed in replays_of(plan, arm, missing):
                 self._file.append(replayed)
@@ -249,39 +255,42 @@ class _Played:
 
 
 def replays_of(plan: Plan, arm: Arm, episodes: Sequence[Trajectory]) -> Iterator[Replayed]:
-    """Episodes of the whole interface, played again without the arm's rules."""
+    """Replay episodes of the complete interface without the arm's rules."""
     env = plan.spec.make(plan.split, interface=arm.interface, data_root=plan.data_root)
     with closing(Session(env, agent="replay", seed=plan.seed)) as session:
         for episode in episodes:
-            told, turns, diverged = _differing(session, episode)
+            rules_differ, turns, diverged = _replay(session, episode)
             yield Replayed(
                 arm=arm.name, seed=plan.seed, task_id=episode.task_id, sample=episode.sample,
-                told=told, turns=turns, diverged=diverged,
+                told=rules_differ, turns=turns, diverged=diverged,
             )  # fmt: skip
 
 
-def _differing(session: Session, episode: Trajectory) -> tuple[bool, int, bool]:
-    """(whether other rules are told, on how many turns other words are shown, whether the environment itself went
-    another way) when the actions of an episode are played again in a session."""
-    told, turns = False, 0
+def _replay(session: Session, episode: Trajectory) -> tuple[bool, int, bool]:
+    """Replay an episode's actions in a session.
+
+    Returns (whether the rules text differs, number of turns with different text, whether the environment itself
+    diverged).
+    """
+    rules_differ, turns = False, 0
     try:
         view = session.reset(episode.task_id)
-        told = view.rules != episode.rules
+        rules_differ = view.rules != episode.rules
         if view.initial_observation != episode.initial_observation:
-            return told, turns, True
+            return rules_differ, turns, True
         for step in episode.steps:
             if session.over:
-                return told, turns, True
-            again = session.act(AgentReply(text=step.reply, action=step.action, problem=step.problem))
-            if again.raw_observation != step.raw_observation or again.score != step.score:
-                return told, turns, True
-            turns += again.observation != step.observation
+                return rules_differ, turns, True
+            replayed_step = session.act(AgentReply(text=step.reply, action=step.action, problem=step.problem))
+            if replayed_step.raw_observation != step.raw_observation or replayed_step.score != step.score:
+                return rules_differ, turns, True
+            turns += replayed_step.observation != step.observation
     except EngineError:
-        return told, turns, True
-    return told, turns, False
+        return rules_differ, turns, True
+    return rules_differ, turns, False
 
 
-# ---------------------------------------------------------------- what came of it
+# ---------------------------------------------------------------- measuring
 
 
 def measure(
@@ -292,65 +301,67 @@ def measure(
     replays: Sequence[Replayed],
     seeds: Sequence[int],
 ) -> Ablation:
-    """The figures over what was played. Raises `UsageError` if no episode of an arm ended without a fault."""
-    whole, placebo = scored(episodes[WHOLE]), scored(episodes[PLACEBO])
+    """Compute the figures of all episodes. Raises `UsageError` if an arm has no episode without a fault."""
+    complete, placebo = scored(episodes[WHOLE]), scored(episodes[PLACEBO])
     for name, played in episodes.items():
         if not scored(played):
             raise UsageError(f"no episode of {name!r} finished without a fault")
     switched = {rule for arm in arms for rule in arm.rules}
-    anew = [episode for arm in arms for episode in played_anew(arm, episodes[arm.name], replays)]
+    new_episodes = [episode for arm in arms for episode in played_anew(arm, episodes[arm.name], replays)]
     return Ablation(
         environment=plan.spec.name,
         split=plan.split,
-        agent=whole[0].agent,
+        agent=complete[0].agent,
         seeds=tuple(seeds),
         interface=interface.label,
         games=plan.spec.games(plan.data_root),
         tasks=tuple(plan.task_ids),
-        episodes=len(whole),
+        episodes=len(complete),
         faults=sum(episode.fault is not None for played in episodes.values() for episode in played),
         diverged=sum(replayed.diverged for replayed in replays),
-        success_rate=success_rate(whole),
+        success_rate=success_rate(complete),
         placebo=success_rate(placebo),
-        over_placebo=paired(placebo, whole, points, plan.seed),
-        rules=tuple(_worth(arm, episodes, replays, plan.seed) for arm in arms),
+        over_placebo=paired(placebo, complete, points, plan.seed),
+        rules=tuple(_measure_arm(arm, episodes, replays, plan.seed) for arm in arms),
         not_switched=tuple(rule.text for rule in interface.provenance.rules if rule.text not in switched),
         conducts={name: conduct_of(scored(episodes[name])) for name in (WHOLE, PLACEBO)},
-        usage=sum((episode.usage for episode in (*episodes[WHOLE], *episodes[PLACEBO], *anew)), Usage()),
+        usage=sum((episode.usage for episode in (*episodes[WHOLE], *episodes[PLACEBO], *new_episodes)), Usage()),
     )
 
 
-def _worth(
+def _measure_arm(
     arm: Arm, episodes: dict[str, list[Trajectory]], replays: Sequence[Replayed], seed: int
 ) -> RuleWorth:
-    played, whole = episodes[arm.name], scored(episodes[WHOLE])
-    done, other = scored(played), [replayed for replayed in replays if replayed.arm == arm.name and replayed.is_other]
+    played, complete = episodes[arm.name], scored(episodes[WHOLE])
+    finished = scored(played)
+    changed = [replayed for replayed in replays if replayed.arm == arm.name and replayed.is_other]
     return RuleWorth(
         number=arm.number,
         rules=arm.rules,
         action=arm.action,
         interface=arm.interface.label,
-        told=any(replayed.told for replayed in other),
-        fired=sum(replayed.turns for replayed in other),
-        episodes=sum(replayed.turns > 0 for replayed in other),
+        told=any(replayed.told for replayed in changed),
+        fired=sum(replayed.turns for replayed in changed),
+        episodes=sum(replayed.turns > 0 for replayed in changed),
         played=len(played_anew(arm, played, replays)),
-        faults=len(played) - len(done),
-        success_rate=success_rate(done),
-        worth=paired(done, whole, points, seed),
-        score_worth=paired(done, whole, lambda episode: episode.score, seed, most=1),
-        over_placebo=paired(scored(episodes[PLACEBO]), done, points, seed),
-        conduct=conduct_of(done),
+        faults=len(played) - len(finished),
+        success_rate=success_rate(finished),
+        worth=paired(finished, complete, points, seed),
+        score_worth=paired(finished, complete, lambda episode: episode.score, seed, most=1),
+        over_placebo=paired(scored(episodes[PLACEBO]), finished, points, seed),
+        conduct=conduct_of(finished),
     )
 
 
 def played_anew(arm: Arm, episodes: Sequence[Trajectory], replays: Sequence[Replayed]) -> list[Trajectory]:
-    """The episodes of an arm that are its own: the others are those of the whole interface, which nothing changed."""
-    other = {(each.seed, each.task_id, each.sample) for each in replays if each.arm == arm.name and each.is_other}
-    return [episode for episode in episodes if (episode.seed, episode.task_id, episode.sample) in other]
+    """Return the episodes played for an arm itself; the others are unchanged ones of the complete interface."""
+    own_replays = (replayed for replayed in replays if replayed.arm == arm.name and replayed.is_other)
+    changed = {(replayed.seed, replayed.task_id, replayed.sample) for replayed in own_replays}
+    return [episode for episode in episodes if (episode.seed, episode.task_id, episode.sample) in changed]
 
 
 def points(episode: Trajectory) -> float:
-    """100 for an episode that was won, else 0."""
+    """Return 100 for a won episode, else 0."""
     return 100.0 * episode.won
 
 
@@ -361,8 +372,9 @@ def paired(
     seed: int,
     most: float = 100,
 ) -> Estimate:
-    """A figure of `after` minus that of `before`, each 0 to `most`: the mean over tasks that both have, with an
-    interval over them. Raises `UsageError` for no such task."""
+    """Compute a figure of `after` minus that of `before`, each 0 to `most`: the mean over common tasks, with an
+    interval over them. Raises `UsageError` without a common task.
+    """
     old, new = by_task(before), by_task(after)
     differences = [
         fmean(map(figure, new[task])) - fmean(map(figure, old[task])) for task in old if task in new

@@ -1,4 +1,4 @@
-"""What an `Ablation` says, as a table and in plain words. Left out: the figures' making (`ablation.py`)."""
+"""An `Ablation` as a table and in words. Not here: computing its figures (`ablation.py`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from align_echo.trouble import Conduct
 
 
 def ablation_table(ablation: Ablation) -> Table:
-    """The rules that spoke, those with the highest worth first."""
+    """Build the table of rules with any effect on the text, those with the highest worth first."""
     graded = any(rule.score_worth.value and not rule.worth.value for rule in ablation.rules)
     table = plain_table("What the interface loses without a rule: success, points, paired by task, 95% intervals")
     for heading in ("#", "rule"):
@@ -32,7 +32,7 @@ def ablation_table(ablation: Ablation) -> Table:
         if not rule.conduct.works:
             figures = (failed_on(rule.conduct), *("-" for _ in figures[1:]))
         fired = f"{rule.fired:,}" + (" + told" if rule.told else "")
-        table.add_row(str(rule.number), Text(_named(rule)), fired, f"{rule.episodes:,}", *figures, verdict_on(rule))
+        table.add_row(str(rule.number), Text(_rule_name(rule)), fired, f"{rule.episodes:,}", *figures, verdict_on(rule))
     table.caption, table.caption_justify = CAPTION, "left"
     return table
 
@@ -44,7 +44,7 @@ CAPTION = (
 
 
 def verdict_on(rule: RuleWorth) -> str:
-    """What may be said of a rule's worth, in words."""
+    """Summarise a rule's worth in words."""
     worth = rule.worth if rule.worth.sign or rule.worth.value else rule.score_worth
     if worth.n > 1 and worth.sign > 0:
         return "helps"
@@ -54,8 +54,10 @@ def verdict_on(rule: RuleWorth) -> str:
 
 
 def ablation_lines(ablation: Ablation) -> Iterator[str]:
-    """What the table does not say: the whole beside its placebo, rules that never spoke, and what cannot be told."""
-    whole, n = ablation.over_placebo, len(ablation.tasks)
+    """Describe what the table leaves out: the complete interface and its placebo, silent rules, and limits of the
+    figures.
+    """
+    over_placebo, n = ablation.over_placebo, len(ablation.tasks)
     seeds = ", ".join(map(str, ablation.seeds))
     episodes = quantity(ablation.episodes, "episode")
     yield (
@@ -64,8 +66,8 @@ def ablation_lines(ablation: Ablation) -> Iterator[str]:
     )
     yield (
         f"won: {cell(ablation.success_rate)}% whole, {cell(ablation.placebo)}% as its placebo; the whole is worth "
-        f"{cell(whole, signed=True)} points over its placebo"
-        + ("" if whole.sign > 0 else ", which cannot be told from nothing: little can be said of its rules here")
+        f"{cell(over_placebo, signed=True)} points over its placebo"
+        + ("" if over_placebo.sign > 0 else ", which cannot be told from nothing: little can be said of its rules here")
     )
     silent = [rule for rule in ablation.rules if rule.never_spoke]
     if silent:
@@ -96,11 +98,11 @@ def ablation_lines(ablation: Ablation) -> Iterator[str]:
 
 
 def conducts_of(ablation: Ablation) -> dict[str, Conduct]:
-    """How the interface behaved in each arm, by what the arm is called."""
+    """Return the conduct of the interface in each arm, by the arm's name."""
     return ablation.conducts | {f"without {rule.number}": rule.conduct for rule in ablation.rules if rule.played}
 
 
-def _named(rule: RuleWorth) -> str:
+def _rule_name(rule: RuleWorth) -> str:
     if len(rule.rules) == 1:
         return printable(rule.rules[0])
     return printable(f"all {len(rule.rules)} rules about `{with_letters(rule.action) or 'anything'}`")

@@ -1,6 +1,6 @@
-"""Who plays an evaluation and who judges it: agents and models, made from a plan.
+"""Build the agents and models of an evaluation from its plan.
 
-Left out: what was asked for (`plan.py`).
+Not here: the plan (`plan.py`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from align_echo.models.names import ModelName
 from align_echo.types import Agent, ChatModel
 
 Models = Callable[[str, ModelName], ChatModel]
-"""From a role ("agent", "judge", "critic") and a model's name to the model. Raises what `chat_model` does."""
+"""Maps a role ("agent", "judge", "critic") and a model's name to the model. Raises as `chat_model`."""
 
 
 def models_of(plan: Plan, path: Path) -> Models:
-    """The chat models of a plan. One that has several roles is loaded once.
+    """Return a loader of the plan's chat models. A model with several roles is loaded once.
 
-    Replies from an endpoint are cached and logged in the run's folder, by role. Those of a local model cost nothing to
-    draw again, and stand whole in the trajectories and reviews.
+    Replies of an endpoint are cached and logged in the run's folder, by role. Those of a local model cost nothing to
+    repeat, and are complete in the trajectories and reviews.
     """
     from align_echo.models import CallLog, RecordingModel, ReplyCache
 
@@ -55,14 +55,14 @@ def models_of(plan: Plan, path: Path) -> Models:
 
 
 def _url_of(plan: Plan, name: ModelName) -> str | None:
-    """`--base-url` is for the models that are asked at one; where none is, `chat_model` refuses it."""
+    """Return `--base-url` for models asked at an endpoint; without any, `chat_model` refuses it."""
     at_endpoint = [model for model in plan.models if model.endpoint(plan.base_url)]
     return None if at_endpoint and name not in at_endpoint else plan.base_url
 
 
 def build_player(plan: Plan, models: Models) -> Agent:
-    """The plan's agent. Raises `UsageError`, also if it would play every episode of a task alike, and for the expert
-    in tasks that have none.
+    """Build the plan's agent. Raises `UsageError`, also if it would play all episodes of a task identically, and for
+    the expert in tasks without one.
     """
     if plan.player.agent.needs_expert:
         require_expert(plan.spec, plan.split, plan.task_ids, plan.data_root)
@@ -77,23 +77,23 @@ def build_player(plan: Plan, models: Models) -> Agent:
         plan.max_tokens,
         plan.preset,
     )
-    player = build_agent(plan.player.agent, setting)
+    agent = build_agent(plan.player.agent, setting)
     needs_draws = {
         "--episodes-per-task": plan.samples > 1,
         "--refine-rounds": plan.refining is not None,
         "--best-of": plan.best_of > 1,
     }
-    option = next((option for option, is_given in needs_draws.items() if is_given), None)
+    option = next((option for option, is_set in needs_draws.items() if is_set), None)
     if option is None:
-        return player
-    if not (isinstance(player, ChatAgent) and player.temperature > 0):
+        return agent
+    if not (isinstance(agent, ChatAgent) and agent.temperature > 0):
         raise UsageError(f"{option} needs an agent that draws: a chat model, with --temperature above 0")
     if plan.best_of == 1:
-        return player
+        return agent
     return BestOf(
-        player,
+        agent,
         plan.best_of,
-        _critic(plan, models, player),
+        _critic(plan, models, agent),
         pick=plan.pick,
         abstain_below=plan.abstain_below,
         seed=plan.seed,
@@ -101,14 +101,14 @@ def build_player(plan: Plan, models: Models) -> Agent:
 
 
 def _critic(plan: Plan, models: Models, player: ChatAgent) -> Critic | None:
-    """Who judges candidates; None for the agent's own model in one word, or where nothing is judged."""
+    """Build the judge of candidates; None for the agent's own model in one word, or without judging."""
     if plan.reasoning:
         return Reasoner(models("judge", plan.judge) if plan.judge else player.model)
     return scorer_of(models("judge", plan.judge), plan.judge) if plan.judge else None
 
 
 def truncated(model: ChatModel, truncation: Truncation) -> ChatModel:
-    """The model, drawing from fewer tokens. Raises `UsageError` for one that is asked at an endpoint."""
+    """Restrict the model to fewer tokens. Raises `UsageError` for a model at an endpoint."""
     from align_echo.models.local.chat import LocalModel
 
     if not isinstance(model, LocalModel):
@@ -117,29 +117,28 @@ def truncated(model: ChatModel, truncation: Truncation) -> ChatModel:
 
 
 def scorer_of(model: ChatModel, name: ModelName) -> Scorer:
-    """A model as a critic, calibrated where its folder says how. Raises `UsageError` for a calibration that is damaged.
-    """
+    """Build a critic from a model, calibrated if its folder says so. Raises `UsageError` for a damaged calibration."""
     return Scorer(model, read_calibration(name.folder).temperature if name.folder else 1.0)
 
 
 def drawn_otherwise(plan: Plan, player: Agent) -> list[str]:
-    """A line where candidates are drawn in another way than those that the judge learned from."""
-    learned = drawn_for(plan.judge)
-    if not learned or not isinstance(player, BestOf):
+    """Return a warning if candidates are sampled differently from the judge's training data."""
+    training_settings = drawn_for(plan.judge)
+    if not training_settings or not isinstance(player, BestOf):
         return []
     local, cut = plan.player.model is not None and plan.player.model.is_local, plan.truncation or Truncation(0, 1.0)
-    drawn_now = Drawn(
+    settings = Drawn(
         temperature=player.agent.temperature,
         top_k=cut.top_k if local else None,
         top_p=cut.top_p if local else None,
     )
-    if all(drawn == drawn_now for drawn in learned):
+    if all(trained == settings for trained in training_settings):
         return []
-    before = " and ".join(dict.fromkeys(map(str, learned)))
+    before = " and ".join(dict.fromkeys(map(str, training_settings)))
     mislead = "its verdicts may mislead"
-    return [f"warning: the critic learned from candidates drawn {before}; these are drawn {drawn_now}: {mislead}"]
+    return [f"warning: the critic learned from candidates drawn {before}; these are drawn {settings}: {mislead}"]
 
 
 def config_of(plan: Plan, player: Agent) -> Config:
-    """What `config.json` holds; a resumed evaluation must ask for the same."""
+    """Return the content of `config.json`; a resumed evaluation must have the same."""
     return {**plan.config, "agent_details": {**details_of(player)}}

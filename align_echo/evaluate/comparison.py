@@ -1,7 +1,7 @@
-"""One agent on the same tasks under several variants of an interface: none, its placebo, rules, feedback, full.
+"""Compare an agent on the same tasks under variants of an interface: none, its placebo, rules, feedback, full.
 
-Runs the episodes, measures each variant, and pairs variants task by task. Leaves out writing (`folder.py`) and
-printing (`tables.py`).
+Plays the episodes, measures each variant, and pairs variants task by task. Not here: writing (`folder.py`) and printing
+(`tables.py`).
 """
 
 from __future__ import annotations
@@ -49,30 +49,32 @@ from align_echo.wrappers.environment import EnvironmentSpec
 BASELINE = "none"
 PLACEBO = "placebo"
 VARIANTS = (BASELINE, PLACEBO, "rules", "feedback", "full")
-"""Names of the variants: no interface, both halves with neutral words in place of theirs, InferRules only, WrapStep
-only, both. What an interface is worth is what it adds to its placebo."""
+"""Names of the variants: no interface, both halves with neutral texts, InferRules only, WrapStep only, both. The effect
+of an interface is its gain over its placebo."""
 
 
 class VariantResult(Frozen):
-    """What one variant measured. Rates and shares in percent, scores in [0, 1]; faults are in none of the figures:
-    `faults_by_source` counts those of the environment, the model and the agent's own code, `first_fault` tells one.
+    """Figures of one variant. Rates and shares in percent, scores in [0, 1]. Episodes with faults are in no figure:
+    `faults_by_source` counts those of the environment, the model and the agent's own code, `first_fault` describes the
+    first.
 
     `consecutive_invalid` replays the agent's own actions in the plain environment (the ALIGN paper's metric);
-    `consecutive_invalid_shown` judges what the agent was shown; each is None where nothing tells which actions were
-    refused (`align_echo.refusals`), and where no turn was played. `refusals` tells how that is known, "" where nothing
-    does, and `answers` what can be said of them where it is not known of all that count; else it is None.
+    `consecutive_invalid_shown` uses the observations shown to the agent. Each is None if refused actions are unknown
+    (`align_echo.refusals`), and without any turn. `refusals` says how they are known ("" if they are not), and
+    `answers` gives partial counts if some are unknown, else None.
+
     `interface_fallbacks` counts turns on which the interface failed and the raw observation was shown; `violations`
-    engine calls that were refused to it; `forged` turns on which it claimed what the environment did not give.
-    `conduct` tells them by kind: where it says
-    that the interface does not work, the figures are those of the raw environment. `hints` tells by rule how often what
-    it said to do was shown, followed and came true; a placebo's were not shown, and followed by chance alone.
-    `unparsed` and `cut_off` are percent of the agent's replies, None without any: those that held no action, and those
-    that the model's limit of tokens ended. `context_overflows` counts episodes that ended because the model's context
-    was full, `unplayed` those of them in which it was so before the first turn; `ended_by_repeats` those that ended
-    because one action was sent too often in a row.
-    `replies` counts the agent's replies, `residue` by sign those that end tokens and other signs were taken off before
-    they were read, `with_residue` all of these; None in summaries of older versions.
-    `choices` counts candidates and verdicts of best-of-N, over all turns; None where there were none.
+    counts engine calls refused to it; `forged` counts turns on which it claimed results the environment did not give.
+    `conduct` has these by kind; if it says that the interface does not work, the figures are those of the raw
+    environment. `hints` counts by rule how often its hint was shown, followed and came true; a placebo's were not
+    shown, and were followed by chance alone.
+
+    `unparsed` and `cut_off` are percent of the agent's replies, None without any: replies without an action, and
+    replies ended by the token limit. `context_overflows` counts episodes ended by a full model context, `unplayed`
+    those of them without any turn; `ended_by_repeats` counts episodes ended by an action repeated too often in a row.
+    `replies` counts the agent's replies, `residue` by sign those with end tokens and other signs removed before
+    parsing, `with_residue` all of these; None in summaries of older versions. `choices` counts candidates and verdicts
+    of best-of-N, over all turns; None without any.
     """
 
     interface: str
@@ -107,11 +109,11 @@ class VariantResult(Frozen):
 
 
 class Difference(Frozen):
-    """A variant minus another on the tasks that both finished; intervals by a bootstrap over those tasks.
+    """A variant minus another on the tasks finished by both; intervals by a bootstrap over those tasks.
 
     `success_points` and `invalid_points` are percentage points; `invalid_reduction` is the percent by which the share
-    of consecutive invalid actions falls (negative: it grew; None: the other has none). Where the metric is not
-    defined, and where no turn of either was played, both are None.
+    of consecutive invalid actions falls (negative: it grew; None: the other has none). Both are None if the metric is
+    undefined, and without any turn of either.
     """
 
     tasks: NonNegativeInt
@@ -122,9 +124,9 @@ class Difference(Frozen):
 
 
 class Comparison(Frozen):
-    """Every variant on the same tasks. `differences` holds each variant but the baseline against the baseline,
-    `over_placebo` each half and the whole of the interface against its placebo, where that was played. `refusals` tells
-    how it is known what a refused action is; "" where nothing tells, and where it is known in different ways.
+    """All variants on the same tasks. `differences` compares each other variant with the baseline, `over_placebo` each
+    half and the complete interface with its placebo, if that was played. `refusals` says how refused actions are known;
+    "" if they are not, or in different ways.
     """
 
     environment: str
@@ -140,7 +142,7 @@ class Comparison(Frozen):
 
 
 def variants_of(interface: Interface) -> dict[str, Interface | None]:
-    """The variants of an interface by name, in the order of `VARIANTS`."""
+    """Build the variants of an interface by name, in the order of `VARIANTS`."""
     return {
         BASELINE: None,
         PLACEBO: interface.model_copy(update={"placebo": True}),
@@ -163,8 +165,8 @@ def run_variant(
     on_trajectory: Callable[[Trajectory], object],
     progress: Progress = SILENT,
 ) -> None:
-    """Play episodes under one variant; `on_trajectory` takes each as it ends. `progress` is told of workers that were
-    lost.
+    """Play episodes under one variant; `on_trajectory` is called with each finished one. `progress` reports lost
+    workers.
     """
     play_tasks(
         workers,
@@ -186,9 +188,10 @@ def compare(
     seed: int = 0,
     data_root: str | Path | None = None,
 ) -> Comparison:
-    """Measure every variant and pair each with the baseline and the placebo (where there is one) task by task.
+    """Measure every variant and pair each with the baseline and the placebo (if there is one) task by task.
 
-    Episodes are read one at a time, and none is held. Raises `UsageError` if a variant has no episode without a fault.
+    Episodes are read one at a time, without keeping them in memory. Raises `UsageError` if a variant has no episode
+    without a fault.
     """
     for name, played in trajectories.items():
         if all(episode.fault is not None for episode in played):
@@ -197,15 +200,15 @@ def compare(
     counted = {name: map(sums[name].add, played) for name, played in trajectories.items()}
     refusals = RefusalJudge(spec, data_root=data_root).judge(counted)
 
-    def against(other: str, names: Sequence[str]) -> dict[str, Difference]:
+    def against(reference: str, names: Sequence[str]) -> dict[str, Difference]:
         return {
-            name: _difference(sums[other], refusals[other], sums[name], refusals[name], seed)
+            name: _difference(sums[reference], refusals[reference], sums[name], refusals[name], seed)
             for name in names
-            if other in sums and _common(sums[other], sums[name])
+            if reference in sums and _common(sums[reference], sums[name])
         }
 
     first = next(iter(sums.values()))
-    known = {each.known for each in refusals.values() if each.is_asked}
+    known = {variant_refusals.known for variant_refusals in refusals.values() if variant_refusals.is_asked}
     return Comparison(
         environment=spec.name,
         split=first.split,
@@ -222,7 +225,7 @@ def compare(
 
 @dataclass
 class TaskSums:
-    """What the episodes of one task add up to; `scores` has the score of each."""
+    """Sums over the episodes of one task; `scores` has the score of each."""
 
     kind: str
     scores: array[float] = field(default_factory=lambda: array("d"))
@@ -233,8 +236,8 @@ class TaskSums:
 
 
 class VariantSums:
-    """What the episodes of a variant add up to, task by task and over all. Episodes with a fault count as such alone,
-    and in `usage`.
+    """Sums over the episodes of a variant, by task and in total. Episodes with a fault are only counted as faults, and
+    in `usage`.
     """
 
     def __init__(self) -> None:
@@ -253,7 +256,7 @@ class VariantSums:
 
     @property
     def turns(self) -> int:
-        """The agent's turns, each of which has a reply."""
+        """Return the number of the agent's turns, each with a reply."""
         return sum(task.turns for task in self.tasks.values())
 
     def add(self, episode: Trajectory) -> Trajectory:

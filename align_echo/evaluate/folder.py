@@ -1,11 +1,11 @@
-"""The folder that an evaluation writes: config, trajectories as they end, summary. A killed one can be resumed.
+"""Folder of an evaluation: config, trajectories as they end, summary. A killed run can be resumed.
 
-    config.json                    what was asked for; a resumed run must ask for the same
+    config.json                    the settings; a resumed run must have the same
     trajectories/<part>.jsonl      one `Trajectory` a line, appended as each episode ends; a part is a variant or round
-    reviews/<part>.jsonl           one `Reviewed` a line, what a critic said before a round
-    summary.json                   a `Comparison` or `Refinement`, once all is done
+    reviews/<part>.jsonl           one `Reviewed` a line, a critic's review before a round
+    summary.json                   a `Comparison` or `Refinement`, written last
 
-Leaves out the model's reply cache, which lives in `cache/` beside these and belongs to the model.
+Not here: the model's reply cache in `cache/`, which belongs to the model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from align_echo.session import Episode
 from align_echo.types import Frozen, Trajectory, impossible
 
 LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories", "reviews")
-"""What an evaluation may leave behind before it has finished anything."""
+"""Files of an evaluation without any finished episode."""
 
 Config = Mapping[str, JsonValue]
 
@@ -37,7 +37,7 @@ NOT_PLAYED = -1
 
 @dataclass(frozen=True)
 class Setting:
-    """What all episodes of a part of a run have in common."""
+    """The common settings of all episodes of a part."""
 
     environment: str
     split: str
@@ -45,8 +45,8 @@ class Setting:
     seed: int
     interface: Interface | None
 
-    def other(self, played: Trajectory) -> str:
-        """Say in words what of a record is not of this run; "" if nothing is. Labels of interfaces are not compared."""
+    def describe_mismatch(self, played: Trajectory) -> str:
+        """Describe why a record is not of this run; "" if it is. Labels of interfaces are not compared."""
         for name in ("environment", "split", "agent", "seed"):
             if getattr(played, name) != getattr(self, name):
                 return f"its {name} is {getattr(played, name)!r:.80}, not {getattr(self, name)!r:.80}"
@@ -67,23 +67,23 @@ class Setting:
 
 
 class PlayedPart(Sequence[Trajectory]):
-    """The episodes of a part that have been played, in the order in which they were asked for.
+    """The finished episodes of a part, in the requested order.
 
-    Each is read from its file whenever it is asked for: none is held.
+    Each is read from its file on access; none is kept in memory.
     """
 
     def __init__(self, file: JsonlFile, episodes: Sequence[Episode], starts: Mapping[Episode, int]) -> None:
-        """`starts` has where the lines of those that are in the file begin, in bytes."""
+        """`starts` has the byte offsets of the lines of episodes in the file."""
         self._file = file
         self._starts = {episode: starts.get(episode, NOT_PLAYED) for episode in episodes}
 
     @property
     def missing(self) -> list[Episode]:
-        """The episodes that have not been played."""
+        """Return the episodes not played yet."""
         return [episode for episode, start in self._starts.items() if start == NOT_PLAYED]
 
     def add(self, trajectory: Trajectory) -> None:
-        """Write an episode that has just ended."""
+        """Write a finished episode."""
         self._starts[episode_of(trajectory)] = self._file.append(trajectory)
 
     def __len__(self) -> int:
@@ -106,19 +106,18 @@ class PlayedPart(Sequence[Trajectory]):
 
 
 class EvaluationFolder:
-    """One evaluation's folder. Opening it creates it, and keeps other processes out until it is forgotten."""
+    """Folder of one evaluation. Opening it creates and locks it until the object is deleted."""
 
     def __init__(self, path: Path, config: Config, *, resume: bool = False) -> None:
-        """Raises `UsageError` if the folder holds something else than this evaluation, or anything without `resume`."""
+        """Raises `UsageError` if the folder holds anything but this evaluation, or anything at all without `resume`."""
         self._lock = open_folder(path, config, resume=resume)
         self.path = path
         self._files: dict[Path, JsonlFile] = {}
 
     def part(self, part: str, episodes: Sequence[Episode], setting: Setting) -> PlayedPart:
-        """Open a part, with those of the episodes that ended without a fault; what else it holds is dropped, to be
-        played again.
+        """Open a part with its episodes without a fault; other records are dropped, to be played again.
 
-        Raises `UsageError` for a record that cannot be of this run, and for one episode that is there twice.
+        Raises `UsageError` for a record that cannot be of this run, and for a repeated episode.
         """
         wanted, file = set(episodes), self._file("trajectories", part)
         starts: dict[Episode, int] = {}
@@ -126,7 +125,7 @@ class EvaluationFolder:
             episode = episode_of(trajectory)
             if trajectory.fault is not None or episode not in wanted:
                 continue
-            problem = impossible(trajectory) or setting.other(trajectory)
+            problem = impossible(trajectory) or setting.describe_mismatch(trajectory)
             problem = "it is there twice" if episode in starts else problem
             if problem:
                 raise UsageError(
@@ -137,13 +136,13 @@ class EvaluationFolder:
         return PlayedPart(file, episodes, dict(zip(starts, file.keep(starts.values()), strict=True)))
 
     def cut_line(self, kind: Literal["trajectories", "reviews"], part: str) -> str:
-        """Say that the last line of a part is not whole, so that it is made anew; "" where it is."""
+        """Report that the last line of a part is incomplete and will be repeated; "" otherwise."""
         file = self._file(kind, part)
-        what = "its episode is played" if kind == "trajectories" else "its critique is asked for"
-        return f"the last line of {file.path} is not whole and is left out: {what} again" if file.is_cut else ""
+        repeated = "its episode is played" if kind == "trajectories" else "its critique is asked for"
+        return f"the last line of {file.path} is not whole and is left out: {repeated} again" if file.is_cut else ""
 
     def reviewed(self, part: str, attempts: Sequence[Trajectory]) -> list[Reviewed]:
-        """The reviews of these attempts whose model did not break; what else the part holds is dropped."""
+        """Return the reviews of these attempts without a model fault; other records are dropped."""
         wanted, file = {episode_of(attempt) for attempt in attempts}, self._file("reviews", part)
         entries = list(file.entries(Reviewed))
         answered = [
@@ -155,7 +154,7 @@ class EvaluationFolder:
         return [reviewed for _, reviewed in answered]
 
     def add_review(self, part: str, reviewed: Reviewed) -> None:
-        """Keep a review that has just come in."""
+        """Store a new review."""
         self._file("reviews", part).append(reviewed)
 
     def finish(self, summary: Frozen) -> Path:
@@ -170,18 +169,15 @@ class EvaluationFolder:
 
 
 def check_folder(path: Path, config: Config, *, resume: bool) -> None:
-    """Refuse a folder that cannot take this evaluation, or another run of its kind, without touching it, and one that
-    another process works in.
+    """Refuse a folder of something else, or in use by another process, without touching it.
 
-    An evaluation in which nothing was finished (no episode, no reply) is nothing to lose: it is begun anew. Raises
-    `UsageError`.
+    An evaluation without any finished episode or reply starts over. Raises `UsageError`.
     """
     check_run(path, config, resume=resume, unmade=_unmade(config))
 
 
 def open_folder(path: Path, config: Config, *, resume: bool) -> FolderLock:
-    """Make the folder and write its settings; until the lock is closed no other process works in it. Raises as
-    `check_folder`."""
+    """Create and lock the folder, and write its settings. Raises as `check_folder`."""
     return begin_run(path, config, resume=resume, left=LEFT_BY_A_FALSE_START, unmade=_unmade(config))
 
 

@@ -1,7 +1,7 @@
-"""Environments x agents, without and with an interface: the cells of a grid, its summary and its one table.
+"""A grid of environments x agents, without and with an interface: its cells, summary and table.
 
-A cell is a `Comparison` of these and the interface's placebo on the same tasks. Leaves out playing the cells
-(`cli/grid.py`) and their folders (`folder.py`).
+A cell is a `Comparison` of these and the interface's placebo on the same tasks. Not here: playing the cells
+(`grid_run.py`) and their folders (`folder.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from align_echo.types import Frozen, Trajectory, Usage
 from align_echo.wrappers.environment import EnvironmentSpec
 
 WITH = "full"
-"""The variant that a grid sets against the baseline: both halves of the interface."""
+"""The variant compared with the baseline: both halves of the interface."""
 
 CAPTION = (
     "scores in 0 to 1, all else in %, with 95% intervals; change: with minus without, paired by task;\n"
@@ -32,12 +32,11 @@ CAPTION_PLACEBO = f"{OVER_PLACEBO}\n{WORTH}"
 
 
 class Side(Frozen):
-    """A cell without the interface, with it, or with its placebo. None: no episode finished, or not defined.
+    """A cell without the interface, with it, or with its placebo. None: no episode finished, or undefined.
 
-    `score` lies in [0, 1]; `success`, `consecutive_invalid` (by replay) and `consecutive_invalid_shown` are percent.
-    `refusals` tells how it is known which actions were refused, "" where nothing does, and `answers` what can be said
-    where it is not known of all that count. `conduct` tells what went wrong with the interface; where it does not work,
-    the figures are the raw environment's.
+    `score` is in [0, 1]; `success`, `consecutive_invalid` (by replay) and `consecutive_invalid_shown` are percent.
+    `refusals` says how refused actions are known ("" if they are not), and `answers` gives partial counts if some are
+    unknown. `conduct` reports failures of the interface; if it does not work, the figures are the raw environment's.
     """
 
     interface: str
@@ -54,7 +53,7 @@ class Side(Frozen):
 
 
 class Change(Frozen):
-    """With minus without, or minus the placebo, paired on the `tasks` that both finished.
+    """With minus without, or minus the placebo, paired on the `tasks` finished by both.
 
     All but `score` in percentage points.
     """
@@ -66,9 +65,10 @@ class Change(Frozen):
 
 
 class Cell(Frozen):
-    """One environment and one agent. `folder` is an evaluation's, relative to the grid's; `tasks` were asked for.
+    """One environment and one agent. `folder` is an evaluation's, relative to the grid's; `tasks` is the requested
+    number.
 
-    `change` is over no interface, `over_placebo` over the placebo; that and `placebo` are None where none was played.
+    `change` is over no interface, `over_placebo` over the placebo; that and `placebo` are None without a placebo.
     """
 
     environment: str
@@ -86,13 +86,13 @@ class Cell(Frozen):
 
     @property
     def sides(self) -> dict[str, Side]:
-        """What was played, by the name it has in the table."""
+        """Return the played sides, by their names in the table."""
         middle = {} if self.placebo is None else {PLACEBO: self.placebo}
         return {"without": self.without, **middle, "with": self.with_interface}
 
 
 class Grid(Frozen):
-    """All cells. `model` is None where no agent of the grid asks one; `faults` counts episodes that broke."""
+    """All cells. `model` is None if no agent of the grid asks one; `faults` counts broken episodes."""
 
     model: str | None
     interface: str
@@ -106,7 +106,8 @@ class Grid(Frozen):
 def measure(
     spec: EnvironmentSpec, played: Mapping[str, Sequence[Trajectory]], *, seed: int
 ) -> tuple[Comparison | None, bool]:
-    """The comparison of the variants that finished any episode (None: none did), and whether all of them did."""
+    """Compare the variants with any finished episode (None: there is none), and return whether all variants have one.
+    """
     known = {
         name: episodes for name, episodes in played.items() if any(episode.fault is None for episode in episodes)
     }
@@ -123,9 +124,9 @@ def cell_of(
     folder: str,
     variant: str = WITH,
 ) -> Cell:
-    """The cell of a comparison, in which `variant` is set against the baseline.
+    """Build the cell of a comparison of `variant` with the baseline.
 
-    `labels` names the interface of each variant: one of them may have no figure.
+    `labels` names the interface of each variant, including variants without figures.
     """
     results = comparison.variants if comparison else {}
     known = comparison.refusals if comparison else ""
@@ -147,7 +148,7 @@ def cell_of(
 
 
 def grid_of(cells: Sequence[Cell], *, model: str | None, interface: str, seed: int, tasks: int) -> Grid:
-    """The summary of all cells."""
+    """Build the summary of all cells."""
     return Grid(
         model=model,
         interface=interface,
@@ -196,55 +197,55 @@ HEADINGS = ("environment", "agent", "interface", "n", "score", "success", "conse
 
 
 def table_of(grid: Grid) -> Table:
-    """One row a cell: a line for each of its sides, and one for what the interface changed over each control."""
+    """Build the table: a row per cell, with a line for each of its sides and for the change over each control."""
     table = plain_table(f"Without and with the interface {grid.interface}")
-    controlled = any(shown.placebo for shown in grid.cells)
+    controlled = any(grid_cell.placebo for grid_cell in grid.cells)
     table.caption, table.caption_justify = f"{CAPTION}\n{CAPTION_PLACEBO}" if controlled else CAPTION, "left"
     for heading in HEADINGS[:3]:
         table.add_column(heading, no_wrap=True)
     for heading in HEADINGS[3:]:
         table.add_column(heading, justify="right", no_wrap=True)
-    for shown in grid.cells:
-        columns = zip(*lines_of(shown), strict=True)
-        table.add_row(shown.environment, shown.agent, *("\n".join(column) for column in columns))
+    for grid_cell in grid.cells:
+        columns = zip(*lines_of(grid_cell), strict=True)
+        table.add_row(grid_cell.environment, grid_cell.agent, *("\n".join(column) for column in columns))
     return table
 
 
-def lines_of(shown: Cell) -> list[tuple[str, ...]]:
-    """The lines of a cell in a table: its sides and what the interface changed, under `HEADINGS` from the third on."""
-    lines = [(name, *_figures(side)) for name, side in shown.sides.items()]
-    lines += [("change", *_changes(shown.change, shown.with_interface))]
-    if shown.placebo:
-        lines += [("over placebo", *_changes(shown.over_placebo, shown.with_interface, shown.placebo))]
+def lines_of(grid_cell: Cell) -> list[tuple[str, ...]]:
+    """Build the lines of a cell in a table: its sides and changes, under `HEADINGS` from the third on."""
+    lines = [(name, *_figures(side)) for name, side in grid_cell.sides.items()]
+    lines += [("change", *_changes(grid_cell.change, grid_cell.with_interface))]
+    if grid_cell.placebo:
+        lines += [("over placebo", *_changes(grid_cell.over_placebo, grid_cell.with_interface, grid_cell.placebo))]
     return lines
 
 
-def faults_line(shown: Cell, names: Collection[str] = ("without", PLACEBO, "with")) -> str:
-    """How many episodes of these sides of a cell broke; "" if none did."""
-    sides = {name: side for name, side in shown.sides.items() if name in names}
+def faults_line(grid_cell: Cell, names: Collection[str] = ("without", PLACEBO, "with")) -> str:
+    """Report the broken episodes of these sides of a cell; "" without any."""
+    sides = {name: side for name, side in grid_cell.sides.items() if name in names}
     if not any(side.faults for side in sides.values()):
         return ""
     broken = ", ".join(f"{side.faults} {name}" for name, side in sides.items())
-    return f"faults: {shown.environment} {shown.agent}: {broken}; in no figure above"
+    return f"faults: {grid_cell.environment} {grid_cell.agent}: {broken}; in no figure above"
 
 
 def refusals_lines(cells: Iterable[Cell]) -> list[str]:
-    """Say of each environment how it is known which actions were refused, and of each side what can be said where it is
-    not known of all that count.
+    """Describe for each environment how refused actions are known, and for each side the partial counts if some are
+    unknown.
     """
     lines: dict[str, None] = {}
-    for shown in cells:
-        for name, side in shown.sides.items():
+    for grid_cell in cells:
+        for name, side in grid_cell.sides.items():
             if side.refusals or (side.episodes and side.consecutive_invalid is None):
-                lines[refusals_line(side.refusals, shown.environment)] = None
+                lines[refusals_line(side.refusals, grid_cell.environment)] = None
             if side.answers is not None:
-                where = f"{shown.environment} {shown.agent} {name}"
+                where = f"{grid_cell.environment} {grid_cell.agent} {name}"
                 lines[f"consec. invalid of {where} is not defined: {side.answers.in_words}"] = None
     return list(lines)
 
 
 def _figures(side: Side) -> tuple[str, ...]:
-    """A side's n, score, success and shares."""
+    """Format a side's n, score, success and shares."""
     if not side.conduct.works:
         return (str(side.episodes), "-", failed_on(side.conduct), "-", "-")
     missing = NOT_DEFINED if side.episodes else "-"
@@ -253,7 +254,7 @@ def _figures(side: Side) -> tuple[str, ...]:
 
 
 def _changes(change: Change | None, *sides: Side) -> tuple[str, ...]:
-    """What changed in n, score, success and shares; nothing where an interface on either side did not work."""
+    """Format the changes in n, score, success and shares; empty if an interface on either side did not work."""
     if change is None or not all(side.conduct.works for side in sides):
         return (str(change.tasks if change else 0), "-", "-", "-", "")
     invalid = cell(change.consecutive_invalid, signed=True, missing=NOT_DEFINED)

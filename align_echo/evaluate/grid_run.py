@@ -1,7 +1,7 @@
-"""Playing a grid: environments x agents, each without an interface, with its placebo and with it.
+"""Play a grid: environments x agents, each without an interface, with its placebo and with it.
 
-Every cell is an evaluation's folder, `<out>/<environment>/<agent>/`; what is finished there is not played again. Left
-out: the grid's figures (`grid.py`).
+Every cell is an evaluation's folder, `<out>/<environment>/<agent>/`; finished cells are reused. Not here: the grid's
+figures (`grid.py`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from align_echo.wrappers.environment import EnvironmentSpec
 
 @dataclass(frozen=True)
 class Axes:
-    """What was asked for, checked. Interfaces and tasks are by environment."""
+    """Checked settings of a grid. Interfaces and tasks are by environment."""
 
     environments: tuple[EnvironmentSpec, ...]
     players: tuple[Player, ...]
@@ -62,12 +62,12 @@ class Axes:
 
     @property
     def model(self) -> ModelName | None:
-        """The one model of all agents that ask one."""
+        """Return the one model of all agents with a model."""
         return next((player.model for player in self.players if player.model), None)
 
     @property
     def config(self) -> Config:
-        """What the grid's `config.json` holds; the cells have their own."""
+        """Return the content of the grid's `config.json`; the cells have their own."""
         return {
             "command": "grid",
             "align_echo": __version__,
@@ -87,9 +87,9 @@ class Axes:
 
 
 def play_grid(axes: Axes, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> tuple[Grid, list[str]]:
-    """Play every cell that is not finished in the folder: the grid, and a line about each agent that played.
+    """Play every unfinished cell of the folder. Returns the grid, and a line about each agent.
 
-    Raises as `playing.play`; what can be refused is refused before anything is written.
+    Raises as `playing.play`; invalid settings are refused before anything is written.
     """
     check_folder(path, axes.config, resume=resume)
     plans = {
@@ -99,7 +99,7 @@ def play_grid(axes: Axes, path: Path, *, resume: bool = False, progress: Progres
     }
     agents = {folder: build_player(plan, models_of(plan, folder)) for folder, plan in plans.items()}
     for folder, plan in plans.items():
-        if _is_begun(folder):
+        if _has_config(folder):
             check_folder(folder, config_of(plan, agents[folder]), resume=True)
     for spec in axes.environments:
         try_reset(spec, axes.tasks[spec.name][0], split=spec.test_split, data_root=None)
@@ -137,17 +137,17 @@ def read_axes(
     agent_preset: str | None = None,
     workers: int | str | None = None,
 ) -> Axes:
-    """What was asked for, checked: every environment has the interface and the tasks, every agent its model.
+    """Check the settings: every environment has the interface and the tasks, every agent its model.
 
     Raises `UsageError`, `InterfaceError`.
     """
     specs = tuple(environment(name) for name in env)
     for axis, names in (("--env", [spec.name for spec in specs]), ("--agent", agent)):
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        if twice:
-            raise UsageError(f"{axis} {twice[0]} is there twice: name each once")
-    named = read_name(model) if model else None
-    players = tuple(choose_player(name, named, [spec.name for spec in specs]) for name in agent)
+        repeated = [name for name, count in Counter(names).items() if count > 1]
+        if repeated:
+            raise UsageError(f"{axis} {repeated[0]} is there twice: name each once")
+    model_name = read_name(model) if model else None
+    players = tuple(choose_player(name, model_name, [spec.name for spec in specs]) for name in agent)
     if temperature is not None and not any(player.model for player in players):
         raise UsageError("no agent of this grid asks a model: leave --temperature out")
     return Axes(
@@ -174,7 +174,7 @@ def _interface(spec: EnvironmentSpec, name: str, retract: bool) -> Interface:
 
 
 def tasks_of(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
-    """So many tasks of an environment's test split. Raises `UsageError` that names the environment."""
+    """Pick tasks of an environment's test split. Raises `UsageError` naming the environment."""
     ids = spec.tasks(spec.test_split)
     try:
         return pick_tasks(ids, count, task_type=spec.task_type, seed=seed)
@@ -183,7 +183,7 @@ def tasks_of(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
 
 
 def _plan(axes: Axes, spec: EnvironmentSpec, player: Player) -> Plan:
-    """The evaluation of one cell."""
+    """Build the evaluation plan of one cell."""
     interface = axes.interfaces[spec.name]
     sides = (BASELINE, PLACEBO, WITH) if axes.placebo else (BASELINE, WITH)
     preset = axes.preset if player.model else None
@@ -206,32 +206,32 @@ def _plan(axes: Axes, spec: EnvironmentSpec, player: Player) -> Plan:
     )
 
 
-def _is_begun(folder: Path) -> bool:
+def _has_config(folder: Path) -> bool:
     return (folder / "config.json").exists()
 
 
 def play_comparison(
     plan: Plan, agent: Agent, path: Path, progress: Progress, *, baseline: Sequence[Trajectory] = ()
 ) -> Comparison | None:
-    """Play what is not finished of an evaluation, and measure it; None where no episode had a score.
+    """Play the unfinished part of an evaluation, and measure it; None if no episode had a score.
 
-    `baseline` are the episodes without an interface where the plan does not play them itself.
+    `baseline` are the episodes without an interface, if the plan does not play them itself.
     """
-    comparison = _measured(path)
+    comparison = _read_finished(path)
     if comparison is not None:
         progress.say("finished earlier")
         return comparison
-    folder = EvaluationFolder(path, config_of(plan, agent), resume=_is_begun(path))
+    folder = EvaluationFolder(path, config_of(plan, agent), resume=_has_config(path))
     trajectories = ({BASELINE: baseline} if baseline else {}) | play_variants(plan, agent, folder, progress)
     progress.status("replaying the actions in the plain environment")
-    comparison, whole = measure(plan.spec, trajectories, seed=plan.seed)
-    if comparison is not None and whole:
+    comparison, is_complete = measure(plan.spec, trajectories, seed=plan.seed)
+    if comparison is not None and is_complete:
         folder.finish(comparison)
     return comparison
 
 
 def _play_cell(plan: Plan, agent: Agent, cell_path: Path, grid_path: Path, progress: Progress) -> Cell:
-    """Play what is not finished of a cell, and measure it."""
+    """Play the unfinished part of a cell, and measure it."""
     return cell_of(
         plan.spec,
         play_comparison(plan, agent, cell_path, progress),
@@ -242,10 +242,10 @@ def _play_cell(plan: Plan, agent: Agent, cell_path: Path, grid_path: Path, progr
     )
 
 
-def _measured(folder: Path) -> Comparison | None:
-    """What an earlier run measured, unless an episode broke then: those are played again.
+def _read_finished(folder: Path) -> Comparison | None:
+    """Read the result of an earlier run, unless it has broken episodes, which are played again.
 
-    An older version did not look at the interface's conduct: what it played is measured anew.
+    Results of an older version without the interface's conduct are computed again.
     """
     try:
         comparison = Comparison.model_validate_json(read_text(folder / "summary.json"))

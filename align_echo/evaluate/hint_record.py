@@ -1,8 +1,8 @@
-"""What became of an interface's hints in the episodes of a run folder, and keeping that beside the interface.
+"""Count the outcomes of an interface's hints in a run folder, and store the counts with the interface.
 
-A run plays under the record that its interface had when it began, and never changes it: what is measured does not
-change while it is measured, and no episode depends on another. Whoever wants later runs to know of it says so, with
-`keep_record`. Left out: what a record does (`hints.py`, `wrappers/hint_watch.py`).
+A run plays under the record its interface had at the start and never changes it, so that episodes do not depend on each
+other. `keep_record` adds a run's counts for later runs. Not here: the effect of a record (`hints.py`,
+`wrappers/hint_watch.py`).
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ _EPISODES = ("trajectories/*.jsonl", "iterations/*/trajectories.jsonl")
 
 
 def record_of_run(interface: Interface, folder: Path) -> tuple[HintCount, ...]:
-    """What became of the interface's hints in the episodes of a folder of `evaluate` or `generate-interface`, by rule.
+    """Count the outcomes of the interface's hints, by rule, in a folder of `evaluate` or `generate-interface`.
 
-    Episodes of its placebo do not count. Raises `UsageError` where none was played under this very source.
+    Episodes of its placebo do not count. Raises `UsageError` if none was played under exactly this source.
     """
     labels: dict[str, None] = {}
     played = []
     for trajectory in _episodes(folder):
         labels[trajectory.interface] = None
-        ours = trajectory.source == interface.content_hash and not trajectory.is_placebo
-        if ours and trajectory.fault is None:
+        is_own = trajectory.source == interface.content_hash and not trajectory.is_placebo
+        if is_own and trajectory.fault is None:
             played.append(trajectory)
     if not played:
-        there = f"it holds those of {', '.join(labels)}" if labels else "it holds none"
+        contents = f"it holds those of {', '.join(labels)}" if labels else "it holds none"
         label = f"{interface.name}@{interface.content_hash}"
-        raise UsageError(f"no episode of {folder} was played under the interface {label}: {there}")
+        raise UsageError(f"no episode of {folder} was played under the interface {label}: {contents}")
     return count_hints(played)
 
 
 def keep_record(interface: Interface, file: Path, record: tuple[HintCount, ...]) -> Interface:
-    """Add a record to that of an interface's `.py` file, in the `.json` beside it: the interface as it is then.
+    """Add counts to the record of an interface's `.py` file, in its `.json`, and return the updated interface.
 
-    Raises `UsageError` for what is no file of the user's own.
+    Raises `UsageError` unless the file is the user's own.
     """
     if file.suffix != ".py" or not file.is_file():
         raise UsageError(f"a record is kept beside a .py file of your own: copy {file} and name the copy")
-    kept = interface.model_copy(update={"record": merged(interface.record, record)})
-    save_interface(kept, file.parent, file.stem)
-    return kept
+    updated = interface.model_copy(update={"record": merged(interface.record, record)})
+    save_interface(updated, file.parent, file.stem)
+    return updated
 
 
 def _episodes(folder: Path) -> Iterator[Trajectory]:

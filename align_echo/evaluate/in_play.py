@@ -1,8 +1,8 @@
-"""What a generated interface changed in play: the same tasks without it, with its placebo and with it.
+"""Measure a generated interface in play: the same tasks without it, with its placebo and with it.
 
-Rules that stood their experiments need not help anybody, so a run of ALIGN ends with episodes. They are of the training
-split, of tasks that the interface was not made with, where there are enough of those. Left out: the run itself
-(`align/loop.py`), and any further measuring, which is `align-echo evaluate --compare`.
+Rules that passed their experiments may still help nobody, so a run of ALIGN ends with episodes. They use tasks of the
+training split not used to generate the interface, if there are enough. Not here: the run itself (`align/loop.py`), and
+further evaluation (`align-echo evaluate --compare`).
 
     <run>/in-play/        the folder of the evaluation (`folder.py`)
 """
@@ -38,32 +38,32 @@ FOLDER, WHOLE = "in-play", "full"
 ARMS = (BASELINE, PLACEBO, WHOLE)
 
 
-def play_generated(plan: Generation, made: Generated, path: Path, *, progress: Progress = SILENT) -> RunSummary:
-    """Play what a run in a folder wrote, and add what it changed to the run's summary; the summary as it is then.
+def play_generated(plan: Generation, generated: Generated, path: Path, *, progress: Progress = SILENT) -> RunSummary:
+    """Play a run's new interface, add the result to the run's summary, and return it.
 
-    Nothing is played where nothing was written, or where the plan has no tasks for it. Raises as `playing.play`.
+    Nothing is played without a new interface, or if the plan has no tasks for it. Raises as `playing.play`.
     """
-    if not made.summary.written or not plan.play_count:
-        return made.summary
-    evaluation, folder = plan_play(plan, made, path), path / FOLDER
+    if not generated.summary.written or not plan.play_count:
+        return generated.summary
+    evaluation, folder = plan_play(plan, generated, path), path / FOLDER
     if (count := len(evaluation.task_ids)) < plan.play_count:
-        left = f"the run left no more of {evaluation.split} that the interface was not made with"
-        progress.say(f"{quantity(count, 'task')} and not {plan.play_count} are played at the end: {left}")
+        shortage = f"the run left no more of {evaluation.split} that the interface was not made with"
+        progress.say(f"{quantity(count, 'task')} and not {plan.play_count} are played at the end: {shortage}")
     comparison = play(evaluation, folder, resume=(folder / CONFIG).exists(), progress=progress)
     files = {name: JsonlFile(folder / "trajectories" / f"{name}.jsonl") for name in ARMS}
     episodes = {name: (trajectory for _, trajectory in file.entries(Trajectory)) for name, file in files.items()}
-    in_play = measure_play(comparison, episodes, known=tasks_used(plan, made), seed=plan.seed)
-    return RunFolder(path).add_play(made.summary, in_play)
+    in_play = measure_play(comparison, episodes, known=tasks_used(plan, generated), seed=plan.seed)
+    return RunFolder(path).add_play(generated.summary, in_play)
 
 
-def plan_play(plan: Generation, made: Generated, path: Path) -> Plan:
-    """The evaluation of a generated interface: all arms play the same tasks with the same seed."""
-    world, file = plan.world, path / made.summary.interface_file
+def plan_play(plan: Generation, generated: Generated, path: Path) -> Plan:
+    """Plan the evaluation of a generated interface: all arms play the same tasks with the same seed."""
+    world, file = plan.world, path / generated.summary.interface_file
     variants = variants_of(load_interface(file, world.spec.contract, world.spec.action_format))
-    every = world.spec.tasks(world.split, world.data_root)
-    used = tasks_used(plan, made)
-    unused = [task for task in every if task not in used]
-    pool = unused if 2 * len(unused) >= plan.play_count else every
+    all_tasks = world.spec.tasks(world.split, world.data_root)
+    used = tasks_used(plan, generated)
+    unused = [task for task in all_tasks if task not in used]
+    pool = unused if 2 * len(unused) >= plan.play_count else all_tasks
     count = min(plan.play_count, len(pool))
     return Plan(
         spec=world.spec,
@@ -82,29 +82,29 @@ def plan_play(plan: Generation, made: Generated, path: Path) -> Plan:
     )
 
 
-def tasks_used(plan: Generation, made: Generated) -> set[str]:
-    """The training tasks that a run played, or tried its rules on."""
-    iterations = (record.iteration for record in made.summary.iterations)
+def tasks_used(plan: Generation, generated: Generated) -> set[str]:
+    """Return the training tasks of a run's episodes and experiments."""
+    iterations = (record.iteration for record in generated.summary.iterations)
     played = (plan.world.tasks(number, plan.seed, plan.tasks_per_iteration) for number in iterations)
-    return {*made.interface.provenance.training_tasks, *plan.fresh, *(task for tasks in played for task in tasks)}
+    return {*generated.interface.provenance.training_tasks, *plan.fresh, *(task for tasks in played for task in tasks)}
 
 
 def measure_play(
     comparison: Comparison, episodes: Mapping[str, Iterable[Trajectory]], *, known: set[str], seed: int
 ) -> InPlay:
-    """The figures of what was played, each task once, paired by task. `known` are tasks that the interface was made
-    with.
+    """Compute the figures of the episodes, each task once, paired by task. `known` are tasks used to generate the
+    interface.
 
-    Raises `UsageError` where no task ended without a fault in all arms.
+    Raises `UsageError` if no task ended without a fault in all arms.
     """
     ends = {
         name: {task_of(episode): episode.score for episode in played if episode.fault is None}
         for name, played in episodes.items()
     }
-    tasks = [task for task in ends[BASELINE] if all(task in of_arm for of_arm in ends.values())]
+    tasks = [task for task in ends[BASELINE] if all(task in arm_scores for arm_scores in ends.values())]
     if not tasks:
         raise UsageError("no task was played to its end without the interface, with its placebo and with it")
-    scores = {name: np.asarray([of_arm[task] for task in tasks]) for name, of_arm in ends.items()}
+    scores = {name: np.asarray([arm_scores[task] for task in tasks]) for name, arm_scores in ends.items()}
 
     def gain(over: str) -> Estimate:
         gains = {"gain": scores[WHOLE] - scores[over]}
@@ -127,11 +127,11 @@ def measure_play(
     )
 
 
-# ---------------------------------------------------------------- what is printed
+# ---------------------------------------------------------------- printing
 
 
 def result_lines(plan: Generation, summary: RunSummary, path: Path) -> Iterator[str]:
-    """How a run ended, where a new interface is, and in the last line what it changed in play."""
+    """Describe the end of a run, the path of a new interface, and in the last line its effect in play."""
     yield f"stopped after {quantity(len(summary.iterations), 'iteration')} ({summary.stopped}): {ending(summary)}"
     for rule in load_interface(path / summary.interface_file).provenance.unresolved:
         yield f"no rule stood its experiments for: {printable(rule)}"
@@ -143,7 +143,7 @@ def result_lines(plan: Generation, summary: RunSummary, path: Path) -> Iterator[
 
 
 def evaluate_command(plan: Generation, interface: Path) -> str:
-    """The command that measures an interface on the test split."""
+    """Return the command to evaluate an interface on the test split."""
     model = plan.player.model
     options = f" --model {model}" if model else ""
     if model and plan.base_url and model.endpoint(plan.base_url):
@@ -154,7 +154,7 @@ def evaluate_command(plan: Generation, interface: Path) -> str:
 
 
 def play_line(summary: RunSummary) -> str:
-    """What an interface changed in play, in one line."""
+    """Describe an interface's effect in play, in one line."""
     if not summary.written:
         return "in play: no new interface was written, so nothing changes"
     played = summary.in_play
@@ -167,35 +167,35 @@ def play_line(summary: RunSummary) -> str:
     are = "is" if played.faults == 1 else "are"
     broke = f"; {quantity(played.faults, 'episode')} broke and {are} left out" if played.faults else ""
     graded = any(abs(played.won[name].value / 100 - played.score[name].value) > 1e-9 for name in ARMS)
-    name, of, digits, scale = ("score", played.score, 3, 1) if graded else ("won, %", played.won, 1, 100)
+    name, estimates, digits, scale = ("score", played.score, 3, 1) if graded else ("won, %", played.won, 1, 100)
     arms = zip(("without it", "with its placebo", "with it"), ARMS, strict=True)
-    figures = ", ".join(f"{cell(of[arm], digits=digits)} {how}" for how, arm in arms)
+    figures = ", ".join(f"{cell(estimates[arm], digits=digits)} {arm_name}" for arm_name, arm in arms)
     over = cell(played.over_placebo.scaled(scale), signed=True, digits=digits)
     return f"in play ({where}{broke}): {name}: {figures}; over its placebo {over}: {verdict_on_play(played)}"
 
 
 def verdict_on_play(played: InPlay) -> str:
-    """What may be said of an interface after its play: counts, and whether its placebo may do the same."""
+    """Summarise an interface's play: counts, and whether its placebo may do the same."""
     worse = f", {played.worse} got worse" if played.worse else ""
     if not played.better:
         return f"written, and no episode improved{worse}"
-    shown = "" if played.over_placebo.sign > 0 else "; not shown to be more than its placebo does"
-    return f"{played.better} of {quantity(played.tasks, 'episode')} improved{worse}{shown}"
+    caveat = "" if played.over_placebo.sign > 0 else "; not shown to be more than its placebo does"
+    return f"{played.better} of {quantity(played.tasks, 'episode')} improved{worse}{caveat}"
 
 
 def nothing_written(plan: Generation, summary: RunSummary, path: Path) -> str:
-    """Why a run that found misalignments ended without an interface, and how to go on; "" for any other run."""
+    """Explain why a run with misalignments ended without an interface, and what to do; "" for any other run."""
     if summary.written or not summary.misalignments:
         return ""
     count = summary.misalignments
-    found = f"{quantity(count, 'misalignment')} {'was' if count == 1 else 'were'} found"
+    finding = f"{quantity(count, 'misalignment')} {'was' if count == 1 else 'were'} found"
     if any(record.outcome == "written" for record in summary.iterations):
         return (
-            f"{found} and rules were written, but the agent lost clearly more under them than without: the interface "
+            f"{finding} and rules were written, but the agent lost clearly more under them than without: the interface "
             f"in {path} changes nothing; the others are in its iterations/, and another --seed plays other tasks"
         )
-    other = "another --optimizer-model" if plan.optimizer else "--backend hybrid with a --model"
+    remedy = "another --optimizer-model" if plan.optimizer else "--backend hybrid with a --model"
     return (
-        f"{found} and no rule was written for any: the interface in {path} changes nothing; name {other}, and another "
-        "folder"
+        f"{finding} and no rule was written for any: the interface in {path} changes nothing; name {remedy}, and "
+        "another folder"
     )

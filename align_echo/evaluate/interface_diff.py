@@ -1,8 +1,8 @@
-"""What two interfaces of one environment differ in: what they tell up front, their rules and evidence, their source.
+r"""Compare two interfaces of one environment: their rules text, their rules and evidence, their source.
 
-What is told up front is asked of both in the sandbox, at the first task of the test split. Text of an interface is
-hostile: whatever steers a terminal is written out (`\\x1b`), so that it is seen and does nothing. Left out: what the
-difference is worth, which playing both tells (`align-echo evaluate`).
+The rules text of both is generated in the sandbox for the first task of the test split. Text of an interface is
+untrusted: control characters are escaped (`\\x1b`). Not here: the effect of the difference, which needs episodes
+(`align-echo evaluate`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.environment import EnvironmentSpec
 
 FACTS = ("backend", "agent", "models", "seed", "iterations", "engine_steps", "unresolved")
-"""What is compared of how two interfaces were made, beside their rules."""
+"""Compared facts of the generation of two interfaces, besides their rules."""
 
 
 class InterfaceDiff(Frozen):
-    """What differs; empty where nothing does. `told` and `source` are unified diffs, `facts` lines about the making and
-    the record of hints, `changed` pairs of (before, after) of rules in the same words; `one_sided`: only one of the two
-    has rules on record (a file that was edited, or written by hand, has none). `not_told` says why what is told
-    up front was not compared, "" if it was."""
+    """Differences of two interfaces; empty if there are none. `told` (the rules text) and `source` are unified diffs,
+    `facts` are lines about the generation and the record of hints, `changed` has pairs (before, after) of rules with
+    the same text; `one_sided`: only one of the two has rules on record (a file edited or written by hand has none).
+    `not_told` says why the rules text was not compared, "" if it was.
+    """
 
     before: str
     after: str
@@ -43,35 +44,35 @@ class InterfaceDiff(Frozen):
 
     @property
     def without_record(self) -> str:
-        """The one that has no rules on record at all, where the other has some; "" otherwise."""
+        """Return the interface without rules on record if the other has some; "" otherwise."""
         return "" if not self.one_sided else self.before if self.only_after else self.after
 
     @property
     def is_empty(self) -> bool:
-        """Whether the two are the same, as far as they were compared."""
+        """Return whether the two are the same, as far as they were compared."""
         return not (self.told or self.facts or self.only_before or self.only_after or self.changed or self.source)
 
 
 def diff_interfaces(
     spec: EnvironmentSpec, before: Interface, after: Interface, data_root: str | Path | None = None
 ) -> InterfaceDiff:
-    """What `after` has that `before` has not, and the other way round."""
+    """Compare `after` with `before`."""
     names = before.label, after.label
     old = {rule.text: rule for rule in before.provenance.rules}
     new = {rule.text: rule for rule in after.provenance.rules}
-    told: tuple[str, ...] = ()
-    not_told = ""
+    rules_diff: tuple[str, ...] = ()
+    problem = ""
     try:
-        first, second = _told_by(spec, (before, after), data_root)
-        told = _unified(first, second, *names)
+        first, second = _rules_texts(spec, (before, after), data_root)
+        rules_diff = _unified(first, second, *names)
     except AlignEchoError as error:
-        not_told = str(error)
+        problem = str(error)
     return InterfaceDiff(
         before=names[0],
         after=names[1],
-        told=told,
-        not_told=not_told,
-        facts=tuple(_facts(_made(before), _made(after))),
+        told=rules_diff,
+        not_told=problem,
+        facts=tuple(_facts(_provenance_facts(before), _provenance_facts(after))),
         only_before=tuple(rule for text, rule in old.items() if text not in new),
         only_after=tuple(rule for text, rule in new.items() if text not in old),
         changed=tuple((rule, new[text]) for text, rule in old.items() if text in new and rule != new[text]),
@@ -81,7 +82,7 @@ def diff_interfaces(
 
 
 def diff_lines(diff: InterfaceDiff) -> Iterator[str]:
-    """A difference as lines for a terminal."""
+    """Write a difference as lines for a terminal."""
     if diff.not_told:
         yield f"told up front: not compared, {visible(diff.not_told)}"
     if diff.is_empty:
@@ -98,19 +99,19 @@ def diff_lines(diff: InterfaceDiff) -> Iterator[str]:
 
 
 def counted(rule: RuleRecord) -> str:
-    """A rule with the experiments behind it."""
+    """Format a rule with the experiments behind it."""
     return f"{rule.text} ({evidence(rule)})"
 
 
 def evidence(rule: RuleRecord) -> str:
-    """The experiments behind a rule, in words."""
+    """Describe the experiments behind a rule."""
     counts = rule.evidence
-    said = f"{counts.support} for, {counts.refuted} against, {counts.tasks} tasks"
-    return f"{said}, not tested" if rule.untested else said
+    description = f"{counts.support} for, {counts.refuted} against, {counts.tasks} tasks"
+    return f"{description}, not tested" if rule.untested else description
 
 
 def visible(text: str) -> str:
-    """A text on one line, whatever steers a terminal in it written out."""
+    """Put a text on one line, with control characters escaped."""
     return "".join(
         letter if letter.isprintable() or letter == "\t" else letter.encode("unicode_escape").decode()
         for letter in text
@@ -128,19 +129,19 @@ def _unified(before: str, after: str, old_name: str, new_name: str) -> tuple[str
     return tuple(unified_diff(old, new, visible(old_name), visible(new_name), lineterm=""))
 
 
-def _told_by(
+def _rules_texts(
     spec: EnvironmentSpec, interfaces: Sequence[Interface], data_root: str | Path | None
 ) -> list[str]:
-    """What interfaces tell up front of the first task of the test split; why they tell nothing, where they fail."""
+    """Generate the interfaces' rules texts for the first task of the test split; a failure gives its reason instead."""
     task = spec.tasks(spec.test_split, data_root)[0]
     env = spec.make(spec.test_split, data_root=data_root)
     try:
-        return [_told(env, interface, task) for interface in interfaces]
+        return [_rules_text(env, interface, task) for interface in interfaces]
     finally:
         env.close()
 
 
-def _told(env: gym.Env[str, str], interface: Interface, task: str) -> str:
+def _rules_text(env: gym.Env[str, str], interface: Interface, task: str) -> str:
     try:
         wrapped = AlignWrapper(env, interface.model_copy(update={"use_feedback": False}))
     except InterfaceError as error:
@@ -150,7 +151,7 @@ def _told(env: gym.Env[str, str], interface: Interface, task: str) -> str:
     return f"(InferRules failed: {failure})" if failure else str(info["rules"])
 
 
-def _made(interface: Interface) -> dict[str, Any]:
+def _provenance_facts(interface: Interface) -> dict[str, Any]:
     facts = {name: getattr(interface.provenance, name) for name in FACTS}
     facts |= {"made for": interface.provenance.environment, "action format": interface.provenance.action_format}
     facts["training tasks"] = len(interface.provenance.training_tasks)
@@ -167,10 +168,10 @@ def _facts(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name), after.get(name)
         if old != new:
-            yield visible(f"{name.replace('_', ' ')}: {_in_words(old)} -> {_in_words(new)}")
+            yield visible(f"{name.replace('_', ' ')}: {_describe(old)} -> {_describe(new)}")
 
 
-def _in_words(value: object) -> str:
+def _describe(value: object) -> str:
     if value is None or value in ("", (), {}):
         return "none"
     if isinstance(value, Mapping):

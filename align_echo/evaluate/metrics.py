@@ -1,13 +1,13 @@
-"""Metrics of what agents do, each with a 95% interval; pure functions but for the replay of actions.
+"""Metrics of agents' behaviour, each with a 95% interval; pure functions except for the replay of actions.
 
-Shares are percentages (0 to 100). Trajectories that ended in a fault are left out by every function, the callers count
-them. Success and score are in `align_echo.intervals`, comparisons in `comparison.py`, tables in `tables.py`.
+Shares are percentages (0 to 100). All functions leave out trajectories with a fault; callers count them. Success and
+score are in `align_echo.intervals`, comparisons in `comparison.py`, tables in `tables.py`.
 
 The invalid-action metric (the ALIGN paper, section 4.3): the agent's own actions, first line of each, are replayed from
 a fresh reset in the plain environment without any interface. A step is invalid if the environment refuses it
-(`align_echo/refusals.py` has how that is known); counted are the invalid steps inside maximal runs of two or more,
-divided by all steps, pooled over tasks. A step whose reply held no action counts as invalid. A step after the replayed
-episode has ended counts as valid.
+(`align_echo/refusals.py` has how that is known). The metric counts invalid steps inside maximal runs of two or more,
+divided by all steps, pooled over tasks. A step without an action counts as invalid. A step after the end of the
+replayed episode counts as valid.
 """
 
 from __future__ import annotations
@@ -23,21 +23,19 @@ from align_echo.wrappers.catalogue import recorded_environment
 
 
 def percent_of(counts: Sequence[float], sizes: Sequence[float], *, seed: int = 0) -> Estimate | None:
-    """Return so many of so many turns of each task, pooled, in percent, with an interval over tasks; None without a
-    turn.
-    """
+    """Pool counts over sizes of all tasks, in percent, with an interval over tasks; None without a turn."""
     pooled = share(counts, sizes, seed=seed)
     return None if pooled is None else pooled.scaled(100)
 
 
 def consecutive_invalid_share(trajectories: Sequence[Trajectory], *, data_root: str | Path | None = None) -> float:
-    """ALIGN's metric: percent (0 to 100) of the agent's actions inside runs of two or more consecutive invalid ones.
+    """Compute ALIGN's metric: percent (0 to 100) of the agent's actions inside runs of two or more consecutive invalid
+    ones.
 
-    The actions are replayed in the plain environment that the trajectories name, without their interface (see the
-    module's docstring). `data_root` is the data folder they were made with, if not the default. Trajectories with a
-    fault are left out. Raises `UsageError` for an unknown environment, split or task, for a `module:Name` that nobody
-    said to this program, and where the metric is not defined: without a turn, and where nothing tells which actions
-    were refused.
+    The actions are replayed in the plain environment named by the trajectories, without their interface (see the
+    module's docstring). `data_root` is their data folder, if not the default. Trajectories with a fault are left out.
+    Raises `UsageError` for an unknown environment, split or task, for a `module:Name` not yet registered, and if the
+    metric is undefined: without a turn, or if refused actions are unknown.
     """
     groups: dict[str, list[Trajectory]] = {}
     for trajectory in scored(trajectories):
@@ -46,7 +44,7 @@ def consecutive_invalid_share(trajectories: Sequence[Trajectory], *, data_root: 
     in_runs = turns = 0
     for name, played in groups.items():
         spec = recorded_environment(name, "a trajectory", "name it first: align_echo.make(NAME)")
-        judge = RefusalJudge(spec, [each.task_id for each in played], data_root)
+        judge = RefusalJudge(spec, [trajectory_of_name.task_id for trajectory_of_name in played], data_root)
         refusals = judge.judge({name: played})[name]
         if refusals.in_runs is None:
             known = f"; {refusals.shares.in_words}" if refusals.shares else ""

@@ -1,8 +1,8 @@
-"""One game played twice, turn by turn from where the two episodes part: what an interface changed, as text.
+"""Two episodes of one game, turn by turn from the point where they diverge, to show an interface's effect as text.
 
     lines = parting(before, after)
 
-Left out: which turns an interface spoke on for no effect, and games of which both were won or both lost.
+Not here: hints without effect, and games with the same outcome.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from align_echo.sandbox.session import printable
 from align_echo.types import Step, Trajectory
 
 MOST_TURNS = 8
-"""Different turns that are shown of each episode from where they part; a turn that is repeated counts once."""
+"""Most different turns of each episode after they diverge; a repeated turn counts once."""
 LONGEST = 300
-"""Characters that are shown of an observation."""
+"""Most characters of an observation."""
 WIDTH = 110
 
 
 def parting_of_run(path: Path) -> list[str]:
-    """The game of a comparison that best shows what the whole interface changed, as lines; no lines where none does.
+    """Show the game of a comparison that best illustrates the interface's effect, as lines; empty without such a game.
 
-    `path` is the comparison's folder. Of the games lost without the interface and won with it, the one won in the
-    fewest turns is shown. Raises `UsageError` for a damaged file of trajectories.
+    `path` is the comparison's folder. Of the games lost without the interface and won with it, the one with the fewest
+    turns is shown. Raises `UsageError` for a damaged file of trajectories.
     """
     before, after = (JsonlFile(path / "trajectories" / f"{name}.jsonl").read(Trajectory) for name in (BASELINE, "full"))
     pair = telling_pair(before, after)
@@ -38,38 +38,38 @@ def parting_of_run(path: Path) -> list[str]:
 
 
 def telling_pair(before: Iterable[Trajectory], after: Iterable[Trajectory]) -> tuple[Trajectory, Trajectory] | None:
-    """The same episode lost before and won after, in the fewest turns; None where there is none."""
-    lost = {_key(played): played for played in before if played.fault is None and not played.won}
-    won = [played for played in after if played.fault is None and played.won and _key(played) in lost]
-    best = min(won, key=lambda played: (len(played.steps), _key(played)), default=None)
+    """Find the episode lost before and won after in the fewest turns; None without any."""
+    lost = {_key(episode): episode for episode in before if episode.fault is None and not episode.won}
+    won = [episode for episode in after if episode.fault is None and episode.won and _key(episode) in lost]
+    best = min(won, key=lambda episode: (len(episode.steps), _key(episode)), default=None)
     return None if best is None else (lost[_key(best)], best)
 
 
 def parting(before: Trajectory, after: Trajectory, *, names: tuple[str, str] = ("before", "after")) -> list[str]:
-    """Two episodes of one task as lines: how many turns are the same, then each from there, under its name."""
+    """Print two episodes of one task as lines: the number of common turns, then the rest of each, under its name."""
     same = parts_at(before, after)
     lines = [f"One task twice: {printable(before.task_id)}", *_wrapped("task: ", before.goal)]
     lines += [f"the same until turn {same}"] if same else []
-    for name, played in zip(names, (before, after), strict=True):
-        how = "won" if played.won else "not won"
-        lines += ["", f"{name}: {how}, {len(played.steps)} turns; from turn {same + 1}:"]
-        lines += _turns(played.steps, same)
+    for name, trajectory in zip(names, (before, after), strict=True):
+        outcome = "won" if trajectory.won else "not won"
+        lines += ["", f"{name}: {outcome}, {len(trajectory.steps)} turns; from turn {same + 1}:"]
+        lines += _turns(trajectory.steps, same)
     return lines
 
 
 def parts_at(before: Trajectory, after: Trajectory) -> int:
-    """How many turns from the first are the same in action and observation."""
+    """Count the common turns from the start, by action and observation."""
     pairs = zip(before.steps, after.steps, strict=False)
     return next(
-        (turn for turn, (one, other) in enumerate(pairs) if _shown(one) != _shown(other)),
+        (turn for turn, (left, right) in enumerate(pairs) if _turn_key(left) != _turn_key(right)),
         min(len(before.steps), len(after.steps)),
     )
 
 
 def _turns(steps: Sequence[Step], first: int) -> Iterator[str]:
-    """The turns from `first` on, counted from 0; a turn that is repeated at once is shown once, with how often."""
+    """Print the turns from `first` on, counted from 0; a turn repeated at once is printed once, with its count."""
     number = first
-    runs = [list(run) for _, run in groupby(steps[first:], key=_shown)]
+    runs = [list(run) for _, run in groupby(steps[first:], key=_turn_key)]
     for run in islice(runs, MOST_TURNS):
         again = f"   ({len(run)} times)" if len(run) > 1 else ""
         yield f"{number + 1:4}  > {printable(run[0].action or run[0].reply)}{again}"
@@ -80,14 +80,14 @@ def _turns(steps: Sequence[Step], first: int) -> Iterator[str]:
 
 
 def _wrapped(lead: str, text: str) -> list[str]:
-    shown = " ".join(text.split())
-    shown = shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 3]}..."
-    return textwrap.wrap(printable(shown), WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead))
+    flat = " ".join(text.split())
+    flat = flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 3]}..."
+    return textwrap.wrap(printable(flat), WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead))
 
 
-def _shown(step: Step) -> tuple[str, str]:
+def _turn_key(step: Step) -> tuple[str, str]:
     return step.action or step.reply, step.observation
 
 
-def _key(played: Trajectory) -> tuple[str, int]:
-    return played.task_id, played.sample
+def _key(trajectory: Trajectory) -> tuple[str, int]:
+    return trajectory.task_id, trajectory.sample

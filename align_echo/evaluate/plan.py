@@ -1,7 +1,7 @@
-"""What an evaluation is: everything that was asked for, checked and looked up once (`Plan`).
+"""`Plan`: an evaluation with all names resolved and all options checked.
 
-`plan_evaluation` reads names and options; the other verbs that play make their plan themselves. Left out: who plays and
-judges (`cast.py`), and playing (`playing.py`, `rounds.py`).
+`plan_evaluation` reads names and options; the other verbs that play build their plans themselves. Not here: building
+agents and models (`cast.py`), and playing (`playing.py`, `rounds.py`).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
 SELF = "self"
-"""Stands for the agent's own model where a model's name is asked for."""
+"""Name of the agent's own model in options for models."""
 
 NO_CRITIC = "none"
 
 
 @dataclass(frozen=True)
 class Refining:
-    """Rounds of refinement that were asked for. `critic` names a model; None for fresh attempts without one."""
+    """Settings of refinement rounds. `critic` names a model; None for fresh attempts without a critic."""
 
     rounds: int
     critic: ModelName | None
@@ -52,7 +52,8 @@ class Refining:
 
 @dataclass(frozen=True)
 class Truncation:
-    """Which tokens a local model draws from: the `top_k` likeliest (0: all), and of them those that make up `top_p`."""
+    """Sampling restrictions of a local model: the `top_k` likeliest tokens (0: all), and the nucleus of mass `top_p`.
+    """
 
     top_k: int
     top_p: float
@@ -60,10 +61,10 @@ class Truncation:
 
 @dataclass(frozen=True)
 class Plan:
-    """An evaluation whose every input was checked.
+    """An evaluation with all settings checked.
 
-    `interface` is what the variants' interface is called; `judge` names the model that judges candidates, None for the
-    agent's own, or where nothing is judged. `engine` and `turns` are what was asked for: `spec` has them as its own.
+    `interface` is the display name of the variants' interface; `judge` names the model that judges candidates, None for
+    the agent's own, or without judging. `engine` and `turns` are the requested values; `spec` already includes them.
     """
 
     spec: EnvironmentSpec
@@ -92,18 +93,18 @@ class Plan:
 
     @property
     def models(self) -> list[ModelName]:
-        """Names of all models that are asked, the agent's first."""
+        """Return the names of all models in use, the agent's first."""
         critic = self.refining.critic if self.refining else None
         return list(dict.fromkeys(filter(None, (self.player.model, self.judge, critic))))
 
     @property
     def episodes(self) -> list[Episode]:
-        """Every episode of a variant, task by task."""
+        """Return every episode of a variant, task by task."""
         return [Episode(task, sample) for task in self.task_ids for sample in range(self.samples)]
 
     @property
     def config(self) -> Config:
-        """What `config.json` holds, but for what the agent is made of and rounds of refinement."""
+        """Return the content of `config.json`, without the agent's details and refinement rounds."""
         return {
             "command": "evaluate",
             "align_echo": __version__,
@@ -164,10 +165,11 @@ def plan_evaluation(
     workers: int | str | None = None,
     data_root: Path | None = None,
 ) -> Plan:
-    """The plan of `align-echo evaluate` with options of these names, every name looked up and every option checked.
+    """Build the plan of `align-echo evaluate` from options of the same names, with all names resolved and options
+    checked.
 
-    Raises `UsageError` for names that nobody has and options that contradict each other, `InterfaceError` for an
-    interface that cannot be loaded, `MissingDataError` for an environment whose data is not there.
+    Raises `UsageError` for unknown names and contradictory options, `InterfaceError` for an interface that cannot be
+    loaded, `MissingDataError` for missing data of an environment.
     """
     spec = environment(env)
     split = spec.check_split(split or spec.test_split)
@@ -206,14 +208,15 @@ def plan_evaluation(
 
 
 def switches_on_record(interfaces: Iterable[Interface | None]) -> dict[str, bool]:
-    """What `config.json` holds of how interfaces are played, where it is not as ever."""
+    """Return the `config.json` entries of non-default interface switches."""
     return {"retract": False} if any(interface and not interface.retract for interface in interfaces) else {}
 
 
 def choose_variants(
     interface: Interface | None, *, rules: bool, feedback: bool, compare_all: bool, placebo: bool = True
 ) -> dict[str, Interface | None]:
-    """The variants to play, by name. Raises `UsageError` for switches that leave nothing to play or to compare."""
+    """Choose the variants to play, by name. Raises `UsageError` for switches that leave nothing to play or to compare.
+    """
     if not placebo and not compare_all:
         raise UsageError("--no-placebo leaves a variant of --compare out: add --compare")
     if compare_all and not (rules and feedback):
@@ -236,7 +239,7 @@ def choose_variants(
 def choose_refining(
     rounds: int | None, critic: str | None, form: str | None, player: Player, *, compare_all: bool
 ) -> Refining | None:
-    """The rounds that were asked for; None for none. Raises `UsageError` for options that contradict each other."""
+    """Choose the refinement rounds; None for none. Raises `UsageError` for contradictory options."""
     if rounds is None:
         if critic is not None or form is not None:
             raise UsageError("--critic and --critic-form are for rounds of refinement: add --refine-rounds K")
@@ -265,9 +268,9 @@ def choose_judge(
     abstain_below: float,
     reasoning: bool = False,
 ) -> ModelName | None:
-    """The name of the model that judges candidates; None for the agent's own, or where nothing is judged.
+    """Choose the model that judges candidates; None for the agent's own, or without judging.
 
-    Raises `UsageError` for a judge of nothing, and for a script, which can only play.
+    Raises `UsageError` for a judge without candidates, and for a script, which can only play.
     """
     flags = {
         "--judge": judge is not None,
@@ -275,7 +278,7 @@ def choose_judge(
         "--reasoning": reasoning,
         "--abstain-below": abstain_below > 0,
     }
-    option = next((option for option, is_given in flags.items() if is_given), None)
+    option = next((option for option, is_set in flags.items() if is_set), None)
     if best_of == 1:
         if option is not None:
             raise UsageError(f"{option} needs candidates to choose from: add --best-of N")
@@ -296,16 +299,17 @@ def choose_judge(
 
 
 def model_named(text: str, player: Player) -> ModelName | None:
-    """The model that a user names, where "self" stands for the player's own; None for that of an agent without one."""
+    """Resolve a user's model name; "self" is the agent's own model, None for an agent without one."""
     return player.model if text == SELF else read_name(text)
 
 
 def choose_truncation(
     player: Player, judge: ModelName | None, top_k: int | None, top_p: float | None
 ) -> Truncation | None:
-    """From which tokens the agent's model draws: those asked for; else those of the data that the judge learned from,
-    where that was drawn in one way; else None, for all. Raises `UsageError` for a model that is asked at an endpoint,
-    and for what is no share.
+    """Choose the sampling restrictions: the requested ones; else those of the judge's training data, if unique; else
+    None.
+
+    Raises `UsageError` for a model at an endpoint, and for an invalid share.
     """
     local = player.model is not None and player.model.is_local
     if top_k is not None or top_p is not None:
@@ -314,17 +318,17 @@ def choose_truncation(
         if top_p is not None and not 0 < top_p <= 1:
             raise UsageError(f"--top-p is above 0 and at most 1 (off), not {top_p}")
         return Truncation(top_k or 0, 1.0 if top_p is None else top_p)
-    ways = {(drawn.top_k, drawn.top_p) for drawn in drawn_for(judge)}
-    (way,) = ways if len(ways) == 1 else [(None, None)]
-    return Truncation(way[0], way[1]) if local and way[0] is not None and way[1] is not None else None
+    settings = {(drawn.top_k, drawn.top_p) for drawn in drawn_for(judge)}
+    (setting,) = settings if len(settings) == 1 else [(None, None)]
+    return Truncation(setting[0], setting[1]) if local and setting[0] is not None and setting[1] is not None else None
 
 
 def drawn_for(judge: ModelName | None) -> tuple[Drawn, ...]:
-    """How the candidates were drawn that a judge learned from; empty where its folder does not tell."""
+    """Read the sampling settings of a judge's training data; empty if its folder does not record them."""
     return read_drawn(judge.folder) if judge and judge.folder else ()
 
 
 def refuse_script(option: str, model: ModelName | None) -> None:
-    """Raises `UsageError` for a model's name that stands for a scripted novice."""
+    """Raise `UsageError` for the model name of a scripted novice."""
     if model is not None and model.is_scripted:
         raise UsageError(f"the model {model.on_record} can only play: name another with {option}")

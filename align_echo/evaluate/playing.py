@@ -1,6 +1,6 @@
-"""Playing a plan into a folder: every variant on the same tasks, and the comparison of them.
+"""Play a plan into a folder: every variant on the same tasks, and their comparison.
 
-Left out: rounds of refinement (`rounds.py`), grids (`grid_run.py`), and what is printed of a result (`tables.py`).
+Not here: refinement rounds (`rounds.py`), grids (`grid_run.py`), and printing (`tables.py`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from align_echo.types import Agent, Trajectory
 
 
 def play(plan: Plan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Comparison:
-    """Play every variant of a plan on its tasks and compare them; what is finished in the folder is not played again.
+    """Play every variant of a plan on its tasks and compare them; finished episodes in the folder are reused.
 
-    Raises `UsageError` for what cannot be played so and for a folder of something else, before anything is written;
-    `AgentError`, `EngineError` and `ModelError` for what goes on breaking.
+    Raises `UsageError` for an unplayable plan and for a folder of something else, before anything is written;
+    `AgentError`, `EngineError` and `ModelError` for repeated faults.
     """
     player = build_player(plan, models_of(plan, path))
     config = config_of(plan, player)
@@ -43,7 +43,7 @@ def play(plan: Plan, path: Path, *, resume: bool = False, progress: Progress = S
 def play_variants(
     plan: Plan, agent: Agent, folder: EvaluationFolder, progress: Progress
 ) -> dict[str, Sequence[Trajectory]]:
-    """Play every variant of the plan that is not finished in the folder; all episodes by variant."""
+    """Play every unfinished variant of the plan, and return all episodes by variant."""
     return {
         name: play_part(
             plan,
@@ -70,9 +70,9 @@ def play_part(
     folder: EvaluationFolder,
     progress: Progress,
 ) -> Sequence[Trajectory]:
-    """Play the episodes of a part that are not in its folder, each of which is written and shown as it ends.
+    """Play the missing episodes of a part, writing and reporting each as it ends.
 
-    Returns all of them in order. They are read when they are asked for.
+    Returns all of them in order; they are read on access.
     """
     setting = Setting(plan.spec.contract.environment, plan.split, player.name, plan.seed, interface)
     if cut := folder.cut_line("trajectories", part):

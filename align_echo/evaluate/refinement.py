@@ -1,7 +1,8 @@
-"""Self-improvement at test time: what failed is criticised and played anew, for some rounds (ICRL, paper 4, section 5).
+"""Self-improvement at test time: failed tasks are criticised and played again, for some rounds (ICRL, paper 4, section
+5).
 
-The same rounds without a critic are the control: as many fresh attempts. Left out: training (`align_echo.train`), and
-what is kept of a run on disk (`folder.py`).
+The same rounds without a critic are the control: as many fresh attempts. Not here: training (`align_echo.train`), and
+the files of a run (`folder.py`).
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ Play = Callable[[int, Sequence[Episode]], list[Trajectory]]
 """Plays the episodes of a round, in order."""
 
 Reviews = Callable[[int, Sequence[Trajectory]], list[Review]]
-"""Criticises the attempts that a round is to improve, in order."""
+"""Criticises the attempts to improve in a round, in order."""
 
 
 class Round(Frozen):
-    """How all episodes stand after a round; round 0 is the first attempt. A won episode is not played again.
+    """State of all episodes after a round; round 0 is the first attempt. A won episode is not played again.
 
     Rates and scores are those of the latest attempts; `mean_best_score` is that of the best attempts so far, which
-    differs where there are partial scores: a later attempt may be worse. Success is the same by both.
+    differs with partial scores, since a later attempt may be worse. Success is the same by both.
 
-    `played` is how many were, in this round, and `faults` how many of those an engine, a model or the agent's own code
-    broke (`faults_by_source`); `episodes` is how many have a score by now. `unread` counts critiques that could not be
-    read: those episodes were played anew without one. `unanswered` counts those whose model broke: those episodes wait
-    for the next round.
+    `played` counts the episodes played in this round, and `faults` those with a fault of an engine, a model or the
+    agent's own code (`faults_by_source`); `episodes` counts those with a score so far. `unread` counts unreadable
+    critiques, whose episodes were played without one. `unanswered` counts critiques with a model fault, whose episodes
+    wait for the next round.
     """
 
     number: NonNegativeInt
@@ -56,9 +57,9 @@ class Round(Frozen):
 
 
 class Refinement(Frozen):
-    """A run of rounds. `critic` is None where there was none; `usage` is the agent's, `critic_usage` the critic's.
+    """Results of refinement rounds. `critic` is None without one; `usage` is the agent's, `critic_usage` the critic's.
 
-    `conduct` tells what went wrong with the interface, over all episodes that were played.
+    `conduct` reports failures of the interface over all episodes.
     """
 
     environment: str
@@ -77,25 +78,25 @@ class Refinement(Frozen):
 
 
 class Reviewed(Frozen):
-    """A review and which attempt it is of."""
+    """A review and its attempt."""
 
     attempt: Episode
     review: Review
 
 
 def episode_of(attempt: Trajectory) -> Episode:
-    """What was asked for: with the same agent it is what tells attempts apart."""
+    """Return the identity of an attempt of an agent."""
     return Episode(attempt.task_id, attempt.sample, attempt.critique)
 
 
 def refine_rounds(
     tasks: Sequence[str], play: Play, reviews: Reviews | None, *, rounds: int, samples: int = 1, seed: int = 0
 ) -> tuple[list[Round], list[Trajectory]]:
-    """`rounds` + 1 results, and the episodes as they stand at the end. Without `reviews`, fresh attempts.
+    """Play `rounds` + 1 rounds, and return their results and the final episodes. Without `reviews`, fresh attempts.
 
-    Episode `sample` of a task is played as `sample + number * samples` in a round. It is lost or won by its latest
-    attempt. One that an engine or a model broke keeps the attempt before, and is criticised again in the next round.
-    Raises `UsageError` if all first attempts were broken.
+    Episode `sample` of a task is played as `sample + number * samples` in a round. Its latest attempt decides. After a
+    fault the earlier attempt stays, and is criticised again in the next round. Raises `UsageError` if all first
+    attempts broke.
     """
     standing = play(0, [Episode(task, sample) for task in tasks for sample in range(samples)])
     if not scored(standing):
@@ -132,9 +133,10 @@ def review_all(
     workers: int = 1,
     on_review: Callable[[Trajectory, Review], None],
 ) -> list[Review]:
-    """A review of each attempt, in order, `workers` at once; `on_review` is called as each comes in, one at a time.
+    """Review each attempt, in order, `workers` at once; `on_review` is called for each new review, one at a time.
 
-    Raises `ModelError` if the model broke on each of the first `HOPELESS`. What is raised, Ctrl-C too, ends the others.
+    Raises `ModelError` if the model failed on each of the first `HOPELESS`. Any exception, Ctrl-C too, stops the
+    others.
     """
     report, halt = threading.Lock(), Halt()
 
@@ -146,7 +148,7 @@ def review_all(
             with report:
                 on_review(attempt, review)
         except BaseException:
-            halt.set()  # at once: this thread's next attempt may begin before the caller hears of it
+            halt.set()  # now: this thread's next attempt may begin before the caller sees the error
             raise
         return review
 
@@ -155,7 +157,7 @@ def review_all(
         try:
             for review in pool.map(review_one, attempts):
                 reviews.append(review)
-                if len(reviews) == HOPELESS and all(each.fault for each in reviews):
+                if len(reviews) == HOPELESS and all(finished_review.fault for finished_review in reviews):
                     raise ModelError(f"the critic broke on each of the first {HOPELESS} attempts: {review.problem}")
         except BaseException:
             halt.set()
@@ -164,7 +166,7 @@ def review_all(
 
 
 def rounds_table(refinement: Refinement) -> Table:
-    """One line a round; what broke only where anything did."""
+    """Build the table with a line per round, and columns for faults only if there were any."""
     title = f"{refinement.environment} {refinement.split}, by round: % with 95% intervals"
     works = refinement.conduct.works
     table = plain_table(title if works else f"{title}; the interface {failed_on(refinement.conduct)}")

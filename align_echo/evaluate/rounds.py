@@ -1,7 +1,7 @@
-"""Playing rounds of refinement into a folder: what failed is criticised and played anew.
+"""Play refinement rounds into a folder: failed tasks are criticised and played again.
 
-Parts of the folder are rounds: `trajectories/round-0.jsonl`, `reviews/round-1.jsonl` ... Left out: who is played again
-and how it counts (`refinement.py`).
+Parts of the folder are rounds: `trajectories/round-0.jsonl`, `reviews/round-1.jsonl` ... Not here: choosing and
+counting attempts (`refinement.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CRITIC_TEMPERATURE = 1.0
 def refine(
     plan: Plan, refining: Refining, path: Path, *, resume: bool = False, progress: Progress = SILENT
 ) -> Refinement:
-    """Play all rounds of a plan of one variant; what is finished in the folder is neither played nor criticised again.
+    """Play all rounds of a plan with one variant; finished episodes and critiques in the folder are reused.
 
     Raises as `play`.
     """
@@ -51,7 +51,7 @@ def refine(
 
 
 def _on_record(refining: Refining, critic: ChatModel | None) -> Config:
-    """What `config.json` holds of rounds of refinement."""
+    """Return the `config.json` entries of refinement rounds."""
     if critic is None:
         return {"refine_rounds": refining.rounds, "critic_details": None}
     weights = weights_of(critic)
@@ -131,7 +131,7 @@ def _review(
     folder: EvaluationFolder,
     progress: Progress,
 ) -> list[Review]:
-    """The critiques before a round; a sample of the critic's own for each sample of the agent's."""
+    """Get the critiques before a round, with a critic's sample for each of the agent's samples."""
     part, title = f"round-{number}", f"critiques before round {number}"
     if cut := folder.cut_line("reviews", part):
         progress.say(cut)

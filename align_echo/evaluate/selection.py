@@ -1,4 +1,4 @@
-"""Which tasks of a split to play when not all: the same ones for the same seed, spread evenly over the task types."""
+"""Pick some tasks of a split: the same for the same seed, spread evenly over the task types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from align_echo.errors import UsageError
 def pick_tasks(
     task_ids: Sequence[str], count: int | None, *, task_type: Callable[[str], str], seed: int = 0
 ) -> list[str]:
-    """`count` of the tasks (all for None), in the order of `task_ids`; each type gets its share, to within one.
+    """Pick `count` tasks (None: all), in the order of `task_ids`; each type gets its share, to within one.
 
     Raises `UsageError` if there are fewer than `count`.
     """
@@ -24,7 +24,8 @@ def pick_tasks(
 def tasks_of_round(
     task_ids: Sequence[str], count: int, number: int, *, task_type: Callable[[str], str], seed: int = 0
 ) -> list[str]:
-    """As `pick_tasks`, of the round with this number, from 1: others than in the rounds before while there are any.
+    """Pick tasks for a round (from 1) as `pick_tasks` does, without repeats of earlier rounds while there are new
+    tasks.
 
     Raises `UsageError` if there are fewer than `count`.
     """

@@ -1,13 +1,13 @@
-"""A study: environments x agents, without an interface, with its placebo and with it, as the papers' tables have it.
+"""Plan a study: environments x agents, without an interface, with its placebo and with it, as in the papers' tables.
 
-`plan_study` looks everything up that a file asks for. A study has parts, each with the cells of a grid:
+`plan_study` resolves all names of a file. A study has parts, each with the cells of a grid:
 
-    main                    every agent with the shipped interface, or with the one that it learned itself
+    main                    every agent with the shipped interface, or with an interface generated for it
     rules, feedback         ablations: one half of the interface alone
-    verification            an ablation: interfaces that were learned without experiments
-    transfer A > B          interfaces that A learned, played by B
+    verification            an ablation: interfaces generated without experiments
+    transfer A > B          interfaces generated for A, played by B
 
-Left out: playing (`study_run.py`), tables (`study_tables.py`), and means over seeds, each of which has its own tables.
+Not here: playing (`study_run.py`), tables (`study_tables.py`), and means over seeds, each of which has its own tables.
 """
 
 from __future__ import annotations
@@ -54,14 +54,13 @@ from align_echo.wrappers.environment import EnvironmentSpec
 
 MAIN = "main"
 HALVES = ("rules", "feedback")
-"""Ablations that are variants of an interface: each is the half that is left."""
+"""Ablations with one half of the interface, named by that half."""
 
 
 
 class Study(Frozen):
-    """A study that was played. `parts` are grids by name; `learned` holds the label of each interface by the folder in
-    which it was learned, `unchanged` the folders in which no rule was found; `faults` counts every episode of an
-    evaluation that broke once.
+    """Results of a study. `parts` are grids by name; `learned` has the label of each generated interface by its folder,
+    `unchanged` the folders without any rule; `faults` counts each broken episode once.
     """
 
     name: str
@@ -78,11 +77,11 @@ class Study(Frozen):
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A study whose every input was checked. Folders are relative to the study's.
+    """A study with all settings checked. Folders are relative to the study's.
 
-    `evaluations` are without their variants where the interface is learned first: `variants_in` adds them. `interfaces`
-    names, by the folder of an evaluation, the folder that its interface is learned in; `baselines` the evaluation whose
-    episodes without an interface it shares. `parts` has, by name, the variant that each evaluation contributes.
+    `evaluations` have no variants if the interface is generated first; `variants_in` adds them. `interfaces` maps the
+    folder of an evaluation to the folder of its generated interface, `baselines` to the evaluation whose episodes
+    without an interface it shares. `parts` has, by name, the variant of each evaluation.
     """
 
     name: str
@@ -96,7 +95,7 @@ class StudyPlan:
 
     @property
     def config(self) -> Config:
-        """What the study's `config.json` holds; the folders in it have their own."""
+        """Return the content of the study's `config.json`; its folders have their own."""
         usual = {"retract"} if self.file.retract else set()
         asked = self.file.model_dump(mode="json", exclude={"base_url", "workers", *usual})
         models = {
@@ -113,7 +112,7 @@ class StudyPlan:
         return {"command": "study", "align_echo": __version__, **asked, "models": models, **contents}
 
     def variants_in(self, folder: str, interface: Interface) -> dict[str, Interface | None]:
-        """What an evaluation plays of an interface, by variant."""
+        """Build the variants of an interface for an evaluation."""
         wanted = {PLACEBO} if self.file.placebo else set()
         wanted |= {variants[folder] for variants in self.parts.values() if folder in variants}
         wanted |= set() if folder in self.baselines else {BASELINE}
@@ -123,7 +122,8 @@ class StudyPlan:
 
 @in_keys()
 def plan_study(source: str | Path | StudyFile) -> StudyPlan:
-    """The study of a shipped name, a YAML file or a checked `StudyFile`: all names looked up, all settings checked.
+    """Plan a study from a shipped name, a YAML file or a checked `StudyFile`, with all names resolved and settings
+    checked.
 
     Raises `UsageError`, `InterfaceError` and `MissingDataError` in one line.
     """
@@ -132,7 +132,7 @@ def plan_study(source: str | Path | StudyFile) -> StudyPlan:
         refuse_contradictions(file, name)
     else:
         file, name = read_study(source), Path(source).stem
-    specs = [environment(given) for given in file.environments]
+    specs = [environment(name_or_class) for name_or_class in file.environments]
     _refuse_twice("environments", [spec.name for spec in specs])
     _refuse_one_folder("environments", [spec.name for spec in specs])
     players = _players(file, specs)
@@ -146,7 +146,7 @@ def plan_study(source: str | Path | StudyFile) -> StudyPlan:
 
 
 def _players(file: StudyFile, specs: Iterable[EnvironmentSpec]) -> dict[str, Player]:
-    """Who plays, by label. Raises `UsageError` for a model that is not asked, and for a player that is there twice."""
+    """Choose the agents by label. Raises `UsageError` for a model without use, and for a repeated agent."""
     names = [spec.name for spec in specs]
     chosen = {entry: choose_player(*entry, environments=names) for entry in file.agents}
     _refuse_one_folder("agents", map(label_of, chosen))
@@ -164,8 +164,7 @@ def _players(file: StudyFile, specs: Iterable[EnvironmentSpec]) -> dict[str, Pla
 
 
 def _refuse_idle_settings(file: StudyFile, players: Iterable[Player]) -> None:
-    """Raises `UsageError` for settings of models that nobody asks. Those of learning are checked where it is planned.
-    """
+    """Raise `UsageError` for unused model settings. Settings of generation are checked when it is planned."""
     playing = [player.model for player in players if player.model]
     writers = bool(file.analyzer_model or file.optimizer_model)
     if file.temperature is not None and not playing:
@@ -179,7 +178,7 @@ def _refuse_idle_settings(file: StudyFile, players: Iterable[Player]) -> None:
 
 
 def title_of(file: StudyFile, part: str) -> str:
-    """What a part's table says of the interface."""
+    """Describe the interface in the title of a part's table."""
     kind = part.partition(", seed ")[0]
     own = "that each agent learned" if file.interface == GENERATE else file.interface
     titles = {
@@ -196,15 +195,15 @@ def title_of(file: StudyFile, part: str) -> str:
 
 
 def _add_main(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[str, Player], seed: int) -> None:
-    """Add each agent in each environment with its own interface, and the halves of that."""
+    """Add each agent in each environment with its own interface, and the halves of it."""
     halves = [half for half in HALVES if half in plan.file.ablations]
     for spec in specs:
         shipped = None if plan.file.interface == GENERATE else _shipped(plan.file, spec)
         for label, player in players.items():
-            below = _below(plan.file, spec, label, seed)
+            below = _subfolder(plan.file, spec, label, seed)
             folder = f"evaluations/{below}"
             for part, variant in [(MAIN, WITH), *((half, half) for half in halves)]:
-                plan.parts.setdefault(_part(plan.file, part, seed), {})[folder] = variant
+                plan.parts.setdefault(_part_name(plan.file, part, seed), {})[folder] = variant
             plan.labels[folder] = label
             if shipped is None:
                 plan.interfaces[folder] = f"interfaces/{below}"
@@ -213,7 +212,7 @@ def _add_main(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[st
 
 
 def _shipped(file: StudyFile, spec: EnvironmentSpec) -> Interface:
-    """The interface that the file names, for an environment. Raises `UsageError` and `InterfaceError`."""
+    """Load the file's interface for an environment. Raises `UsageError` and `InterfaceError`."""
     try:
         shipped = spec.interface(file.interface)
     except InterfaceError as error:
@@ -224,10 +223,10 @@ def _shipped(file: StudyFile, spec: EnvironmentSpec) -> Interface:
 
 
 def _add_others(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[str, Player], seed: int) -> None:
-    """Add interfaces of other agents, and those that were learned without experiments."""
+    """Add interfaces of other agents, and those generated without experiments."""
     for spec in specs:
         for label, player in players.items():
-            own = _below(plan.file, spec, label, seed)
+            own = _subfolder(plan.file, spec, label, seed)
             if VERIFICATION in plan.file.ablations:
                 learned_in = f"interfaces/unverified/{own}"
                 plan.generations[learned_in] = _generation(plan.file, spec, player, seed, verify=False)
@@ -235,16 +234,16 @@ def _add_others(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[
             for learner_entry, player_entry in plan.file.transfer:
                 learner = label_of(learner_entry)
                 if label_of(player_entry) == label:
-                    folder = f"transfer/{_below(plan.file, spec, f'{learner}-to-{label}', seed)}"
-                    learned_in = f"interfaces/{_below(plan.file, spec, learner, seed)}"
+                    folder = f"transfer/{_subfolder(plan.file, spec, f'{learner}-to-{label}', seed)}"
+                    learned_in = f"interfaces/{_subfolder(plan.file, spec, learner, seed)}"
                     _add_guest(plan, f"transfer {learner} > {label}", folder, learned_in, own)
 
 
 def _add_guest(plan: StudyPlan, part: str, folder: str, learned_in: str, own: str) -> None:
-    """Add an evaluation of an interface that is not the agent's own; `own` is where the agent's own evaluation is."""
+    """Add an evaluation of an interface generated for another agent; `own` is the agent's own evaluation."""
     baseline = f"evaluations/{own}"
     model = plan.evaluations[baseline]
-    plan.parts.setdefault(_part(plan.file, part, model.seed), {})[folder] = WITH
+    plan.parts.setdefault(_part_name(plan.file, part, model.seed), {})[folder] = WITH
     plan.labels[folder] = plan.labels[baseline]
     plan.interfaces[folder] = learned_in
     plan.baselines[folder] = baseline
@@ -277,7 +276,7 @@ def _evaluation(
 def _generation(
     file: StudyFile, spec: EnvironmentSpec, player: Player, seed: int, *, verify: bool = True
 ) -> Generation:
-    """How an agent's interface of an environment is learned."""
+    """Plan the generation of an agent's interface in an environment."""
     asks = bool(file.analyzer_model or file.optimizer_model or file.backend == "llm")
     at_endpoint = asks or (player.model is not None and player.model.has_endpoint)
     key = "interface" if verify else f"ablations: {VERIFICATION}"
@@ -300,31 +299,31 @@ def _generation(
         )
 
 
-def _below(file: StudyFile, spec: EnvironmentSpec, label: str, seed: int) -> str:
-    """Where something of an environment and an agent lies in the folder of its kind."""
+def _subfolder(file: StudyFile, spec: EnvironmentSpec, label: str, seed: int) -> str:
+    """Return the subfolder of an environment and an agent."""
     of_seed = f"seed-{seed}/" if len(file.all_seeds) > 1 else ""
-    return f"{of_seed}{_plain(spec.name)}/{_plain(label)}"
+    return f"{of_seed}{_folder_name(spec.name)}/{_folder_name(label)}"
 
 
-def _part(file: StudyFile, part: str, seed: int) -> str:
-    """The name of a part, with its seed where there are several."""
+def _part_name(file: StudyFile, part: str, seed: int) -> str:
+    """Name a part, with its seed if there are several."""
     return f"{part}, seed {seed}" if len(file.all_seeds) > 1 else part
 
 
-def _plain(label: str) -> str:
-    """A label in characters that every file system takes."""
+def _folder_name(label: str) -> str:
+    """Replace characters that some file systems do not allow."""
     return re.sub(r"[^\w.-]+", "-", label).strip("-")
 
 
 def _refuse_one_folder(axis: str, names: Iterable[str]) -> None:
-    """Raises `UsageError` for two names that are one in the folders of a study."""
+    """Raise `UsageError` for two names with the same folder."""
     by_folder: dict[str, str] = {}
     for name in names:
-        first = by_folder.setdefault(_plain(name), name)
+        first = by_folder.setdefault(_folder_name(name), name)
         if first != name:
             raise UsageError(
-                f"{axis}: {first} and {name} would share the folder {_plain(name)}: rename one of them, or play it in "
-                "a study of its own"
+                f"{axis}: {first} and {name} would share the folder {_folder_name(name)}: rename one of them, or play "
+                "it in a study of its own"
             )
 
 

@@ -1,6 +1,6 @@
-"""What a study's YAML file holds: read, and checked as far as that needs no look-up.
+"""Read a study's YAML file and check what needs no look-up.
 
-The files of `studies/` are studies by name. Left out: what names stand for, and what is played (`study.py`).
+The files of `studies/` are studies by name. Not here: resolving names, and playing (`study.py`).
 """
 
 from __future__ import annotations
@@ -24,59 +24,59 @@ from align_echo.regular_files import read_text
 from align_echo.types import Frozen
 
 GENERATE = "generate"
-"""The interface that is learned in the study, by every agent in every environment."""
+"""Name for interfaces generated in the study, for every agent in every environment."""
 
 VERIFICATION = "verification"
 ENDINGS = (".yaml", ".yml")
 
 LEARNING = ("backend", "analyzer_model", "optimizer_model", "iterations", "tasks_per_iteration")
-"""Settings of a file that only say how interfaces are learned."""
+"""Settings of a file for generating interfaces only."""
 
 AgentEntry = tuple[str, str | None]
-"""An agent's name and that of its model; None for the agent's own choice."""
+"""An agent's name and its model's name; None for the agent's default."""
 
 
 MOST_WORKERS = 1024
 """Most episodes at once: a thread each."""
 
 
-def _agent_entry(given: object) -> AgentEntry:
-    """An agent of a YAML file: a name, or a mapping of `agent` and `model`."""
-    if isinstance(given, str):
-        return given, None
-    strange = sorted({*map(str, given)} - {"agent", "model"}) if isinstance(given, dict) else []
-    if isinstance(given, dict) and not strange and "agent" in given:
-        agent, model = given["agent"], given.get("model")
+def _agent_entry(value: object) -> AgentEntry:
+    """Parse an agent of a YAML file: a name, or a mapping of `agent` and `model`."""
+    if isinstance(value, str):
+        return value, None
+    unknown_keys = sorted({*map(str, value)} - {"agent", "model"}) if isinstance(value, dict) else []
+    if isinstance(value, dict) and not unknown_keys and "agent" in value:
+        agent, model = value["agent"], value.get("model")
         if isinstance(agent, str) and isinstance(model, str | None):
             return agent, model
-    without = f", without {', '.join(strange)}" if strange else ""
-    raise ValueError(f"an agent is a name or {{agent: NAME, model: NAME}}{without}")
+    hint = f", without {', '.join(unknown_keys)}" if unknown_keys else ""
+    raise ValueError(f"an agent is a name or {{agent: NAME, model: NAME}}{hint}")
 
 
 def as_written(entry: AgentEntry) -> str | dict[str, str]:
-    """An agent as a file has it."""
+    """Write an agent as in a file."""
     agent, model = entry
     return agent if model is None else {"agent": agent, "model": model}
 
 
-def _list(given: object) -> tuple[object, ...]:
-    if isinstance(given, list | tuple):
-        return tuple(given)
-    if given is None:
+def _list(value: object) -> tuple[object, ...]:
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    if value is None:
         raise ValueError("nothing is there: write a list, [] for an empty one")
-    raise ValueError(f"write a list: [{in_yaml(given)}]")
+    raise ValueError(f"write a list: [{in_yaml(value)}]")
 
 
-def _pair(given: object) -> tuple[object, ...]:
-    if isinstance(given, list | tuple) and len(given) == 2:
-        return tuple(given)
+def _pair(value: object) -> tuple[object, ...]:
+    if isinstance(value, list | tuple) and len(value) == 2:
+        return tuple(value)
     raise ValueError("write a pair: [[LEARNER, PLAYER]]")
 
 
-def _number(given: object) -> object:
-    if isinstance(given, bool):
+def _number(value: object) -> object:
+    if isinstance(value, bool):
         raise ValueError("write a number")
-    return given
+    return value
 
 
 Named = Annotated[AgentEntry, BeforeValidator(_agent_entry), PlainSerializer(as_written)]
@@ -86,71 +86,71 @@ AtLeastOne = Field(min_length=1)
 
 
 class StudyFile(Frozen, allow_inf_nan=False, strict=True):
-    """A study as it was asked for; docs/reference/config.md has a table of the keys."""
+    """Settings of a study; docs/reference/config.md has a table of the keys."""
 
     environments: Annotated[tuple[str, ...], AtLeastOne, AsList]
     """Names, or `module:Name`."""
     agents: Annotated[tuple[Named, ...], AtLeastOne, AsList]
     """Names as for `--agent`, or `{agent: NAME, model: NAME}` with a model as for `--model`."""
     interface: str
-    """A shipped name or a `.py` file, looked up in each environment; or `generate`: each agent learns one in each."""
+    """A shipped name or a `.py` file, looked up in each environment; or `generate`: one per agent and environment."""
     tasks: int = Field(default=20, ge=1)
-    """Of each environment's test split, spread evenly over its task types."""
+    """Tasks of each environment's test split, spread evenly over its task types."""
     seed: int = Field(default=0, ge=0)
-    """Of every draw."""
+    """Seed of all random draws."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], AtLeastOne, AsList] | None = None
-    """In place of `seed`: each has tables of its own, and no mean is taken over them."""
+    """In place of `seed`: each has its own tables, without means over them."""
     placebo: bool = True
-    """Whether the placebo is played too."""
+    """Also play the placebo."""
     retract: bool = True
-    """Whether hints are withheld whose like were followed and did not come true."""
+    """Withhold hints of rules that were followed without success."""
     ablations: Annotated[tuple[Literal["rules", "feedback", "verification"], ...], AsList] = ()
-    """Without WrapStep (`rules`), without InferRules (`feedback`), or learned without experiments (`verification`, with
-    `backend: llm` alone)."""
+    """Without WrapStep (`rules`), without InferRules (`feedback`), or generated without experiments (`verification`,
+    only with `backend: llm`)."""
     transfer: Annotated[tuple[Pair, ...], AsList] = ()
-    """Pairs `[A, B]` of the agents: what A learned is played by B, on the same episodes without an interface; needs
-    `interface: generate`."""
+    """Pairs `[A, B]` of agents: A's generated interface is played by B, with the same episodes without an interface;
+    needs `interface: generate`."""
     backend: BackendName = "probe"
-    """How interfaces are learned."""
+    """Method to generate interfaces."""
     analyzer_model: str | None = None
-    """The Analyzer's; null: the agent's."""
+    """Model of the Analyzer; null: the agent's."""
     optimizer_model: str | None = None
-    """The Optimizer's; null: the agent's."""
+    """Model of the Optimizer; null: the agent's."""
     iterations: int = Field(default=ITERATIONS, ge=1)
-    """At most so many."""
+    """Most iterations."""
     tasks_per_iteration: int | None = Field(default=None, ge=1)
-    """Null: the paper's number."""
+    """Tasks per iteration; null: the paper's number."""
     base_url: str | None = None
-    """The endpoint of the models; it may differ when a study is resumed."""
+    """Endpoint of the models; it may differ when a study is resumed."""
     temperature: Annotated[float, Field(ge=0, strict=False), BeforeValidator(_number)] | None = None
-    """Of agents that ask a model; null: each agent's own."""
+    """Temperature of agents with a model; null: each agent's own."""
     max_tokens: int | None = Field(default=None, ge=256)
-    """Of one reply of such an agent; null: 512."""
+    """Most tokens of a reply of an agent with a model; null: 512."""
     agent_preset: str | None = None
-    """Of agents that ask a model, as for `--agent-preset`; null: none."""
+    """Preset of agents with a model, as for `--agent-preset`; null: none."""
     workers: int | None = Field(default=None, ge=1, le=MOST_WORKERS)
-    """Episodes at once; it may differ when a study is resumed."""
+    """Parallel episodes; it may differ when a study is resumed."""
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
-        """Every seed that the study is played with."""
+        """Return every seed of the study."""
         return self.seeds or (self.seed,)
 
 
 def label_of(entry: AgentEntry) -> str:
-    """How tables and folders call an agent with the model that the file names for it."""
+    """Name an agent in tables and folders, with its model if the file names one."""
     agent, model = entry
     return agent if model is None else f"{agent}({model})"
 
 
 def studies() -> list[str]:
-    """The studies that come along, by name."""
+    """List the shipped studies by name."""
     names = (file.name for file in _folder().iterdir())
     return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
 
 
 def read_study(name: str | Path) -> StudyFile:
-    """The study of a name or of a YAML file. Raises `UsageError` in one line that names the first wrong key."""
+    """Read a study by name or from a YAML file. Raises `UsageError` in one line naming the first wrong key."""
     text = str(name)
     if text in studies():
         return checked_study(_folder().joinpath(f"{text}.yaml").read_text(encoding="utf-8"), text)
@@ -166,7 +166,7 @@ def read_study(name: str | Path) -> StudyFile:
 
 
 def checked_study(text: str, source: str) -> StudyFile:
-    """The study that a YAML text asks for. Raises `UsageError` that begins with `source`."""
+    """Parse and check a study from YAML text. Raises `UsageError` that begins with `source`."""
     try:
         file = StudyFile.model_validate(yaml_mapping(text, source))
     except ValidationError as error:
@@ -176,13 +176,13 @@ def checked_study(text: str, source: str) -> StudyFile:
 
 
 def refuse_contradictions(file: StudyFile, source: str) -> None:
-    """Raises `UsageError` for settings that contradict each other; the line begins with `source`."""
+    """Raise `UsageError` for contradictory settings; the line begins with `source`."""
     for problem in _contradictions(file):
         raise UsageError(f"{source}: {problem}")
 
 
 def _contradictions(file: StudyFile) -> list[str]:
-    """What is wrong with settings that are each right by themselves."""
+    """List the contradictions between individually valid settings."""
     agents = [label_of(entry) for entry in file.agents]
     pairs = [(label_of(learner), label_of(player)) for learner, player in file.transfer]
     axes: dict[str, list[str]] = {
@@ -219,14 +219,14 @@ def _contradictions(file: StudyFile) -> list[str]:
 
 
 def _remedy(entry: AgentEntry, agents: tuple[AgentEntry, ...]) -> str:
-    """What to do about an agent of a transfer that is not among the agents as it is written."""
-    alike = [in_yaml(as_written(known)) for known in agents if known[0] == entry[0]]
-    return f"write it as there, {' or '.join(alike)}" if alike else "add it there"
+    """Suggest a fix for an agent of a transfer missing among the agents."""
+    similar = [in_yaml(as_written(known)) for known in agents if known[0] == entry[0]]
+    return f"write it as there, {' or '.join(similar)}" if similar else "add it there"
 
 
 @contextmanager
 def in_keys(where: str = "") -> Iterator[None]:
-    """Let a `UsageError` about options name the keys of a file that mean the same; the line begins with `where`."""
+    """Rename options in a `UsageError` to the file's keys; the line begins with `where`."""
     try:
         yield
     except UsageError as error:
@@ -234,7 +234,7 @@ def in_keys(where: str = "") -> Iterator[None]:
 
 
 def _keys_for_options(message: str) -> str:
-    """A message of another verb in the words of a file, where no option or variable names the model of learning."""
+    """Translate a message about options into the keys of a file."""
     message = re.sub(r" \(or --model NAME for both\)| or set ALIGN_ECHO_MODEL", "", message)
     message = message.replace("add --model NAME", "add analyzer_model and optimizer_model")
 

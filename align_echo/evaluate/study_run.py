@@ -1,12 +1,12 @@
-"""Playing a study: interfaces are learned, evaluations are played, and all that is finished is not made again.
+"""Play a study: generate interfaces, play evaluations, and reuse all finished parts.
 
-    config.json                            what was asked for; a resumed study must ask for the same
-    interfaces/<environment>/<agent>/      a run of `generate-interface`, where interfaces are learned
-    evaluations/<environment>/<agent>/     an evaluation, with the halves of the interface if they are asked for
+    config.json                            the settings; a resumed study must have the same
+    interfaces/<environment>/<agent>/      a run of `generate-interface`, if interfaces are generated
+    evaluations/<environment>/<agent>/     an evaluation, with the halves of the interface if requested
     transfer/, unverified/                 evaluations of other interfaces, on the same episodes without one
     summary.json, study.md                 a `Study`, and its tables; written last
 
-With several seeds, `seed-<n>/` comes before the environment. Left out: what is played (`study.py`).
+With several seeds, `seed-<n>/` comes before the environment. Not here: planning (`study.py`).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from align_echo.types import Agent, Trajectory, Usage
 TABLES = "study.md"
 
 Comparisons = Mapping[str, Comparison | None]
-"""What evaluations measured, by folder; None where no episode had a score."""
+"""Results of evaluations, by folder; None if no episode had a score."""
 
 
 @in_keys()
 def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Study:
-    """Learn and play whatever of a study is not finished in the folder, and write its summary and its tables.
+    """Generate and play all unfinished parts of a study, and write its summary and tables.
 
-    Raises as `playing.play` and `generate_interface`; what can be refused is refused before anything is written.
+    Raises as `playing.play` and `generate_interface`; invalid settings are refused before anything is written.
     """
     check_folder(path, plan.config, resume=resume)
     agents = {
@@ -56,21 +56,21 @@ def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: P
     for evaluation in openings.values():
         try_reset(evaluation.spec, evaluation.task_ids[0], split=evaluation.split, data_root=None)
     lock = open_folder(path, plan.config, resume=resume)
-    learned = {folder: _learn(plan, folder, path, progress) for folder in plan.generations}
+    learned = {folder: _generate(plan, folder, path, progress) for folder in plan.generations}
     evaluations = {folder: _with_interface(plan, folder, learned) for folder in plan.evaluations}
     comparisons: dict[str, Comparison | None] = {}
     for number, (folder, evaluation) in enumerate(evaluations.items(), start=1):
         progress.say(f"evaluation {number} of {len(evaluations)}: {folder}")
         comparisons[folder] = _play(plan, folder, evaluation, agents[folder], path, progress)
-    study = _summed_up(plan, evaluations, agents, comparisons, learned, path)
+    study = _summarise(plan, evaluations, agents, comparisons, learned, path)
     write_atomically(path / TABLES, markdown_of(study))
     write_atomically(path / SUMMARY, study.model_dump_json(indent=2) + "\n")
     lock.close()
     return study
 
 
-def _learn(plan: StudyPlan, folder: str, path: Path, progress: Progress) -> Interface:
-    """The interface of a run in the study's folder, which is gone on with if it is not finished."""
+def _generate(plan: StudyPlan, folder: str, path: Path, progress: Progress) -> Interface:
+    """Generate an interface in the study's folder, resuming an unfinished run."""
     run, generation = path / folder, plan.generations[folder]
     if RunFolder(run).summary() is None:
         progress.say(f"learning: {folder}")
@@ -80,7 +80,7 @@ def _learn(plan: StudyPlan, folder: str, path: Path, progress: Progress) -> Inte
 
 
 def _with_interface(plan: StudyPlan, folder: str, learned: Mapping[str, Interface]) -> Plan:
-    """An evaluation with the variants of the interface that was learned for it."""
+    """Add the variants of its generated interface to an evaluation."""
     evaluation = plan.evaluations[folder]
     if folder not in plan.interfaces:
         return evaluation
@@ -90,22 +90,22 @@ def _with_interface(plan: StudyPlan, folder: str, learned: Mapping[str, Interfac
 def _play(
     plan: StudyPlan, folder: str, evaluation: Plan, agent: Agent, path: Path, progress: Progress
 ) -> Comparison | None:
-    """Play what is not finished of an evaluation; where it shares episodes without an interface, those are read."""
-    where = path / folder
-    if (where / CONFIG).exists():
-        check_folder(where, config_of(evaluation, agent), resume=True)
+    """Play the unfinished part of an evaluation, reading shared episodes without an interface."""
+    run_folder = path / folder
+    if (run_folder / CONFIG).exists():
+        check_folder(run_folder, config_of(evaluation, agent), resume=True)
     if folder not in plan.baselines:
-        return play_comparison(evaluation, agent, where, progress)
+        return play_comparison(evaluation, agent, run_folder, progress)
     file = JsonlFile(path / plan.baselines[folder] / "trajectories" / f"{BASELINE}.jsonl")
     starts = {Episode(trajectory.task_id): start for start, trajectory in file.entries(Trajectory)}
     shared = PlayedPart(file, [Episode(task) for task in evaluation.task_ids], starts)
-    return play_comparison(evaluation, agent, where, progress, baseline=shared)
+    return play_comparison(evaluation, agent, run_folder, progress, baseline=shared)
 
 
 # ---------------------------------------------------------------- the summary
 
 
-def _summed_up(
+def _summarise(
     plan: StudyPlan,
     evaluations: Mapping[str, Plan],
     agents: Mapping[str, Agent],
@@ -139,7 +139,7 @@ def _summed_up(
 
 
 def _grid(plan: StudyPlan, part: str, evaluations: Mapping[str, Plan], comparisons: Comparisons) -> Grid:
-    """The cells of a part."""
+    """Build the grid of a part."""
     cells = []
     for folder, variant in plan.parts[part].items():
         evaluation = evaluations[folder]

@@ -1,6 +1,6 @@
-"""A `Study` as tables, for the terminal and as Markdown, and what was in the way of its figures.
+"""A `Study` as tables, for the terminal and as Markdown, with its faults.
 
-Left out: every figure's making, and a cell's lines (`grid.py`).
+Not here: computing the figures, and a cell's lines (`grid.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from align_echo.trouble import Conduct
 
 
 def tables_of(study: Study) -> list[Table]:
-    """A table for each part; what the columns mean stands below the last."""
+    """Build a table for each part; the caption is below the last."""
     tables = [table_of(grid) for grid in study.parts.values()]
     for table in tables[:-1]:
         table.caption = None
@@ -32,54 +32,55 @@ def tables_of(study: Study) -> list[Table]:
 
 
 def markdown_of(study: Study) -> str:
-    """The tables of all parts, with a heading each."""
+    """Write the tables of all parts as Markdown, with a heading each."""
     lines = [f"# Study {study.name}", ""]
     for grid in study.parts.values():
         lines += [f"## Without and with the interface {grid.interface}", ""]
         lines += [_row(HEADINGS), _row(["---"] * 3 + ["---:"] * (len(HEADINGS) - 3))]
-        lines += [_row((shown.environment, shown.agent, *line)) for shown in grid.cells for line in lines_of(shown)]
+        lines += [_row((cell.environment, cell.agent, *line)) for cell in grid.cells for line in lines_of(cell)]
         lines.append("")
     ends = [*CAPTION.splitlines(), OVER_PLACEBO, WORTH.replace("\n", " "), *notes_of(study)]
     return "\n".join([*lines, *(f"- {line.rstrip(';')}" for line in ends), ""])
 
 
 def notes_of(study: Study) -> list[str]:
-    """Lines below the tables: how refusals are known, who played, where nothing was learned, and what broke in each
-    cell of each part."""
+    """Write the lines below the tables: how refusals are known, who played, where nothing was generated, and broken
+    episodes by cell and part.
+    """
     why = "nothing was learned: it changes nothing"
     unchanged = [f"{folder}: {study.learned[folder]} ({why})" for folder in study.unchanged]
-    cells = [shown for grid in study.parts.values() for shown in grid.cells]
+    cells = [cell for grid in study.parts.values() for cell in grid.cells]
     return [*refusals_lines(cells), *study.played_by, *unchanged, *(_faults(study) or ["faults: none"])]
 
 
 def _faults(study: Study) -> list[str]:
-    """A line for each cell in which episodes broke, in the part that they were played for."""
+    """Write a line for each cell with broken episodes, in the part they were played for."""
     lines = []
     for part, grid in study.parts.items():
-        for shown in grid.cells:
-            line = faults_line(shown, _own_sides(part, shown))
+        for cell in grid.cells:
+            line = faults_line(cell, _own_sides(part, cell))
             lines += [line if part == MAIN else f"{line} ({part})"] if line else []
     return lines
 
 
 def conducts_of(study: Study) -> dict[str, Conduct]:
-    """How the interface behaved in each side that was played for a part."""
+    """Return the conduct of the interface in each side played for a part."""
     return {
-        f"{shown.environment} {shown.agent} {name}" + ("" if part == MAIN else f" ({part})"): shown.sides[name].conduct
+        f"{cell.environment} {cell.agent} {name}" + ("" if part == MAIN else f" ({part})"): cell.sides[name].conduct
         for part, grid in study.parts.items()
-        for shown in grid.cells
-        for name in _own_sides(part, shown)
+        for cell in grid.cells
+        for name in _own_sides(part, cell)
     }
 
 
-def _own_sides(part: str, shown: Cell) -> list[str]:
-    """The sides of a cell that no other part has too."""
+def _own_sides(part: str, cell: Cell) -> list[str]:
+    """Return the sides of a cell that belong to this part alone."""
     kind = part.partition(", seed ")[0]
     if kind == MAIN:
-        return list(shown.sides)
+        return list(cell.sides)
     if kind in HALVES:
         return ["with"]
-    return [name for name in shown.sides if name in (PLACEBO, "with")]
+    return [name for name in cell.sides if name in (PLACEBO, "with")]
 
 
 def _row(fields: tuple[str, ...] | list[str]) -> str:

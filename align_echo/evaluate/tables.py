@@ -1,7 +1,7 @@
 """A `Comparison` as rich tables: per variant, against the baseline and the placebo, by task type.
 
-Where an interface did not work its row says so: the figures are those of the raw environment, and are not shown as its
-own. Leaves out every figure's making.
+If an interface did not work its row says so: the figures are those of the raw environment, and are not shown as its
+own. Not here: computing the figures.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ TROUBLES: dict[str, Callable[[VariantResult], float | None]] = {
     "refused": lambda result: result.violations,
     "forged": lambda result: result.forged,
 }
-"""Columns that are there only where there is something to tell: shares of the replies, counts of episodes, counts of
-turns on which the interface failed or forged, of engine calls that it was refused."""
+"""Optional columns, shown only with a nonzero figure: shares of the replies, counts of episodes, counts of turns on
+which the interface failed or forged, and of engine calls refused to it."""
 
 CAPTION = "consec. invalid: % of actions in runs of >= 2 refused, by replay;\nas shown: judged on what the agent saw"
 
@@ -43,23 +43,23 @@ CAPTION_CHANGE = "cut by: how much smaller the share is, in % of it; -: no inter
 NOT_DEFINED = "not defined"
 
 MOST_SIGNS = 5
-"""Signs that a line about replies names."""
+"""Most signs named in a line about replies."""
 
 WORTH = "placebo: the same interface with neutral words for its own;\nit is worth what it adds to its placebo"
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """The tables of a comparison; those of differences only where there is something to compare."""
-    all_tables = [_variants(comparison)]
+    """Build the tables of a comparison; those of differences only if there are any."""
+    all_tables = [_variants_table(comparison)]
     if comparison.differences:
-        table = _differences(comparison, "Against no interface, paired by task", comparison.differences)
+        table = _differences_table(comparison, "Against no interface, paired by task", comparison.differences)
         table.caption, table.caption_justify = CAPTION_CHANGE, "left"
         all_tables.append(table)
     if comparison.over_placebo and comparison.variants[PLACEBO].conduct.works:
-        table = _differences(comparison, "Against the placebo, paired by task", comparison.over_placebo)
+        table = _differences_table(comparison, "Against the placebo, paired by task", comparison.over_placebo)
         table.caption, table.caption_justify = WORTH, "left"
         all_tables.append(table)
-    all_tables.append(_types(comparison))
+    all_tables.append(_types_table(comparison))
     for name, result in comparison.variants.items():
         untrue = [count for count in result.hints if count.failed or count.silenced]
         if untrue and name != PLACEBO:
@@ -68,7 +68,7 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def rules_table(rules: Iterable[RuleRecord]) -> Table:
-    """The rules of an interface, with the experiments for and against each and the tasks that they were made on."""
+    """Build the table of an interface's rules, with the experiments for and against each and the number of tasks."""
     table = plain_table("Rules and the experiments behind them: for, against, and on how many tasks")
     table.add_column("#", justify="right")
     table.add_column("rule", overflow="fold")
@@ -76,39 +76,39 @@ def rules_table(rules: Iterable[RuleRecord]) -> Table:
         table.add_column(heading, justify="right")
     for number, rule in enumerate(rules, start=1):
         counts = rule.evidence.support, rule.evidence.refuted, rule.evidence.tasks
-        said = f"(not tested) {rule.text}" if rule.untested else rule.text
-        said += f" (against it: {rule.evidence.counterexample})" if rule.evidence.counterexample else ""
-        table.add_row(str(number), Text(printable(said)), *map(str, counts))
+        text = f"(not tested) {rule.text}" if rule.untested else rule.text
+        text += f" (against it: {rule.evidence.counterexample})" if rule.evidence.counterexample else ""
+        table.add_row(str(number), Text(printable(text)), *map(str, counts))
     return table
 
 
 def interface_line(named: str, interface: Interface) -> str:
-    """Which interface was played, as it was named, and what its rules rest on, in one line."""
+    """Describe the played interface, by its given name, and the evidence of its rules, in one line."""
     rules = interface.provenance.rules
     tried = f"{quantity(sum(rule.evidence.support for rule in rules), 'experiment')} for, "
     tried += f"{sum(rule.evidence.refuted for rule in rules)} against"
-    where, here = interface.provenance.environment, interface.contract.environment
-    made = f"{interface.name}@{interface.content_hash}), made by {interface.provenance.backend}"
+    source_env, played_env = interface.provenance.environment, interface.contract.environment
+    label = f"{interface.name}@{interface.content_hash}), made by {interface.provenance.backend}"
     on_record = quantity(len(rules), "rule")
-    made += f" for {where}" if where != here else ""
+    label += f" for {source_env}" if source_env != played_env else ""
     hints = "" if interface.retract else "; no hint is withheld"
-    return printable(f"interface: {named} ({made}, {on_record} on record ({tried}){hints}")
+    return printable(f"interface: {named} ({label}, {on_record} on record ({tried}){hints}")
 
 
 def provenance_lines(interface: Interface) -> Iterator[str]:
-    """Where an interface came from, in lines: what it is for, who made it from what, and what is known of its rules."""
-    made, rules = interface.provenance, interface.provenance.rules
-    yield f"{interface.name}@{interface.content_hash}, for {made.environment}, made by {made.backend}"
-    facts = [f"agent {made.agent}"] * bool(made.agent)
-    facts += [f"{role} {name}" for role, name in made.models.items()]
-    if made.iterations:
-        tasks = quantity(len(made.training_tasks), "training task")
-        facts.append(f"seed {made.seed}, {quantity(made.iterations, 'iteration')}, {tasks}")
-    facts += [f"{made.engine_steps:,} engine steps"] * bool(made.engine_steps)
+    """Describe an interface's origin: its environment, its generation, and the evidence of its rules."""
+    provenance, rules = interface.provenance, interface.provenance.rules
+    yield f"{interface.name}@{interface.content_hash}, for {provenance.environment}, made by {provenance.backend}"
+    facts = [f"agent {provenance.agent}"] * bool(provenance.agent)
+    facts += [f"{role} {name}" for role, name in provenance.models.items()]
+    if provenance.iterations:
+        tasks = quantity(len(provenance.training_tasks), "training task")
+        facts.append(f"seed {provenance.seed}, {quantity(provenance.iterations, 'iteration')}, {tasks}")
+    facts += [f"{provenance.engine_steps:,} engine steps"] * bool(provenance.engine_steps)
     if facts:
         yield f"made with: {'; '.join(facts)}"
-    if made.versions:
-        yield f"versions: {', '.join(f'{name} {version}' for name, version in made.versions.items() if version)}"
+    if provenance.versions:
+        yield f"versions: {', '.join(f'{name} {version}' for name, version in provenance.versions.items() if version)}"
     if rules:
         yield (
             f"rules on record: {len(rules)}, {sum(rule.untested for rule in rules)} of them not tested; "
@@ -120,10 +120,10 @@ def provenance_lines(interface: Interface) -> Iterator[str]:
 
 
 def audit_lines(audit: Audit) -> Iterator[str]:
-    """What an audit's table does not say: how much each speaker said, and the first claims that did not hold."""
+    """Describe what an audit's table leaves out: the activity of each speaker, and the first false claims."""
     for spoken in audit.speakers:
-        said = f"{spoken.utterances:,} things said, {spoken.refusals:,} refused, {spoken.messages:,} messages"
-        yield f"{spoken.speaker}: {quantity(spoken.games, 'game')}, {said};"
+        counts = f"{spoken.utterances:,} things said, {spoken.refusals:,} refused, {spoken.messages:,} messages"
+        yield f"{spoken.speaker}: {quantity(spoken.games, 'game')}, {counts};"
         yield (
             f"  {sum(spoken.chains.values()):,} orders obeyed, {spoken.circles:,} in a circle or in vain; "
             f"the interface failed on {spoken.broken:,} turns"
@@ -136,7 +136,7 @@ def audit_lines(audit: Audit) -> Iterator[str]:
 
 
 def audit_table(audit: Audit) -> Table:
-    """What an interface claimed to each speaker, by kind: how much of it held when it was tried."""
+    """Build the table of an interface's claims to each speaker, by kind, with how many were true when tested."""
     table = plain_table("Claims, tried in a fork of the state; % right with 95% intervals over games")
     table.add_column("speaker", no_wrap=True)
     table.add_column("claim", no_wrap=True)
@@ -150,8 +150,9 @@ def audit_table(audit: Audit) -> Table:
 
 
 def hints_table(counts: Iterable[HintCount], title: str) -> Table:
-    """What became of hints by rule: times shown, followed, came true and did not, and episodes in which a rule was
-    silenced."""
+    """Build the table of hints by rule: times shown, followed, came true and did not, and episodes with the rule
+    silenced.
+    """
     table = plain_table(title)
     table.add_column("rule", overflow="fold")
     for heading in ("fired", "followed", "came true", "did not", "silenced in"):
@@ -163,7 +164,7 @@ def hints_table(counts: Iterable[HintCount], title: str) -> Table:
 
 
 def verdicts_given(comparison: Comparison) -> list[str]:
-    """What the judge of best-of-N said over all variants, in a line or two; no lines where none was asked."""
+    """Summarise the verdicts of best-of-N over all variants, in a line or two; empty without any."""
     counts = [variant.choices for variant in comparison.variants.values() if variant.choices is not None]
     if not counts:
         return []
@@ -178,7 +179,8 @@ def verdicts_given(comparison: Comparison) -> list[str]:
 
 
 def unplayed(comparison: Comparison) -> list[str]:
-    """A line for each variant with episodes in which no turn was played: they are lost, and say nothing of the agent.
+    """Return a line for each variant with episodes without any turn: they count as lost, but say nothing about the
+    agent.
     """
     return [
         f"{NAMES[name]}: no turn was played in {result.unplayed} of {quantity(result.episodes, 'episode')}: the rules "
@@ -189,7 +191,7 @@ def unplayed(comparison: Comparison) -> list[str]:
 
 
 def repeated(comparison: Comparison) -> list[str]:
-    """Return a line for each variant with episodes that ended because one action was sent too often in a row."""
+    """Return a line for each variant with episodes ended by an action repeated too often in a row."""
     return [
         f"{NAMES[name]}: one action, sent over and over, ended {result.ended_by_repeats} of "
         f"{quantity(result.episodes, 'episode')}"
@@ -199,24 +201,24 @@ def repeated(comparison: Comparison) -> list[str]:
 
 
 def residue_lines(comparison: Comparison) -> list[str]:
-    """Return a line for each variant in which signs were taken off replies before these were read, the first by count.
-    """
+    """Return a line for each variant with signs removed from replies before parsing, the most frequent signs first."""
     return [
         f"{NAMES[name]}: {result.with_residue:,} of {result.replies:,} replies had signs taken off that are no part of "
-        f"them: {', '.join(_signs(result.residue))}"
+        f"them: {', '.join(_list_signs(result.residue))}"
         for name, result in comparison.variants.items()
         if result.with_residue
     ]
 
 
-def _signs(residue: Mapping[str, int]) -> list[str]:
+def _list_signs(residue: Mapping[str, int]) -> list[str]:
     named = [f"{sign} in {count:,}" for sign, count in list(residue.items())[:MOST_SIGNS]]
     return [*named, "and others"] if len(residue) > MOST_SIGNS else named
 
 
 def cell(figure: Estimate | None, *, signed: bool = False, digits: int = 1, missing: str = "-") -> str:
-    """A figure with its interval to one digit less, "66.7 [39, 86]"; "66.7 -" without an interval, as of one task;
-    `missing` for no figure."""
+    """Format a figure with its interval to one digit less, "66.7 [39, 86]"; "66.7 -" without an interval, as of one
+    task; `missing` for no figure.
+    """
     if figure is None:
         return missing
     interval = figure.interval(max(digits - 1, 0), signed=signed) if figure.n > 1 else "-"
@@ -224,12 +226,12 @@ def cell(figure: Estimate | None, *, signed: bool = False, digits: int = 1, miss
 
 
 def refusals_line(known: Known | Literal[""], where: str = "") -> str:
-    """Say how it is known which actions were refused, in an environment where there are several."""
+    """Describe how refused actions are known, in an environment if there are several."""
     return f"refused{f' in {where}' if where else ''}: {SOURCES[known]}"
 
 
 def undefined(comparison: Comparison) -> list[str]:
-    """Return a line for each variant in which nothing tells of all that count whether they were refused."""
+    """Return a line for each variant whose refused actions are partly unknown."""
     return [
         f"consec. invalid of {NAMES[name]} is not defined: {result.answers.in_words}"
         for name, result in comparison.variants.items()
@@ -237,7 +239,7 @@ def undefined(comparison: Comparison) -> list[str]:
     ]
 
 
-def _variants(comparison: Comparison) -> Table:
+def _variants_table(comparison: Comparison) -> Table:
     results = comparison.variants
     graded = _graded(comparison)
     table = plain_table(f"{comparison.environment} {comparison.split}, agent {comparison.agent}: % with 95% intervals")
@@ -261,23 +263,23 @@ def _variants(comparison: Comparison) -> Table:
         )
         if not result.conduct.works:
             figures = (failed_on(result.conduct), *("-" for _ in figures[1:]))
-        counts = ["-" if (told := count(result)) is None else f"{told:.4g}" for count in troubles.values()]
+        counts = ["-" if (value := count(result)) is None else f"{value:.4g}" for count in troubles.values()]
         table.add_row(NAMES[name], str(result.episodes), *figures, *counts)
     return table
 
 
 def _graded(comparison: Comparison) -> bool:
-    """Whether scores say more than how many episodes were won."""
+    """Return whether scores differ from the rate of wins."""
     results = comparison.variants.values()
     return any(abs(result.success_rate.value / 100 - result.mean_score.value) > 1e-9 for result in results)
 
 
 def failed_on(conduct: Conduct) -> str:
-    """What stands in place of the figures of an interface that did not work."""
+    """Return the text in place of the figures of an interface that did not work."""
     return f"did not work: {conduct.failures}"
 
 
-def _differences(comparison: Comparison, title: str, differences: Mapping[str, Difference]) -> Table:
+def _differences_table(comparison: Comparison, title: str, differences: Mapping[str, Difference]) -> Table:
     table = plain_table(title)
     table.add_column("interface", no_wrap=True)
     graded = _graded(comparison)
@@ -295,9 +297,10 @@ def _differences(comparison: Comparison, title: str, differences: Mapping[str, D
     return table
 
 
-def _types(comparison: Comparison) -> Table:
-    several = any(variant.episodes + variant.faults > len(comparison.tasks) for variant in comparison.variants.values())
-    table = plain_table("Won, by task type" + (": tasks, each the mean of its episodes" if several else ""))
+def _types_table(comparison: Comparison) -> Table:
+    variants = comparison.variants.values()
+    has_repeats = any(variant.episodes + variant.faults > len(comparison.tasks) for variant in variants)
+    table = plain_table("Won, by task type" + (": tasks, each the mean of its episodes" if has_repeats else ""))
     table.add_column("task type", no_wrap=True)
     for name in comparison.variants:
         table.add_column(NAMES[name], justify="right", no_wrap=True)
@@ -307,16 +310,16 @@ def _types(comparison: Comparison) -> Table:
             variant.success_by_type.get(kind) if variant.conduct.works else None
             for variant in comparison.variants.values()
         ]
-        table.add_row(kind, *map(_wins, estimates))
+        table.add_row(kind, *map(_format_wins, estimates))
     return table
 
 
-def _wins(rate: Estimate | None) -> str:
+def _format_wins(rate: Estimate | None) -> str:
     return "-" if rate is None else f"{rate.value * rate.n / 100:.4g}/{rate.n}"
 
 
 def plain_table(title: str) -> Table:
-    """An empty table in the style of all of them."""
+    """Build an empty table in the common style."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.min_width = len(title)  # a title is broken where its table ends
+    table.min_width = len(title)  # a title wraps at the width of its table
     return table
