@@ -32,7 +32,7 @@ from align_echo.wrappers.java import find_java, java_version
 from align_echo.wrappers.memory import VARIABLE as MEMORY_VARIABLE
 from align_echo.wrappers.memory import memory
 from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
-from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, checked_url
+from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, request_url
 
 PACKAGES = {
     "gymnasium": "gymnasium",
@@ -162,7 +162,7 @@ def _setting(name: str) -> Finding:
         if value and name == URL_VARIABLE:
             value = resolve_base_url(value)
         if value and name == SERVER_VARIABLE:
-            value = checked_url(value)
+            value = request_url(value)
         if value and name == TIMEOUT_VARIABLE:
             value = f"{resolve_timeout(None):g} s"
     except AlignEchoError as error:

@@ -27,7 +27,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from align_echo.files import write_atomically
-from align_echo.wrappers.searchqa.client import checked_url, search_at
+from align_echo.wrappers.searchqa.client import request_url, search_at
 from align_echo.wrappers.searchqa.corpus import open_corpus
 from align_echo.wrappers.searchqa.protocol import request
 from benchmarks.processes import cpu_since, family_cpu
@@ -43,7 +43,7 @@ def server() -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield checked_url(process.stdout.readline().partition(": ")[2])
+            yield request_url(process.stdout.readline().partition(": ")[2])
         finally:
             process.terminate()
 

@@ -27,7 +27,7 @@ from align_echo.agents.novices import make_novice
 from align_echo.errors import EngineError, MissingDataError, MissingExtraError
 from align_echo.rollout import run_tasks
 from align_echo.view.packing import write_page
-from align_echo.wrappers.miniwob.chromium import Browser
+from align_echo.wrappers.miniwob.chromium import BrowserProcess
 from benchmarks.rounds import at_least_one
 
 ENVIRONMENT, PLAYED = "m3tooleval", 60
@@ -91,7 +91,7 @@ def write_episodes(folder: Path, count: int) -> list[str]:
     return lines
 
 
-def opened(browser: Browser, file: Path) -> tuple[float, float, float]:
+def opened(browser: BrowserProcess, file: Path) -> tuple[float, float, float]:
     """Seconds until the list of a page is usable, from a click until an episode is shown, and of the page's thread on
     a processor until the list was there."""
     browser.open("about:blank")
@@ -103,7 +103,7 @@ def opened(browser: Browser, file: Path) -> tuple[float, float, float]:
     return usable, browser.run_until_told(SHOWN), busy
 
 
-def measure(browser: Browser, folder: Path, episodes: int, rounds: int) -> dict[str, Any]:
+def measure(browser: BrowserProcess, folder: Path, episodes: int, rounds: int) -> dict[str, Any]:
     """All figures of both pages."""
     lines = write_episodes(folder / "run", episodes)
     start = time.perf_counter()
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=at_least_one, default=7, help="how often each page is opened (default 7)")
     given = parser.parse_args()
     try:
-        browser = Browser((1280, 900), at_start=AT_START)
+        browser = BrowserProcess((1280, 900), at_start=AT_START)
     except (MissingExtraError, MissingDataError) as error:
         print(json.dumps({**row(None, None, 0), "missing": str(error)}))
         return

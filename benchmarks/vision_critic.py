@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from align_echo.dice import Dice
 from align_echo.errors import AlignEchoError
 from align_echo.gui.screens import Prediction, read_predictions, write_predictions
-from align_echo.wrappers.gui.actions import Click, Point, write
-from align_echo.wrappers.gui.steps import Recorded, read_steps, write_steps
+from align_echo.wrappers.gui.actions import ClickAction, Point, write
+from align_echo.wrappers.gui.steps import UnsavedStep, read_steps, write_steps
 
 if TYPE_CHECKING:
     from align_echo.gui.learning import ScreenExample, VisionSettings
@@ -46,7 +46,7 @@ CONSTANT = 50.0
 
 
 def drawn(number: int, *, seed: str, size: tuple[int, int], colours: tuple[str, ...], anyone: bool, boxes: int = 2) -> (
-    tuple[Recorded, Prediction]
+    tuple[UnsavedStep, Prediction]
 ):
     """A screen of `size` with so many boxes, and a click into the right one and into another, in random order."""
     from PIL import Image, ImageDraw
@@ -62,12 +62,12 @@ def drawn(number: int, *, seed: str, size: tuple[int, int], colours: tuple[str, 
         ImageDraw.Draw(image).rectangle((left, top, left + BOX, top + BOX), fill=COLOURS[colour])
         places.append((left, top, left + BOX, top + BOX))
 
-    def click(box: tuple[int, int, int, int]) -> Click:
+    def click(box: tuple[int, int, int, int]) -> ClickAction:
         span = BOX - 2 * MARGIN
-        return Click(Point(box[0] + MARGIN + dice.below(span), box[1] + MARGIN + dice.below(span)))
+        return ClickAction(Point(box[0] + MARGIN + dice.below(span), box[1] + MARGIN + dice.below(span)))
 
     right, wrong = click(places[0]), click(dice.pick(places[1:]))
-    step = Recorded(
+    step = UnsavedStep(
         id=f"{seed}-{number}",
         episode=f"{seed}-{number}",
         number=0,

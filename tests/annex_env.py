@@ -11,7 +11,7 @@ import re
 
 from align_echo.errors import UsageError
 from align_echo.interface import InterfaceContract
-from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
+from align_echo.wrappers.text_env import ActionOptions, EngineState, TextEnv
 
 PLACES = ("boiler cellar", "glass hall", "north attic", "roof")
 THINGS = ("tin", "rusty old lamp", "brass key", "paper map", "wool coat", "clock", "green bottle", "stool")
@@ -57,9 +57,9 @@ class AnnexEnv(TextEnv):
     def oracle(self) -> NoOracle:
         return NoOracle()
 
-    def offered(self) -> Offered:
+    def offered(self) -> ActionOptions:
         near = [PLACES[number] for number in self._doors()]
-        return Offered(TEMPLATES, tuple(sorted([*near, self._here, *filter(self._in_reach, THINGS)])))
+        return ActionOptions(TEMPLATES, tuple(sorted([*near, self._here, *filter(self._in_reach, THINGS)])))
 
     def _load(self, task_id: str) -> EngineState:
         if task_id not in self.task_ids:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from align_echo.errors import UsageError
 from align_echo.interface import InterfaceContract
-from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
+from align_echo.wrappers.text_env import ActionOptions, EngineState, TextEnv
 
 TASK_IDS = tuple(f"menu/{seed}" for seed in range(40))
 TEMPLATES = ("tap <{0}>", "mark <{0}>", "seek: {0}")
@@ -79,8 +79,8 @@ class MenuEnv(TextEnv):
     def oracle(self) -> NoOracle:
         return NoOracle()
 
-    def offered(self) -> Offered:
-        return Offered(TEMPLATES, tuple(self._names()))
+    def offered(self) -> ActionOptions:
+        return ActionOptions(TEMPLATES, tuple(self._names()))
 
     def _load(self, task_id: str) -> EngineState:
         if task_id not in self.task_ids:

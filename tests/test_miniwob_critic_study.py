@@ -21,7 +21,7 @@ from align_echo.gui.recording import box_around
 from align_echo.gui.screens import PREDICTIONS, read_predictions, screen_trial
 from align_echo.wrappers.gui.actions import Point
 from align_echo.wrappers.gui.matching import hits
-from align_echo.wrappers.gui.steps import read_steps, screenshot_of
+from align_echo.wrappers.gui.steps import load_screenshot, read_steps
 from benchmarks.miniwob_critic.learn import evened, examples_of, explored, page_of, shares
 from benchmarks.miniwob_critic.play import Played
 from benchmarks.miniwob_critic.report import CRITIC, NOVICE, PASS, at_shares, learnable, seen, table, won
@@ -40,7 +40,7 @@ def test_the_sample_is_a_step_dataset_in_which_the_right_action_lies_in_its_box(
     assert len(steps) == 10
     assert sum(file.stat().st_size for file in SAMPLE.rglob("*") if file.is_file()) < 100_000
     for step in steps:
-        assert screenshot_of(SAMPLE, step).size == (160, 210)
+        assert load_screenshot(SAMPLE, step).size == (160, 210)
         assert step.box is not None
         assert step.truth is not None
         assert hits(step.truth, step)

@@ -13,7 +13,7 @@ from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.models.retry import RetryPolicy
 from align_echo.network import find_route, is_this_machine
 from align_echo.types import Message
-from align_echo.wrappers.searchqa.client import checked_url, search_at
+from align_echo.wrappers.searchqa.client import request_url, search_at
 from benchmarks.hostile_endpoint.faults import said
 from benchmarks.hostile_endpoint.server import serving
 
@@ -56,7 +56,7 @@ def test_a_vllm_server_and_a_retrieval_server_on_this_machine_are_asked_past_any
         with pytest.raises(ModelError):
             VllmServer("m", base_url=server.url, wait=lambda seconds: None)
         with pytest.raises(EngineError, match="does not speak the protocol"):
-            search_at(checked_url(server.url), "tea", 3)
+            search_at(request_url(server.url), "tea", 3)
         assert len(server.headers) > 1
         assert proxy.headers == []
 
@@ -147,7 +147,7 @@ def test_a_variable_that_names_no_proxy_is_one_line_with_its_name(variable, valu
     assert "unset the variable" in said_of_it
     assert "hunter22" not in said_of_it
     with pytest.raises(UsageError, match=variable):
-        checked_url("https://search.example")
+        request_url("https://search.example")
 
 
 def test_a_socks_proxy_without_its_package_says_what_to_install(monkeypatch):
@@ -206,7 +206,7 @@ def test_a_variable_that_names_no_certificates_is_one_line_with_its_name(name, m
     (tmp_path / "text").write_text("no certificate")
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.setenv(variable, str(tmp_path / file))
-    for connect in (lambda url: OpenAICompatibleModel("m", base_url=url), checked_url):
+    for connect in (lambda url: OpenAICompatibleModel("m", base_url=url), request_url):
         with pytest.raises(UsageError) as refused:
             connect("https://models.example")
         assert str(refused.value).startswith(f"${variable} names '{tmp_path / file}', which ")

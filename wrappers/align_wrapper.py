@@ -21,7 +21,7 @@ from align_echo.interface import Interface, bound
 from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Returned, Sandbox, SandboxSession
 from align_echo.sandbox.source import prepare
 from align_echo.types import HintEvent, Violation
-from align_echo.wrappers.hint_watch import HintWatch, taken
+from align_echo.wrappers.hint_watch import HintWatch, was_accepted
 from align_echo.wrappers.placebo import neutral_observation, neutral_rules
 from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, TextEnv
 
@@ -181,7 +181,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
 
     def _is_accepted(self, turn: _Turn) -> bool | None:
         same_answer = self._watch.answer_alike(turn.action, turn.answer)
-        return taken(self._base, turn.before, turn.action, turn.answer, same_answer)
+        return was_accepted(self._base, turn.before, turn.action, turn.answer, same_answer)
 
     def _visible_text(self, text: str, raw: str | None) -> str:
         """Return the interface's text, or its placebo."""

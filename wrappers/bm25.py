@@ -64,7 +64,7 @@ class SearchIndex:
         _stemmer()  # importing it takes longer than thousands of searches: better now than in the first step
 
     @classmethod
-    def of(cls, documents: Iterable[str]) -> SearchIndex:
+    def build(cls, documents: Iterable[str]) -> SearchIndex:
         """Build an index of documents in memory."""
         import bm25s
 

@@ -20,7 +20,7 @@ from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv
 
 
-class MakeEnv(Protocol):
+class EnvFactory(Protocol):
     """Factory of an environment for a split. `data_root` None: the environment's default; `step_limit` None: its own.
     Raises `MissingDataError`, and `UsageError` for an unknown split or engine."""
 
@@ -30,35 +30,35 @@ class MakeEnv(Protocol):
 
 
 @dataclass(frozen=True)
-class SettledEnv:
+class PresetEnvFactory:
     """Factory with a default engine and step limit around another factory."""
 
-    make_env: MakeEnv
+    make_env: EnvFactory
     engine: str | None
     turns: int | None
 
     def __call__(
         self, *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
     ) -> TextEnv:
-        """Make an environment. Raises as `MakeEnv`."""
+        """Make an environment. Raises as `EnvFactory`."""
         limit = self.turns if step_limit is None else step_limit
         return self.make_env(split=split, data_root=data_root, step_limit=limit, engine=engine or self.engine)
 
 
-class TaskIds(Protocol):
-    """Lister of the tasks of a split, in a fixed order. Raises as `MakeEnv`."""
+class TaskLister(Protocol):
+    """Lister of the tasks of a split, in a fixed order. Raises as `EnvFactory`."""
 
     def __call__(self, *, split: str, data_root: Path | None) -> list[str]: ...
 
 
-class TrainingTasks(Protocol):
-    """Sampler of ALIGN's tasks of one iteration, counted from 0. Raises as `MakeEnv`."""
+class TaskSampler(Protocol):
+    """Sampler of ALIGN's tasks of one iteration, counted from 0. Raises as `EnvFactory`."""
 
     def __call__(self, *, data_root: Path | None, iteration: int, seed: int) -> list[str]: ...
 
 
 class DataSource(Protocol):
-    """Describer of the collection of tasks in use, for environments with several. Raises as `MakeEnv`."""
+    """Describer of the collection of tasks in use, for environments with several. Raises as `EnvFactory`."""
 
     def __call__(self, *, data_root: Path | None) -> str: ...
 
@@ -102,9 +102,9 @@ class EnvironmentSpec:
     contract: InterfaceContract
     is_invalid: Callable[[str], bool] | None
     task_type: Callable[[str], str]
-    make_env: MakeEnv
-    task_ids: TaskIds
-    training_tasks: TrainingTasks
+    make_env: EnvFactory
+    task_ids: TaskLister
+    training_tasks: TaskSampler
     data_source: DataSource | None = None
     gym_id: str = ""
     engines: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class EnvironmentSpec:
         if self.check_engine(engine) is None and turns is None:
             return self
         limit = self.step_limit if turns is None else turns
-        return replace(self, step_limit=limit, make_env=SettledEnv(self.make_env, engine, turns))
+        return replace(self, step_limit=limit, make_env=PresetEnvFactory(self.make_env, engine, turns))
 
     def check_engine(self, engine: str | None) -> str | None:
         """Return the engine if the environment has it; None is its default. Raises `UsageError` otherwise."""

@@ -14,8 +14,8 @@ this if the agent's action named an object the engine never mentioned: no hint c
 exist.
 
 Each episode is watched alone, starting from a record fixed before the run (`hints.py`), so results do not depend on
-other workers. Not covered: the effect of an action (`taken` asks the environment), claims without a command, and rules
-shown up front.
+other workers. Not covered: the effect of an action (`was_accepted` asks the environment), claims without a command, and
+rules shown up front.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_COMMANDS = 40
 Names = tuple[str, ...]
 
 
-class Advice(NamedTuple):
+class ParsedHint(NamedTuple):
     """Sentence of an interface that names commands. `start` and `end` are its position in the text. `objects` and
     `instance` are names in alphabetical order, as the module's docstring defines them."""
 
@@ -61,7 +61,7 @@ class ShownHint:
     accepted the command (None if unknown), and `settled` if the outcome is known.
     """
 
-    advice: Advice
+    advice: ParsedHint
     command: Command
     action: str
     answer: str | None
@@ -84,7 +84,7 @@ class HintWatch:
         self._shown: list[ShownHint] = []
         self._chain: list[ShownHint] = []
         self._needs: dict[str, set[str]] = {}
-        self._fresh: list[Advice] = []
+        self._fresh: list[ParsedHint] = []
         self._events: dict[str, dict[str, bool]] = {}
 
     @property
@@ -117,7 +117,7 @@ class HintWatch:
 
         `answer` is the engine's own answer, None if it was not asked; `accepted` says if it accepted the action.
         """
-        advice = advice_in(text, answer, action)
+        advice = find_hints(text, answer, action)
         self._events, self._fresh = {}, []
         refused = accepted is False or (answer is None and bool(advice))
         if refused:
@@ -126,7 +126,7 @@ class HintWatch:
             self._needs = {}
         cut = []
         for piece in advice:
-            if not self._is_withheld(piece) and self._leads_back(action, answer, refused, piece):
+            if not self._is_withheld(piece) and self._leads_in_circle(action, answer, refused, piece):
                 self._fail(piece, action)
             if self._is_withheld(piece):
                 self._note(piece.rule, "silenced")
@@ -135,8 +135,9 @@ class HintWatch:
                 self._note(piece.rule, "fired")
                 self._fresh.append(piece)
         if refused:
-            self._needs[_key(action)].update(_key(order.text) for piece in self._fresh for order in orders(piece))
-        return _without(text, answer, cut)
+            remedies = (order for piece in self._fresh for order in ordered_commands(piece))
+            self._needs[_key(action)].update(_key(order.text) for order in remedies)
+        return _remove_sentences(text, answer, cut)
 
     def settle(self, action: str, answer: str | None, accepted: bool | None) -> tuple[HintEvent, ...]:
         """Return the outcome of each rule on this turn, after `read`. `accepted` is as in `read`, or of an action
@@ -189,7 +190,7 @@ class HintWatch:
             if hint.promised:
                 self._settle_failed(hint)
         elif hint.accepted and (hint.command.kind != "first" or not hint.waits):
-            self._keep(hint)
+            self._confirm(hint)
 
     def _settle_return(self, hint: ShownHint, answer: str | None, accepted: bool | None) -> None:
         """Judge a hint after its command, when the agent repeats its own action. A refusal in new words may be another
@@ -197,26 +198,26 @@ class HintWatch:
         if hint.settled or hint.accepted is False:
             return
         if accepted or (accepted is False and self._fresh):
-            self._keep(hint)
-        elif accepted is False and not _other_words(hint, answer):
+            self._confirm(hint)
+        elif accepted is False and not _is_reworded(hint, answer):
             self._settle_failed(hint)
 
     def _settle_failed(self, hint: ShownHint) -> None:
         hint.settled = True
         self._fail(hint.advice, hint.action)
 
-    def _is_withheld(self, piece: Advice) -> bool:
+    def _is_withheld(self, piece: ParsedHint) -> bool:
         """Check if a sentence is withheld: its rule is condemned, in general or for these objects."""
         return self._retract and (piece.rule in self._silenced or (piece.rule, piece.instance) in self._condemned)
 
-    def _leads_back(self, action: str, answer: str | None, refused: bool, piece: Advice) -> bool:
+    def _leads_in_circle(self, action: str, answer: str | None, refused: bool, piece: ParsedHint) -> bool:
         """Check if every command a sentence orders leads back to where the agent has just been."""
         return all(
-            self._is_vain(action, order) or self._again(action, answer, refused, order)
-            for order in orders(piece)
+            self._is_futile(action, order) or self._repeats(action, answer, refused, order)
+            for order in ordered_commands(piece)
         )
 
-    def _is_vain(self, action: str, order: Command) -> bool:
+    def _is_futile(self, action: str, order: Command) -> bool:
         """Check if a command was refused in this situation: without a remedy, or waiting for this very action."""
         wanted, reached, ahead = _key(order.text), set[str](), [_key(order.text)]
         while ahead:
@@ -226,7 +227,7 @@ class HintWatch:
                 ahead += self._needs.get(key, ())
         return wanted in self._needs and (not self._needs[wanted] or _key(action) in reached)
 
-    def _again(self, action: str, answer: str | None, refused: bool, order: Command) -> bool:
+    def _repeats(self, action: str, answer: str | None, refused: bool, order: Command) -> bool:
         """Check if a command was accepted after this action before and led to the same action and answer again."""
         return any(
             same_action(hint.action, action)
@@ -236,11 +237,11 @@ class HintWatch:
             for hint in self._chain
         )
 
-    def _keep(self, hint: ShownHint) -> None:
+    def _confirm(self, hint: ShownHint) -> None:
         hint.settled = True
         self._note(hint.advice.rule, "came true")
 
-    def _fail(self, piece: Advice, action: str) -> None:
+    def _fail(self, piece: ParsedHint, action: str) -> None:
         """Condemn a rule for these objects, and the whole rule if it has failed on others too."""
         self._note(piece.rule, "failed")
         self._condemned.add((piece.rule, piece.instance))
@@ -256,7 +257,7 @@ class HintWatch:
     def _was_named(self, name: str) -> bool:
         """Check if the engine has mentioned a name by itself. Repeating the agent's own words, including those of
         earlier turns, does not count; some engines echo the whole dialogue."""
-        wanted = _whole(name)
+        wanted = _word_pattern(name)
         earlier: list[str] = []
         for text, action in self._heard:
             words = (action, *names_of(action), *earlier)
@@ -272,7 +273,7 @@ class HintWatch:
 # ---------------------------------------------------------------- reading
 
 
-def advice_in(text: str, answer: str | None, action: str) -> list[Advice]:
+def find_hints(text: str, answer: str | None, action: str) -> list[ParsedHint]:
     """Find the sentences of an interface's text that are not the engine's and name commands, with their rules."""
     pieces = []
     for start, end in _own_parts(text, answer):
@@ -282,7 +283,7 @@ def advice_in(text: str, answer: str | None, action: str) -> list[Advice]:
                 phrases = [action, *(command.text for command in commands)]
                 names = [name for words in phrases for name in names_of(words)]
                 rule, about = skeleton_of(sentence, names)[:LONGEST_RULE], _objects(sentence, names, action)
-                pieces.append(Advice(rule, *about, start, start + len(sentence), tuple(commands)))
+                pieces.append(ParsedHint(rule, *about, start, start + len(sentence), tuple(commands)))
             start += len(sentence)
     return pieces
 
@@ -290,11 +291,11 @@ def advice_in(text: str, answer: str | None, action: str) -> list[Advice]:
 def _objects(sentence: str, names: Iterable[str], action: str) -> tuple[Names, Names]:
     """Return (objects, instance) of a sentence after an action, given the names in both."""
     own = {*map(_key, names_of(action))}
-    spoken = {_key(name) for name in names if _whole(name).search(sentence)} or own
+    spoken = {_key(name) for name in names if _word_pattern(name).search(sentence)} or own
     return tuple(sorted(spoken)), tuple(sorted(own if spoken <= own else spoken))
 
 
-def orders(piece: Advice) -> list[Command]:
+def ordered_commands(piece: ParsedHint) -> list[Command]:
     """Return the commands a sentence orders; all of its commands if it orders none."""
     ordered = [command for command in piece.commands if command.kind != "named"]
     return ordered or list(piece.commands)
@@ -318,7 +319,7 @@ def _own_parts(text: str, answer: str | None) -> list[tuple[int, int]]:
     return parts
 
 
-def _without(text: str, answer: str | None, cut: list[Advice]) -> str | None:
+def _remove_sentences(text: str, answer: str | None, cut: list[ParsedHint]) -> str | None:
     """Remove sentences from a text; None if only the engine's own words remain."""
     if not cut:
         return text
@@ -329,7 +330,7 @@ def _without(text: str, answer: str | None, cut: list[Advice]) -> str | None:
     return left.strip() if any(letter.isalnum() for letter in own) else None
 
 
-def _blanks_at_end(text: str, piece: Advice) -> int:
+def _blanks_at_end(text: str, piece: ParsedHint) -> int:
     sentence = text[piece.start : piece.end]
     return len(sentence) - len(sentence.rstrip())
 
@@ -339,14 +340,14 @@ def _wording(answer: str, action: str) -> str:
     return skeleton_of(answer, [action, *names_of(action), action.split(" ")[0]])
 
 
-def _other_words(hint: ShownHint, answer: str | None) -> bool:
+def _is_reworded(hint: ShownHint, answer: str | None) -> bool:
     """Check if the engine now answers the action before a hint in other words."""
     if hint.answer is None or answer is None:
         return False
     return _wording(answer, hint.action) != _wording(hint.answer, hint.action)
 
 
-def _whole(words: str) -> re.Pattern[str]:
+def _word_pattern(words: str) -> re.Pattern[str]:
     """Compile a pattern for whole words, in any case and with any blanks between them."""
     return re.compile(r"(?<!\w)" + r"\s+".join(map(re.escape, words.split())) + r"(?!\w)", re.IGNORECASE)
 
@@ -354,7 +355,7 @@ def _whole(words: str) -> re.Pattern[str]:
 def _without_words(text: str, words: Iterable[str]) -> str:
     """Replace all occurrences of these words in a text."""
     for part in words:
-        text = _whole(part).sub("_", text) if part.strip() else text
+        text = _word_pattern(part).sub("_", text) if part.strip() else text
     return text
 
 
@@ -365,7 +366,9 @@ def _key(action: str) -> str:
 # ---------------------------------------------------------------- the engine's side
 
 
-def taken(env: TextEnv, before: EngineState, action: str, answer: str | None, same_answer: bool | None) -> bool | None:
+def was_accepted(
+    env: TextEnv, before: EngineState, action: str, answer: str | None, same_answer: bool | None
+) -> bool | None:
     """Decide if the engine accepted the agent's action on this turn; None if unknown.
 
     The evidence, in this order: the score, the environment's own test of refusals, the admissible actions of `before`,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from align_echo.errors import EngineError, MissingExtraError
-from align_echo.wrappers.pool import Pool, pool_of_process
+from align_echo.wrappers.pool import EnginePool, make_process_pool
 
 OLDEST_JAVA = 17
 ANSWER_WITHIN = 120
@@ -134,17 +134,17 @@ class JavaProcess:
 Program = TypeVar("Program", bound=JavaProcess)
 
 
-_pools: dict[type[JavaProcess], Pool[Any]] = {}
+_pools: dict[type[JavaProcess], EnginePool[Any]] = {}
 """Pools of this process, by the class they start."""
 
 _making = threading.Lock()
 
 
-def java_pool(start: type[Program]) -> Pool[Program]:
+def java_pool(start: type[Program]) -> EnginePool[Program]:
     """Return this process's pool of Java processes of a class. Environments lease them, so that Java starts rarely."""
     with _making:
         if start not in _pools:
-            _pools[start] = pool_of_process(start, _pools.clear)
+            _pools[start] = make_process_pool(start, _pools.clear)
         return _pools[start]
 
 

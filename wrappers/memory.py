@@ -30,7 +30,7 @@ class _Entry:
     bytes: int
 
 
-class Memory:
+class MemoryCache:
     """Objects by key, with the size of each at its last use; `bound` is in bytes."""
 
     def __init__(self, bound: int) -> None:
@@ -84,11 +84,11 @@ def memory_bound() -> int:
     return int(configured) * 10**6
 
 
-_memories: list[Memory] = []
+_memories: list[MemoryCache] = []
 
 
-def memory() -> Memory:
+def memory() -> MemoryCache:
     """Return this process's cache; the variable is read on the first call. Raises `UsageError`."""
     if not _memories:
-        _memories.append(Memory(memory_bound()))
+        _memories.append(MemoryCache(memory_bound()))
     return _memories[0]

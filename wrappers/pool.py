@@ -27,7 +27,7 @@ class PooledProcess(Protocol):
 E = TypeVar("E", bound=PooledProcess)
 
 
-class Pool(Generic[E]):
+class EnginePool(Generic[E]):
     """Idle engines, and those on lease."""
 
     def __init__(self, start: Callable[[], E]) -> None:
@@ -91,9 +91,9 @@ class Pool(Generic[E]):
         self._idle, self._leased, self._lock = [], {}, threading.RLock()
 
 
-def pool_of_process(start: Callable[[], E], forget: Callable[[], None]) -> Pool[E]:
+def make_process_pool(start: Callable[[], E], forget: Callable[[], None]) -> EnginePool[E]:
     """Make a pool that ends with this process. A forked child calls `forget` and gets its own."""
-    pool = Pool(start)
+    pool = EnginePool(start)
     atexit.register(pool.close)
 
     def forked() -> None:

@@ -24,7 +24,7 @@ LONGEST_LINE = 16 * 2**20
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-class Rows(NamedTuple, Generic[Row]):
+class RowsResult(NamedTuple, Generic[Row]):
     """Rows of a file. `damage` describes the first skipped row; "" if none was skipped."""
 
     rows: list[Row]
@@ -37,7 +37,7 @@ class Rows(NamedTuple, Generic[Row]):
         return f"{self.left_out} damaged rows left out ({self.damage})" if self.left_out else ""
 
 
-def read_rows(file: Path, read: Callable[[dict[str, Any], int, int], Row], kind: str) -> Rows[Row]:
+def read_rows(file: Path, read: Callable[[dict[str, Any], int, int], Row], kind: str) -> RowsResult[Row]:
     """Read the rows of a file. `read` makes a row of an object, its line and its index, or raises `ValueError`.
 
     Lines are counted from 1; the index, from 0, counts the lines that are not blank.
@@ -57,7 +57,7 @@ def read_rows(file: Path, read: Callable[[dict[str, Any], int, int], Row], kind:
         raise MissingDataError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not rows:
         raise UsageError(damage or f"{file} holds no {kind}")
-    return Rows(rows, left_out, damage)
+    return RowsResult(rows, left_out, damage)
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes | Any]]:

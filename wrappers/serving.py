@@ -14,7 +14,7 @@ HOST = "127.0.0.1"
 
 
 @contextmanager
-def usable(host: str, port: int) -> Iterator[None]:
+def check_address(host: str, port: int) -> Iterator[None]:
     """Guard the start of a server. Raises `UsageError` if the address or the port cannot be used."""
     if not host.strip():
         raise UsageError("--host names no address: leave it out for this machine only, or write 0.0.0.0 for all")
@@ -34,7 +34,7 @@ class QuietServer(ThreadingHTTPServer):
 
     def __init__(self, handler: type[BaseHTTPRequestHandler], port: int, host: str = HOST) -> None:
         """Bind the port. Raises `UsageError` if it cannot be used."""
-        with usable(host, port):
+        with check_address(host, port):
             super().__init__((host, port), handler)
 
     def handle_error(self, request: object, client_address: object) -> None:

@@ -47,7 +47,7 @@ class TryingOracle(Protocol):
         None if the expert does not reach the goal from this state."""
 
 
-class Info(TypedDict):
+class StepInfo(TypedDict):
     """`info` of every text environment."""
 
     task_id: str
@@ -85,7 +85,7 @@ class EngineState:
 
 
 @dataclass(frozen=True)
-class Offered:
+class ActionOptions:
     """Possible commands according to the engine's own API: templates with {0}, {1} ... and names to fill in."""
 
     templates: tuple[str, ...]
@@ -184,7 +184,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         """
         return False
 
-    def offered(self) -> Offered | None:
+    def offered(self) -> ActionOptions | None:
         """Return the templates and names of the present state; None if the engine's API has none."""
         return None
 
@@ -308,8 +308,8 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         return self._engine_calls
 
     def info(self, raw_observation: str | None) -> dict[str, Any]:
-        """Build a fresh `Info` for the current state."""
-        info = Info(
+        """Build a fresh `StepInfo` for the current state."""
+        info = StepInfo(
             task_id=self._task_id,
             task_type=self.task_type,
             goal=self.goal,

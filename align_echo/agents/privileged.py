@@ -15,7 +15,7 @@ from typing import Any
 from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.errors import UsageError
 from align_echo.types import AgentReply, AgentView
-from align_echo.wrappers.text_env import Offered, TextEnv
+from align_echo.wrappers.text_env import ActionOptions, TextEnv
 
 
 class Privileged(threading.local):
@@ -87,7 +87,7 @@ def _idle(env: TextEnv) -> str:
     return next((action for action in env.contract.read_only_actions if "{}" not in action), "")
 
 
-def _filled(offered: Offered, number: int) -> str:
+def _filled(offered: ActionOptions, number: int) -> str:
     """Fill a form with names. The digits of `number` choose the form and then a name for each blank."""
     number, form = divmod(number, len(offered.templates))
     action = offered.templates[form]

@@ -27,7 +27,7 @@ from align_echo.regular_files import read_bytes
 from align_echo.train.needs import require_pictures, require_reports, require_training
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import action_type, parse
-from align_echo.wrappers.gui.steps import content_of, read_steps
+from align_echo.wrappers.gui.steps import hash_content, read_steps
 
 if TYPE_CHECKING:
     from align_echo.gui.learning import ScreenExample, VisionSettings
@@ -80,7 +80,7 @@ def fit_screens(
     record = {
         "command": COMMAND,
         "align_echo": __version__,
-        **content_of(folder, steps),
+        **hash_content(folder, steps),
         "predictions": list(files),
         "collections": [str(folder), *map(str, files.values())],
         "model": name.text,

@@ -26,7 +26,7 @@ from align_echo.gui.screens import Proposed
 from align_echo.gui.vision import ScreenEncoder, ScreenQuestion, next_logits, read_verdicts
 from align_echo.progress import SILENT, Progress
 from align_echo.wrappers.gui.actions import parse
-from align_echo.wrappers.gui.steps import GuiStep, screenshot_of
+from align_echo.wrappers.gui.steps import GuiStep, load_screenshot
 
 
 class VisionSettings(LearningSettings):
@@ -47,7 +47,7 @@ class ScreenExample:
 
     def sight(self, encoder: ScreenEncoder) -> ScreenQuestion:
         """Encode the question about the action. Raises `UsageError` for an unreadable picture."""
-        screen = Screen(screenshot_of(self.folder, self.step), self.step.instruction, self.step.history)
+        screen = Screen(load_screenshot(self.folder, self.step), self.step.instruction, self.step.history)
         return encoder.sight(screen, parse(self.action))
 
 

@@ -17,8 +17,8 @@ from align_echo.gaia.labelling import candidates_of
 from align_echo.gui.screens import PREDICTIONS, Prediction, write_predictions
 from align_echo.rollout import replay
 from align_echo.types import AgentView, Frozen, Step, Trajectory
-from align_echo.wrappers.gui.actions import Point, parse, point_of
-from align_echo.wrappers.gui.steps import Recorded, write_steps
+from align_echo.wrappers.gui.actions import Point, parse, target_point
+from align_echo.wrappers.gui.steps import UnsavedStep, write_steps
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 from align_echo.wrappers.miniwob.page import SIZE
 from align_echo.wrappers.miniwob.screen import read_screen
@@ -54,14 +54,14 @@ def box_around(point: Point, listing: str) -> Box | None:
     return min(around)[1] if around else None
 
 
-def step_at(env: MiniWoBEnv, view: AgentView, name: str) -> Recorded | None:
+def step_at(env: MiniWoBEnv, view: AgentView, name: str) -> UnsavedStep | None:
     """Build the current step of `env`; `view` is the episode so far. Returns None if the expert knows no action."""
     right = None if env.over else env.oracle().expert_action()
     if right is None:
         return None
     action = parse(right)
-    point = point_of(action)
-    return Recorded(
+    point = target_point(action)
+    return UnsavedStep(
         id=name,
         episode=view.task_id,
         number=len(view.turns),
@@ -94,7 +94,7 @@ def record(
     broken: list[EngineError] = []
     env = make_env()
 
-    def steps() -> Iterator[Recorded]:
+    def steps() -> Iterator[UnsavedStep]:
         for number, episode in enumerate(episodes, start=1):
             on_episode(number)
             try:
@@ -126,8 +126,8 @@ def _why_nothing(counts: Mapping[str, int]) -> str:
 
 def _replay_steps(
     env: MiniWoBEnv, trajectory: Trajectory, counts: dict[str, int]
-) -> Iterator[tuple[Recorded, Prediction]]:
-    def look(view: AgentView, step: Step) -> tuple[Recorded | None, Prediction]:
+) -> Iterator[tuple[UnsavedStep, Prediction]]:
+    def look(view: AgentView, step: Step) -> tuple[UnsavedStep | None, Prediction]:
         name = f"{trajectory.task_id}-{trajectory.sample}-{len(view.turns)}"
         texts = tuple(candidate.action or "" for candidate in candidates_of(step))
         return step_at(env, view, name), Prediction(step=name, candidates=texts, agent=trajectory.agent)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from align_echo.critic.transcript import clipped, one_line
 from align_echo.prompts import render
 from align_echo.types import Message
-from align_echo.wrappers.gui.actions import GuiAction, Point, point_of, write
+from align_echo.wrappers.gui.actions import GuiAction, Point, target_point, write
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -69,6 +69,6 @@ def question(screen: Screen, action: GuiAction) -> Message:
 
 
 def _circled(screenshot: Image, action: GuiAction) -> Point | None:
-    point = point_of(action)
+    point = target_point(action)
     width, height = screenshot.size
     return point if point and 0 <= point.x < width and 0 <= point.y < height else None

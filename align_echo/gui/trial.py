@@ -27,7 +27,7 @@ from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
 from align_echo.regular_files import read_bytes
 from align_echo.train.needs import require_reports, require_training
-from align_echo.wrappers.gui.steps import content_of, read_steps, screenshot_of
+from align_echo.wrappers.gui.steps import hash_content, load_screenshot, read_steps
 
 if TYPE_CHECKING:
     from align_echo.gui.vision import VisionScorer
@@ -61,7 +61,7 @@ def trial_on_screens(
     config: Config = {
         "command": COMMAND,
         "align_echo": __version__,
-        **content_of(folder, steps),
+        **hash_content(folder, steps),
         "predictions": hashlib.sha256(read_bytes(file)).hexdigest(),
         "critic": None if judge is None else _weights(judge),
         "prompt": prompt_hash("critic/screen_verdict"),
@@ -124,6 +124,6 @@ def opinions_of(
 
 def _asked(scorer: VisionScorer, folder: Path, proposed: Proposed) -> list[Opinion]:
     step = proposed.step
-    screen = Screen(screenshot_of(folder, step), step.instruction, step.history)
+    screen = Screen(load_screenshot(folder, step), step.instruction, step.history)
     actions = list(proposed.labels)
     return scorer.score(screen, actions) if actions else []

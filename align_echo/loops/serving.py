@@ -15,7 +15,7 @@ from align_echo.jsonl import JsonlFile
 from align_echo.loops.driving import TaskPanel
 from align_echo.session import try_reset
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.serving import usable
+from align_echo.wrappers.serving import check_address
 
 Loop = Literal["openenv", "mcp"]
 
@@ -71,5 +71,5 @@ def _panel(env: str, split: str | None, interface: str | Path | None) -> TaskPan
 
 def _listening(host: str, port: int) -> socket.socket:
     """Open a listening socket. Raises `UsageError` if the address or the port cannot be used."""
-    with usable(host, port):
+    with check_address(host, port):
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)

@@ -31,7 +31,7 @@ from align_echo.gui.screens import PREDICTIONS, Prediction, Proposed, read_predi
 from align_echo.gui.vision import ScreenEncoder, VisionScorer, load_scorer
 from align_echo.gui.vision_tiny import tiny_vision
 from align_echo.types import Frozen
-from align_echo.wrappers.gui.actions import Click, Point, action_type, parse, write
+from align_echo.wrappers.gui.actions import ClickAction, Point, action_type, parse, write
 from align_echo.wrappers.gui.steps import read_steps
 
 HELD_OUT = 0.1
@@ -70,7 +70,7 @@ def explored(folder: Path, count: int, *, seed: int) -> list[ScreenExample]:
         x1, y1, x2, y2 = step.box
         inside = [Point(x1 + dice.below(x2 - x1), y1 + dice.below(y2 - y1)) for _ in range(count)]
         anywhere = [Point(dice.below(step.width), dice.below(step.height)) for _ in range(count)]
-        clicks = tuple(write(Click(point)) for point in (*inside, *anywhere))
+        clicks = tuple(write(ClickAction(point)) for point in (*inside, *anywhere))
         proposed.append(Proposed(step, Prediction(step=step.id, candidates=clicks)))
     return screen_examples(folder, proposed)
 

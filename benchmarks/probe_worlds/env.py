@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
+from align_echo.wrappers.text_env import ActionOptions, EngineState, TextEnv
 from benchmarks.probe_worlds.worlds import Situation, Task, World, after, finishes, possible, route, task_of, unmet
 
 STEP_LIMIT = 40
@@ -59,7 +59,7 @@ class WorldEnv(TextEnv):
         """The route from here; nothing once it is won."""
         return RouteOracle([] if self._won else route(self.world, self._task, self._now))
 
-    def offered(self) -> Offered | None:
+    def offered(self) -> ActionOptions | None:
         """All forms, and the names that are in sight now."""
         if not self.world.features.offers:
             return None
@@ -67,7 +67,7 @@ class WorldEnv(TextEnv):
         seen = [thing for thing, holder in self._now.inside if holder in near and self._is_ready(holder)]
         going = self._task.rooms or (self._task.holders if self.world.features.travel == "holders" else ())
         names = {*going, *near, *seen, *filter(None, [self._now.held])}
-        return Offered(tuple(sorted(form.template for form in self.world.forms.values())), tuple(sorted(names)))
+        return ActionOptions(tuple(sorted(form.template for form in self.world.forms.values())), tuple(sorted(names)))
 
     def possible(self) -> tuple[str, ...]:
         """The admissible actions, whether the world lists them or not."""

@@ -8,7 +8,7 @@ from align_echo.agents.privileged import expert, random_choice
 from align_echo.rollout import run_episode
 from align_echo.session import extend, start_view, take_turn
 from align_echo.types import AgentReply
-from align_echo.wrappers.text_env import EngineState, Offered
+from align_echo.wrappers.text_env import ActionOptions, EngineState
 from tests.room_env import TASK_IDS, RoomEnv
 
 
@@ -47,8 +47,8 @@ class UnlistedRoom(RoomEnv):
     def _load(self, task_id: str) -> EngineState:
         return dataclasses.replace(super()._load(task_id), admissible_actions=None)
 
-    def offered(self) -> Offered:
-        return Offered(("look", "take {0}", "show {0} to {1}"), ("mug 1", "book 1"))
+    def offered(self) -> ActionOptions:
+        return ActionOptions(("look", "take {0}", "show {0} to {1}"), ("mug 1", "book 1"))
 
 
 def test_where_nothing_is_listed_chance_fills_the_forms_that_are_offered():

@@ -15,7 +15,7 @@ from align_echo.errors import EngineError, UsageError
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import identity
 from align_echo.wrappers.environment import EnvironmentSpec
-from align_echo.wrappers.text_env import Info
+from align_echo.wrappers.text_env import StepInfo
 from tests.conformance.subjects import (
     ENDLESS,
     NONSENSE,
@@ -91,7 +91,7 @@ def limit_for_checker(spec: EnvironmentSpec) -> int:
 
 
 def test_info_holds_the_documented_keys_and_no_others(spec, env):
-    hints = get_type_hints(Info, include_extras=True)
+    hints = get_type_hints(StepInfo, include_extras=True)
     required = {key for key, hint in hints.items() if get_origin(hint) is not NotRequired}
     _, info = start(env, sample(spec, 1)[0])
     for later in (info, env.step("xyzzy")[4]):

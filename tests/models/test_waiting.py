@@ -22,7 +22,7 @@ from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.models.retry import BRIEF, RetryPolicy
 from align_echo.network import LOGGER
 from align_echo.types import Message
-from align_echo.wrappers.searchqa.client import checked_url, search_at
+from align_echo.wrappers.searchqa.client import request_url, search_at
 from benchmarks.hostile_endpoint.faults import refusal, said
 from benchmarks.hostile_endpoint.server import Exchange, serving
 
@@ -180,7 +180,7 @@ def test_a_search_that_does_not_come_is_said_while_it_is_waited_for(caplog):
         exchange.answer(b'{"result": [[]]}')
 
     with serving(answer) as server, when_said(heard.set):
-        assert search_at(checked_url(server.url), "tea", 3, quiet=0.01) == []
+        assert search_at(request_url(server.url), "tea", 3, quiet=0.01) == []
     waits = "no whole answer after 0 s; given up after 30 s (Ctrl-C stops)"
     assert caplog.messages == [f"the retrieval server at {server.url}/retrieve: {waits}"]
 
@@ -201,12 +201,12 @@ def test_a_certificate_that_nobody_vouches_for_ends_it_at_once(monkeypatch, capl
         assert str(outcome).startswith(f"{url} cannot be reached: its certificate is not trusted (self-signed")
         assert "let $SSL_CERT_FILE name a file with the authority's certificate" in str(outcome)
         with pytest.raises(UsageError, match="its certificate is not trusted"):
-            search_at(checked_url(url), "tea", 3)
+            search_at(request_url(url), "tea", 3)
         assert (pauses, caplog.messages) == ([], [])
         monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
         assert asked(url) == ("look", [])
         with pytest.raises(EngineError, match="does not speak the protocol"):  # but it is reached
-            search_at(checked_url(url), "tea", 3)
+            search_at(request_url(url), "tea", 3)
 
 
 def test_a_server_without_tls_ends_it_at_once():
@@ -232,7 +232,7 @@ def test_a_host_without_an_address_is_not_waited_for(code, attempts, monkeypatch
     assert "the host's name" in str(outcome)
     assert (lookups, len(pauses)) == (["models.example"] * attempts, attempts - 1)
     with pytest.raises(EngineError if attempts > 1 else UsageError, match="the host's name"):
-        search_at(checked_url("http://search.example"), "tea", 3)
+        search_at(request_url("http://search.example"), "tea", 3)
 
 
 def test_a_port_that_nobody_listens_at_is_tried_briefly(caplog):

@@ -320,10 +320,10 @@ def test_pictures_of_an_earlier_report_make_room(run):
 @pytest.mark.long
 @pytest.mark.skipif(bool(missing()), reason=missing())
 def test_in_a_browser_every_picture_loads_and_nothing_is_wider_than_a_phone(played, tmp_path):
-    from align_echo.wrappers.miniwob.chromium import Browser
+    from align_echo.wrappers.miniwob.chromium import BrowserProcess
 
     file = write_report([played / "first"], tmp_path / "page.html").file
-    browser = Browser(PHONE, at_start=AT_START)
+    browser = BrowserProcess(PHONE, at_start=AT_START)
     try:
         metrics: dict[str, Any] = {"width": PHONE[0], "height": PHONE[1], "deviceScaleFactor": 1, "mobile": True}
         browser.command("Emulation.setDeviceMetricsOverride", metrics)

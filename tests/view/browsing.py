@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from align_echo.errors import MissingDataError
-from align_echo.wrappers.miniwob.chromium import Browser, find_chromium, find_fonts
+from align_echo.wrappers.miniwob.chromium import BrowserProcess, find_chromium, find_fonts
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
 CODES = {"Escape": 27, "Enter": 13, "Tab": 9, "ArrowUp": 38, "ArrowDown": 40, "End": 35, " ": 32}
@@ -36,7 +36,7 @@ def missing() -> str:
 class Page:
     """A page that is open in a browser, at the width of a desk."""
 
-    def __init__(self, browser: Browser, file: Path) -> None:
+    def __init__(self, browser: BrowserProcess, file: Path) -> None:
         self.browser = browser
         self.file = file
         self.size(*DESKTOP)

@@ -15,7 +15,7 @@ import pytest
 from align_echo.interface import Provenance, RuleRecord
 from align_echo.types import Evidence
 from align_echo.view.packing import write_page
-from align_echo.wrappers.miniwob.chromium import Browser
+from align_echo.wrappers.miniwob.chromium import BrowserProcess
 from tests.view.browsing import AT_START, DESKTOP, PHONE, Page, missing
 from tests.view.episodes import LAST, MUTE, RECORD, RICH, broken, episode, lost, write
 
@@ -53,8 +53,8 @@ def file(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    made = Browser(DESKTOP, at_start=AT_START)
+def browser() -> Iterator[BrowserProcess]:
+    made = BrowserProcess(DESKTOP, at_start=AT_START)
     yield made
     made.close()
 

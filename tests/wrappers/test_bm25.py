@@ -13,7 +13,7 @@ DOCUMENTS = ("brass lamp", "oak table", "brass table", "", "women's running shoe
 
 @pytest.fixture(scope="module", params=["in memory", "on disk"])
 def index(request, tmp_path_factory):
-    made = SearchIndex.of(DOCUMENTS)
+    made = SearchIndex.build(DOCUMENTS)
     if request.param == "in memory":
         return made
     folder = tmp_path_factory.mktemp("index")

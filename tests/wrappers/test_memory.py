@@ -13,11 +13,11 @@ from align_echo.wrappers import memory as memory_module
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.alfworld.fast.program import GameProgram
 from align_echo.wrappers.alfworld.fast.store import compiled_game
-from align_echo.wrappers.memory import DEFAULT_MEGABYTES, VARIABLE, Memory, memory_bound
+from align_echo.wrappers.memory import DEFAULT_MEGABYTES, VARIABLE, MemoryCache, memory_bound
 
 
 def test_what_was_used_least_recently_goes_first_and_what_grew_counts_for_more():
-    kept, made = Memory(100), list[str]()
+    kept, made = MemoryCache(100), list[str]()
 
     def use(key: str, size: int) -> None:
         def make() -> str:
@@ -41,7 +41,7 @@ def test_what_was_used_least_recently_goes_first_and_what_grew_counts_for_more()
 
 
 def test_what_cannot_be_made_is_not_kept():
-    kept = Memory(100)
+    kept = MemoryCache(100)
     with pytest.raises(UsageError):
         kept.recall("a", lambda: (_ for _ in ()).throw(UsageError("no game")), lambda thing: 1)
     assert len(kept) == 0
@@ -58,7 +58,7 @@ def test_the_bound_is_set_in_one_place(monkeypatch):
 
 
 def test_doctor_tells_the_bound_and_what_cannot_be_one(monkeypatch):
-    monkeypatch.setattr(memory_module, "_memories", [Memory(5_000_000)])
+    monkeypatch.setattr(memory_module, "_memories", [MemoryCache(5_000_000)])
     (told,) = [finding for finding in look_around() if finding.subject == "games in memory"]
     assert told.state.startswith("0 of at most 5 MB")
     monkeypatch.setattr(memory_module, "_memories", [])
@@ -78,9 +78,9 @@ def test_games_are_played_the_same_with_room_for_one_and_for_all(monkeypatch):
         envs.close()
         return results
 
-    monkeypatch.setattr(memory_module, "_memories", [wide := Memory(10**9)])
+    monkeypatch.setattr(memory_module, "_memories", [wide := MemoryCache(10**9)])
     expected = played()
-    monkeypatch.setattr(memory_module, "_memories", [narrow := Memory(10**6)])
+    monkeypatch.setattr(memory_module, "_memories", [narrow := MemoryCache(10**6)])
     assert played() == expected
     assert narrow.bytes <= narrow.bound < wide.bytes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 
-from align_echo.wrappers.pool import Pool
+from align_echo.wrappers.pool import EnginePool
 
 
 class Collecting:
@@ -26,13 +26,13 @@ class Collecting:
 class Holder:
     """What holds a lease, in a cycle: only the collector ends it."""
 
-    def __init__(self, pool: Pool[Collecting]) -> None:
+    def __init__(self, pool: EnginePool[Collecting]) -> None:
         self.myself = self
         self.leased = pool.lease(self)
 
 
 def test_a_lease_that_ends_while_another_is_given_does_not_block():
-    pool = Pool(Collecting)
+    pool = EnginePool(Collecting)
     holder = Holder(pool)
     forgotten = Holder(pool).leased
     pool.give_back(holder.leased)

@@ -25,28 +25,28 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Click:
+class ClickAction:
     """Tap, or single press of the left button."""
 
     point: Point
 
 
 @dataclass(frozen=True)
-class LongPress:
+class LongPressAction:
     """Press and hold."""
 
     point: Point
 
 
 @dataclass(frozen=True)
-class Type:
+class TypeAction:
     """Text entry at the focus."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Scroll:
+class ScrollAction:
     """Scroll at a point, to bring into view the content in this direction."""
 
     point: Point
@@ -54,7 +54,7 @@ class Scroll:
 
 
 @dataclass(frozen=True)
-class Drag:
+class DragAction:
     """Press at the start, move, release at the end."""
 
     start: Point
@@ -62,30 +62,40 @@ class Drag:
 
 
 @dataclass(frozen=True)
-class OpenApp:
+class OpenAppAction:
     """Start of an application by name."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class PressHome:
+class PressHomeAction:
     """Return to the home screen."""
 
 
 @dataclass(frozen=True)
-class PressBack:
+class PressBackAction:
     """Return to the previous screen."""
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishAction:
     """End of the task; `answer` is the user's requested answer, empty otherwise."""
 
     answer: str = ""
 
 
-GuiAction = Click | LongPress | Type | Scroll | Drag | OpenApp | PressHome | PressBack | Finished
+GuiAction = (
+    ClickAction
+    | LongPressAction
+    | TypeAction
+    | ScrollAction
+    | DragAction
+    | OpenAppAction
+    | PressHomeAction
+    | PressBackAction
+    | FinishAction
+)
 
 ACTION_FORMAT = """\
 click(x, y): click at this point, in pixels from the upper left corner
@@ -107,9 +117,9 @@ def action_type(action: GuiAction) -> str:
     return _NAMES[type(action)]
 
 
-def point_of(action: GuiAction) -> Point | None:
+def target_point(action: GuiAction) -> Point | None:
     """Return the point of a click or a long press, used to measure grounding; None for other actions."""
-    return action.point if isinstance(action, Click | LongPress) else None
+    return action.point if isinstance(action, ClickAction | LongPressAction) else None
 
 
 def parse(text: str) -> GuiAction:
@@ -120,25 +130,25 @@ def parse(text: str) -> GuiAction:
     name, arguments = call[1], _arguments(call[2])
     match name, arguments:
         case "click", [int(x), int(y)]:
-            return Click(Point(x, y))
+            return ClickAction(Point(x, y))
         case "long_press", [int(x), int(y)]:
-            return LongPress(Point(x, y))
+            return LongPressAction(Point(x, y))
         case "type", [str(text_typed)]:
-            return Type(text_typed)
+            return TypeAction(text_typed)
         case "scroll", [int(x), int(y), str(direction)] if direction in get_args(Direction):
-            return Scroll(Point(x, y), cast(Direction, direction))
+            return ScrollAction(Point(x, y), cast(Direction, direction))
         case "drag", [int(x1), int(y1), int(x2), int(y2)]:
-            return Drag(Point(x1, y1), Point(x2, y2))
+            return DragAction(Point(x1, y1), Point(x2, y2))
         case "open_app", [str(app)]:
-            return OpenApp(app)
+            return OpenAppAction(app)
         case "press_home", []:
-            return PressHome()
+            return PressHomeAction()
         case "press_back", []:
-            return PressBack()
+            return PressBackAction()
         case "finished", []:
-            return Finished()
+            return FinishAction()
         case "finished", [str(answer)]:
-            return Finished(answer)
+            return FinishAction(answer)
     if name not in FORMS:
         raise ReplyFormatError(f"unknown action {name[:40]!r}; known: {', '.join(FORMS)}")
     raise ReplyFormatError(f"{name} has other arguments: write {FORMS[name]}")
@@ -147,17 +157,17 @@ def parse(text: str) -> GuiAction:
 def write(action: GuiAction) -> str:
     """Write an action in its canonical form."""
     match action:
-        case Click(point) | LongPress(point):
+        case ClickAction(point) | LongPressAction(point):
             arguments: list[int | str] = [*point]
-        case Type(text):
+        case TypeAction(text):
             arguments = [text]
-        case Scroll(point, direction):
+        case ScrollAction(point, direction):
             arguments = [*point, direction]
-        case Drag(start, end):
+        case DragAction(start, end):
             arguments = [*start, *end]
-        case OpenApp(name):
+        case OpenAppAction(name):
             arguments = [name]
-        case Finished(answer):
+        case FinishAction(answer):
             arguments = [answer] if answer else []
         case _:
             arguments = []
@@ -177,15 +187,15 @@ def _arguments(text: str) -> list[int | str]:
 
 
 _NAMES: dict[type[GuiAction], str] = {
-    Click: "click",
-    LongPress: "long_press",
-    Type: "type",
-    Scroll: "scroll",
-    Drag: "drag",
-    OpenApp: "open_app",
-    PressHome: "press_home",
-    PressBack: "press_back",
-    Finished: "finished",
+    ClickAction: "click",
+    LongPressAction: "long_press",
+    TypeAction: "type",
+    ScrollAction: "scroll",
+    DragAction: "drag",
+    OpenAppAction: "open_app",
+    PressHomeAction: "press_home",
+    PressBackAction: "press_back",
+    FinishAction: "finished",
 }
 
 FORMS = {line.split("(")[0]: line.split(": ")[0] for line in ACTION_FORMAT.splitlines()}

@@ -15,15 +15,15 @@ Figures over steps are in `align_echo.gui.screens`.
 from __future__ import annotations
 
 from align_echo.wrappers.gui.actions import (
-    Drag,
-    Finished,
+    DragAction,
+    FinishAction,
     GuiAction,
-    OpenApp,
+    OpenAppAction,
     Point,
-    Scroll,
-    Type,
+    ScrollAction,
+    TypeAction,
     action_type,
-    point_of,
+    target_point,
 )
 from align_echo.wrappers.gui.steps import GuiStep, lies_in
 
@@ -43,7 +43,7 @@ def right_type(step: GuiStep) -> str:
 
 def is_grounded(step: GuiStep) -> bool:
     """Check if grounding is measured on the step: its right action is a click or a long press."""
-    return step.truth is None or point_of(step.truth) is not None
+    return step.truth is None or target_point(step.truth) is not None
 
 
 def type_matches(action: GuiAction, step: GuiStep) -> bool:
@@ -53,12 +53,12 @@ def type_matches(action: GuiAction, step: GuiStep) -> bool:
 
 def hits(action: GuiAction, step: GuiStep) -> bool:
     """Check if a click or long press hits the step's target; False if either action is of another type."""
-    point = point_of(action)
+    point = target_point(action)
     if point is None or not is_grounded(step):
         return False
     if step.box is not None:
         return lies_in(point, step.box)
-    right = None if step.truth is None else point_of(step.truth)
+    right = None if step.truth is None else target_point(step.truth)
     return right is not None and near(point, right, (step.width, step.height))
 
 
@@ -67,13 +67,13 @@ def succeeds(action: GuiAction, step: GuiStep) -> bool:
     if not type_matches(action, step):
         return False
     match step.truth, action:
-        case Scroll(_, right), Scroll(_, direction):
+        case ScrollAction(_, right), ScrollAction(_, direction):
             return direction == right
-        case (Type(right), Type(text)) | (OpenApp(right), OpenApp(text)):
+        case (TypeAction(right), TypeAction(text)) | (OpenAppAction(right), OpenAppAction(text)):
             return alike(text, right)
-        case Finished(right), Finished(text):
+        case FinishAction(right), FinishAction(text):
             return not right or alike(text, right)
-        case Drag(start, end), Drag(first, last):
+        case DragAction(start, end), DragAction(first, last):
             size = (step.width, step.height)
             return near(first, start, size) and near(last, end, size)
     return not is_grounded(step) or hits(action, step)

@@ -21,7 +21,17 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_va
 from align_echo.errors import MissingDataError, MissingExtraError, ReplyFormatError, UsageError, first_line
 from align_echo.regular_files import open_file
 from align_echo.types import Frozen
-from align_echo.wrappers.gui.actions import Click, Drag, GuiAction, LongPress, Point, Scroll, parse, point_of, write
+from align_echo.wrappers.gui.actions import (
+    ClickAction,
+    DragAction,
+    GuiAction,
+    LongPressAction,
+    Point,
+    ScrollAction,
+    parse,
+    target_point,
+    write,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -85,14 +95,14 @@ class GuiStep(Frozen):
         for point in _points(truth):
             if not (0 <= point.x < self.width and 0 <= point.y < self.height):
                 raise ValueError(f"{named} lies outside the screen of {self.width}x{self.height}")
-        pressed = None if truth is None else point_of(truth)
+        pressed = None if truth is None else target_point(truth)
         if pressed is not None and self.box is not None and not lies_in(pressed, self.box):
             raise ValueError(f"{named} lies outside the box {list(self.box)}: write [x1, y1, x2, y2]")
         return self
 
 
 @dataclass(frozen=True)
-class Recorded:
+class UnsavedStep:
     """Step with its screenshot in memory, for `write_steps`; `box` is [x1, y1, x2, y2] in pixels."""
 
     id: str
@@ -131,14 +141,14 @@ def read_steps(folder: Path) -> list[GuiStep]:
     return list(steps.values())
 
 
-def content_of(folder: Path, steps: Iterable[GuiStep]) -> dict[str, str]:
+def hash_content(folder: Path, steps: Iterable[GuiStep]) -> dict[str, str]:
     """Identify a folder by its content: the SHA-256 of its file of steps, and one over all screenshots."""
     names = dict.fromkeys(step.screenshot for step in steps)
     pictures = "".join(_digest(folder / SCREENS / name) for name in names)
     return {"steps": _digest(folder / STEPS), "screens": hashlib.sha256(pictures.encode()).hexdigest()}
 
 
-def screenshot_of(folder: Path, step: GuiStep) -> Image:
+def load_screenshot(folder: Path, step: GuiStep) -> Image:
     """Load the picture of a step, in RGB. Raises `UsageError` if it cannot be read."""
     from PIL import Image
 
@@ -149,7 +159,7 @@ def screenshot_of(folder: Path, step: GuiStep) -> Image:
         raise UsageError(f"{folder / SCREENS / step.screenshot} cannot be read: {first_line(error)}") from error
 
 
-def write_steps(steps: Iterable[Recorded], folder: Path) -> list[GuiStep]:
+def write_steps(steps: Iterable[UnsavedStep], folder: Path) -> list[GuiStep]:
     """Write steps to a new folder, atomically, in the format of `read_steps`.
 
     Equal pictures are stored once. Raises `UsageError` if the folder exists already, or for an invalid step.
@@ -187,7 +197,7 @@ def records(file: Path, kind: type[Record]) -> Iterator[tuple[int, Record]]:
                 raise UsageError(f"{file} line {number}: {' '.join(problem.split())}") from error
 
 
-def _save_steps(steps: Iterable[Recorded], screens: Path) -> Iterator[GuiStep]:
+def _save_steps(steps: Iterable[UnsavedStep], screens: Path) -> Iterator[GuiStep]:
     names: dict[str, str] = {}
     for step in steps:
         image = step.screenshot.convert("RGB")
@@ -260,8 +270,8 @@ def lies_in(point: Point, box: tuple[int, int, int, int]) -> bool:
 
 def _points(action: GuiAction | None) -> list[Point]:
     match action:
-        case Click(point) | LongPress(point) | Scroll(point, _):
+        case ClickAction(point) | LongPressAction(point) | ScrollAction(point, _):
             return [point]
-        case Drag(start, end):
+        case DragAction(start, end):
             return [start, end]
     return []

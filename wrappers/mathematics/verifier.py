@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from align_echo.errors import EngineError, require
-from align_echo.wrappers.pool import Pool, pool_of_process
+from align_echo.wrappers.pool import EnginePool, make_process_pool
 
 NEEDS = ("math_verify", "sympy", "antlr4", "latex2sympy2_extended")
 
@@ -121,14 +121,14 @@ def is_right(gold: str, answer: str) -> bool:
 
 
 _first = threading.Lock()
-_made: list[tuple[Pool[VerifierProcess], threading.Lock]] = []
+_made: list[tuple[EnginePool[VerifierProcess], threading.Lock]] = []
 
 
-def _shared() -> tuple[Pool[VerifierProcess], threading.Lock]:
+def _shared() -> tuple[EnginePool[VerifierProcess], threading.Lock]:
     """Return this process's pool, which holds one verifier, and the lock for taking turns."""
     with _first:
         if not _made:
-            _made.append((pool_of_process(VerifierProcess, _forget), threading.Lock()))
+            _made.append((make_process_pool(VerifierProcess, _forget), threading.Lock()))
         return _made[0]
 
 

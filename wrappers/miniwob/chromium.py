@@ -59,7 +59,7 @@ SWITCHES = (
 Answer = TypeVar("Answer")
 
 
-class Browser:
+class BrowserProcess:
     """Browser with one page, owned by one environment at a time and by the Python process that started it."""
 
     def __init__(self, size: tuple[int, int], *, at_start: str = "") -> None:

@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING
 
 from align_echo.errors import EngineError, MissingExtraError, ReplyFormatError, UsageError
 from align_echo.wrappers.gui.actions import (
-    Click,
-    Drag,
-    Finished,
+    ClickAction,
+    DragAction,
+    FinishAction,
     GuiAction,
-    LongPress,
-    OpenApp,
+    LongPressAction,
+    OpenAppAction,
     Point,
-    PressBack,
-    PressHome,
-    Scroll,
-    Type,
+    PressBackAction,
+    PressHomeAction,
+    ScrollAction,
+    TypeAction,
     action_type,
     parse,
-    point_of,
+    target_point,
     write,
 )
-from align_echo.wrappers.miniwob.chromium import Browser
+from align_echo.wrappers.miniwob.chromium import BrowserProcess
 from align_echo.wrappers.miniwob.keys import CONTROL
 from align_echo.wrappers.miniwob.oracle import ScreenOracle
-from align_echo.wrappers.miniwob.page import SIZE, Page
+from align_echo.wrappers.miniwob.page import SIZE, BrowserPage
 from align_echo.wrappers.miniwob.pool import pool
 from align_echo.wrappers.miniwob.screen import ENDED, listing, plain
 from align_echo.wrappers.miniwob.spec import CONTRACT, REFUSAL, STEP_LIMIT
@@ -54,8 +54,8 @@ class MiniWoBEnv(TextEnv):
         super().__init__(task_ids(split), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
         self._split = split
         self._known = frozenset(self.task_ids)
-        self._leased: Browser | None = None
-        self._opened: Page | None = None
+        self._leased: BrowserProcess | None = None
+        self._opened: BrowserPage | None = None
         self._task: PageTask | None = None
         self._history: list[GuiAction] = []
 
@@ -99,7 +99,7 @@ class MiniWoBEnv(TextEnv):
             read = parse(action)
         except ReplyFormatError:
             return action.strip()
-        point = point_of(read)
+        point = target_point(read)
         target = None if point is None or not _on_screen(point) or self.over else self._page.target(point)
         return write(read) if target is None else f"{action_type(read)} {target}"
 
@@ -122,10 +122,10 @@ class MiniWoBEnv(TextEnv):
             read = parse(action)
         except ReplyFormatError as error:
             return self._refused(str(error))
-        problem = what_is_wrong(read)
+        problem = find_problem(read)
         if problem:
             return self._refused(problem)
-        if isinstance(read, Finished):
+        if isinstance(read, FinishAction):
             return EngineState(ENDED, done=True, admissible_actions=(), raw_score=0.0)
         self._page.act(read)
         self._history.append(read)
@@ -136,7 +136,7 @@ class MiniWoBEnv(TextEnv):
 
     def _answer(self) -> EngineState:
         look = self._page.look
-        clicks = dict.fromkeys(write(Click(element.center)) for element in look.elements)
+        clicks = dict.fromkeys(write(ClickAction(element.center)) for element in look.elements)
         score = max(look.reward, 0.0)
         return EngineState(listing(look), score, look.reward == 1.0, look.done, tuple(clicks), look.reward)
 
@@ -145,7 +145,7 @@ class MiniWoBEnv(TextEnv):
         return dataclasses.replace(self.state, observation=f"{REFUSAL}{plain(why)}.\n{listing(self._page.look)}")
 
     @property
-    def _page(self) -> Page:
+    def _page(self) -> BrowserPage:
         if self._opened is None:
             raise EngineError("the environment was closed, or its browser failed: call reset()")
         return self._opened
@@ -161,7 +161,7 @@ class MiniWoBEnv(TextEnv):
         if self._leased is None or not self._leased.alive:
             self.close()
             self._leased = pool().lease(self)
-        self._opened, self._task, self._history = Page(self._leased, task), task, []
+        self._opened, self._task, self._history = BrowserPage(self._leased, task), task, []
 
     def _save(self) -> tuple[GuiAction, ...]:
         return tuple(self._history)
@@ -176,22 +176,22 @@ class MiniWoBEnv(TextEnv):
             self._history.append(action)
 
 
-def what_is_wrong(action: GuiAction) -> str:
+def find_problem(action: GuiAction) -> str:
     """Explain why an action cannot be carried out on a page; "" if it can."""
     match action:
-        case OpenApp():
+        case OpenAppAction():
             return "there are no apps here"
-        case PressHome():
+        case PressHomeAction():
             return "there is no home screen here"
-        case PressBack():
+        case PressBackAction():
             return "there is nothing to go back to here"
-        case Type(text) if len(text) > LONGEST_TYPED:
+        case TypeAction(text) if len(text) > LONGEST_TYPED:
             return f"type takes at most {LONGEST_TYPED} characters at once"
-        case Type(text) if not all(line.isprintable() or line in CONTROL for line in text):
+        case TypeAction(text) if not all(line.isprintable() or line in CONTROL for line in text):
             return "type takes printable characters, \\n, \\t and \\b"
-        case Click(point) | LongPress(point) | Scroll(point):
+        case ClickAction(point) | LongPressAction(point) | ScrollAction(point):
             points = [point]
-        case Drag(start, end):
+        case DragAction(start, end):
             points = [start, end]
         case _:
             points = []

@@ -41,7 +41,7 @@ ADOPT_ORPHANS = 36
 def main() -> None:
     """Keep a driver until it has to end."""
     parent, seconds, folder, *command = sys.argv[1:]
-    alarm = alarmed()
+    alarm = open_alarm()
     with contextlib.suppress(AttributeError):  # another system has no such call
         ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1, 0, 0, 0)
     try:
@@ -64,7 +64,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def alarmed() -> int:
+def open_alarm() -> int:
     """Open a file descriptor that becomes readable when a child ends or a signal asks for the end."""
     alarm, ring = os.pipe()
     os.set_blocking(ring, False)

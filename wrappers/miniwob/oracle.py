@@ -10,15 +10,15 @@ import functools
 from typing import Any
 
 from align_echo.errors import EngineError
-from align_echo.wrappers.gui.actions import Click, GuiAction, Point, Scroll, Type, write
-from align_echo.wrappers.miniwob.page import Page
+from align_echo.wrappers.gui.actions import ClickAction, GuiAction, Point, ScrollAction, TypeAction, write
+from align_echo.wrappers.miniwob.page import BrowserPage
 from align_echo.wrappers.miniwob.tasks import PageTask
 
 
 class ScreenOracle:
     """Oracle for one moment of an episode, valid while the page stays the same."""
 
-    def __init__(self, page: Page, task: PageTask, *, done: bool, won: bool) -> None:
+    def __init__(self, page: BrowserPage, task: PageTask, *, done: bool, won: bool) -> None:
         self._page = page
         self._task = task
         self._done = done
@@ -50,9 +50,9 @@ class ScreenOracle:
 def _action(step: dict[str, Any]) -> GuiAction:
     match step:
         case {"act": "click", "at": [int(x), int(y)]}:
-            return Click(Point(x, y))
+            return ClickAction(Point(x, y))
         case {"act": "type", "text": str(text)}:
-            return Type(text)
+            return TypeAction(text)
         case {"act": "scroll", "at": [int(x), int(y)], "way": "up" | "down" as way}:
-            return Scroll(Point(x, y), way)
+            return ScrollAction(Point(x, y), way)
     raise EngineError(f"the expert's step is not an action: {step}")

@@ -16,8 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from align_echo.errors import EngineError
-from align_echo.wrappers.gui.actions import Click, Drag, GuiAction, LongPress, Point, Scroll, Type
-from align_echo.wrappers.miniwob.chromium import Browser
+from align_echo.wrappers.gui.actions import (
+    ClickAction,
+    DragAction,
+    GuiAction,
+    LongPressAction,
+    Point,
+    ScrollAction,
+    TypeAction,
+)
+from align_echo.wrappers.miniwob.chromium import BrowserProcess
 from align_echo.wrappers.miniwob.keys import key_events
 from align_echo.wrappers.miniwob.tasks import PageTask
 
@@ -45,7 +53,7 @@ alignEcho.begin(arguments[0], arguments[1]).then(done, (error) => done({error: S
 
 
 @dataclass(frozen=True)
-class Element:
+class PageElement:
     """Visible element. `text` is None if it holds none; `color` is "" or as "#ff0000"."""
 
     kind: str
@@ -58,18 +66,18 @@ class Element:
 
 
 @dataclass(frozen=True)
-class Look:
+class PageState:
     """State of a page: its visible elements, whether the task has ended, and the reward (-1 to 1, 0 before the end)."""
 
-    elements: tuple[Element, ...]
+    elements: tuple[PageElement, ...]
     done: bool
     reward: float
 
 
-class Page:
+class BrowserPage:
     """Page of one task in a browser."""
 
-    def __init__(self, browser: Browser, task: PageTask) -> None:
+    def __init__(self, browser: BrowserProcess, task: PageTask) -> None:
         """Open the page. Raises `EngineError`."""
         self._browser = browser
         self._mouse("mouseMoved", Point(0, 0))  # else the element under the last task's pointer looks hovered
@@ -87,23 +95,23 @@ class Page:
     def act(self, action: GuiAction) -> None:
         """Click, press, drag, scroll or type, by input events as from mouse and keyboard. Raises `EngineError`."""
         match action:
-            case Click(point):
+            case ClickAction(point):
                 self._press(point)
                 self._release(point)
-            case LongPress(point):
+            case LongPressAction(point):
                 self._press(point)
                 self._pass(TURN_MS)
                 self._release(point)
-            case Drag(start, end):
+            case DragAction(start, end):
                 self._press(start)
                 for point in between(start, end):
                     self._mouse("mouseMoved", point, buttons=1)
                 self._release(end)
-            case Scroll(point, direction):
+            case ScrollAction(point, direction):
                 right, down = (SCROLL_PIXELS * way for way in WHEEL[direction])
                 self._mouse("mouseMoved", point)
                 self._mouse("mouseWheel", point, deltaX=right, deltaY=down)
-            case Type(text):
+            case TypeAction(text):
                 for name, event in key_events(text):
                     self._browser.command(name, event)
         self.look = self._pass(TURN_MS)
@@ -123,11 +131,11 @@ class Page:
         steps = self._browser.run("return alignEcho.plan(arguments[0]);", subdomain)
         return None if steps is None else list(steps)
 
-    def _pass(self, milliseconds: int) -> Look:
+    def _pass(self, milliseconds: int) -> PageState:
         """Advance the page's clock and read the page."""
         answer = self._browser.run_until_told(_AFTER, milliseconds)
         elements = tuple(
-            Element(
+            PageElement(
                 kind=element["kind"],
                 text=element["text"],
                 name=element["name"],
@@ -138,7 +146,7 @@ class Page:
             )
             for element in answer["elements"]
         )
-        return Look(elements, bool(answer["done"]), float(answer["reward"]))
+        return PageState(elements, bool(answer["done"]), float(answer["reward"]))
 
     def _press(self, point: Point) -> None:
         self._mouse("mouseMoved", point)
@@ -151,9 +159,9 @@ class Page:
         self._browser.command("Input.dispatchMouseEvent", {"type": kind, "x": point.x, "y": point.y, **more})
 
 
-def start_browser() -> Browser:
+def start_browser() -> BrowserProcess:
     """Start a browser for pages of tasks. Raises `MissingExtraError`, `MissingDataError`, `EngineError`."""
-    return Browser(SIZE, at_start=_scripts())
+    return BrowserProcess(SIZE, at_start=_scripts())
 
 
 def address(task: PageTask) -> str:

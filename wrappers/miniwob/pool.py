@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 
-from align_echo.wrappers.miniwob.chromium import Browser
+from align_echo.wrappers.miniwob.chromium import BrowserProcess
 from align_echo.wrappers.miniwob.page import start_browser
-from align_echo.wrappers.pool import Pool, pool_of_process
+from align_echo.wrappers.pool import EnginePool, make_process_pool
 
 
 @functools.cache
-def pool() -> Pool[Browser]:
+def pool() -> EnginePool[BrowserProcess]:
     """Return this process's pool."""
-    return pool_of_process(start_browser, pool.cache_clear)
+    return make_process_pool(start_browser, pool.cache_clear)

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from align_echo.wrappers.gui.actions import Point
-from align_echo.wrappers.miniwob.page import SIZE, Element, Look
+from align_echo.wrappers.miniwob.page import SIZE, PageElement, PageState
 from align_echo.wrappers.text_env import TEXT_CHARACTERS
 
 MOST_ELEMENTS = 80
@@ -38,7 +38,7 @@ class ScreenLine:
     height: int
 
 
-def listing(look: Look) -> str:
+def listing(look: PageState) -> str:
     """Render a page as text; at most `MOST_ELEMENTS` lines of elements."""
     if look.done:
         return ENDED
@@ -48,7 +48,7 @@ def listing(look: Look) -> str:
     return "\n".join([*lines, f"... and {hidden} more"] if hidden else lines)
 
 
-def line(element: Element) -> str:
+def line(element: PageElement) -> str:
     """Render an element in one line."""
     text = None if element.text is None else json.dumps(_cut(element.text, LONGEST_TEXT))
     name, color = _cut(plain(element.name), LONGEST_NAME), element.color

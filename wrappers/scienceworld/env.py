@@ -14,7 +14,7 @@ from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 from align_echo.wrappers.scienceworld.oracle import LabOracle
 from align_echo.wrappers.scienceworld.spec import CONTRACT, STEP_LIMIT, as_read, is_invalid
 from align_echo.wrappers.scienceworld.tasks import LabTask, read_task, task_ids
-from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
+from align_echo.wrappers.text_env import ActionOptions, EngineState, TextEnv
 
 NOT_PLAY = ("reset task",)
 """Forms in the engine's list that are no moves of an episode: this form undoes all progress."""
@@ -59,12 +59,12 @@ class ScienceWorldEnv(TextEnv):
             raise UsageError("call reset() before oracle()")
         return LabOracle(self._task, self._history, self._played, done=self.state.done, won=self.state.won)
 
-    def offered(self) -> Offered:
+    def offered(self) -> ActionOptions:
         """Return the engine's forms of actions and names of objects. Raises `EngineError`, `UsageError` before a reset.
         """
         self._check_started()
         forms = [form for form in self._simulator.templates() if form not in NOT_PLAY]
-        return Offered(tuple(sorted(map(_template, forms))), tuple(sorted(self._simulator.objects())))
+        return ActionOptions(tuple(sorted(map(_template, forms))), tuple(sorted(self._simulator.objects())))
 
     def as_read(self, action: str) -> str:
         """Return the action in lower case, with one space between words and no articles."""

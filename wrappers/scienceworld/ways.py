@@ -36,13 +36,13 @@ def costs_at_most(task: LabTask, gold: Plan, played: Plan, action: str, allowanc
     that works as well without it: an idle action costs 1. None if no tried remainder reaches the full score from this
     moment. Raises `EngineError`.
     """
-    way = needed(task, gold)
+    way = shorten_path(task, gold)
     before = fewest_turns(task, way, played)
     if before is None:
         return None
     most = before - 1 + allowance
     after = (*played, action)
-    for plan in sorted({plan[max(len(plan) - most, 0) :] for plan in rests(way, after)}, key=len):
+    for plan in sorted({plan[max(len(plan) - most, 0) :] for plan in list_remainders(way, after)}, key=len):
         turns = turns_to_win(task, after, plan)
         without = None if turns is None else turns_to_win(task, played, plan)
         if turns is not None and 1 + turns - min(before, before if without is None else without) <= allowance:
@@ -51,7 +51,7 @@ def costs_at_most(task: LabTask, gold: Plan, played: Plan, action: str, allowanc
 
 
 @functools.lru_cache(maxsize=256)
-def needed(task: LabTask, gold: Plan) -> Plan:
+def shorten_path(task: LabTask, gold: Plan) -> Plan:
     """Shorten the gold path up to the full score: drop dispensable looks and doors, and take the shortest way from room
     to room if the task allows it."""
     way = gold[: turns_to_win(task, (), gold)]
@@ -76,7 +76,7 @@ def _as_teleport(action: str) -> str:
 def fewest_turns(task: LabTask, way: Plan, played: Plan) -> int | None:
     """Count the turns to the full score by the first kind of remainder that reaches it, with or without its first
     actions; None if none does. Raises `EngineError`."""
-    after, unplayed, *alternatives = rests(way, played)
+    after, unplayed, *alternatives = list_remainders(way, played)
     skipped = range(SKIPPED + 1)
     for kind in ([after[n:] for n in skipped], [unplayed[n:] for n in skipped], *([plan] for plan in alternatives)):
         counts: list[int] = []
@@ -91,7 +91,7 @@ def fewest_turns(task: LabTask, way: Plan, played: Plan) -> int | None:
     return None
 
 
-def rests(way: Plan, played: Sequence[str]) -> list[Plan]:
+def list_remainders(way: Plan, played: Sequence[str]) -> list[Plan]:
     """List candidate remainders of a route: after the last played action; all unplayed actions; the same after a look,
     or back in the room of the last action before; all from the first unplayed action; the full route.
 

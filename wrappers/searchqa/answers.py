@@ -32,7 +32,7 @@ def plain(text: str) -> str:
     return "".join(letter if " " <= letter <= "~" else "?" for letter in bare)
 
 
-def normalised(answer: str) -> str:
+def normalise(answer: str) -> str:
     """Normalise an answer for comparison."""
     letters = unicodedata.normalize("NFKD", answer.translate(_SIGNS).lower())
     bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
@@ -41,26 +41,26 @@ def normalised(answer: str) -> str:
 
 def exact(answer: str, right: Sequence[str]) -> bool:
     """Check if the answer matches a right one. An answer that normalises to nothing matches only as written."""
-    reply, bare = normalised(answer), _bare(answer)
+    reply, bare = normalise(answer), _bare(answer)
     as_compared = bool(reply) and any(reply in _forms(text) for text in right)
-    return as_compared or (bool(bare) and any(bare == _bare(text) for text in right if not normalised(text)))
+    return as_compared or (bool(bare) and any(bare == _bare(text) for text in right if not normalise(text)))
 
 
 def f1(answer: str, right: Sequence[str]) -> float:
     """Compute the F1 over words, in [0, 1]; the best over the right answers."""
-    reply, bare = normalised(answer).split(), _bare(answer).split()
-    comparable = (text for text in right if normalised(text))
+    reply, bare = normalise(answer).split(), _bare(answer).split()
+    comparable = (text for text in right if normalise(text))
     scores = [_f1(reply, form.split()) for text in comparable for form in _forms(text)]
-    return max([*scores, *(_f1(bare, _bare(text).split()) for text in right if not normalised(text))], default=0.0)
+    return max([*scores, *(_f1(bare, _bare(text).split()) for text in right if not normalise(text))], default=0.0)
 
 
 def _forms(text: str) -> tuple[str, str]:
     """Return a right answer in normal form, by itself and as it is shown."""
-    return normalised(text), normalised(plain(text))
+    return normalise(text), normalise(plain(text))
 
 
 def _bare(text: str) -> str:
-    """Lower-case a text and collapse spaces. Unlike `normalised`, it keeps articles, so "A" and "The The" are not
+    """Lower-case a text and collapse spaces. Unlike `normalise`, it keeps articles, so "A" and "The The" are not
     empty."""
     return " ".join(text.lower().split())
 

@@ -39,7 +39,7 @@ MOST_BYTES = 4 * 2**20
 """Largest reply in bytes. Three documents are far less; more is a fault of the server and is not read."""
 
 
-def checked_url(server: str) -> str:
+def request_url(server: str) -> str:
     """Return the address for requests, from that of a server (`http://host:port`), with or without `/retrieve`.
 
     Raises `UsageError` for an invalid address, without repeating a password, and for a conflicting environment
@@ -63,7 +63,7 @@ def checked_url(server: str) -> str:
 def search_at(
     url: str, query: str, topk: int, *, deadline: float = DEADLINE, quiet: float = QUIET
 ) -> list[Document]:
-    """Return the best documents for a query from the server at `url` (of `checked_url`).
+    """Return the best documents for a query from the server at `url` (of `request_url`).
 
     After `quiet` seconds a notice reports the wait, once. Raises `EngineError`. Raises `UsageError` for a conflicting
     environment variable, or a server that never answered and cannot be reached at this address.

@@ -22,8 +22,8 @@ from typing import Any
 
 from align_echo.errors import MissingDataError, UsageError, require
 from align_echo.wrappers.bm25 import NEEDS, SearchIndex, words
-from align_echo.wrappers.rows import Rows, read_rows
-from align_echo.wrappers.searchqa.answers import normalised, plain
+from align_echo.wrappers.rows import RowsResult, read_rows
+from align_echo.wrappers.searchqa.answers import normalise, plain
 from align_echo.wrappers.searchqa.questions import PROVINCES, SearchTask, questions
 from align_echo.wrappers.searchqa.spec import SPLITS
 from align_echo.wrappers.searchqa.subjects import VERSION, Document, documents, provinces
@@ -41,12 +41,12 @@ EMBEDDED = f"embedded questions, generator {VERSION}"
 _opening = threading.RLock()
 
 
-class Corpus:
+class SearchCorpus:
     """Documents with their index. Immutable, so threads and environments share it."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.documents = documents
-        self._index = SearchIndex.of(plain(document.contents) for document in documents)
+        self._index = SearchIndex.build(plain(document.contents) for document in documents)
 
     def search(self, query: str, topk: int) -> list[tuple[Document, float]]:
         """Return (document, score) of the best documents that share a word with the query, best first; accents do not
@@ -65,7 +65,7 @@ def find_folder(data_root: Path | None) -> Path | None:
     return folder
 
 
-def open_corpus(file: Path | None) -> Corpus:
+def open_corpus(file: Path | None) -> SearchCorpus:
     """Open the corpus of a file, or the embedded one: the same object throughout the process.
 
     Raises `MissingDataError` for a missing file, `UsageError` naming an invalid line, `MissingExtraError` if the search
@@ -91,7 +91,7 @@ def open_questions(folder: Path | None, split: str) -> dict[str, SearchTask]:
         return unique
 
 
-def left_out(folder: Path) -> list[str]:
+def describe_skipped(folder: Path) -> list[str]:
     """Describe the skipped questions of a folder: repeats in a later split, and damaged rows. Raises as `open_corpus`.
     """
     with _opening:
@@ -116,8 +116,8 @@ def _embedded() -> tuple[list[Document], dict[str, dict[str, SearchTask]]]:
 
 
 @functools.cache
-def _embedded_corpus() -> Corpus:
-    return Corpus(_embedded()[0])
+def _embedded_corpus() -> SearchCorpus:
+    return SearchCorpus(_embedded()[0])
 
 
 # ---------------------------------------------------------------- files
@@ -141,7 +141,7 @@ def _stamp(file: Path) -> Stamp:
 
 
 @functools.lru_cache(maxsize=2)
-def _read_corpus(file: Path, stamp: Stamp) -> Corpus:
+def _read_corpus(file: Path, stamp: Stamp) -> SearchCorpus:
     rows = read_rows(file, _document, "document")
     read = rows.rows
     if rows.note:
@@ -150,7 +150,7 @@ def _read_corpus(file: Path, stamp: Stamp) -> Corpus:
         raise UsageError(f"{file} holds more than {MOST_DOCUMENTS:,} documents: search them at a retrieval server")
     if not any(words(plain(document.contents)) for document in read):
         raise UsageError(f"{file} holds no word that can be searched: documents are read as printable ASCII")
-    return Corpus(read)
+    return SearchCorpus(read)
 
 
 def _document(record: Mapping[str, Any], number: int, index: int) -> Document:
@@ -162,10 +162,10 @@ def _document(record: Mapping[str, Any], number: int, index: int) -> Document:
         contents = contents if isinstance(text, str) and text.strip() else ""
     if not contents.strip():
         raise ValueError("it is no document: it has no contents, and no text")
-    return document_of(contents)
+    return make_document(contents)
 
 
-def document_of(contents: str) -> Document:
+def make_document(contents: str) -> Document:
     """Make a document from a title's line (optionally in quotes) and the text after it."""
     title, _, text = contents.strip().partition("\n")
     return Document(title.strip().strip('"') or "untitled", " ".join(text.split()))
@@ -183,11 +183,11 @@ def _drop_repeats(files: tuple[tuple[Path, Stamp], ...]) -> tuple[dict[str, Sear
 @functools.lru_cache(maxsize=6)
 def _read_questions(file: Path, stamp: Stamp) -> dict[str, tuple[str, SearchTask]]:
     """Return (text compared between splits, question) by task id."""
-    return {task.task_id: (normalised(text) or text, task) for text, task in _question_rows(file, stamp).rows}
+    return {task.task_id: (normalise(text) or text, task) for text, task in _question_rows(file, stamp).rows}
 
 
 @functools.lru_cache(maxsize=6)
-def _question_rows(file: Path, stamp: Stamp) -> Rows[tuple[str, SearchTask]]:
+def _question_rows(file: Path, stamp: Stamp) -> RowsResult[tuple[str, SearchTask]]:
     def read(record: Mapping[str, Any], number: int, index: int) -> tuple[str, SearchTask]:
         question, answers = _question(record)
         return question, SearchTask(f"{file.stem}/question/{index:05}", plain(question), answers)

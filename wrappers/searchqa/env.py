@@ -19,7 +19,7 @@ from align_echo.wrappers.searchqa.spec import (
     task_type,
 )
 from align_echo.wrappers.searchqa.subjects import Document
-from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
+from align_echo.wrappers.text_env import ActionOptions, EngineState, TextEnv
 
 DOCUMENTS_SHOWN = 3
 """Number of documents shown by a search."""
@@ -93,10 +93,10 @@ class SearchQAEnv(TextEnv):
     def refuses(self, observation: str) -> bool:
         return observation in (UNREAD, EMPTY)
 
-    def offered(self) -> Offered:
+    def offered(self) -> ActionOptions:
         """Return the two forms of an action, the names in the question and the titles shown so far."""
         names = [*_NAMES.findall(self.goal)[1:], *(title for _, titles in self._history for title in titles)]
-        return Offered(TEMPLATES, tuple(dict.fromkeys(names)))
+        return ActionOptions(TEMPLATES, tuple(dict.fromkeys(names)))
 
     def as_read(self, action: str) -> str:
         """Return the first form in the action, with single spaces; "" if there is none."""
@@ -127,7 +127,7 @@ class SearchQAEnv(TextEnv):
             raise EngineError("the documents are gone: call reset()")
         documents = self._search(query, DOCUMENTS_SHOWN)
         self._history = (*self._history, (query, tuple(plain(document.title) for document in documents)))
-        return EngineState(shown(documents), raw_score=0.0)
+        return EngineState(render_documents(documents), raw_score=0.0)
 
     def _judge(self, answer: str) -> EngineState:
         """Judge an answer and end the episode."""
@@ -148,7 +148,7 @@ class SearchQAEnv(TextEnv):
         self._history, self._won = saved
 
 
-def shown(documents: Iterable[Document]) -> str:
+def render_documents(documents: Iterable[Document]) -> str:
     """Render the documents of a search, cut at `LONGEST_RESULT` characters."""
     lines = [
         _OWN_TAGS.sub("", plain(f"Doc {number}(Title: {document.title}) {document.text}"))

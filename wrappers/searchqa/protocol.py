@@ -15,7 +15,7 @@ from typing import Any
 
 from align_echo.errors import UsageError
 from align_echo.reading import parse_json
-from align_echo.wrappers.searchqa.corpus import document_of
+from align_echo.wrappers.searchqa.corpus import make_document
 from align_echo.wrappers.searchqa.subjects import Document
 
 PATH = "/retrieve"
@@ -62,7 +62,7 @@ def _read_document(entry: Any) -> Document:
     contents = inner.get("contents") if isinstance(inner, dict) else None
     if not isinstance(contents, str) or not contents.strip():
         raise ValueError('a document has no "contents"')
-    return document_of(contents)
+    return make_document(contents)
 
 
 def _read_request(body: bytes) -> tuple[list[str], int, bool]:

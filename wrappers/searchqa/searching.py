@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from align_echo.errors import MissingDataError
-from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, checked_url, search_at
-from align_echo.wrappers.searchqa.corpus import CORPUS, EMBEDDED, Corpus, left_out, open_corpus
+from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, request_url, search_at
+from align_echo.wrappers.searchqa.corpus import CORPUS, EMBEDDED, SearchCorpus, describe_skipped, open_corpus
 from align_echo.wrappers.searchqa.env import Search
 from align_echo.wrappers.searchqa.subjects import Document
 
@@ -21,7 +21,7 @@ def searcher(folder: Path | None) -> Callable[[], Search]:
     """
     server = os.environ.get(SERVER_VARIABLE)
     if server:
-        at_server = functools.partial(search_at, checked_url(server))
+        at_server = functools.partial(search_at, request_url(server))
         return lambda: at_server
     file = None if folder is None else folder / CORPUS
     if file is not None and not file.is_file():
@@ -34,9 +34,9 @@ def label(folder: Path | None) -> str:
     server = os.environ.get(SERVER_VARIABLE)
     source = EMBEDDED if folder is None else f"questions at {folder.absolute()}"
     if folder is not None:
-        source = ", ".join([source, *left_out(folder)])
-    return f"{source}, searched at {checked_url(server)}" if server else source
+        source = ", ".join([source, *describe_skipped(folder)])
+    return f"{source}, searched at {request_url(server)}" if server else source
 
 
-def _search_in(corpus: Corpus, query: str, topk: int) -> list[Document]:
+def _search_in(corpus: SearchCorpus, query: str, topk: int) -> list[Document]:
     return [document for document, _ in corpus.search(query, topk)]

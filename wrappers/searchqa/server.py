@@ -10,18 +10,18 @@ import json
 from http.server import BaseHTTPRequestHandler
 
 from align_echo.errors import UsageError
-from align_echo.wrappers.searchqa.corpus import Corpus
+from align_echo.wrappers.searchqa.corpus import SearchCorpus
 from align_echo.wrappers.searchqa.protocol import MOST_BYTES, PATH, answer
 from align_echo.wrappers.serving import HOST, QuietServer, content_length
 
 
-def make_server(corpus: Corpus, port: int, host: str = HOST) -> QuietServer:
+def make_server(corpus: SearchCorpus, port: int, host: str = HOST) -> QuietServer:
     """Make a server of a corpus; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
     return _RetrievalServer(corpus, port, host)
 
 
 class _RetrievalServer(QuietServer):
-    def __init__(self, corpus: Corpus, port: int, host: str) -> None:
+    def __init__(self, corpus: SearchCorpus, port: int, host: str) -> None:
         super().__init__(_RetrievalHandler, port, host)
         self.corpus = corpus
 

@@ -12,7 +12,7 @@ from align_echo.wrappers.text_env import TextEnv
 from align_echo.wrappers.webshop.spec import ACTION_FORMAT, CONTRACT, MODES, SPLITS, STEP_LIMIT, task_type
 
 if TYPE_CHECKING:
-    from align_echo.wrappers.webshop.catalogue import Catalogue
+    from align_echo.wrappers.webshop.catalogue import ProductCatalogue
 
 TRAINING_TASKS = 20
 """Tasks of one iteration of ALIGN, from its training split (appendix C.1)."""
@@ -57,7 +57,7 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
     return drawn(ids, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed}")
 
 
-def _catalogue(data_root: Path | None) -> Catalogue:
+def _catalogue(data_root: Path | None) -> ProductCatalogue:
     require("WebShop", "webshop", (*NEEDS, "textblob", "thefuzz"))
     from align_echo.wrappers.webshop.catalogue import open_catalogue
 

@@ -25,9 +25,9 @@ from align_echo.reading import parse_json
 from align_echo.wrappers.bm25 import SearchIndex
 from align_echo.wrappers.cache import cache_folder
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
-from align_echo.wrappers.webshop.goals import ShoppingGoal, human_goals, in_order, synthetic_goals, weighted
+from align_echo.wrappers.webshop.goals import ShoppingGoal, add_weights, human_goals, sort_goals, synthetic_goals
 from align_echo.wrappers.webshop.official import OfficialFiles, find_files
-from align_echo.wrappers.webshop.products import Node, Product
+from align_echo.wrappers.webshop.products import PageNode, Product
 from align_echo.wrappers.webshop.spec import SPLITS
 
 FORMAT = 3
@@ -62,7 +62,7 @@ def find_source(data_root: Path | None) -> CatalogueSource:
     return EmbeddedProducts()
 
 
-def open_catalogue(data_root: Path | None) -> Catalogue:
+def open_catalogue(data_root: Path | None) -> ProductCatalogue:
     """Open the catalogue of `find_source`, one object a process; build it on disk if it does not exist.
 
     Raises `MissingDataError`, or `UsageError` if the files are not readable or the cache cannot be written.
@@ -80,7 +80,7 @@ def _name(source: CatalogueSource) -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def _open(source: CatalogueSource, folder: Path) -> Catalogue:
+def _open(source: CatalogueSource, folder: Path) -> ProductCatalogue:
     if not folder.is_dir():
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -90,10 +90,10 @@ def _open(source: CatalogueSource, folder: Path) -> Catalogue:
                 f"cannot write the WebShop catalogue to {error.filename or folder} ({error.strerror}): "
                 "set ALIGN_ECHO_CACHE to a folder that can be written"
             ) from error
-    return Catalogue(source.label, folder)
+    return ProductCatalogue(source.label, folder)
 
 
-class Catalogue:
+class ProductCatalogue:
     """Open catalogue. Immutable, so threads and environments may share it."""
 
     def __init__(self, label: str, folder: Path) -> None:
@@ -146,7 +146,7 @@ class Catalogue:
         except (OSError, ValueError) as error:
             raise _damage_error(self._folder, error) from error
 
-    def _listing(self, row: int) -> tuple[Node, ...]:
+    def _listing(self, row: int) -> tuple[PageNode, ...]:
         return self._product(row).listing  # far smaller than the product, so many can be cached
 
     def _product(self, row: int) -> Product:
@@ -165,10 +165,10 @@ def _build(source: CatalogueSource, folder: Path) -> None:
     draft.mkdir()
     try:
         goals = _write_products(source, draft)
-        SearchIndex.of(_documents(draft / _PRODUCTS)).save(draft / _INDEX)
+        SearchIndex.build(_documents(draft / _PRODUCTS)).save(draft / _INDEX)
         if source.only_findable:
             goals = _filter_findable(goals, draft)
-        record = {"kind": source.goal_kind, "goals": [asdict(goal) for goal in in_order(goals)]}
+        record = {"kind": source.goal_kind, "goals": [asdict(goal) for goal in sort_goals(goals)]}
         (draft / _GOALS).write_text(json.dumps(record), encoding="utf-8")
         (draft / _CHECKSUMS).write_text(json.dumps(_checksums(draft)), encoding="utf-8")
         try:
@@ -221,7 +221,7 @@ def _write_products(source: CatalogueSource, folder: Path) -> list[ShoppingGoal]
     np.save(folder / _OFFSETS, np.array(offsets, dtype=np.int64))
     if not goals:
         raise UsageError(f"there is no goal in the {source.label}")
-    return goals if source.goal_kind == "goal" else weighted(goals)
+    return goals if source.goal_kind == "goal" else add_weights(goals)
 
 
 def _documents(products: Path) -> Iterator[str]:

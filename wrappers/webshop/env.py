@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from align_echo.errors import UsageError
-from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
-from align_echo.wrappers.webshop.catalogue import Catalogue
+from align_echo.wrappers.text_env import ActionOptions, EngineState, TextEnv
+from align_echo.wrappers.webshop.catalogue import ProductCatalogue
 from align_echo.wrappers.webshop.oracle import ShopOracle
 from align_echo.wrappers.webshop.pages import SEPARATOR, Shop, ShopPage, clickables, parse_action, plain_text, rich_text
 from align_echo.wrappers.webshop.spec import CONTRACT, MODES, STEP_LIMIT, task_type
@@ -22,7 +22,7 @@ class WebShopEnv(TextEnv):
 
     def __init__(
         self,
-        catalogue: Catalogue,
+        catalogue: ProductCatalogue,
         split: str,
         step_limit: int | None = None,
         mode: str = MODES[0],
@@ -69,9 +69,9 @@ class WebShopEnv(TextEnv):
         """Return the oracle of this episode. Raises `UsageError` before a reset."""
         return ShopOracle(self.shop, self._page)
 
-    def offered(self) -> Offered:
+    def offered(self) -> ActionOptions:
         """Return the two forms of an action, and the clickable names of the page."""
-        return Offered(TEMPLATES, self._names())
+        return ActionOptions(TEMPLATES, self._names())
 
     def as_read(self, action: str) -> str:
         """Normalise the case of arguments and the spaces in a search; "" if this is no action."""

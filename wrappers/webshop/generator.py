@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any
 
 from align_echo.dice import Dice
-from align_echo.wrappers.webshop.goals import Instruction, price_between
+from align_echo.wrappers.webshop.goals import ShoppingInstruction, price_between
 from align_echo.wrappers.webshop.products import Product
 
 VERSION = "1"
@@ -48,7 +48,7 @@ class EmbeddedProducts:
         """Version of the generator."""
         return f"embedded catalogue, generator {self.version}"
 
-    def entries(self) -> Iterator[tuple[Product, tuple[Instruction, ...], None]]:
+    def entries(self) -> Iterator[tuple[Product, tuple[ShoppingInstruction, ...], None]]:
         """Yield every product with its instructions: one, two or none."""
         tables = json.loads(resources.files(__package__).joinpath(_TABLES).read_text(encoding="utf-8"))
         titles: set[str] = set()
@@ -136,18 +136,19 @@ class _Maker:
 
     # ------------------------------------------------------------ instructions
 
-    def instructions(self) -> tuple[Instruction, ...]:
+    def instructions(self) -> tuple[ShoppingInstruction, ...]:
         """Write the instructions for the product."""
         if not self._dice.chance(_WRITTEN):
             return ()
         return tuple(self._instruction() for _ in range(1 + self._dice.chance(_WRITTEN_TWICE)))
 
-    def _instruction(self) -> Instruction:
+    def _instruction(self) -> ShoppingInstruction:
         dice = self._dice
         is_ = tuple(dice.shuffled(self._is)[: dice.below(3)])
         has = tuple(dice.shuffled(self._has)[: max(dice.below(3), not is_)])
         chosen = tuple((name, dice.pick(values)) for name, values in self._options if dice.chance(0.65))
-        return Instruction(self._word_instruction(is_, has, chosen), (*is_, *has), tuple(value for _, value in chosen))
+        text = self._word_instruction(is_, has, chosen)
+        return ShoppingInstruction(text, (*is_, *has), tuple(value for _, value in chosen))
 
     def _word_instruction(self, is_: tuple[str, ...], has: tuple[str, ...], chosen: tuple[tuple[str, str], ...]) -> str:
         dice = self._dice

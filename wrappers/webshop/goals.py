@@ -24,7 +24,7 @@ _BOUNDS = tuple(10.0 * step for step in range(1, 100))
 
 
 @dataclass(frozen=True)
-class Instruction:
+class ShoppingInstruction:
     """Text written for a product, with the attributes and option values it asks for."""
 
     text: str
@@ -53,7 +53,7 @@ class ShoppingGoal:
         return cls(**{**record, **lists})
 
 
-def human_goals(row: int, product: Product, instructions: Sequence[Instruction]) -> Iterator[ShoppingGoal]:
+def human_goals(row: int, product: Product, instructions: Sequence[ShoppingInstruction]) -> Iterator[ShoppingGoal]:
     """Yield a goal for each instruction that names an attribute."""
     for number, written in enumerate(instructions):
         if written.attributes:
@@ -62,7 +62,7 @@ def human_goals(row: int, product: Product, instructions: Sequence[Instruction])
             yield ShoppingGoal(row, text, written.attributes, written.options, bound)
 
 
-def synthetic_goals(row: int, product: Product, written: Instruction) -> Iterator[ShoppingGoal]:
+def synthetic_goals(row: int, product: Product, written: ShoppingInstruction) -> Iterator[ShoppingGoal]:
     """Yield a goal for each choice of one value from every group of options."""
     bound, price_text = price_bound(product.price, f"{product.asin} synthetic")
     groups = sorted(product.options)
@@ -72,7 +72,7 @@ def synthetic_goals(row: int, product: Product, written: Instruction) -> Iterato
         yield ShoppingGoal(row, f"{written.text}{with_options}{price_text}", written.attributes, values, bound)
 
 
-def weighted(goals: Sequence[ShoppingGoal]) -> list[ShoppingGoal]:
+def add_weights(goals: Sequence[ShoppingGoal]) -> list[ShoppingGoal]:
     """Add weights to synthetic goals: the mean of 1 / number of goals that ask for an attribute."""
     uses = Counter(attribute for goal in goals for attribute in goal.attributes)
     return [
@@ -99,7 +99,7 @@ def price_between(low: float, high: float, asin: str) -> float:
     return Dice(f"price {asin}").between(low, high)
 
 
-def in_order(goals: Iterable[ShoppingGoal]) -> list[ShoppingGoal]:
+def sort_goals(goals: Iterable[ShoppingGoal]) -> list[ShoppingGoal]:
     """Sort goals in the order of their indices."""
     order = list(goals)
     random.Random(SHUFFLE_SEED).shuffle(order)

@@ -14,7 +14,7 @@ from typing import Any
 
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.reading import parse_json
-from align_echo.wrappers.webshop.goals import Instruction, price_between
+from align_echo.wrappers.webshop.goals import ShoppingInstruction, price_between
 from align_echo.wrappers.webshop.products import NO_ATTRIBUTES, Product
 
 PRODUCTS, ATTRIBUTES, INSTRUCTIONS = "items_shuffle", "items_ins_v2", "items_human_ins.json"
@@ -52,7 +52,7 @@ class OfficialFiles:
         """False: goals keep upstream's indices."""
         return False
 
-    def entries(self) -> Iterator[tuple[Product, tuple[Instruction, ...], Instruction | None]]:
+    def entries(self) -> Iterator[tuple[Product, tuple[ShoppingInstruction, ...], ShoppingInstruction | None]]:
         """Yield each product in file order with its human instructions and its synthetic one.
 
         Raises `UsageError` for a file that is not laid out as documented.
@@ -105,15 +105,15 @@ def _read(path: Path, kind: type) -> Any:
     return content
 
 
-def _human(record: dict[str, Any]) -> Instruction:
+def _human(record: dict[str, Any]) -> ShoppingInstruction:
     attributes, options = record["instruction_attributes"], record["instruction_options"]
-    return Instruction(str(record["instruction"]), tuple(map(str, attributes)), tuple(map(str, options)))
+    return ShoppingInstruction(str(record["instruction"]), tuple(map(str, attributes)), tuple(map(str, options)))
 
 
-def _synthetic(entry: dict[str, Any]) -> Instruction | None:
+def _synthetic(entry: dict[str, Any]) -> ShoppingInstruction | None:
     if entry.get("instruction") is None:
         return None
-    return Instruction(str(entry["instruction"]), tuple(map(str, entry["instruction_attributes"])))
+    return ShoppingInstruction(str(entry["instruction"]), tuple(map(str, entry["instruction_attributes"])))
 
 
 def _product(record: dict[str, Any], entry: dict[str, Any]) -> Product:

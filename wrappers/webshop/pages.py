@@ -13,9 +13,9 @@ from typing import Literal
 
 from jinja2.utils import htmlsafe_json_dumps
 
-from align_echo.wrappers.webshop.catalogue import Catalogue
+from align_echo.wrappers.webshop.catalogue import ProductCatalogue
 from align_echo.wrappers.webshop.goals import ShoppingGoal
-from align_echo.wrappers.webshop.products import Node, texts
+from align_echo.wrappers.webshop.products import PageNode, texts
 from align_echo.wrappers.webshop.reward import score
 
 SEPARATOR = " [SEP] "
@@ -23,12 +23,12 @@ PER_PAGE = 10
 
 SubPage = Literal["description", "features", "reviews", "attributes"]
 _SUB_PAGES: tuple[SubPage, ...] = ("description", "features", "reviews", "attributes")
-_SEARCH = Node("button", "Search")
-_BACK = Node("button", "Back to Search")
-_PREVIOUS = Node("button", "< Prev")
-_NEXT = Node("button", "Next >")
-_BUY = Node("button", "Buy Now")
-_BUTTONS = {name: Node("button", name.capitalize()) for name in _SUB_PAGES}
+_SEARCH = PageNode("button", "Search")
+_BACK = PageNode("button", "Back to Search")
+_PREVIOUS = PageNode("button", "< Prev")
+_NEXT = PageNode("button", "Next >")
+_BUY = PageNode("button", "Buy Now")
+_BUTTONS = {name: PageNode("button", name.capitalize()) for name in _SUB_PAGES}
 
 
 @dataclass(frozen=True)
@@ -73,23 +73,23 @@ def parse_action(action: str) -> tuple[str, str]:
 class Shop:
     """Pages of one goal. `show_attrs` adds a button that shows a product's attributes."""
 
-    def __init__(self, catalogue: Catalogue, goal: ShoppingGoal, *, show_attrs: bool = False) -> None:
+    def __init__(self, catalogue: ProductCatalogue, goal: ShoppingGoal, *, show_attrs: bool = False) -> None:
         self.catalogue = catalogue
         self.goal = goal
         self._sub_pages = _SUB_PAGES if show_attrs else _SUB_PAGES[:-1]
         self._instruction = texts("Instruction:", goal.instruction)
-        self._last_page: tuple[ShopPage | None, tuple[Node, ...]] = (None, ())
+        self._last_page: tuple[ShopPage | None, tuple[PageNode, ...]] = (None, ())
 
     # ------------------------------------------------------------ visible texts
 
-    def nodes(self, page: ShopPage) -> tuple[Node, ...]:
+    def nodes(self, page: ShopPage) -> tuple[PageNode, ...]:
         """Return the visible texts of a page, in order; those of the last page are cached."""
         cached = self._last_page  # read once: another thread may replace it
         if cached[0] is not page:
             cached = self._last_page = (page, tuple(self._make(page)))
         return cached[1]
 
-    def _make(self, page: ShopPage) -> list[Node]:
+    def _make(self, page: ShopPage) -> list[PageNode]:
         if page.kind == "search":
             return [*texts("WebShop"), *self._instruction, _SEARCH]
         if page.kind == "results":
@@ -109,7 +109,7 @@ class Shop:
         }
         return [*head, *texts(*content[page.kind])]
 
-    def _result_nodes(self, page: ShopPage) -> list[Node]:
+    def _result_nodes(self, page: ShopPage) -> list[PageNode]:
         nodes = [*self._instruction, _BACK, *texts(f"Page {page.number} (Total results: {len(page.results)})")]
         nodes += (_PREVIOUS, _NEXT) if page.number > 1 else (_NEXT,)
         for row in page.listed:
@@ -160,7 +160,7 @@ class Shop:
         return score(bought, page.chosen, self.goal, wanted)
 
 
-def _receipt(page: ShopPage, asin: str) -> list[Node]:
+def _receipt(page: ShopPage, asin: str) -> list[PageNode]:
     """Build the last page, with the fields upstream leaves empty."""
     options = str(htmlsafe_json_dumps(dict(page.options), sort_keys=True))
     bought = ("Purchased", "asin", asin, "options", options, "attrs", "None", "category", "None", "query", "None")
@@ -173,7 +173,7 @@ def _receipt(page: ShopPage, asin: str) -> list[Node]:
 # ---------------------------------------------------------------- as text
 
 
-def clickables(nodes: Iterable[Node]) -> tuple[str, ...]:
+def clickables(nodes: Iterable[PageNode]) -> tuple[str, ...]:
     """List the names for clicks: buttons in page order, then products, then option values. "search" is not clickable.
     """
     by_kind: dict[str, list[str]] = {"text": [], "button": [], "link": [], "option": []}
@@ -182,12 +182,12 @@ def clickables(nodes: Iterable[Node]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*by_kind["button"], *by_kind["link"], *by_kind["option"]]))
 
 
-def plain_text(nodes: Iterable[Node]) -> str:
+def plain_text(nodes: Iterable[PageNode]) -> str:
     """Render WebShop's "text" observation."""
     return SEPARATOR.join([text for _, text in nodes])
 
 
-def rich_text(nodes: Iterable[Node], page: ShopPage) -> str:
+def rich_text(nodes: Iterable[PageNode], page: ShopPage) -> str:
     """Render WebShop's "text_rich" observation: one text a line, buttons marked, chosen options first."""
     options = json.dumps(dict(page.options))  # upstream looks for the quoted value in the address of the page
     lines: list[str] = []

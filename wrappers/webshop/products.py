@@ -10,7 +10,7 @@ NO_ATTRIBUTES = ("DUMMY_ATTR",)
 """Attributes of a product without any in the data, as in upstream."""
 
 
-class Node(NamedTuple):
+class PageNode(NamedTuple):
     """Visible text of a page. A link is a product's code; an option is a value that can be chosen."""
 
     kind: Literal["text", "button", "link", "option"]
@@ -61,25 +61,25 @@ class Product:
         return {value: name for name, values in self.options for value in values}
 
     @property
-    def listing(self) -> tuple[Node, ...]:
+    def listing(self) -> tuple[PageNode, ...]:
         """Product on a page of results."""
-        return (Node("link", self.asin), *texts(self.title, self.price_tag))
+        return (PageNode("link", self.asin), *texts(self.title, self.price_tag))
 
     @functools.cached_property
-    def options_shown(self) -> tuple[Node, ...]:
+    def options_shown(self) -> tuple[PageNode, ...]:
         """Options on the item page: each name, then its values."""
         return tuple(
             node
             for name, values in self.options
-            for node in (*texts(name), *(Node("option", value) for value in values))
+            for node in (*texts(name), *(PageNode("option", value) for value in values))
         )
 
     @functools.cached_property
-    def facts_shown(self) -> tuple[Node, ...]:
+    def facts_shown(self) -> tuple[PageNode, ...]:
         """Title, price and rating on the item page. There are no ratings, because the data has no reviews."""
         return texts(self.title, f"Price: {self.price_tag}", "Rating: N.A.")
 
 
-def texts(*lines: str) -> tuple[Node, ...]:
+def texts(*lines: str) -> tuple[PageNode, ...]:
     """Make plain texts of a page, stripped, without empty ones."""
-    return tuple(Node("text", line.strip()) for line in lines if line.strip())
+    return tuple(PageNode("text", line.strip()) for line in lines if line.strip())

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from align_echo.agents.novices.habits import ScriptedNovice, advised, chance, times_followed
 from align_echo.types import AgentView
-from align_echo.wrappers.gui.actions import FORMS, Click, Finished, Point, Type, write
+from align_echo.wrappers.gui.actions import FORMS, ClickAction, FinishAction, Point, TypeAction, write
 from align_echo.wrappers.miniwob.screen import ScreenLine, read_screen
 
 _COMMAND = re.compile(rf"\b(?:{'|'.join(FORMS)})\([^`\n)]*\)")
@@ -66,10 +66,10 @@ class _ScreenMind:
         if hint is not None:
             return hint
         if self.draw("give up") < self.habits.gives_up or not self.things:
-            return write(Finished())
+            return write(FinishAction())
         anything = self.things[int(self.draw("which") * len(self.things))]
         if self.draw("anything") < self.habits.clicks_anything:
-            return write(Click(anything.center))
+            return write(ClickAction(anything.center))
         return self._said(self._sensible() or anything)
 
     def _hint(self) -> str | None:
@@ -92,7 +92,7 @@ class _ScreenMind:
                 index = fields.index(into)
                 return quoted[min(index, len(quoted) - 1)] if "focused" in into.rest else into
         named = [line for line in self.things if line.kind not in _TYPED_INTO and self._names(line)]
-        fresh = [line for line in named if write(Click(line.center)) not in self.done]
+        fresh = [line for line in named if write(ClickAction(line.center)) not in self.done]
         first = [line for line in fresh if not _LAST.fullmatch(line.text)]
         closing = [line for line in self.things if _LAST.fullmatch(line.text)]
         return next(iter([*first, *fresh, *closing]), None)
@@ -104,10 +104,10 @@ class _ScreenMind:
         """Write the action, with this turn's habits of form and aim."""
         own = self.draw("form") < self.habits.own_form
         if isinstance(meant, str):
-            return f"type {meant}" if own else write(Type(meant))
+            return f"type {meant}" if own else write(TypeAction(meant))
         x, y = meant.center
         if self.draw("doubles") < self.habits.doubles:
             x, y = 2 * x, 2 * y
         elif self.draw("mark") < self.habits.off_the_mark:
             x, y = x + int((self.draw("x") - 0.5) * 2 * meant.width), y + int((self.draw("y") - 0.5) * 2 * meant.height)
-        return f"click {x} {y}" if own else write(Click(Point(max(x, 0), max(y, 0))))
+        return f"click {x} {y}" if own else write(ClickAction(Point(max(x, 0), max(y, 0))))

@@ -26,7 +26,7 @@ from align_echo.align.probe.names import NUMBERED, skeleton
 from align_echo.interface import Interface
 from align_echo.types import AgentView, Turn
 from align_echo.wrappers.align_wrapper import AlignWrapper, clean
-from align_echo.wrappers.hint_watch import taken
+from align_echo.wrappers.hint_watch import was_accepted
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
 LETTERS = ("X", "Y", "Z")
@@ -292,7 +292,7 @@ class Auditor:
         """Whether the engine took an action in a state; None where nothing tells."""
         if self._refused is not None:
             return not self._refused(answer)
-        return taken(self._env, before, action, answer, None)
+        return was_accepted(self._env, before, action, answer, None)
 
     def _taken(self, action: str) -> bool | None:
         """Whether the engine takes an action here; tried in a fork."""

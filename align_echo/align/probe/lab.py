@@ -18,7 +18,7 @@ from align_echo.align.probe import runtime
 from align_echo.align.probe.names import NUMBERED
 from align_echo.align.probe.sayings import Sayings
 from align_echo.workers.copies import Copies, usable_cores
-from align_echo.wrappers.text_env import Offered, Snapshot, TextEnv
+from align_echo.wrappers.text_env import ActionOptions, Snapshot, TextEnv
 
 Answer = TypeVar("Answer")
 
@@ -44,7 +44,7 @@ class LabState:
     position: Hashable | None = field(default=None, repr=False)
     history: dict[str, Any] | None = field(default=None, repr=False)
     looks: dict[str, str] = field(default_factory=dict, repr=False)
-    offers: Offered | None = field(default=None, repr=False)
+    offers: ActionOptions | None = field(default=None, repr=False)
     opening: str = field(default="", repr=False)
     tried: dict[str, bool] | None = field(default=None, repr=False)
     names: frozenset[str] | None = field(default=None, repr=False)
@@ -224,13 +224,13 @@ class Lab:
             state.looks[view] = self.env.probe(view)
         return state.looks[view]
 
-    def offered(self, state: LabState) -> Offered:
+    def offered(self, state: LabState) -> ActionOptions:
         """The templates and names that the engine offers in a state; none where it offers nothing or all is over."""
         if state.offers is None:
             if not state.over:
                 self.visit(state)
                 state.offers = self.env.offered()
-            state.offers = state.offers or Offered((), ())
+            state.offers = state.offers or ActionOptions((), ())
         return state.offers
 
     def follow(self, task_id: str, actions: list[str]) -> LabState:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align_echo.wrappers.gui.actions import Click, GuiAction, Point
-from align_echo.wrappers.gui.steps import Recorded
+from align_echo.wrappers.gui.actions import ClickAction, GuiAction, Point
+from align_echo.wrappers.gui.steps import UnsavedStep
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -30,14 +30,14 @@ def recorded(
     episode: str = "e",
     box: tuple[int, int, int, int] | None = (20, 30, 60, 70),
     colour: str = "blue",
-) -> Recorded:
+) -> UnsavedStep:
     """A step in which the box is to be clicked, unless another action is given."""
-    return Recorded(
+    return UnsavedStep(
         id=f"{episode}-{number}",
         episode=episode,
         number=number,
         instruction=f"Click the {colour} box.",
         screenshot=screen(colour, box),
-        action=action or Click(Point(40, 50)),
+        action=action or ClickAction(Point(40, 50)),
         box=box,
     )

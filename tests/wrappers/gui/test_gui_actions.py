@@ -9,34 +9,34 @@ from hypothesis import strategies as st
 from align_echo.errors import ReplyFormatError
 from align_echo.wrappers.gui.actions import (
     FORMS,
-    Click,
-    Drag,
-    Finished,
-    LongPress,
-    OpenApp,
+    ClickAction,
+    DragAction,
+    FinishAction,
+    LongPressAction,
+    OpenAppAction,
     Point,
-    PressBack,
-    PressHome,
-    Scroll,
-    Type,
+    PressBackAction,
+    PressHomeAction,
+    ScrollAction,
+    TypeAction,
     action_type,
     parse,
-    point_of,
+    target_point,
     write,
 )
 
 points = st.builds(Point, st.integers(0, 4000), st.integers(0, 4000))
 directions = st.sampled_from(["up", "down", "left", "right"])
 actions = st.one_of(
-    st.builds(Click, points),
-    st.builds(LongPress, points),
-    st.builds(Type, st.text()),
-    st.builds(Scroll, points, directions),
-    st.builds(Drag, points, points),
-    st.builds(OpenApp, st.text()),
-    st.just(PressHome()),
-    st.just(PressBack()),
-    st.builds(Finished, st.text()),
+    st.builds(ClickAction, points),
+    st.builds(LongPressAction, points),
+    st.builds(TypeAction, st.text()),
+    st.builds(ScrollAction, points, directions),
+    st.builds(DragAction, points, points),
+    st.builds(OpenAppAction, st.text()),
+    st.just(PressHomeAction()),
+    st.just(PressBackAction()),
+    st.builds(FinishAction, st.text()),
 )
 
 
@@ -55,16 +55,16 @@ def test_any_text_is_read_or_refused_in_one_line(text):
 
 
 def test_every_action_is_written_as_its_name_and_arguments():
-    assert write(Scroll(Point(80, 100), "down")) == 'scroll(80, 100, "down")'
-    assert write(Type('say "é"')) == 'type("say \\"é\\"")'
-    assert write(Finished()) == "finished()"
+    assert write(ScrollAction(Point(80, 100), "down")) == 'scroll(80, 100, "down")'
+    assert write(TypeAction('say "é"')) == 'type("say \\"é\\"")'
+    assert write(FinishAction()) == "finished()"
     assert " ".join(FORMS) == "click long_press type scroll drag open_app press_home press_back finished"
 
 
 def test_only_clicks_and_long_presses_have_the_point_of_grounding():
-    assert point_of(Click(Point(1, 2))) == point_of(LongPress(Point(1, 2))) == (1, 2)
-    assert point_of(Scroll(Point(1, 2), "up")) is None
-    assert action_type(LongPress(Point(1, 2))) == "long_press"
+    assert target_point(ClickAction(Point(1, 2))) == target_point(LongPressAction(Point(1, 2))) == (1, 2)
+    assert target_point(ScrollAction(Point(1, 2), "up")) is None
+    assert action_type(LongPressAction(Point(1, 2))) == "long_press"
 
 
 @pytest.mark.parametrize(

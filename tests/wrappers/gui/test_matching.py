@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from align_echo.wrappers.gui.actions import (
-    Click,
-    Drag,
-    Finished,
-    LongPress,
+    ClickAction,
+    DragAction,
+    FinishAction,
+    LongPressAction,
     Point,
-    PressHome,
-    Scroll,
-    Type,
+    PressHomeAction,
+    ScrollAction,
+    TypeAction,
     parse,
     write,
 )
@@ -102,13 +102,13 @@ def test_a_step_with_a_box_alone_is_a_click():
 
 points = st.builds(Point, st.integers(0, WIDTH - 1), st.integers(0, HEIGHT - 1))
 inside = st.one_of(
-    st.builds(Click, points),
-    st.builds(LongPress, points),
-    st.builds(Scroll, points, st.sampled_from(["up", "down", "left", "right"])),
-    st.builds(Drag, points, points),
-    st.builds(Type, st.text()),
-    st.builds(Finished, st.text()),
-    st.just(PressHome()),
+    st.builds(ClickAction, points),
+    st.builds(LongPressAction, points),
+    st.builds(ScrollAction, points, st.sampled_from(["up", "down", "left", "right"])),
+    st.builds(DragAction, points, points),
+    st.builds(TypeAction, st.text()),
+    st.builds(FinishAction, st.text()),
+    st.just(PressHomeAction()),
 )
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.wrappers.gui.actions import Click, Point, Scroll, Type
-from align_echo.wrappers.gui.steps import SCREENS, GuiStep, read_steps, screenshot_of, write_steps
+from align_echo.wrappers.gui.actions import ClickAction, Point, ScrollAction, TypeAction
+from align_echo.wrappers.gui.steps import SCREENS, GuiStep, load_screenshot, read_steps, write_steps
 from tests.wrappers.gui.screens import SIZE, recorded, screen
 
 
@@ -29,17 +29,17 @@ def changed(folder: Path, **changes: object) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_steps([recorded(0), recorded(1, Scroll(Point(80, 100), "down"), box=None)], tmp_path / "data")
+    write_steps([recorded(0), recorded(1, ScrollAction(Point(80, 100), "down"), box=None)], tmp_path / "data")
     return tmp_path / "data"
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    steps = [recorded(0), recorded(1, Type("é \"x\"\n"), box=None), recorded(2, colour="green")]
+    steps = [recorded(0), recorded(1, TypeAction("é \"x\"\n"), box=None), recorded(2, colour="green")]
     written = write_steps(steps, tmp_path / "a" / "data")
     assert read_steps(tmp_path / "a" / "data") == written
     assert [step.truth for step in written] == [step.action for step in steps]
     for one, step in zip(steps, written, strict=True):
-        assert screenshot_of(tmp_path / "a" / "data", step).tobytes() == one.screenshot.tobytes()
+        assert load_screenshot(tmp_path / "a" / "data", step).tobytes() == one.screenshot.tobytes()
 
 
 def test_equal_pictures_are_stored_once(tmp_path):
@@ -56,7 +56,7 @@ def test_a_folder_that_is_there_stays_as_it_is(folder):
 
 def test_nothing_is_left_of_a_folder_that_could_not_be_written_whole(tmp_path):
     with pytest.raises(UsageError, match="outside the screen"):
-        write_steps([recorded(0), recorded(1, Click(Point(500, 5)), box=None)], tmp_path / "data")
+        write_steps([recorded(0), recorded(1, ClickAction(Point(500, 5)), box=None)], tmp_path / "data")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -153,7 +153,7 @@ def test_a_picture_with_transparency_is_seen_in_rgb(tmp_path):
     write_steps([recorded(0)], tmp_path / "data")
     (tmp_path / "x.png").replace(tmp_path / "data" / "screens" / "000000.png")
     step = read_steps(tmp_path / "data")[0]
-    assert screenshot_of(tmp_path / "data", step).mode == "RGB"
+    assert load_screenshot(tmp_path / "data", step).mode == "RGB"
 
 
 @pytest.mark.parametrize("box", [None, [0, 0, 9, 9]])

@@ -12,7 +12,7 @@ import pytest
 
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentReply, AgentView
-from align_echo.wrappers.miniwob.chromium import Browser
+from align_echo.wrappers.miniwob.chromium import BrowserProcess
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 from align_echo.wrappers.miniwob.pool import pool
 from tests.wrappers.miniwob.conftest import eventually, family, needs_browser, users
@@ -21,7 +21,7 @@ TASKS = ["click-test/0", "click-checkboxes/4", "click-button/1"]
 BROKEN = TASKS[1]
 
 
-def of_kind(browser: Browser, kind: str) -> int:
+def of_kind(browser: BrowserProcess, kind: str) -> int:
     """The process id of one of the browser's processes."""
     for pid in family(browser.pid):
         if kind.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -29,25 +29,25 @@ def of_kind(browser: Browser, kind: str) -> int:
     raise AssertionError(f"there is no {kind}")
 
 
-def keep_busy(browser: Browser) -> None:
+def keep_busy(browser: BrowserProcess) -> None:
     browser.run("setTimeout(() => { while (true) {} });")
 
 
-def ask(browser: Browser) -> None:
+def ask(browser: BrowserProcess) -> None:
     browser.run("setTimeout(() => { alert('Are you there?'); });")
 
 
-def keeper_of(browser: Browser) -> int:
+def keeper_of(browser: BrowserProcess) -> int:
     assert browser._process is not None
     return browser._process._keeper.pid
 
 
-def freeze_all(browser: Browser) -> None:
+def freeze_all(browser: BrowserProcess) -> None:
     os.kill(keeper_of(browser), signal.SIGSTOP)
     os.killpg(browser.pid, signal.SIGSTOP)
 
 
-TROUBLES: dict[str, Callable[[Browser], None]] = {
+TROUBLES: dict[str, Callable[[BrowserProcess], None]] = {
     "the browser is killed": lambda browser: os.killpg(browser.pid, signal.SIGKILL),
     "the browser is frozen": lambda browser: os.killpg(browser.pid, signal.SIGSTOP),
     "a script of the page never ends": keep_busy,
@@ -67,7 +67,7 @@ class Saboteur:
 
     name = "saboteur"
 
-    def __init__(self, trouble: Callable[[Browser], None], times: int) -> None:
+    def __init__(self, trouble: Callable[[BrowserProcess], None], times: int) -> None:
         self.env = MiniWoBEnv("test", step_limit=10)
         self.left = times
         self.broken: list[tuple[int, str]] = []

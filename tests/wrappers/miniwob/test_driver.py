@@ -38,7 +38,7 @@ def own(tmp_path, monkeypatch):
 
 def start(driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chromium, "find_chromium", lambda: (driver, driver))
-    chromium.Browser(SIZE)
+    chromium.BrowserProcess(SIZE)
 
 
 def folder_of(tmp_path: Path) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from align_echo.errors import EngineError, MissingExtraError, UsageError
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
-from align_echo.wrappers.miniwob.page import Page
+from align_echo.wrappers.miniwob.page import BrowserPage
 from align_echo.wrappers.miniwob.screen import ENDED
 from align_echo.wrappers.miniwob.spec import is_invalid
 from tests.wrappers.miniwob.conftest import begin, needs_browser
@@ -17,7 +17,7 @@ from tests.wrappers.miniwob.conftest import begin, needs_browser
 pytestmark = needs_browser
 
 
-def page_of(env: MiniWoBEnv) -> Page:
+def page_of(env: MiniWoBEnv) -> BrowserPage:
     assert env._opened is not None
     return env._opened
 

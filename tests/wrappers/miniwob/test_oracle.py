@@ -7,7 +7,7 @@ import pytest
 from align_echo.critic.labels import default_rule, label, labels
 from align_echo.session import start_view
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.gui.actions import Click, Point, parse
+from align_echo.wrappers.gui.actions import ClickAction, Point, parse
 from align_echo.wrappers.miniwob.tasks import WITH_EXPERT
 from tests.wrappers.miniwob.conftest import begin, needs_browser
 
@@ -66,7 +66,7 @@ def test_every_rule_labels_and_leaves_the_page_as_it_was(env):
     own = env.oracle().expert_action()
     assert own is not None
     at = parse(own)
-    assert isinstance(at, Click)
+    assert isinstance(at, ClickAction)
     beside = f"click({at.point.x + 2}, {at.point.y + 1})"
     submit = next(line for line in env.state.observation.splitlines() if '"Submit"' in line)
     early = "click" + submit[submit.index("(") : submit.index(")") + 1]
@@ -102,5 +102,5 @@ def test_points_of_the_expert_lie_on_the_screen(env):
     for page in WITH_EXPERT[::5]:
         begin(env, f"{page}/6")
         action = parse(env.oracle().expert_action() or "")
-        if isinstance(action, Click):
+        if isinstance(action, ClickAction):
             assert Point(0, 0) <= action.point < Point(160, 210)

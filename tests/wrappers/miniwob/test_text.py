@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.wrappers.gui.actions import Point, Type, parse
+from align_echo.wrappers.gui.actions import Point, TypeAction, parse
 from align_echo.wrappers.miniwob.keys import key_events
-from align_echo.wrappers.miniwob.page import DRAG_STEPS, Element, Look, between
+from align_echo.wrappers.miniwob.page import DRAG_STEPS, PageElement, PageState, between
 from align_echo.wrappers.miniwob.screen import (
     LONGEST_TEXT,
     MOST_ELEMENTS,
@@ -20,9 +20,9 @@ from align_echo.wrappers.miniwob.screen import (
 from align_echo.wrappers.text_env import TEXT_CHARACTERS
 
 
-def element(text: str | None = "Submit", **changes: object) -> Element:
+def element(text: str | None = "Submit", **changes: object) -> PageElement:
     given = {"kind": "button", "name": "", "color": "", "states": (), "center": Point(45, 77), "size": (60, 22)}
-    return Element(**{**given, "text": text, **changes})  # type: ignore[arg-type]
+    return PageElement(**{**given, "text": text, **changes})  # type: ignore[arg-type]
 
 
 def test_an_element_is_one_line_with_what_there_is_to_say():
@@ -33,7 +33,7 @@ def test_an_element_is_one_line_with_what_there_is_to_say():
 
 
 def test_a_screen_has_at_most_so_many_lines_of_at_most_so_many_characters():
-    look = Look(tuple(element("long " * 1000) for _ in range(MOST_ELEMENTS + 7)), False, 0.0)
+    look = PageState(tuple(element("long " * 1000) for _ in range(MOST_ELEMENTS + 7)), False, 0.0)
     lines = listing(look).splitlines()
     assert (len(lines), lines[-1]) == (MOST_ELEMENTS + 2, "... and 7 more")
     assert max(map(len, lines)) < LONGEST_TEXT + 60
@@ -41,7 +41,7 @@ def test_a_screen_has_at_most_so_many_lines_of_at_most_so_many_characters():
 
 def test_a_screen_is_read_back_also_with_words_around_it():
     label = element("a1", kind="label", center=Point(20, 60), size=(30, 13))
-    seen = listing(Look((label, element("", kind="input", name="checkbox")), False, 0.0))
+    seen = listing(PageState((label, element("", kind="input", name="checkbox")), False, 0.0))
     things = read_screen(f"Refused: not an action.\n{seen}\nTry `click(20, 60)`.")
     assert things == [
         ScreenLine("label", "a1", "", Point(20, 60), 30, 13),
@@ -61,14 +61,14 @@ def test_what_an_element_says_is_read_back_whatever_it_is(text):
 
 @given(st.text(), st.text(), st.text())
 def test_any_page_is_text_of_the_observation_space(text, name, state):
-    seen = listing(Look((element(text, name=name, states=(state,)),), False, 0.0))
+    seen = listing(PageState((element(text, name=name, states=(state,)),), False, 0.0))
     assert set(seen) <= set(TEXT_CHARACTERS)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_what_a_line_shows_can_be_typed_as_it_stands(text):
     shown = line(element(text)).removeprefix("button ").removesuffix(" (45, 77) 60x22")
-    assert parse(f"type({shown})") == Type(text)
+    assert parse(f"type({shown})") == TypeAction(text)
 
 
 @given(st.text(alphabet=TEXT_CHARACTERS))

@@ -13,7 +13,7 @@ from align_echo.wrappers.scienceworld import ways
 from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 from align_echo.wrappers.scienceworld.oracle import gold_path
 from align_echo.wrappers.scienceworld.tasks import LabTask, read_task
-from align_echo.wrappers.scienceworld.ways import costs_at_most, needed, rests, turns_to_win
+from align_echo.wrappers.scienceworld.ways import costs_at_most, list_remainders, shorten_path, turns_to_win
 from tests.wrappers.scienceworld.conftest import needs_engine
 
 WAY = ("teleport to kitchen", "pick up pot", "wait", "wait", "teleport to workshop", "focus on pot")
@@ -24,17 +24,17 @@ ANIMAL = "find-animal/easy/0"
 @given(st.lists(st.sampled_from("abc")).map(tuple), st.data())
 def test_on_a_way_what_is_left_is_the_rest_of_it(way, data):
     done = data.draw(st.integers(0, len(way)))
-    after, unplayed, *_ = rests(way, way[:done])
+    after, unplayed, *_ = list_remainders(way, way[:done])
     assert after == unplayed == way[done:]
 
 
 @given(st.lists(st.sampled_from("abcd")).map(tuple), st.lists(st.sampled_from("xyz")))
 def test_what_is_not_on_the_way_does_nothing_to_it(way, noise):
-    assert set(rests(way, noise)) <= {way, ("look around", *way)}
+    assert set(list_remainders(way, noise)) <= {way, ("look around", *way)}
 
 
 def test_what_was_done_before_its_time_need_not_be_done_again():
-    after, unplayed, look, back, onward, whole = rests(WAY, ("Teleport to the kitchen", "wait"))
+    after, unplayed, look, back, onward, whole = list_remainders(WAY, ("Teleport to the kitchen", "wait"))
     assert unplayed == ("pick up pot", "wait", "teleport to workshop", "focus on pot")
     assert after == WAY[3:]
     assert look == ("look around", *unplayed)
@@ -43,8 +43,8 @@ def test_what_was_done_before_its_time_need_not_be_done_again():
 
 
 def test_going_to_a_room_stands_for_teleporting_to_it():
-    assert rests(WAY, ("go to kitchen",))[0] == WAY[1:]
-    assert rests(WAY, ("go to greenhouse",))[0] == WAY
+    assert list_remainders(WAY, ("go to kitchen",))[0] == WAY[1:]
+    assert list_remainders(WAY, ("go to greenhouse",))[0] == WAY
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, goal: str) -> None:
@@ -59,7 +59,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, goal: str) -> None:
         return None if left else len(plan)
 
     monkeypatch.setattr(ways, "turns_to_win", turns)
-    needed.cache_clear()
+    shorten_path.cache_clear()
 
 
 @given(
@@ -98,7 +98,7 @@ def test_steps_in_other_words_one_after_the_other_are_right(monkeypatch, letter)
 def test_what_is_needed_of_a_gold_path_wins_and_has_no_way_round():
     task = read_task(ANIMAL, "train")
     gold = gold_path(task)
-    way = needed(task, gold)
+    way = shorten_path(task, gold)
     assert turns_to_win(task, (), way) == len(way) < len(gold)
     assert not any(action.startswith(("open door", "go to", "look")) for action in way)
     assert turns_to_win(task, (), way[:-1]) is None
@@ -111,7 +111,7 @@ def test_what_is_needed_of_a_gold_path_wins_and_has_no_way_round():
 def test_what_the_way_needs_costs_nothing_and_a_detour_what_it_takes():
     task = read_task(ANIMAL, "train")
     gold = gold_path(task)
-    there, focus = needed(task, gold)[:2]
+    there, focus = shorten_path(task, gold)[:2]
     assert there == "teleport to outside"
     assert focus.startswith("focus on ")
     assert costs_at_most(task, gold, (), there, 0) is True

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.searchqa.corpus import Corpus, open_corpus
+from align_echo.wrappers.searchqa.corpus import SearchCorpus, open_corpus
 from align_echo.wrappers.searchqa.env import SearchQAEnv
 from align_echo.wrappers.searchqa.server import make_server
 from tests.conformance.subjects import raw
@@ -23,7 +23,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def corpus() -> Corpus:
+def corpus() -> SearchCorpus:
     return open_corpus(None)
 
 
@@ -36,7 +36,7 @@ def env() -> Iterator[SearchQAEnv]:
 
 
 @pytest.fixture(scope="session")
-def server(corpus: Corpus) -> Iterator[str]:
+def server(corpus: SearchCorpus) -> Iterator[str]:
     """The address of a server of the embedded corpus, in a thread."""
     with make_server(corpus, 0) as made, served(made) as address:
         yield address

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.wrappers.searchqa.answers import exact, f1, normalised, plain
+from align_echo.wrappers.searchqa.answers import exact, f1, normalise, plain
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from align_echo.wrappers.searchqa.answers import exact, f1, normalised, plain
     ],
 )
 def test_case_punctuation_articles_accents_and_spaces_do_not_count(answer, right):
-    assert normalised(answer) == normalised(right)
+    assert normalise(answer) == normalise(right)
     assert exact(answer, ["something else", right])
 
 
@@ -57,7 +57,7 @@ def test_who_repeats_what_was_read_is_right(right):
 
 @given(st.text(max_size=60))
 def test_whatever_was_read_may_be_repeated_if_a_letter_of_it_was_shown(right):
-    if normalised(plain(right)):
+    if normalise(plain(right)):
         assert exact(plain(right), [right])
 
 

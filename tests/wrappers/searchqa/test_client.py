@@ -15,7 +15,7 @@ from align_echo.cli.main import main
 from align_echo.errors import EngineError, UsageError
 from align_echo.rollout import run_episode
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.searchqa.client import MOST_BYTES, _client, checked_url, search_at
+from align_echo.wrappers.searchqa.client import MOST_BYTES, _client, request_url, search_at
 from align_echo.wrappers.searchqa.subjects import Document
 from tests.conformance.subjects import actions_of, play, play_expert, raw, start
 from tests.wrappers.searchqa.servers import answering, in_process
@@ -45,7 +45,7 @@ def fresh_clients() -> Iterator[None]:
 @pytest.mark.usefixtures("fresh_clients")
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST"])
 def test_a_server_on_this_machine_is_asked_past_any_proxy(server, corpus, host, monkeypatch):
-    address = checked_url(server.replace("127.0.0.1", host))
+    address = request_url(server.replace("127.0.0.1", host))
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert search_at(address, corpus.documents[0].title, 1) == [corpus.documents[0]]
@@ -61,13 +61,13 @@ def test_a_server_elsewhere_is_asked_through_the_proxy(monkeypatch):
 def test_many_threads_search_one_server_at_once(server, corpus):
     titles = [document.title for document in corpus.documents[:200]]
     with ThreadPoolExecutor(32) as pool:
-        results = list(pool.map(lambda title: search_at(checked_url(server), title, 3), titles))
+        results = list(pool.map(lambda title: search_at(request_url(server), title, 3), titles))
     assert [[document for document, _ in corpus.search(title, 3)] for title in titles] == results
 
 
 @pytest.mark.parametrize("query", ["\ud800", "\x00", '"', "中", "x" * 1000])
 def test_any_query_can_be_sent(server, query):
-    assert search_at(checked_url(server), query, 3) == []
+    assert search_at(request_url(server), query, 3) == []
 
 
 FAILURES = {
@@ -136,7 +136,7 @@ def test_a_server_that_dies_in_the_middle_costs_the_episode_and_not_the_next_one
     ],
 )
 def test_the_address_is_a_servers_or_that_of_its_path(given, address):
-    assert checked_url(given) == address
+    assert request_url(given) == address
 
 
 @pytest.mark.parametrize(

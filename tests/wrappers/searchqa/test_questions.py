@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from align_echo.wrappers.searchqa.corpus import Corpus, open_questions
+from align_echo.wrappers.searchqa.corpus import SearchCorpus, open_questions
 from align_echo.wrappers.searchqa.questions import EACH, KINDS, SearchTask
 from align_echo.wrappers.searchqa.spec import SPLITS, task_type
 
@@ -31,7 +31,7 @@ def meaning(task: SearchTask) -> str:
     return repr((task.task_id, task.question, task.answers[0], task.chain))
 
 
-def titles(corpus: Corpus, query: str) -> list[str]:
+def titles(corpus: SearchCorpus, query: str) -> list[str]:
     return [document.title for document, _ in corpus.search(query, 3)]
 
 

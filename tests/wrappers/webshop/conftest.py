@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.wrappers.webshop.catalogue import Catalogue, open_catalogue
+from align_echo.wrappers.webshop.catalogue import ProductCatalogue, open_catalogue
 from tests.wrappers.webshop.tiny_data import write_data
 
 
@@ -21,7 +21,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def embedded() -> Catalogue:
+def embedded() -> ProductCatalogue:
     return open_catalogue(None)
 
 
@@ -31,5 +31,5 @@ def official_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def official(official_root: Path) -> Catalogue:
+def official(official_root: Path) -> ProductCatalogue:
     return open_catalogue(official_root)

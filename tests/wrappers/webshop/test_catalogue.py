@@ -14,7 +14,7 @@ import pytest
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.webshop import SPEC, generator, task_ids, training_tasks
-from align_echo.wrappers.webshop.catalogue import Catalogue, open_catalogue
+from align_echo.wrappers.webshop.catalogue import ProductCatalogue, open_catalogue
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
 from align_echo.wrappers.webshop.oracle import ShopOracle
 from align_echo.wrappers.webshop.pages import Shop, ShopPage
@@ -93,7 +93,7 @@ def test_tasks_prices_bounds_and_results_are_the_same_in_a_process_that_shares_n
 
 def test_all_who_open_it_share_one_catalogue():
     shared = open_catalogue(None)
-    opened: list[Catalogue] = []
+    opened: list[ProductCatalogue] = []
     threads = [threading.Thread(target=lambda: opened.append(open_catalogue(None))) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -138,7 +138,7 @@ def test_a_damaged_catalogue_says_what_to_delete(tmp_path, embedded, cache, dama
     subprocess.run(["cp", "-r", str(kept(cache)), str(folder)], check=True)
     (folder / damage).unlink()
     with pytest.raises(EngineError, match="delete that folder"):
-        Catalogue("a copy", folder)
+        ProductCatalogue("a copy", folder)
 
 
 @pytest.mark.parametrize("file", ["offsets.npy", "goals.json", "products.jsonl", "index/data.csc.index.npy"])
@@ -150,7 +150,7 @@ def test_a_catalogue_that_is_not_as_it_was_built_is_refused(tmp_path, embedded, 
     content[len(content) * 2 // 3] ^= 1
     (folder / file).write_bytes(content if damage == "one bit" else content[:-7])
     with pytest.raises(EngineError, match=rf"{file} is not as it was written.*delete that folder"):
-        Catalogue("a copy", folder)
+        ProductCatalogue("a copy", folder)
 
 
 def test_an_unknown_task_is_refused_with_what_there_is(embedded):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import align_echo
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.text_env import Offered
+from align_echo.wrappers.text_env import ActionOptions
 from align_echo.wrappers.webshop import make_env
 from align_echo.wrappers.webshop.env import WebShopEnv
 from align_echo.wrappers.webshop.spec import task_type
@@ -79,7 +79,7 @@ def test_thirty_turns_end_the_episode(env):
 def test_what_can_be_done_is_listed(env):
     _, info = env.reset(options={"task": "goal-0"})
     assert info["admissible_actions"] == (f"search[{info['goal']}]",)
-    assert env.offered() == Offered(("search[{0}]", "click[{0}]"), ("search",))
+    assert env.offered() == ActionOptions(("search[{0}]", "click[{0}]"), ("search",))
     _, _, _, _, info = env.step(info["admissible_actions"][0])
     names = env.offered().names
     assert info["admissible_actions"] == tuple(f"click[{name}]" for name in names)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from align_echo.wrappers.webshop.goals import (
     NO_BOUND,
-    Instruction,
     ShoppingGoal,
+    ShoppingInstruction,
+    add_weights,
     human_goals,
-    in_order,
     price_between,
     price_bound,
+    sort_goals,
     synthetic_goals,
-    weighted,
 )
 from tests.wrappers.webshop.test_reward import LAMP
 
@@ -52,7 +52,7 @@ def test_a_price_lies_in_its_range():
 
 
 def test_only_instructions_that_ask_for_an_attribute_become_goals():
-    instructions = [Instruction("..a lamp..", ("brass",), ("xl",)), Instruction("a shelf", ())]
+    instructions = [ShoppingInstruction("..a lamp..", ("brass",), ("xl",)), ShoppingInstruction("a shelf", ())]
     (goal,) = human_goals(7, LAMP, instructions)
     assert goal.instruction == f"a lamp, and price lower than {goal.price_upper:.2f} dollars"
     assert (goal.row, goal.attributes, goal.options, goal.weight) == (7, ("brass",), ("xl",), 1.0)
@@ -60,7 +60,7 @@ def test_only_instructions_that_ask_for_an_attribute_become_goals():
 
 def test_a_synthetic_goal_stands_for_each_choice_of_options():
     product = replace(LAMP, options=(("size", ("s", "l")), ("color", ("red",))))
-    goals = list(synthetic_goals(0, product, Instruction("Find me brass lamps", ("brass",))))
+    goals = list(synthetic_goals(0, product, ShoppingInstruction("Find me brass lamps", ("brass",))))
     bound = f", and price lower than {goals[0].price_upper:.2f} dollars"
     assert [goal.instruction for goal in goals] == [
         f"Find me brass lamps with color: red, and size: s{bound}",
@@ -70,16 +70,16 @@ def test_a_synthetic_goal_stands_for_each_choice_of_options():
 
 
 def test_a_product_without_options_has_one_synthetic_goal():
-    (goal,) = synthetic_goals(0, replace(LAMP, options=()), Instruction("Find me lamps", ("brass",)))
+    (goal,) = synthetic_goals(0, replace(LAMP, options=()), ShoppingInstruction("Find me lamps", ("brass",)))
     assert goal.instruction.startswith("Find me lamps, and price lower than ")
 
 
 def test_a_weight_is_the_mean_of_one_over_how_often_each_attribute_is_asked():
     goals = [ShoppingGoal(0, "", ("a", "b"), (), 1.0), ShoppingGoal(0, "", ("a",), (), 1.0)]
-    assert [goal.weight for goal in weighted(goals)] == [pytest.approx((1 / 2 + 1) / 2), 1 / 2]
+    assert [goal.weight for goal in add_weights(goals)] == [pytest.approx((1 / 2 + 1) / 2), 1 / 2]
 
 
 def test_the_order_is_that_of_a_shuffle_with_upstreams_seed():
     goals = [ShoppingGoal(number, "", ("a",), (), 1.0) for number in range(10)]
-    assert [goal.row for goal in in_order(goals)] == SHUFFLED
-    assert sorted(goal.row for goal in in_order(goals)) == list(range(10))
+    assert [goal.row for goal in sort_goals(goals)] == SHUFFLED
+    assert sorted(goal.row for goal in sort_goals(goals)) == list(range(10))

@@ -10,12 +10,12 @@ import pytest
 import align_echo
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.wrappers.webshop import data_source
-from align_echo.wrappers.webshop.catalogue import Catalogue, open_catalogue
+from align_echo.wrappers.webshop.catalogue import ProductCatalogue, open_catalogue
 from align_echo.wrappers.webshop.products import Product
 from tests.wrappers.webshop.tiny_data import ITEMS, item, write_data
 
 
-def products(catalogue: Catalogue) -> dict[str, Product]:
+def products(catalogue: ProductCatalogue) -> dict[str, Product]:
     return {catalogue.product(row).asin: catalogue.product(row) for row in range(len(catalogue))}
 
 

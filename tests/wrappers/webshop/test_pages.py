@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.wrappers.webshop.catalogue import Catalogue
+from align_echo.wrappers.webshop.catalogue import ProductCatalogue
 from align_echo.wrappers.webshop.pages import Shop, ShopPage, clickables, parse_action, plain_text, rich_text
 
 TASK = "i need a brass lamp"
 
 
 @pytest.fixture
-def shop(official: Catalogue) -> Shop:
+def shop(official: ProductCatalogue) -> Shop:
     return Shop(official, next(goal for goal in official._goals if goal.instruction.startswith(TASK)))
 
 

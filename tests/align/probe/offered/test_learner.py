@@ -18,7 +18,7 @@ from align_echo.rollout import run_tasks
 from align_echo.session import base_env
 from align_echo.types import AgentReply, AgentView, Evidence
 from align_echo.wrappers.align_wrapper import AlignWrapper
-from align_echo.wrappers.text_env import EngineState, Offered
+from align_echo.wrappers.text_env import ActionOptions, EngineState
 from tests.annex_env import CONTRACT, PLACES, REFUSED, TASK_IDS, THINGS, AnnexEnv
 
 
@@ -133,11 +133,11 @@ def test_a_form_that_takes_most_of_what_is_in_sight_is_not_promised():
 
 def test_forms_that_some_tasks_lack_are_told_apart(learned):
     class Uneven(AnnexEnv):
-        def offered(self) -> Offered:
+        def offered(self) -> ActionOptions:
             every = super().offered()
             lacks = int(self.info(None)["task_id"].split("/")[1]) % 3 == 0
             templates = (template for template in every.templates if not (lacks and template == "ping {0}"))
-            return Offered(tuple(templates), every.names)
+            return ActionOptions(tuple(templates), every.names)
 
     episodes = run_tasks(Uneven, Bumbler(), TASK_IDS[:16], split="train")
     failed = [episode for episode in episodes if not episode.won]
