@@ -57,7 +57,7 @@ def commands_in(message: str, last_action: str = "") -> list[Command]:
     return list(commands.values())
 
 
-def sentences_of(message: str) -> list[str]:
+def split_sentences(message: str) -> list[str]:
     """Split a message into sentences; joined, they give the message again.
 
     No sentence ends within a quotation, and a sentence ending in a colon continues in the next.
@@ -82,7 +82,7 @@ def same_action(a: str, b: str) -> bool:
     return _plainly(a) == _plainly(b)
 
 
-def names_of(action: str) -> list[str]:
+def guess_names(action: str) -> list[str]:
     """Guess the objects of an action: runs of words after the first word, split at prepositions and articles."""
     head = re.match(r"\s*\w+", action)
     rest = action[head.end() :] if head else action
@@ -90,7 +90,7 @@ def names_of(action: str) -> list[str]:
     return [run.strip() for run in runs if run.strip()]
 
 
-def skeleton_of(message: str, names: Iterable[str]) -> str:
+def build_skeleton(message: str, names: Iterable[str]) -> str:
     """Lowercase a message and blank these names and all numbers, so that messages of one rule become equal."""
     text = " ".join(message.lower().split())
     for name in sorted({" ".join(name.lower().split()) for name in names}, key=lambda name: (-len(name), name)):

@@ -49,7 +49,7 @@ def check_agent(agent: Agent) -> None:
         raise UsageError(f"an agent has a `name` (text) and a method `act(view)`: {kind} lacks one of them")
 
 
-def agent_of(agent: Agent, sample: int) -> Agent:
+def agent_for_sample(agent: Agent, sample: int) -> Agent:
     """Return the agent for a sample number, using its method `with_sample` if it has one.
 
     Sample 0 is the agent itself. Raises `AgentError`.
@@ -75,7 +75,7 @@ def ask(agent: Agent, view: AgentView) -> AgentReply:
     return reply.model_copy(update={"text": _encodable(reply.text), "action": action})
 
 
-def fault_of(error: EngineError | ModelError | AgentError) -> Fault:
+def build_fault(error: EngineError | ModelError | AgentError) -> Fault:
     """Build the `Fault` for the error that ended a trajectory."""
     cause = error.__cause__
     if isinstance(error, AgentError) and cause is not None:

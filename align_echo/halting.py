@@ -1,9 +1,9 @@
 """Cancel work on threads: long waits inside a batch are woken and end with `CancelledError`.
 
 A batch makes a `Halt` and works `under` it, or works `together`. Once the halt is set, its thread and the threads with
-its context stop waiting for a model's reply (`result_of`) or for a retry (`pause`), and their agents take no further
-turn (`check_halt`). Requests run on one asyncio thread of the process (`answer_of`), started by the first request. Not
-here: interrupting other kinds of waiting.
+its context stop waiting for a model's reply (`wait_for_result`) or for a retry (`pause`), and their agents take no
+further turn (`check_halt`). Requests run on one asyncio thread of the process (`run_coroutine`), started by the first
+request. Not here: interrupting other kinds of waiting.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def on_threads(work: Callable[[Item], Result], items: Iterable[Item], threads: i
             raise
 
 
-def result_of(future: Future[Result]) -> Result:
+def wait_for_result(future: Future[Result]) -> Result:
     """Wait for a future's result. If the wait ends early (Ctrl-C, a halt), cancel the future."""
     halt = _current.get()
     try:
@@ -135,12 +135,12 @@ def check_halt() -> None:
         halt.check()
 
 
-def answer_of(asking: Coroutine[Any, Any, Result], seconds: float) -> Result:
+def run_coroutine(asking: Coroutine[Any, Any, Result], seconds: float) -> Result:
     """Run a coroutine on the process's asyncio thread and wait for its result. Ending the wait cancels it.
 
     Raises `TimeoutError` if it takes longer than `seconds` in total.
     """
-    return result_of(asyncio.run_coroutine_threadsafe(_in_time(asking, seconds), _asking_loop()))
+    return wait_for_result(asyncio.run_coroutine_threadsafe(_in_time(asking, seconds), _asking_loop()))
 
 
 async def _in_time(asking: Coroutine[Any, Any, Result], seconds: float) -> Result:

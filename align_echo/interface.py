@@ -173,7 +173,7 @@ class Interface(Frozen):
     @property
     def content_hash(self) -> str:
         """Hash of the source: interfaces with equal hashes run the same code."""
-        return hash_of_source(self.source)
+        return hash_source(self.source)
 
     @property
     def fingerprint(self) -> str:
@@ -207,7 +207,7 @@ class Interface(Frozen):
         return f"{self.name}@{self.content_hash}{off}"
 
 
-def hash_of_source(source: str) -> str:
+def hash_source(source: str) -> str:
     """Hash an interface's source: SHA-256, first 16 hex digits."""
     return _short_hash(source)
 

@@ -47,7 +47,7 @@ class Estimate(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_older_folders(cls, values: Any) -> Any:
+    def _read_old_ends(cls, values: Any) -> Any:
         """Read files of older versions, whose intervals have two keys, `low` and `high`."""
         if isinstance(values, Mapping) and {"low", "high"} <= values.keys() and "ci95" not in values:
             rest = {name: value for name, value in values.items() if name not in ("low", "high")}
@@ -201,10 +201,10 @@ def mean_score(trajectories: Sequence[Trajectory], *, seed: int = 0) -> Estimate
     none.
     """
     groups = by_task(scored(trajectories)).values()
-    return mean_of_tasks([[trajectory.score for trajectory in group] for group in groups], seed=seed)
+    return mean_over_tasks([[trajectory.score for trajectory in group] for group in groups], seed=seed)
 
 
-def mean_of_tasks(scores: Sequence[Sequence[float]], *, seed: int = 0) -> Estimate:
+def mean_over_tasks(scores: Sequence[Sequence[float]], *, seed: int = 0) -> Estimate:
     """Compute `mean_score` from the episodes' scores of each task."""
     mean = share([sum(task) for task in scores], [len(task) for task in scores], seed=seed)
     if mean is None:
@@ -216,11 +216,11 @@ def by_task(trajectories: Sequence[Trajectory]) -> dict[TaskKey, list[Trajectory
     """Group trajectories by (environment, split, task), in order of first appearance."""
     groups: dict[TaskKey, list[Trajectory]] = {}
     for trajectory in trajectories:
-        groups.setdefault(task_of(trajectory), []).append(trajectory)
+        groups.setdefault(task_key(trajectory), []).append(trajectory)
     return groups
 
 
-def task_of(trajectory: Trajectory) -> TaskKey:
+def task_key(trajectory: Trajectory) -> TaskKey:
     """Return the key of an episode's task, unique among all tasks."""
     return trajectory.environment, trajectory.split, trajectory.task_id
 

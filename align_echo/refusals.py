@@ -36,7 +36,7 @@ from pydantic import Field, NonNegativeInt
 
 from align_echo.answers import Answer, Nonsense, ask_nonsense, replayed
 from align_echo.errors import EngineError
-from align_echo.intervals import TaskKey, task_of
+from align_echo.intervals import TaskKey, task_key
 from align_echo.invalid import met_refusal, steps_in_runs
 from align_echo.types import Frozen, Trajectory
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -222,7 +222,7 @@ class RefusalJudge:
             for trajectory, answers in replayed(self._spec, fault_free, self._data_root):
                 self._measured.add(trajectory.task_id)
                 yield name, _Replay(
-                    task_of(trajectory), answers, [(step.action, step.observation) for step in trajectory.steps]
+                    task_key(trajectory), answers, [(step.action, step.observation) for step in trajectory.steps]
                 )
 
     @cached_property
@@ -239,10 +239,10 @@ class RefusalJudge:
         """Choose the source of outcomes for an environment without a test. Return it with a function from answer to
         outcome.
         """
-        if self._spec.lists_all and (lists := _Lists.of(spool)).are_there:
+        if self._spec.lists_all and (lists := _Lists.collect(spool)).are_there:
             return "listed", lambda answer: self._by_list(answer, lists)
         is_refusal = self._nonsense.is_refusal
-        words = None if is_refusal is None else _Words.of(spool, is_refusal)
+        words = None if is_refusal is None else _Words.collect(spool, is_refusal)
         if words is None or not words.tell:
             return "", lambda answer: "effect" if answer.gained else "unknown"
         return "inferred", words.outcome
@@ -357,7 +357,7 @@ class _Lists:
     are_fixed: bool = True
 
     @classmethod
-    def of(cls, spool: _Spool) -> _Lists:
+    def collect(cls, spool: _Spool) -> _Lists:
         """Read every answer, until one without a list."""
         lists = cls()
         first: frozenset[str] | None = None
@@ -396,7 +396,7 @@ class _Words:
     actions: dict[str, str | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, spool: _Spool, is_refusal: Callable[[str], bool]) -> _Words:
+    def collect(cls, spool: _Spool, is_refusal: Callable[[str], bool]) -> _Words:
         """Read every answer.
 
         `tell` is False if the answer to nonsense turns out to be no refusal, or if every answer was worded like it: an

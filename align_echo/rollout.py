@@ -21,7 +21,7 @@ import gymnasium as gym
 
 from align_echo.agents.presets import get_episode_rules
 from align_echo.errors import AgentError, ContextOverflowError, EngineError, ModelError
-from align_echo.faults import agent_of, ask, check_agent, stop_if_hopeless
+from align_echo.faults import agent_for_sample, ask, check_agent, stop_if_hopeless
 from align_echo.halting import Halt, check_halt, linked_to_outer, under
 from align_echo.session import Episode, Session, extend
 from align_echo.types import Agent, AgentReply, AgentView, Step, Trajectory
@@ -99,7 +99,7 @@ def run_episode(
 def _attempt(session: Session, agent: Agent, episode: Episode) -> Trajectory:
     try:
         session.reset(episode)
-        player = agent_of(agent, episode.sample)
+        player = agent_for_sample(agent, episode.sample)
         while not session.over:
             check_halt()
             session.act(ask(player, session.view))

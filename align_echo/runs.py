@@ -180,7 +180,7 @@ def _rename(wanted: dict[str, Any], stored: Mapping[str, Any], *keys: str) -> No
     wanted.update({key: stored[key] for key in keys if key in stored})
 
 
-def contents_of(interfaces: Mapping[str, Interface | None]) -> dict[str, Any]:
+def interface_fingerprints(interfaces: Mapping[str, Interface | None]) -> dict[str, Any]:
     """Return the interfaces' fingerprints by variant, as in a run's settings."""
     return {name: interface.fingerprint if interface else "none" for name, interface in interfaces.items()}
 
@@ -206,7 +206,7 @@ def agent_details(path: Path) -> dict[str, str]:
     return details if isinstance(details, dict) else {}
 
 
-def of_verb(path: Path, command: object) -> bool:
+def is_run_by(path: Path, command: object) -> bool:
     """Return True if a folder holds a run of this command."""
     stored = json_object(path / CONFIG)
     return stored is not None and command is not None and stored.get("command") == command
@@ -279,7 +279,7 @@ def versions() -> dict[str, str]:
 # ---------------------------------------------------------------- checkpoints
 
 
-def step_of(checkpoint: str) -> int:
+def checkpoint_step(checkpoint: str) -> int:
     """Return the number of steps of a checkpoint; 0 for none."""
     return int(checkpoint.rpartition("-")[2] or 0)
 
@@ -287,7 +287,7 @@ def step_of(checkpoint: str) -> int:
 def whole_checkpoints(checkpoints: Path) -> list[Path]:
     """List the complete checkpoints, oldest first."""
     folders = [folder for folder in checkpoints.glob("checkpoint-*") if (folder / FINISHED).is_file()]
-    return sorted(folders, key=lambda folder: step_of(str(folder)))
+    return sorted(folders, key=lambda folder: checkpoint_step(str(folder)))
 
 
 def drop_unfinished(checkpoints: Path) -> None:
@@ -303,13 +303,13 @@ def newest_checkpoint(checkpoints: Path) -> str:
     if newest is None:
         return ""
     for file in sorted(newest.rglob("*")):
-        damage = damage_of(file)
+        damage = find_damage(file)
         if damage:
             raise UsageError(f"{file} is damaged ({damage}): delete {newest}, and --resume goes on from before it")
     return str(newest)
 
 
-def damage_of(file: Path) -> str:
+def find_damage(file: Path) -> str:
     """Describe the damage of a checkpoint file, as far as its ends show; "" if there is none."""
     from safetensors import SafetensorError, safe_open
 

@@ -23,7 +23,7 @@ import gymnasium as gym
 from align_echo.agents.forms import as_offered
 from align_echo.agents.presets import EpisodeRules
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
-from align_echo.faults import fault_of
+from align_echo.faults import build_fault
 from align_echo.grammar import with_article
 from align_echo.interface import Interface
 from align_echo.types import AgentReply, AgentView, Step, Trajectory, Turn
@@ -187,7 +187,7 @@ class Session:
 
     def fail(self, error: EngineError | ModelError | AgentError) -> None:
         """Mark the episode as broken by this error: it has no score, and its trajectory holds a `Fault`."""
-        self._header["fault"] = fault_of(error)
+        self._header["fault"] = build_fault(error)
 
     def overflow(self) -> None:
         """End the episode because the conversation exceeded the model's context; this is no fault."""

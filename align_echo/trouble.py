@@ -88,7 +88,7 @@ def few(failed: int, tries: int) -> bool:
     return failed <= MOST_FAILURES * tries
 
 
-def conduct_of(trajectories: Iterable[Trajectory]) -> Conduct:
+def summarize_conduct(trajectories: Iterable[Trajectory]) -> Conduct:
     """Summarise the behaviour of the interface in these episodes."""
     return sum(map(_in_episode, trajectories), Conduct())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align_echo.commands import commands_in, names_of, same_action, skeleton_of
+from align_echo.commands import build_skeleton, commands_in, guess_names, same_action
 from tests.limits import cpu_seconds
 
 GO = [("go to desk 1", "first")]
@@ -99,11 +99,11 @@ def test_the_same_action_in_other_letters_blanks_and_with_a_full_stop():
 def test_two_messages_of_one_rule_have_one_skeleton():
     def skeleton(action: str, step: str) -> str:
         text = f"`{action}` does not work yet: you need to `{step}` first."
-        return skeleton_of(text, [*names_of(action), *names_of(step)])
+        return build_skeleton(text, [*guess_names(action), *guess_names(step)])
 
     assert skeleton("take mug 1 from desk 1", "go to desk 1") == skeleton("take pen 12 from shelf 3", "go to shelf 3")
     assert skeleton("take mug 1 from desk 1", "go to desk 1") != skeleton("take mug 1 from desk 1", "open desk 1")
-    assert skeleton_of("Only box 1, box 2.", ["box 2", "box 1"]) == skeleton_of("only pen 3.", ["pen 3"])
+    assert build_skeleton("Only box 1, box 2.", ["box 2", "box 1"]) == build_skeleton("only pen 3.", ["pen 3"])
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_two_messages_of_one_rule_have_one_skeleton():
 def test_hostile_text_is_read_in_no_time(text):
     with cpu_seconds(60):  # some thousand times what it takes
         commands_in(text * 200_000)
-        skeleton_of(text * 50_000, names_of(text * 1_000)[:3])
+        build_skeleton(text * 50_000, guess_names(text * 1_000)[:3])

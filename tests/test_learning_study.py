@@ -216,12 +216,12 @@ def test_the_taught_start_is_a_model_that_was_taught_and_is_not_taught_twice(tmp
     pytest.importorskip("torch")
     monkeypatch.setattr(corpus, "SHOPPING_REVIEWS_A_PART", 12)
     from align_echo.models import load_model
-    from align_echo.models.recording import weights_of
+    from align_echo.models.recording import get_weights
 
     settings = taught.SETTINGS.model_copy(update={"longest": 700, "bf16": False})
     loss, chats = taught.teach(tmp_path, {"shopping-critics": 1}, settings)
     assert (loss > 0, chats) == (True, 12)
     model = load_model(str(tmp_path / "model"))
-    assert weights_of(model) != weights_of(load_model("pocket"))
+    assert get_weights(model) != get_weights(load_model("pocket"))
     with pytest.raises(UsageError, match="is there already"):
         taught.teach(tmp_path, {"shopping-critics": 1}, settings)

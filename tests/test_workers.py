@@ -23,7 +23,7 @@ from align_echo.rollout import run_batch, run_tasks
 from align_echo.session import Episode
 from align_echo.types import Agent, AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
 from align_echo.workers import remote
-from align_echo.workers.choice import Processes, RayActors, Threads, read_workers, workers_of
+from align_echo.workers.choice import Processes, RayActors, Threads, choose_workers, read_workers
 from align_echo.workers.remote import LOSSES, EpisodeActor, LostError, RemoteHost
 from align_echo.workers.shipping import Work, pack, unpack
 from align_echo.wrappers import AlignWrapper
@@ -314,13 +314,13 @@ def test_workers_are_read_once(monkeypatch):
 
 def test_processes_are_for_models_that_this_machine_computes():
     local, endpoint = choose_player("vanilla", "pocket"), choose_player("vanilla", "some-model")
-    assert workers_of(Processes(2), local) == Processes(2)
-    assert Processes(2).threads == 2 * workers_of(None, local).threads
-    assert workers_of(None, endpoint) == Threads(8)
+    assert choose_workers(Processes(2), local) == Processes(2)
+    assert Processes(2).threads == 2 * choose_workers(None, local).threads
+    assert choose_workers(None, endpoint) == Threads(8)
     with pytest.raises(UsageError, match="agent vanilla asks the model some-model: give a number of threads, or ray"):
-        workers_of(Processes(2), endpoint)
+        choose_workers(Processes(2), endpoint)
     with pytest.raises(UsageError, match="agent novice asks no model"):
-        workers_of(Processes(2), choose_player("novice", None))
+        choose_workers(Processes(2), choose_player("novice", None))
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

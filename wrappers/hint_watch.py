@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from align_echo.commands import Command, commands_in, names_of, same_action, sentences_of, skeleton_of
+from align_echo.commands import Command, build_skeleton, commands_in, guess_names, same_action, split_sentences
 from align_echo.types import HintEvent
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
@@ -246,7 +246,7 @@ class HintWatch:
         self._note(piece.rule, "failed")
         self._condemned.add((piece.rule, piece.instance))
         failures = self._failures.setdefault(piece.rule, set())
-        if piece.objects not in failures and all(map(self._was_named, names_of(action))):
+        if piece.objects not in failures and all(map(self._was_named, guess_names(action))):
             self._note(piece.rule, "strongly")
             failures.add(piece.objects)
             if len(failures) > 1:
@@ -260,7 +260,7 @@ class HintWatch:
         wanted = _word_pattern(name)
         earlier: list[str] = []
         for text, action in self._heard:
-            words = (action, *names_of(action), *earlier)
+            words = (action, *guess_names(action), *earlier)
             if wanted.search(text) and wanted.search(_without_words(text, words)):
                 return True
             earlier += [action] if wanted.search(action) else []
@@ -277,12 +277,12 @@ def find_hints(text: str, answer: str | None, action: str) -> list[ParsedHint]:
     """Find the sentences of an interface's text that are not the engine's and name commands, with their rules."""
     pieces = []
     for start, end in _own_parts(text, answer):
-        for sentence in sentences_of(text[start:end]):
+        for sentence in split_sentences(text[start:end]):
             commands = commands_in(sentence, action)[:MOST_COMMANDS]
             if commands:
                 phrases = [action, *(command.text for command in commands)]
-                names = [name for words in phrases for name in names_of(words)]
-                rule, about = skeleton_of(sentence, names)[:LONGEST_RULE], _objects(sentence, names, action)
+                names = [name for words in phrases for name in guess_names(words)]
+                rule, about = build_skeleton(sentence, names)[:LONGEST_RULE], _objects(sentence, names, action)
                 pieces.append(ParsedHint(rule, *about, start, start + len(sentence), tuple(commands)))
             start += len(sentence)
     return pieces
@@ -290,7 +290,7 @@ def find_hints(text: str, answer: str | None, action: str) -> list[ParsedHint]:
 
 def _objects(sentence: str, names: Iterable[str], action: str) -> tuple[Names, Names]:
     """Return (objects, instance) of a sentence after an action, given the names in both."""
-    own = {*map(_key, names_of(action))}
+    own = {*map(_key, guess_names(action))}
     spoken = {_key(name) for name in names if _word_pattern(name).search(sentence)} or own
     return tuple(sorted(spoken)), tuple(sorted(own if spoken <= own else spoken))
 
@@ -312,7 +312,7 @@ def _own_parts(text: str, answer: str | None) -> list[tuple[int, int]]:
         return [(0, position), (position + len(engine), len(text))]
     plain = " ".join(engine.split())
     parts, start = [], 0
-    for sentence in sentences_of(text):
+    for sentence in split_sentences(text):
         if " ".join(sentence.split()) not in plain:
             parts.append((start, start + len(sentence)))
         start += len(sentence)
@@ -337,7 +337,7 @@ def _blanks_at_end(text: str, piece: ParsedHint) -> int:
 
 def _wording(answer: str, action: str) -> str:
     """Return an answer without the words of its action."""
-    return skeleton_of(answer, [action, *names_of(action), action.split(" ")[0]])
+    return build_skeleton(answer, [action, *guess_names(action), action.split(" ")[0]])
 
 
 def _is_reworded(hint: ShownHint, answer: str | None) -> bool:

@@ -16,9 +16,9 @@ from align_echo.agents.parsing import whole_text
 from align_echo.agents.presets import EpisodeRules
 from align_echo.agents.signs import plain_reply
 from align_echo.errors import ReplyFormatError
-from align_echo.models.drawing import draw, sample_of
-from align_echo.models.endpoint import base_url_of
-from align_echo.models.recording import weights_of
+from align_echo.models.drawing import draw, model_for_sample
+from align_echo.models.endpoint import get_base_url
+from align_echo.models.recording import get_weights
 from align_echo.prompts import prompt_hash, render
 from align_echo.types import NO_REPLY, AgentReply, AgentView, ChatModel, Completion, Message, Tokens, Turn
 
@@ -50,7 +50,7 @@ class ChatAgent(abc.ABC):
     def with_sample(self, sample: int) -> Self:
         """Copy the agent with another sampling seed, for repeated episodes of one task at a temperature above 0."""
         copied = copy.copy(self)
-        copied._sample, copied._model = sample, sample_of(self._model, sample)
+        copied._sample, copied._model = sample, model_for_sample(self._model, sample)
         return copied
 
     def with_episode_rules(self, episode_rules: EpisodeRules) -> Self:
@@ -87,8 +87,8 @@ class ChatAgent(abc.ABC):
     def describe(self) -> dict[str, str]:
         """Return model, endpoint or weights, temperature and prompt hashes for run records."""
         prompts = {f"prompt.{name}": prompt_hash(name) for name in (*SHARED_PROMPTS, *self.prompts)}
-        source = {"model.agent": self._model.name, "base_url.agent": base_url_of(self._model)}
-        if weights := weights_of(self._model):
+        source = {"model.agent": self._model.name, "base_url.agent": get_base_url(self._model)}
+        if weights := get_weights(self._model):
             source["weights.agent"] = weights
         return {
             **source,

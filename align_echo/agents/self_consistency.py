@@ -16,7 +16,7 @@ from collections import Counter
 from align_echo.agents.conversation import MAX_TOKENS, ChatAgent, action_alone
 from align_echo.agents.parsing import parse_action
 from align_echo.errors import UsageError
-from align_echo.models.drawing import sample_of
+from align_echo.models.drawing import model_for_sample
 from align_echo.types import AgentReply, AgentView, ChatModel, Turn, Usage
 
 
@@ -49,7 +49,7 @@ class SelfConsistency(ChatAgent):
         """Return the action with the most votes; `usage` sums over all samples. Raises `ModelError`."""
         messages = self.conversation(view)
         first = self._sample * self._samples
-        models = [sample_of(self._model, first + sample) for sample in range(self._samples)]
+        models = [model_for_sample(self._model, first + sample) for sample in range(self._samples)]
         replies = [self.ask(messages, view, model=model) for model in models]
         return vote(replies)
 

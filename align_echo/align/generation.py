@@ -40,7 +40,7 @@ from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent, ChatModel
-from align_echo.workers.choice import ONE_THREAD, RayActors, Workers, read_workers, workers_of
+from align_echo.workers.choice import ONE_THREAD, RayActors, Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -176,7 +176,7 @@ def plan_generation(
         max_tokens=max_tokens,
         preset=preset,
         seed=seed,
-        workers=workers_of(read_workers(workers), player),
+        workers=choose_workers(read_workers(workers), player),
         verify=verify,
         allow_untested=allow_untested,
         play_count=_play_count(world, play_tasks, seed, tasks_per_iteration),

@@ -37,7 +37,7 @@ from align_echo.grammar import quantity
 from align_echo.hints import count_hints, merged
 from align_echo.interface import Interface, check_source, identity
 from align_echo.runs import versions
-from align_echo.trouble import conduct_of, tell
+from align_echo.trouble import summarize_conduct, tell
 from align_echo.types import Agent, Misalignment, Trajectory, Usage
 from align_echo.workers.choice import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -235,7 +235,7 @@ class _Run:
         )
         trajectories = [by_task[task] for task in tasks]
         _stop_if_all_broke(trajectories, iteration)
-        for line in tell({self.interface.label: conduct_of(trajectories)}):
+        for line in tell({self.interface.label: summarize_conduct(trajectories)}):
             self._say(Event(kind="note", message=line, iteration=iteration))
         return trajectories
 

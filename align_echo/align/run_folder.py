@@ -29,7 +29,7 @@ from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock
 from align_echo.models.cache import ReplyCache
 from align_echo.models.call_log import CallLog
-from align_echo.models.prices import price_of
+from align_echo.models.prices import find_price
 from align_echo.models.recording import RecordingModel
 from align_echo.regular_files import read_bytes
 from align_echo.runs import CONFIG, begin_run, check_run, finished_nothing, flat
@@ -267,7 +267,7 @@ class RunFolder:
             if call.reply is None or (call.role, call.request) in seen:
                 continue
             seen.add((call.role, call.request))
-            old = roles.get(call.role) or RoleUsage(model=call.model, price_known=price_of(call.model) is not None)
+            old = roles.get(call.role) or RoleUsage(model=call.model, price_known=find_price(call.model) is not None)
             update = {"requests": old.requests + 1, "usage": old.usage + call.usage}
             roles[call.role] = old.model_copy(update=update)
         return roles

@@ -27,7 +27,7 @@ from align_echo.interface import (
     Provenance,
     check_source,
     has_record,
-    hash_of_source,
+    hash_source,
     load_interface,
     misfit,
     save_interface,
@@ -89,7 +89,7 @@ def export_interface(interface: Interface, file: Path, *, games: str = "") -> bo
         games=games,
         source=source,
         contract=interface.contract,
-        provenance=interface.provenance.model_copy(update={"content_hash": hash_of_source(source)}),
+        provenance=interface.provenance.model_copy(update={"content_hash": hash_source(source)}),
         hints=interface.record,
         versions=versions(),
     )
@@ -201,7 +201,7 @@ def _checked(file: Path, parsed: Any) -> SharedFile:
         raise UsageError(f"{file} has an interface of the name {content.name[:80]!r}, which cannot be a file's")
     if content.contract.environment != content.environment:
         raise UsageError(f"{file} names several environments: it was put together by hand")
-    if content.provenance.content_hash != hash_of_source(content.source):
+    if content.provenance.content_hash != hash_source(content.source):
         raise UsageError(f"{file} has a record of another source: it was put together by hand")
     return shared
 

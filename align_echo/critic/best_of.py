@@ -22,8 +22,8 @@ from align_echo.critic.scoring import Critic, Scorer
 from align_echo.critic.selection import CRITIC, CandidateSet, SelectionRule
 from align_echo.dice import Dice
 from align_echo.errors import AgentError, UsageError
-from align_echo.models.endpoint import base_url_of
-from align_echo.models.recording import weights_of
+from align_echo.models.endpoint import get_base_url
+from align_echo.models.recording import get_weights
 from align_echo.types import AgentReply, AgentView, Candidate, Choice, Message, Usage
 
 
@@ -96,11 +96,11 @@ class BestOf:
         critic: Critic = self._critic or Scorer(self._agent.model)
         details = {
             "model.judge": critic.model.name,
-            "base_url.judge": base_url_of(critic.model),
+            "base_url.judge": get_base_url(critic.model),
             "abstain_below": str(self._abstain_below),
             **critic.describe(),
         }
-        weights = weights_of(critic.model)
+        weights = get_weights(critic.model)
         return details | ({"weights.judge": weights} if weights else {})
 
     def act(self, view: AgentView) -> AgentReply:

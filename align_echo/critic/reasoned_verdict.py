@@ -12,7 +12,7 @@ from align_echo.agents.parsing import after_label, reply_lines, whole_text
 from align_echo.critic.transcript import one_line
 from align_echo.critic.verdict import Verdict, parse_verdict
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
-from align_echo.models.drawing import sample_of
+from align_echo.models.drawing import model_for_sample
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Fault, Frozen, Message, Tokens, Usage
 
@@ -47,7 +47,7 @@ def judge(
     """Ask once about an action in the agent's conversation. `sample` seeds repeated replies about it."""
     question = reasoned_verdict_messages(conversation, action)
     try:
-        answer = sample_of(model, sample).complete(question, temperature=temperature, max_tokens=max_tokens)
+        answer = model_for_sample(model, sample).complete(question, temperature=temperature, max_tokens=max_tokens)
     except ContextOverflowError as error:
         return Judgement(problem=str(error))
     except ModelError as error:

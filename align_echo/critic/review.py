@@ -9,7 +9,7 @@ from __future__ import annotations
 from align_echo.agents.parsing import whole_text
 from align_echo.critic.language import ECHO, Critique, CritiqueForm
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
-from align_echo.models.drawing import sample_of
+from align_echo.models.drawing import model_for_sample
 from align_echo.types import ChatModel, Fault, Frozen, Tokens, Trajectory, Usage
 
 MAX_TOKENS = 256
@@ -53,7 +53,7 @@ def review(
     """
     question = form.ask(attempt)
     try:
-        completion = sample_of(model, sample).complete(question, temperature=temperature, max_tokens=max_tokens)
+        completion = model_for_sample(model, sample).complete(question, temperature=temperature, max_tokens=max_tokens)
     except ContextOverflowError as error:
         return Review(form=form.name, sample=sample, problem=str(error))
     except ModelError as error:

@@ -30,7 +30,7 @@ from align_echo.intervals import Estimate, bootstrap, by_task, scored, success_r
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
 from align_echo.session import Episode, Session, try_reset
-from align_echo.trouble import Conduct, conduct_of
+from align_echo.trouble import Conduct, summarize_conduct
 from align_echo.types import AgentReply, Frozen, Trajectory, Usage
 
 WHOLE = "full"
@@ -324,7 +324,7 @@ def measure(
         over_placebo=paired(placebo, complete, points, plan.seed),
         rules=tuple(_measure_arm(arm, episodes, replays, plan.seed) for arm in arms),
         not_switched=tuple(rule.text for rule in interface.provenance.rules if rule.text not in switched),
-        conducts={name: conduct_of(scored(episodes[name])) for name in (WHOLE, PLACEBO)},
+        conducts={name: summarize_conduct(scored(episodes[name])) for name in (WHOLE, PLACEBO)},
         usage=sum((episode.usage for episode in (*episodes[WHOLE], *episodes[PLACEBO], *new_episodes)), Usage()),
     )
 
@@ -349,7 +349,7 @@ def _measure_arm(
         worth=paired(finished, complete, points, seed),
         score_worth=paired(finished, complete, lambda episode: episode.score, seed, most=1),
         over_placebo=paired(scored(episodes[PLACEBO]), finished, points, seed),
-        conduct=conduct_of(finished),
+        conduct=summarize_conduct(finished),
     )
 
 

@@ -34,14 +34,14 @@ from align_echo.intervals import (
     TaskKey,
     bootstrap,
     clustered_rate,
-    mean_of_tasks,
+    mean_over_tasks,
     safe_ratio,
-    task_of,
+    task_key,
 )
 from align_echo.progress import SILENT, Progress
 from align_echo.refusals import AnswerShares, Known, RefusalJudge, Refusals
 from align_echo.session import Episode
-from align_echo.trouble import Conduct, conduct_of
+from align_echo.trouble import Conduct, summarize_conduct
 from align_echo.types import Agent, ChoiceCounts, Frozen, Step, Trajectory, Usage
 from align_echo.workers.choice import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -275,7 +275,7 @@ class VariantSums:
             self.interface, self.split = episode.interface, episode.split
             self.agent, self.seed = episode.agent, episode.seed
         self.episodes += 1
-        task = self.tasks.setdefault(task_of(episode), TaskSums(episode.task_type))
+        task = self.tasks.setdefault(task_key(episode), TaskSums(episode.task_type))
         task.scores.append(episode.score)
         task.won += episode.won
         task.turns += len(episode.steps)
@@ -283,7 +283,7 @@ class VariantSums:
         self.unplayed += episode.context_overflow and not episode.steps
         self.repeats += episode.ended_by_repeats
         self.fallbacks += bool(episode.reset_error)
-        self.conduct += conduct_of([episode])
+        self.conduct += summarize_conduct([episode])
         if hints := count_hints([episode]):
             self.hints = merged(self.hints, hints)
         for step in episode.steps:
@@ -316,7 +316,7 @@ def _measure(variant: VariantSums, refusals: Refusals, seed: int) -> VariantResu
         faults_by_source=dict(variant.faults),
         first_fault=variant.first_fault,
         success_rate=_success_rate(tasks),
-        mean_score=mean_of_tasks([task.scores for task in tasks], seed=seed),
+        mean_score=mean_over_tasks([task.scores for task in tasks], seed=seed),
         consecutive_invalid=percent(refusals.in_runs),
         consecutive_invalid_shown=percent(refusals.shown_in_runs),
         refusals=refusals.known,

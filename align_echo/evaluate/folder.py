@@ -23,7 +23,7 @@ from align_echo.files import write_atomically
 from align_echo.interface import Interface
 from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock
-from align_echo.runs import begin_run, check_run, finished_nothing, of_verb
+from align_echo.runs import begin_run, check_run, finished_nothing, is_run_by
 from align_echo.session import Episode
 from align_echo.types import Frozen, Trajectory, impossible
 
@@ -183,7 +183,7 @@ def open_folder(path: Path, config: Config, *, resume: bool) -> FolderLock:
 
 def _unmade(config: Config) -> Callable[[Path], bool]:
     def unmade(path: Path) -> bool:
-        return of_verb(path, config.get("command")) and finished_nothing(
+        return is_run_by(path, config.get("command")) and finished_nothing(
             path, LEFT_BY_A_FALSE_START, "trajectories/*.jsonl"
         )
 

@@ -35,10 +35,10 @@ from align_echo.interface import Interface
 from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.regular_files import read_text
-from align_echo.runs import contents_of
+from align_echo.runs import interface_fingerprints
 from align_echo.session import try_reset
 from align_echo.types import Agent, Trajectory
-from align_echo.workers.choice import Workers, read_workers, workers_of
+from align_echo.workers.choice import Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -74,7 +74,7 @@ class Axes:
             "environments": [spec.name for spec in self.environments],
             "agents": [player.agent.name for player in self.players],
             "interfaces": {name: interface.label for name, interface in self.interfaces.items()},
-            "interface_contents": contents_of(self.interfaces),
+            "interface_contents": interface_fingerprints(self.interfaces),
             "tasks": {name: list(ids) for name, ids in self.tasks.items()},
             **model_on_record(self.model, self.base_url),
             "seed": self.seed,
@@ -197,7 +197,7 @@ def _plan(axes: Axes, spec: EnvironmentSpec, player: Player) -> Plan:
         player=player,
         base_url=axes.base_url,
         seed=axes.seed,
-        workers=workers_of(axes.workers, player),
+        workers=choose_workers(axes.workers, player),
         data_root=None,
         temperature=axes.temperature if player.model else None,
         max_tokens=axes.max_tokens if player.model else None,

@@ -27,7 +27,7 @@ from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import cell
 from align_echo.grammar import quantity
 from align_echo.interface import load_interface
-from align_echo.intervals import Estimate, bootstrap, task_of
+from align_echo.intervals import Estimate, bootstrap, task_key
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
 from align_echo.runs import CONFIG
@@ -98,7 +98,7 @@ def measure_play(
     Raises `UsageError` if no task ended without a fault in all arms.
     """
     ends = {
-        name: {task_of(episode): episode.score for episode in played if episode.fault is None}
+        name: {task_key(episode): episode.score for episode in played if episode.fault is None}
         for name, played in episodes.items()
     }
     tasks = [task for task in ends[BASELINE] if all(task in arm_scores for arm_scores in ends.values())]

@@ -29,9 +29,9 @@ from align_echo.evaluate.folder import Config
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import Interface
 from align_echo.models.names import ModelName, read_name
-from align_echo.runs import contents_of
+from align_echo.runs import interface_fingerprints
 from align_echo.session import Episode
-from align_echo.workers.choice import ONE_THREAD, Workers, read_workers, workers_of
+from align_echo.workers.choice import ONE_THREAD, Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -114,7 +114,7 @@ class Plan:
             "interfaces": {
                 name: interface.label if interface else "none" for name, interface in self.variants.items()
             },
-            "interface_contents": contents_of(self.variants),
+            "interface_contents": interface_fingerprints(self.variants),
             **({"interface_named": self.interface} if any(self.variants.values()) else {}),
             "agent": self.player.agent.name,
             **model_on_record(self.player.model, self.base_url),
@@ -192,7 +192,7 @@ def plan_evaluation(
         split=split,
         task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
         player=player,
-        workers=workers_of(read_workers(workers), player),
+        workers=choose_workers(read_workers(workers), player),
         samples=episodes_per_task,
         judge=judged_by,
         pick=rule,

@@ -18,12 +18,12 @@ from align_echo.evaluate.plan import Plan, Refining
 from align_echo.evaluate.playing import play_part
 from align_echo.evaluate.refinement import Refinement, Reviewed, episode_of, refine_rounds, review_all
 from align_echo.intervals import scored
-from align_echo.models.endpoint import base_url_of
-from align_echo.models.recording import weights_of
+from align_echo.models.endpoint import get_base_url
+from align_echo.models.recording import get_weights
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
 from align_echo.session import Episode, try_reset
-from align_echo.trouble import Conduct, conduct_of
+from align_echo.trouble import Conduct, summarize_conduct
 from align_echo.types import Agent, ChatModel, Trajectory, Usage
 
 CRITIC_TEMPERATURE = 1.0
@@ -54,12 +54,12 @@ def _on_record(refining: Refining, critic: ChatModel | None) -> Config:
     """Return the `config.json` entries of refinement rounds."""
     if critic is None:
         return {"refine_rounds": refining.rounds, "critic_details": None}
-    weights = weights_of(critic)
+    weights = get_weights(critic)
     return {
         "refine_rounds": refining.rounds,
         "critic_details": {
             "model.critic": critic.name,
-            "base_url.critic": base_url_of(critic),
+            "base_url.critic": get_base_url(critic),
             **({"weights.critic": weights} if weights else {}),
             "form": refining.form.name,
             "temperature": str(CRITIC_TEMPERATURE),
@@ -86,7 +86,7 @@ def _play_rounds(
         played = list(
             play_part(plan, player, interface, episodes, part=part, title=title, folder=folder, progress=progress)
         )
-        conduct += conduct_of(scored(played))
+        conduct += summarize_conduct(scored(played))
         usage += sum((trajectory.usage for trajectory in played), Usage())
         return played
 

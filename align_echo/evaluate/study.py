@@ -46,7 +46,7 @@ from align_echo.evaluate.study_file import (
 )
 from align_echo.interface import Interface
 from align_echo.reading import in_yaml
-from align_echo.runs import contents_of
+from align_echo.runs import interface_fingerprints
 from align_echo.types import Frozen, Usage
 from align_echo.workers.choice import Threads
 from align_echo.wrappers.catalogue import environment
@@ -108,7 +108,7 @@ class StudyPlan:
             if any(evaluation.variants.values())
         }
         interfaces = {name: interface.content_hash for name, interface in played.items()}
-        contents = {"interfaces": interfaces, "interface_contents": contents_of(played)}
+        contents = {"interfaces": interfaces, "interface_contents": interface_fingerprints(played)}
         return {"command": "study", "align_echo": __version__, **asked, "models": models, **contents}
 
     def variants_in(self, folder: str, interface: Interface) -> dict[str, Interface | None]:

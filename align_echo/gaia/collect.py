@@ -31,7 +31,7 @@ from align_echo.models.names import ModelName
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent
-from align_echo.workers.choice import Workers, workers_of
+from align_echo.workers.choice import Workers, choose_workers
 from align_echo.wrappers.environment import EnvironmentSpec
 
 TOP_K, TOP_P = 30, 0.8
@@ -124,7 +124,7 @@ def plan_collection(
         player=player,
         base_url=base_url,
         seed=seed,
-        workers=workers_of(workers, player),
+        workers=choose_workers(workers, player),
         data_root=data_root,
         temperature=drawing.temperature,
         samples=samples,

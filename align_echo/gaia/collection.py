@@ -35,7 +35,7 @@ from align_echo.gaia.labelling import (
 from align_echo.intervals import Percent, scored, success_rate
 from align_echo.jsonl import JsonlFile
 from align_echo.reading import json_object
-from align_echo.trouble import Conduct, conduct_of
+from align_echo.trouble import Conduct, summarize_conduct
 from align_echo.types import Frozen, Trajectory
 
 PART = "played"
@@ -138,7 +138,7 @@ def finish(
         episodes=len(trajectories),
         faults=len(played) - len(trajectories),
         faults_by_source=faults_by_source(played),
-        conduct=conduct_of(trajectories),
+        conduct=summarize_conduct(trajectories),
         success_rate=success_rate(trajectories),
         turns=len(steps),
         candidates=sum(len(candidates_of(step)) for step in steps),

@@ -31,7 +31,7 @@ from align_echo.gaia.labelling import Conversation, proposed
 from align_echo.gaia.opinions import RatedEpisode, distinct, opinions
 from align_echo.models import ScriptedModel, load_model
 from align_echo.models.names import ModelName, read_name
-from align_echo.models.recording import weights_of
+from align_echo.models.recording import get_weights
 from align_echo.progress import SILENT, Progress
 from align_echo.reading import parse_json
 from align_echo.regular_files import read_text
@@ -87,7 +87,7 @@ def trial(
     config: Config = {
         "command": COMMAND,
         "align_echo": __version__,
-        "critic": weights_of(model) or judge.text,
+        "critic": get_weights(model) or judge.text,
         "base_url": judge.endpoint(base_url),
         "asked": {**critic.describe()},
         "rule": chosen,

@@ -77,7 +77,7 @@ def trial_on_screens(
     if scorer is None:
         result = screen_trial(proposed, most=candidates, seed=seed)
     else:
-        opinions = opinions_of(scorer, folder, proposed, path / FILE, progress)
+        opinions = collect_opinions(scorer, folder, proposed, path / FILE, progress)
         if not any(opinion.verdict or opinion.logit is not None for step in opinions for opinion in step.values()):
             raise UsageError("the critic said nothing of any action: there is none to ask it about")
         result = screen_trial(proposed, opinions, temperature=scorer.temperature, most=candidates, seed=seed)
@@ -103,7 +103,7 @@ def _scorer(critic: Path) -> VisionScorer:
     return load_scorer(critic)
 
 
-def opinions_of(
+def collect_opinions(
     scorer: VisionScorer, folder: Path, proposed: Sequence[Proposed], file: Path, progress: Progress = SILENT
 ) -> list[Mapping[str, Opinion]]:
     """Ask the critic about the distinct actions of each step, except those already in `file`."""

@@ -26,7 +26,7 @@ from align_echo.grammar import with_article
 from align_echo.gui.screen_verdict import Screen, marked, question
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.loading import files_of, tokenizer_of
+from align_echo.models.local.loading import load_tokenizer, read_checked_files
 from align_echo.models.local.weights import read_strange_model, without_bars
 from align_echo.types import Usage
 from align_echo.wrappers.gui.actions import GuiAction, parse
@@ -156,13 +156,15 @@ def read_vision(source: str, dtype: torch.dtype | str = torch.float32) -> tuple[
     unusable model.
     """
     without_bars()
-    config = files_of(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
+    config = read_checked_files(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
     if config.model_type != FAMILY:
         raise UsageError(f"{source} holds {with_article(config.model_type)}, which sees no screens: name a Qwen2.5-VL")
-    pictures = files_of(source, lambda: Qwen2VLImageProcessorPil.from_pretrained(source))
-    tokenizer = tokenizer_of(source)
+    pictures = read_checked_files(source, lambda: Qwen2VLImageProcessorPil.from_pretrained(source))
+    tokenizer = load_tokenizer(source)
     encoder = ScreenEncoder(tokenizer, pictures, config)
-    return files_of(source, lambda: read_strange_model(Qwen2_5_VLForConditionalGeneration, source, dtype)), encoder
+    return read_checked_files(
+        source, lambda: read_strange_model(Qwen2_5_VLForConditionalGeneration, source, dtype)
+    ), encoder
 
 
 def load_scorer(folder: Path) -> VisionScorer:

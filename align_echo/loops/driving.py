@@ -1,7 +1,7 @@
 """Shared parts of the loops: choose the tasks, build an agent's prompt and parse its reply, classify how an episode
 ended.
 
-    panel = TaskPanel.of("alfworld", tasks=6, interface="probe")
+    panel = TaskPanel.build("alfworld", tasks=6, interface="probe")
     with panel.open() as session:
         session.reset(panel.tasks[0])
         while not session.over:
@@ -56,7 +56,7 @@ class TaskPanel:
     seed: int = 0
 
     @classmethod
-    def of(
+    def build(
         cls,
         env: str | EnvironmentSpec,
         *,
@@ -145,7 +145,7 @@ def pick(
     return named
 
 
-def end_of(trajectory: Trajectory) -> End:
+def classify_end(trajectory: Trajectory) -> End:
     """Classify how an episode ended. An episode stopped before the environment ended it counts as truncated."""
     if trajectory.fault is not None:
         return "broken"

@@ -1,6 +1,6 @@
 """Episodes of one client of a third-party loop, one after another.
 
-    panel = TaskPanel.of("alfworld", split="valid_unseen", interface="probe")
+    panel = TaskPanel.build("alfworld", split="valid_unseen", interface="probe")
     guest = Guest(panel, "my loop")
     view = guest.reset(panel.tasks[0])
     step = guest.act("go to desk 1")
@@ -102,7 +102,7 @@ class Guest:
     def _known(self, task: object) -> str:
         """Return the task if it is in the panel. Raises `UsageError` otherwise."""
         if not isinstance(task, str):
-            raise UsageError(f"a task is named by its id, a text, not by {kind_of(task)}")
+            raise UsageError(f"a task is named by its id, a text, not by {describe_json_type(task)}")
         panel = self._panel
         if task not in panel.tasks:
             asked = task if len(task) <= LONGEST_NAME else f"{task[:LONGEST_NAME]}..."
@@ -128,7 +128,7 @@ class Guest:
 def checked_action(action: object) -> str:
     """Return the action if it is valid. Raises `UsageError` otherwise."""
     if not isinstance(action, str):
-        raise UsageError(f"an action is a text, not {kind_of(action)}")
+        raise UsageError(f"an action is a text, not {describe_json_type(action)}")
     if len(action) > MAX_TEXT:
         raise UsageError(f"the action has {len(action):,} characters; at most {MAX_TEXT:,} are taken")
     try:
@@ -138,7 +138,7 @@ def checked_action(action: object) -> str:
     return action
 
 
-def kind_of(value: object) -> str:
+def describe_json_type(value: object) -> str:
     """Return the JSON type of a value in words."""
     names = {type(None): "nothing", bool: "true or false", int: "a number", float: "a number", list: "a list"}
     return {**names, dict: "an object"}.get(type(value), with_article(type(value).__name__))

@@ -29,7 +29,7 @@ from align_echo import __version__
 from align_echo.agents.conversation import MAX_TOKENS
 from align_echo.errors import AlignEchoError, MissingExtraError, ModelError, ReplyWithheldError, first_line
 from align_echo.interface import Interface
-from align_echo.loops.driving import TaskPanel, end_of
+from align_echo.loops.driving import TaskPanel, classify_end
 from align_echo.session import Episode, Session
 from align_echo.types import Message, Trajectory
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -72,12 +72,12 @@ def episodes(
     step_limit: int | None = None,
     seed: int = 0,
 ) -> Task:
-    """Build a task of inspect_ai over tasks of an environment. The arguments are those of `TaskPanel.of`.
+    """Build a task of inspect_ai over tasks of an environment. The arguments are those of `TaskPanel.build`.
 
     Uses temperature 0 and `MAX_TOKENS` per reply, as `align-echo evaluate` does, unless `inspect eval` sets them.
     Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
     """
-    panel = TaskPanel.of(
+    panel = TaskPanel.build(
         env,
         split=split,
         tasks=tasks,
@@ -178,7 +178,7 @@ def reward() -> Scorer:
         trajectory = Trajectory.model_validate(stored) if stored else None
         if trajectory is None or trajectory.fault is not None:
             return Score.unscored(explanation="the episode broke")
-        end = end_of(trajectory)
+        end = classify_end(trajectory)
         figures = {"success": float(trajectory.won), "score": trajectory.score, "truncated": float(end == "truncated")}
         last = trajectory.actions[-1] if trajectory.actions else None
         return Score(

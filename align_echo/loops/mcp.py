@@ -1,6 +1,6 @@
 """Episodes for clients of the Model Context Protocol, such as a coding agent. Needs the extra `mcp`.
 
-    server = make_server(TaskPanel.of("alfworld", split="valid_unseen"))
+    server = make_server(TaskPanel.build("alfworld", split="valid_unseen"))
     server.run("stdio")
 
 Three tools: `list_tasks`, `reset` and `act`. One process serves one client and holds one episode at a time; concurrent

@@ -1,6 +1,6 @@
 """An environment as an OpenEnv server, and a client for it. Needs the extra `openenv`.
 
-    app = make_app(TaskPanel.of("alfworld", split="valid_unseen"), sessions=16)     # serving.py runs it
+    app = make_app(TaskPanel.build("alfworld", split="valid_unseen"), sessions=16)     # serving.py runs it
 
     with EpisodeClient(base_url="http://127.0.0.1:8000").sync() as client:
         result = client.reset(task=task)
@@ -31,7 +31,7 @@ from align_echo.dice import Dice
 from align_echo.errors import AlignEchoError, MissingExtraError, UsageError
 from align_echo.jsonl import JsonlFile
 from align_echo.loops.driving import TaskPanel
-from align_echo.loops.guests import Guest, kind_of
+from align_echo.loops.guests import Guest, describe_json_type
 from align_echo.types import AgentView, Step
 
 try:
@@ -191,7 +191,7 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
         if seed is None:
             return random.SystemRandom().choice(tasks)
         if type(seed) is not int:
-            raise UsageError(f"a seed is a whole number, not {kind_of(seed)}")
+            raise UsageError(f"a seed is a whole number, not {describe_json_type(seed)}")
         return Dice(f"task {seed}").pick(tasks)
 
 

@@ -34,7 +34,7 @@ def serve(
     """Serve the tasks of a split until stopped, or until the client of `mcp` disconnects.
 
     `split` None is the training split. `host`, `port` and `sessions` apply to OpenEnv; `say` receives its address.
-    Raises `MissingExtraError`, and the errors of `TaskPanel.of` and of a first reset, before it serves anything.
+    Raises `MissingExtraError`, and the errors of `TaskPanel.build` and of a first reset, before it serves anything.
     """
     record_file = None if record is None else JsonlFile(record)
     if loop == "mcp":
@@ -62,7 +62,7 @@ def serve(
 def _panel(env: str, split: str | None, interface: str | Path | None) -> TaskPanel:
     """Build the panel and start its first task, so that missing data is reported before a client connects."""
     spec = environment(env)
-    panel = TaskPanel.of(spec, split=split or spec.train_split, interface=interface)
+    panel = TaskPanel.build(spec, split=split or spec.train_split, interface=interface)
     if not panel.tasks:
         raise UsageError(f"the split {panel.split} of {spec.name} has no tasks to play")
     try_reset(spec, panel.tasks[0], split=panel.split, data_root=None)

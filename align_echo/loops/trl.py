@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from align_echo.errors import MissingExtraError, UsageError
 from align_echo.interface import Interface
-from align_echo.loops.driving import TaskPanel, end_of
+from align_echo.loops.driving import TaskPanel, classify_end
 from align_echo.rollout import run_tasks
 from align_echo.session import Episode
 from align_echo.tokens import token_sequence
@@ -64,10 +64,10 @@ POLICY = "policy"
 class EpisodeRollouts:
     """A `rollout_func` that plays one episode per prompt. `played` holds the episodes of the last call, in order.
 
-    The arguments up to `seed` are those of `TaskPanel.of`; `split` None is the training split. `max_tokens` limits one
-    reply (None: the agent's limit), `context` the conversation (0: the model's limit). `workers` episodes are played
-    at once. Temperature, top-k and top-p come from the trainer. `model` samples elsewhere instead of in this process:
-    its engine reads the published weights from a folder below the trainer's `output_dir`.
+    The arguments up to `seed` are those of `TaskPanel.build`; `split` None is the training split. `max_tokens` limits
+    one reply (None: the agent's limit), `context` the conversation (0: the model's limit). `workers` episodes are
+    played at once. Temperature, top-k and top-p come from the trainer. `model` samples elsewhere instead of in this
+    process: its engine reads the published weights from a folder below the trainer's `output_dir`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class EpisodeRollouts:
     ) -> None:
         """Build the panel. Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line."""
         spec = environment(env)
-        self.panel = TaskPanel.of(
+        self.panel = TaskPanel.build(
             spec,
             split=split or spec.train_split,
             tasks=tasks,
@@ -127,7 +127,7 @@ class EpisodeRollouts:
             seed=self.panel.seed,
             workers=self._workers,
         )
-        rows = [row_of(episode, model.encoder.end_id) for episode in self.played]
+        rows = [build_row(episode, model.encoder.end_id) for episode in self.played]
         return {key: [row[key] for row in rows] for key in rows[0]}
 
     def reward(self, score: Sequence[float | None], end: Sequence[str], log_metric: Any, **unused: Any) -> list[Any]:
@@ -162,7 +162,7 @@ class EpisodeRollouts:
         policy: Any = trainer.accelerator.unwrap_model(trainer.model)
         adapted = isinstance(policy, PeftModel)
         if self._model is None:
-            self._model = started(policy, trainer.processing_class, slots=self._workers)
+            self._model = start_model(policy, trainer.processing_class, slots=self._workers)
         if self._remote_model is None:
             give_weights(self._model, policy)
         elif adapted:
@@ -184,7 +184,7 @@ class EpisodeRollouts:
 # ---------------------------------------------------------------- weights
 
 
-def started(policy: Any, tokenizer: Any, *, slots: int) -> LocalModel:
+def start_model(policy: Any, tokenizer: Any, *, slots: int) -> LocalModel:
     """Start an engine on a copy of the policy's base model, without adapters. It shares no tensor with the policy."""
     base: Any = policy.get_base_model() if isinstance(policy, PeftModel) else policy
     kind: Any = AutoModelForCausalLM
@@ -222,7 +222,7 @@ def publish(model: LocalModel, policy: Any, folder: Path) -> None:
 # ---------------------------------------------------------------- rows
 
 
-def row_of(trajectory: Trajectory, end_token: int) -> dict[str, Any]:
+def build_row(trajectory: Trajectory, end_token: int) -> dict[str, Any]:
     """Convert an episode to TRL's row. A broken episode, or one without sampled tokens, is one masked token."""
     score = None if trajectory.fault is not None else trajectory.score
     ids: tuple[int, ...] = (end_token, end_token)
@@ -238,5 +238,5 @@ def row_of(trajectory: Trajectory, end_token: int) -> dict[str, Any]:
         "logprobs": list(logprobs[first:]),
         "env_mask": list(mask[first:]),
         "score": score,
-        "end": end_of(trajectory),
+        "end": classify_end(trajectory),
     }

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any
 
 from align_echo.errors import EngineError, MissingExtraError, ModelError, UsageError
-from align_echo.loops.driving import TaskPanel, end_of
+from align_echo.loops.driving import TaskPanel, classify_end
 from align_echo.models.endpoint import check_header_variables
 from align_echo.network import find_route
 from align_echo.session import Episode, Session
@@ -51,7 +51,7 @@ ENDS = ("won", "lost", "truncated")
 
 
 class EpisodesConfig(vf.TasksetConfig):
-    """The arguments of `TaskPanel.of`, set under `--env.taskset.*`."""
+    """The arguments of `TaskPanel.build`, set under `--env.taskset.*`."""
 
     env: str = ""
     split: str | None = None
@@ -80,7 +80,7 @@ class EpisodesTaskset(vf.Taskset[EpisodesTask, EpisodesConfig]):
         if not config.env:
             raise UsageError("say which environment is played: --env.taskset.env alfworld")
         names = ("split", "tasks", "interface", "agent", "data_root", "step_limit", "seed")
-        self.panel = TaskPanel.of(config.env, **{name: getattr(config, name) for name in names})
+        self.panel = TaskPanel.build(config.env, **{name: getattr(config, name) for name in names})
 
     def load(self) -> Iterator[EpisodesTask]:
         """Yield the tasks in order."""
@@ -181,7 +181,7 @@ class EpisodesEnv(vf.Env[EpisodesEnvConfig]):
 def record(trace: vf.Trace, session: Session) -> None:
     """Record the episode and its reward on the trace. A broken episode has no reward."""
     trajectory = session.trajectory()
-    end = end_of(trajectory)
+    end = classify_end(trajectory)
     trace.info.update(end=end, trajectory=trajectory.model_dump(mode="json"))
     if trajectory.fault is None:
         trace.record_reward("score", trajectory.score)

@@ -8,7 +8,7 @@ from align_echo.errors import UsageError
 from align_echo.models.cache import ReplyCache
 from align_echo.models.call_log import Call, CallLog
 from align_echo.models.names import MODEL_FILES, ModelName, read_name
-from align_echo.models.prices import Price, price_of
+from align_echo.models.prices import Price, find_price
 from align_echo.models.recording import RecordingModel
 from align_echo.models.scripted import ScriptedModel
 from align_echo.types import ChatModel
@@ -42,4 +42,4 @@ def load_model(
     return OpenAICompatibleModel(name.text, base_url=base_url)
 
 
-__all__ = ["Call", "CallLog", "Price", "RecordingModel", "ReplyCache", "ScriptedModel", "load_model", "price_of"]
+__all__ = ["Call", "CallLog", "Price", "RecordingModel", "ReplyCache", "ScriptedModel", "find_price", "load_model"]

@@ -47,7 +47,7 @@ def choose(
     choose_at_once: Choose | None = getattr(model, "choose", None)
     if choose_at_once is not None:
         return choose_at_once(conversations, words)
-    return [_choice_of_reply(model, messages, words) for messages in conversations]
+    return [_choose_by_reply(model, messages, words) for messages in conversations]
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -108,7 +108,7 @@ def _plain(text: str) -> str:
     return text.strip().lower()
 
 
-def _choice_of_reply(model: ChatModel, messages: Sequence[Message], words: Sequence[str]) -> WordChoice | ModelError:
+def _choose_by_reply(model: ChatModel, messages: Sequence[Message], words: Sequence[str]) -> WordChoice | ModelError:
     try:
         return word_choice(model.complete(messages, temperature=0.0, max_tokens=MAX_TOKENS), words)
     except ModelError as error:

@@ -1,11 +1,11 @@
 """Send one request to an endpoint and read the full answer, within a deadline, a size limit, and cancellable at any
 time.
 
-Requests run on the asyncio thread of the process (`halting.answer_of`). A caller that stops waiting (Ctrl-C, a halt)
-cancels its request and closes the connection, so nothing waits for a stalled server. The deadline covers the whole
-request, from connecting to the last byte, so a slow drip does not extend it. Answers are limited to `MOST_BYTES` after
-decompression, and secrets are removed before any other code sees them. Not here: retries (`retry.py`), the request's
-content and the meaning of the answer.
+Requests run on the asyncio thread of the process (`halting.run_coroutine`). A caller that stops waiting (Ctrl-C, a
+halt) cancels its request and closes the connection, so nothing waits for a stalled server. The deadline covers the
+whole request, from connecting to the last byte, so a slow drip does not extend it. Answers are limited to `MOST_BYTES`
+after decompression, and secrets are removed before any other code sees them. Not here: retries (`retry.py`), the
+request's content and the meaning of the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import openai
 
 from align_echo.errors import ModelError, UsageError, first_line
-from align_echo.halting import answer_of
+from align_echo.halting import run_coroutine
 from align_echo.models.endpoint import NO_KEY, check_header_variables
 from align_echo.models.retry import PassingFault, UnreachableFault
 from align_echo.network import QUIET, WaitNotices, attended, find_failure, find_route
@@ -86,12 +86,12 @@ class Client:
 
     def close(self) -> None:
         """Close all connections."""
-        answer_of(self._openai.close(), self._timeout)
+        run_coroutine(self._openai.close(), self._timeout)
 
     def _answer(self, asking: Coroutine[Any, Any, str], within: float | None = None) -> str:
         seconds = min(self._timeout, within or self._timeout)
         try:
-            answer = answer_of(attended(asking, self._quiet, partial(self._say_unanswered, seconds)), seconds)
+            answer = run_coroutine(attended(asking, self._quiet, partial(self._say_unanswered, seconds)), seconds)
         except TimeoutError:
             raise PassingFault(f"no whole answer within {seconds:g} s") from None
         except openai.APIStatusError:

@@ -1,7 +1,8 @@
 """Draw replies to one conversation: one per sample number, all at once if the model supports it.
 
-A sample number distinguishes draws of one request (`sample_of`). The reply for a number does not depend on the other
-numbers drawn with it. Not here: asking with the same messages (`agents/conversation.py`), and selecting among replies.
+A sample number distinguishes draws of one request (`model_for_sample`). The reply for a number does not depend on the
+other numbers drawn with it. Not here: asking with the same messages (`agents/conversation.py`), and selecting among
+replies.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from align_echo.errors import ModelError
 from align_echo.types import ChatModel, Completion, Message
 
 
-def sample_of(model: ChatModel, sample: int) -> ChatModel:
+def model_for_sample(model: ChatModel, sample: int) -> ChatModel:
     """Return the model for one sample number, using its method `with_sample`.
 
     A model without this method has no memory and serves as its own sample.
@@ -61,7 +62,9 @@ def draw_each(
     drawn: list[Completion | ModelError] = []
     for sample in samples:
         try:
-            drawn.append(sample_of(model, sample).complete(messages, temperature=temperature, max_tokens=max_tokens))
+            drawn.append(
+                model_for_sample(model, sample).complete(messages, temperature=temperature, max_tokens=max_tokens)
+            )
         except ModelError as error:
             left = len(samples) - len(drawn) - 1
             return [*drawn, error, *[ModelError(f"not asked, since another sample failed: {error}")] * left]

@@ -106,7 +106,7 @@ def _is_header(value: str) -> bool:
     return value.isascii() and value.isprintable() and value == value.strip()
 
 
-def base_url_of(model: ChatModel) -> str:
+def get_base_url(model: ChatModel) -> str:
     """Return the `base_url` of a model; "" for a model without an endpoint."""
     base_url: str = getattr(model, "base_url", "")
     return base_url

@@ -30,7 +30,7 @@ from align_echo.models.client import Client
 from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
 from align_echo.models.names import WITHOUT_ENDPOINT
 from align_echo.models.openai_body import CHARACTERS_PER_TOKEN, Body, read_body
-from align_echo.models.prices import Price, price_of
+from align_echo.models.prices import Price, find_price
 from align_echo.models.retry import PassingFault, RetryPolicy, ask, ask_all, is_overflow, judged, said_by, timed
 from align_echo.redaction import without_secrets
 from align_echo.types import Completion, Message, Usage, WordChoice
@@ -90,7 +90,7 @@ class OpenAICompatibleModel:
         self._wait = wait
         self._most = max_concurrency
         self._slots = threading.BoundedSemaphore(max_concurrency)
-        self._price = price_of(model, prices)
+        self._price = find_price(model, prices)
         self._refused: frozenset[str] = frozenset()  # the fields of `OPTIONAL` that the model rejects
         self._takes_n = True
         self._lists_tokens = True

@@ -42,7 +42,7 @@ LIST_PRICES: Mapping[str, Price] = {
 }
 
 
-def price_of(model: str, prices: Mapping[str, Price] | None = None) -> Price | None:
+def find_price(model: str, prices: Mapping[str, Price] | None = None) -> Price | None:
     """Look up the price of a model, None if unknown. A dated or preview name counts as its base model.
 
     Raises `UsageError` if the file named by `ALIGN_ECHO_PRICES` is not readable.

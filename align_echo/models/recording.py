@@ -12,18 +12,18 @@ from align_echo.errors import ModelError
 from align_echo.models.cache import ReplyCache, Stored, choice_key, request_key
 from align_echo.models.call_log import Call, CallLog
 from align_echo.models.choosing import MAX_TOKENS, choose
-from align_echo.models.drawing import draw_each, sample_of
-from align_echo.models.endpoint import base_url_of
+from align_echo.models.drawing import draw_each, model_for_sample
+from align_echo.models.endpoint import get_base_url
 from align_echo.types import ChatModel, Completion, Message, WordChoice
 
 
-def identity_of(model: ChatModel) -> str:
+def get_identity(model: ChatModel) -> str:
     """Return a string unique to a model: its `identity`, which includes the endpoint, else its name."""
     identity: str | None = getattr(model, "identity", None)
     return model.name if identity is None else identity
 
 
-def weights_of(model: ChatModel) -> str:
+def get_weights(model: ChatModel) -> str:
     """Return the hash of a model's weight files (`weights`); "" if the model has none."""
     weights: str = getattr(model, "weights", "")
     return weights
@@ -68,16 +68,16 @@ class RecordingModel:
     @property
     def base_url(self) -> str:
         """Base URL of the wrapped model."""
-        return base_url_of(self._model)
+        return get_base_url(self._model)
 
     @property
     def weights(self) -> str:
         """Hash of the wrapped model's weights."""
-        return weights_of(self._model)
+        return get_weights(self._model)
 
     def with_sample(self, sample: int) -> RecordingModel:
         """Return the model for another sample number, whose replies are stored separately."""
-        model = sample_of(self._model, sample)
+        model = model_for_sample(self._model, sample)
         return RecordingModel(
             model,
             role=self._role,
@@ -93,7 +93,7 @@ class RecordingModel:
         stage = self._stage() if temperature > 0 else 0
 
         def ask(new: Sequence[int]) -> list[Completion | ModelError]:
-            model = sample_of(self._model, stage * SAMPLES_PER_STAGE + self._sample) if stage else self._model
+            model = model_for_sample(self._model, stage * SAMPLES_PER_STAGE + self._sample) if stage else self._model
             try:
                 return [model.complete(messages, temperature=temperature, max_tokens=max_tokens)]
             except ModelError as error:
@@ -194,7 +194,7 @@ class RecordingModel:
 
     @property
     def _identity(self) -> str:
-        return self._known_as(identity_of(self._model))
+        return self._known_as(get_identity(self._model))
 
 
 def _without_tokens(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 
-from align_echo.halting import Halt, result_of, under
+from align_echo.halting import Halt, under, wait_for_result
 from align_echo.train.rows import Harvest
 
 
@@ -54,7 +54,7 @@ class Ahead:
         begun = self._next
         if begun is None or begun.number != number:
             return None
-        harvest = result_of(begun.future)
+        harvest = wait_for_result(begun.future)
         self._next = None
         return harvest, begun.steps
 

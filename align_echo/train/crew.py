@@ -19,7 +19,7 @@ from align_echo.errors import UsageError
 from align_echo.files import clear
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import Engine
-from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
+from align_echo.models.local.loading import load_encoder, pocket_folder, read_checked_files
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_strange_model, without_bars, without_plans
 from align_echo.models.names import ADAPTER, POCKET, ModelName, read_name
@@ -102,10 +102,12 @@ def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path
     without_bars()
     without_plans()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    encoders = {role: encoder_of(source) for role, source in sources.items()}
+    encoders = {role: load_encoder(source) for role, source in sources.items()}
 
     def load(role: Role, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-        model: Any = files_of(sources[role], lambda: read_strange_model(AutoModelForCausalLM, sources[role], dtype))
+        model: Any = read_checked_files(
+            sources[role], lambda: read_strange_model(AutoModelForCausalLM, sources[role], dtype)
+        )
         on_device: PreTrainedModel = model.to(device)
         return on_device
 

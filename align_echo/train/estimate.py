@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from align_echo.models.local.loading import files_of
+from align_echo.models.local.loading import read_checked_files
 from align_echo.train.backbone import ROLES
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import sources_of
@@ -88,7 +88,7 @@ def _evaluations(config: TrainConfig) -> int:
 def parameters_of(source: str) -> int:
     """How many a causal language model has, of which only the configuration is read."""
     make = cast("Any", AutoModelForCausalLM)
-    config = files_of(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
+    config = read_checked_files(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
     with torch.device("meta"):
         model = make.from_config(config)
     return sum(parameter.numel() for parameter in model.parameters())

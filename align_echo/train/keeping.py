@@ -24,7 +24,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, TrainOutput
 
 from align_echo import stopping
 from align_echo.files import clear
-from align_echo.runs import FINISHED, step_of, whole_checkpoints
+from align_echo.runs import FINISHED, checkpoint_step, whole_checkpoints
 from align_echo.train import processes
 
 
@@ -71,7 +71,7 @@ class KeepingTrainer(Trainer):
         if not processes.is_first():
             return "the first process keeps the last step"
         newest = next(reversed(whole_checkpoints(folder)), None)
-        last = step_of(str(newest)) if newest else 0
+        last = checkpoint_step(str(newest)) if newest else 0
         problem = ""
         if step > last and self._is_whole(step) and not self._writes_alone(step):
             problem = f"step {step} is lost, as one process alone cannot write it; "
@@ -85,7 +85,7 @@ class KeepingTrainer(Trainer):
                 newest = before
         if newest is None:
             return f"{problem}no step is kept" if problem else "no step is finished"
-        return f"{problem}step {step_of(str(newest))} is kept in {newest}"
+        return f"{problem}step {checkpoint_step(str(newest))} is kept in {newest}"
 
     def _is_whole(self, step: int) -> bool:
         """Return whether the weights are those after this step."""

@@ -45,7 +45,7 @@ from align_echo.locking import FolderLock
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
 from align_echo.refusals import PlayJudge, play_judge
-from align_echo.runs import CHECKPOINTS, begin_run, check_room, drop_unfinished, step_of
+from align_echo.runs import CHECKPOINTS, begin_run, check_room, checkpoint_step, drop_unfinished
 from align_echo.session import try_reset
 from align_echo.train import launched, processes
 from align_echo.train.arguments import run_settings
@@ -190,7 +190,7 @@ class Run:
     @property
     def begun_at(self) -> int:
         """How many steps were made before: those of the checkpoint that the run goes on from, else 0."""
-        return step_of(self._resume)
+        return checkpoint_step(self._resume)
 
     @property
     def begins_anew(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from align_echo.errors import UsageError
 from align_echo.files import entries, write_atomically
 from align_echo.reading import json_lines, json_object
-from align_echo.runs import CHECKPOINTS, CONFIG, check_run, newest_checkpoint, of_verb
+from align_echo.runs import CHECKPOINTS, CONFIG, check_run, is_run_by, newest_checkpoint
 from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
 from align_echo.train.serving import PUBLISHED
 from align_echo.train.trackers import TENSORBOARD, WANDB
@@ -70,4 +70,4 @@ def made_nothing(folder: Path) -> bool:
     files = {CONFIG, "held_out.jsonl", "signals.jsonl", "refinements.jsonl"}
     ours = files | {ROLLOUTS, CRITIQUES, TENSORBOARD, WANDB, CHECKPOINTS, PUBLISHED, "last"}
     left = {entry.name for entry in entries(folder)}
-    return of_verb(folder, "train") and left <= ours and not any((folder / CHECKPOINTS).glob("*"))
+    return is_run_by(folder, "train") and left <= ours and not any((folder / CHECKPOINTS).glob("*"))

@@ -18,7 +18,7 @@ from align_echo.train.advantages import Advantages
 from align_echo.train.batching import Batch
 from align_echo.train.loss import BatchLoss
 from align_echo.train.rows import Harvest
-from align_echo.trouble import conduct_of
+from align_echo.trouble import summarize_conduct
 from align_echo.types import Trajectory
 
 BANDS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
@@ -88,7 +88,7 @@ def of_play(played: Sequence[Trajectory], judge: PlayJudge | None) -> Signals:
         signals["policy/invalid_share"] = refused.turns / len(steps)
     if refused.in_runs is not None:
         signals["policy/invalid_run_share"] = refused.in_runs / len(steps)
-    conduct = conduct_of(whole)
+    conduct = summarize_conduct(whole)
     failures = conduct.failed_turns + conduct.failed_resets
     return signals | ({"count/interface_failures": failures} if failures else {})
 

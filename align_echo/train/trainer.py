@@ -26,7 +26,7 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallba
 
 from align_echo import stopping
 from align_echo.errors import TrainingError
-from align_echo.runs import step_of
+from align_echo.runs import checkpoint_step
 from align_echo.train import processes
 from align_echo.train.advantages import Advantages, group_advantages, uncompared
 from align_echo.train.ahead import Ahead
@@ -330,7 +330,7 @@ class RoleTrainer(RoleCheckpoints):
         folder = Path(resume_from_checkpoint)
         files = {role: folder / f"{role}{PLAYED_BY}" for role in self._backbone.kept}
         if self._ahead is not None and all(file.is_file() for file in files.values()):
-            to_come = self._harvest_after(step_of(str(folder)))
+            to_come = self._harvest_after(checkpoint_step(str(folder)))
             self._played_by = {to_come: {role: load_file(file) for role, file in files.items()}}
             for role, state in self._played_by[to_come].items():
                 self._backbone.restore(role, state)

@@ -99,7 +99,7 @@ def read_workers(value: int | str | None) -> Workers | None:
     return RayActors(address, int(count) if count else None)
 
 
-def workers_of(requested: Workers | None, player: Player) -> Workers:
+def choose_workers(requested: Workers | None, player: Player) -> Workers:
     """Return the requested workers, or the player's default number of threads if `requested` is None.
 
     Raises `UsageError` for `processes:N` if no process of this machine runs the player's model.

@@ -19,10 +19,10 @@ from typing import Any, Literal, Protocol, Self
 from align_echo import __version__
 from align_echo.agents.presets import get_episode_rules
 from align_echo.errors import EngineError, first_line, portable
-from align_echo.faults import fault_of
+from align_echo.faults import build_fault
 from align_echo.halting import check_halt, on_threads, pause
 from align_echo.models.choosing import choose
-from align_echo.models.drawing import draw_each, sample_of
+from align_echo.models.drawing import draw_each, model_for_sample
 from align_echo.rollout import run_episode
 from align_echo.session import Episode, base_env, interface_on_record
 from align_echo.types import ChatModel, Completion, Message, Trajectory, WordChoice
@@ -344,7 +344,7 @@ class RemoteHost:
         """Return a model's answer or its exception. A halt is handled by this process, not by the actor."""
         model = self._models[question.model]
         if question.sample is not None:
-            model = sample_of(model, question.sample)
+            model = model_for_sample(model, question.sample)
         try:
             return question.number, _METHODS[question.method](model, *question.arguments, **question.options)
         except (CancelledError, MemoryError):
@@ -366,7 +366,7 @@ class RemoteHost:
             critique=episode.critique,
             goal="",
             initial_observation="",
-            fault=fault_of(EngineError(f"{LOSSES} workers were lost while they played it; the last: {reason}")),
+            fault=build_fault(EngineError(f"{LOSSES} workers were lost while they played it; the last: {reason}")),
         )
 
 

@@ -20,8 +20,8 @@ import cloudpickle
 import gymnasium as gym
 
 from align_echo.errors import UsageError, first_line
-from align_echo.models.endpoint import base_url_of
-from align_echo.models.recording import identity_of, weights_of
+from align_echo.models.endpoint import get_base_url
+from align_echo.models.recording import get_identity, get_weights
 from align_echo.named_modules import serve_modules, served_modules
 from align_echo.types import Agent, ChatModel
 
@@ -118,7 +118,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         index = next((number for number, known in enumerate(self.models) if known is model), len(self.models))
         if index == len(self.models):
             self.models.append(model)
-        return ModelFacts(index, model.name, base_url_of(model), weights_of(model), identity_of(model))
+        return ModelFacts(index, model.name, get_base_url(model), get_weights(model), get_identity(model))
 
 
 class _Unpickler(pickle.Unpickler):

@@ -31,7 +31,7 @@ from align_echo.align.llm.replies import (
     parse_findings,
 )
 from align_echo.align.sharing import FORMAT, canonical_hash, read_shared
-from align_echo.commands import LONGEST_COMMAND, commands_in, sentences_of, skeleton_of
+from align_echo.commands import LONGEST_COMMAND, build_skeleton, commands_in, split_sentences
 from align_echo.critic.language import Critique, parse_critique
 from align_echo.critic.reasoned_verdict import parse_reasoned_verdict
 from align_echo.critic.scoring import read_calibration
@@ -354,8 +354,8 @@ _ALL = (
     Target("text for a critic", plain, ("a < b </ Task > <response>x</response> <  /feedback",), (), _untagged),
     Target("action on a screen", parse_gui, ('click(12, 34)', 'type("h\\u00e9")', 'scroll(1, 2, "up")'), _REPLY, _gui),
     Target("commands", commands_in, _MESSAGES, (), _commands),
-    Target("sentences", sentences_of, _MESSAGES, (), _joined),
-    Target("skeleton", lambda text: skeleton_of(text, ["apple 1", "shelf 1"]), _MESSAGES),
+    Target("sentences", split_sentences, _MESSAGES, (), _joined),
+    Target("skeleton", lambda text: build_skeleton(text, ["apple 1", "shelf 1"]), _MESSAGES),
     Target("braces", lambda text: braced(text, r"\boxed"), (r"so \boxed{\frac{1}{2}} or \boxed{3}",), (), _within),
     Target("box", extract_answer, (r"so \boxed{1 \frac{1}{2}}", r"\boxed{x^{2} + 3,000}"), _REPLY),
     Target("search or answer", parse_search, ("<search>who is</search>", "<answer>a</answer>")),

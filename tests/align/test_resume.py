@@ -13,8 +13,8 @@ from align_echo.align.events import Event
 from align_echo.align.loop import Generated
 from align_echo.align.run_folder import RunFolder
 from align_echo.errors import UsageError
-from align_echo.models.endpoint import base_url_of
-from align_echo.models.recording import identity_of
+from align_echo.models.endpoint import get_base_url
+from align_echo.models.recording import get_identity
 from align_echo.types import ChatModel, Completion, Message
 from tests.align.endpoint import Endpoint, serve
 from tests.align.test_loop import run, scripts
@@ -40,8 +40,8 @@ class Mortal:
     """A model that is killed just before a request leaves."""
 
     def __init__(self, model: ChatModel, fuse: Fuse) -> None:
-        self.identity = identity_of(model)
-        self.base_url = base_url_of(model)
+        self.identity = get_identity(model)
+        self.base_url = get_base_url(model)
         self._model = model
         self._fuse = fuse
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from align_echo.agents.parsing import parse_reasoned_action
 from align_echo.align.hybrid.reading import MOST_HYPOTHESES, parse_hypotheses
-from align_echo.commands import sentences_of
+from align_echo.commands import split_sentences
 from align_echo.critic.language import parse_critique
 from align_echo.errors import ReplyFormatError
 from benchmarks.fuzz.mutate import ODD, mutated
@@ -73,9 +73,9 @@ def test_hypotheses_beyond_the_most_that_are_read_are_counted_in_one_line() -> N
 
 def test_a_message_of_many_labels_is_one_sentence_and_is_read_at_once() -> None:
     message = "\nAction:" * (LONG // 8)
-    assert "".join(sentences_of(message)) == message
+    assert "".join(split_sentences(message)) == message
     quotes = '"a" b. ' * (LONG // 7)
-    assert "".join(sentences_of(quotes)) == quotes
+    assert "".join(split_sentences(quotes)) == quotes
 
 
 def test_a_critique_of_many_half_blocks_is_refused_at_once() -> None:

@@ -28,7 +28,7 @@ class Brittle(RoomEnv):
 
 
 def guest(record: Path | None = None, kind: type[RoomEnv] = RoomEnv) -> Guest:
-    panel = TaskPanel.of(instead_of(environment("alfworld"), kind))
+    panel = TaskPanel.build(instead_of(environment("alfworld"), kind))
     return Guest(panel, "somebody", None if record is None else JsonlFile(record))
 
 

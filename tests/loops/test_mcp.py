@@ -43,7 +43,7 @@ class Rooms(RoomEnv):
 
 def answers(*calls: tuple[str, dict[str, object]], record: Path | None = None) -> list[tuple[bool, str]]:
     """What a client is answered, call by call: whether it is an error, and the text."""
-    panel = TaskPanel.of(instead_of(environment("alfworld"), Rooms))
+    panel = TaskPanel.build(instead_of(environment("alfworld"), Rooms))
     server = make_server(panel, JsonlFile(record) if record else None)
 
     async def asked() -> list[tuple[bool, str]]:
@@ -136,7 +136,7 @@ class Narrow(RoomEnv):
 
 
 def test_calls_at_once_are_carried_out_one_after_the_other():
-    server = make_server(TaskPanel.of(instead_of(environment("alfworld"), Narrow)))
+    server = make_server(TaskPanel.build(instead_of(environment("alfworld"), Narrow)))
 
     async def asked() -> list[str]:
         async with Client(server) as client:

@@ -54,7 +54,7 @@ class Rooms(RoomEnv):
 @contextmanager
 def serving(sessions: int = 4, record: Path | None = None) -> Iterator[str]:
     """A server of the two rooms on a free port; its address."""
-    panel = TaskPanel.of(instead_of(environment("alfworld"), Rooms), split="valid_unseen")
+    panel = TaskPanel.build(instead_of(environment("alfworld"), Rooms), split="valid_unseen")
     listener = socket.create_server(("127.0.0.1", 0))
     app = make_app(panel, sessions=sessions, hosts=LOCAL, record=JsonlFile(record) if record else None)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws_max_size=MOST_BYTES))
@@ -231,7 +231,7 @@ def test_a_strangers_page_opens_no_connection(url):
 
 
 def test_the_idle_are_looked_for():
-    app = make_app(TaskPanel.of(instead_of(environment("alfworld"))), sessions=1)
+    app = make_app(TaskPanel.build(instead_of(environment("alfworld"))), sessions=1)
     names = [getattr(handler, "__name__", "") for handler in app.router.on_startup]
     assert "_start_session_reaper" in names
 

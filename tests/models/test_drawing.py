@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from align_echo.errors import ModelError
 from align_echo.models import ScriptedModel
-from align_echo.models.drawing import draw, draw_each, sample_of
+from align_echo.models.drawing import draw, draw_each, model_for_sample
 from align_echo.types import Completion, Message
 
 HELLO = (Message(role="user", content="Hello?"),)
@@ -38,7 +38,9 @@ class Numbered:
 def test_each_sample_is_what_it_is_alone(samples: list[int], temperature: float) -> None:
     model = Numbered()
     drawn = draw(model, HELLO, samples, temperature=temperature, max_tokens=9)
-    alone = [sample_of(model, sample).complete(HELLO, temperature=temperature, max_tokens=9) for sample in samples]
+    alone = [
+        model_for_sample(model, sample).complete(HELLO, temperature=temperature, max_tokens=9) for sample in samples
+    ]
     assert drawn == alone
 
 

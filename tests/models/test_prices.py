@@ -7,29 +7,29 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import UsageError
-from align_echo.models import Price, price_of
+from align_echo.models import Price, find_price
 
 
 def test_a_dated_name_costs_what_its_model_costs() -> None:
-    assert price_of("gpt-4.1-2025-04-14") == price_of("gpt-4.1")
-    assert price_of("google/gemini-2.5-pro-preview-05-06") == price_of("gemini-2.5-pro")
+    assert find_price("gpt-4.1-2025-04-14") == find_price("gpt-4.1")
+    assert find_price("google/gemini-2.5-pro-preview-05-06") == find_price("gemini-2.5-pro")
 
 
 def test_another_model_of_the_family_has_its_own_price() -> None:
-    assert price_of("gpt-4.1-mini") != price_of("gpt-4.1")
-    assert price_of("gpt-4.1-giant") is None
+    assert find_price("gpt-4.1-mini") != find_price("gpt-4.1")
+    assert find_price("gpt-4.1-giant") is None
 
 
 def test_an_unknown_model_has_no_price() -> None:
-    assert price_of("qwen2.5-7b-instruct") is None
+    assert find_price("qwen2.5-7b-instruct") is None
 
 
 def test_the_users_file_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "prices.json"
     file.write_text('{"qwen": {"prompt": 1, "completion": 2}, "gpt-4o": {"prompt": 7, "completion": 7}}')
     monkeypatch.setenv("ALIGN_ECHO_PRICES", str(file))
-    assert price_of("qwen") == Price(prompt=1, completion=2)
-    assert price_of("gpt-4o") == Price(prompt=7, completion=7)
+    assert find_price("qwen") == Price(prompt=1, completion=2)
+    assert find_price("gpt-4o") == Price(prompt=7, completion=7)
 
 
 def test_an_unreadable_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,5 +37,5 @@ def test_an_unreadable_file_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
     file.write_text('{"qwen": 3}')
     monkeypatch.setenv("ALIGN_ECHO_PRICES", str(file))
     with pytest.raises(UsageError, match="ALIGN_ECHO_PRICES") as caught:
-        price_of("qwen")
+        find_price("qwen")
     assert "\n" not in str(caught.value)

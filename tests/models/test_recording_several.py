@@ -15,7 +15,7 @@ from align_echo.errors import ModelError
 from align_echo.models import Call, CallLog, RecordingModel, ReplyCache, ScriptedModel
 from align_echo.models.cache import choice_key, request_key
 from align_echo.models.choosing import choose
-from align_echo.models.drawing import draw, draw_each, sample_of
+from align_echo.models.drawing import draw, draw_each, model_for_sample
 from align_echo.types import ChatModel, Completion, Message, Usage, WordChoice
 
 HELLO = (Message(role="user", content="Hello?"),)
@@ -92,7 +92,7 @@ def test_samples_drawn_at_once_are_stored_and_logged_as_each_alone(tmp_path: Pat
     for stage in (0, 2):
         at_once, alone = (recording(tmp_path / name / str(stage), Several(), stage) for name in ("once", "alone"))
         drawn = draw(at_once, HELLO, [0, 5, 5], temperature=1, max_tokens=9)
-        single = [sample_of(alone, sample).complete(HELLO, temperature=1, max_tokens=9) for sample in (0, 5, 5)]
+        single = [model_for_sample(alone, sample).complete(HELLO, temperature=1, max_tokens=9) for sample in (0, 5, 5)]
         assert drawn == single
         assert [reply.cached for reply in drawn] == [False, False, True]
         assert calls(tmp_path / "once" / str(stage)) == calls(tmp_path / "alone" / str(stage))

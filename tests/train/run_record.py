@@ -260,7 +260,7 @@ def record_of(values: Mapping[str, Any], folder: Path, script: Script | None = N
         patch.setattr("align_echo.train.trackers._tensorboard", lambda folder, begun_at: Told(record))
         reader = "align_echo.train.crew.read_strange_model"
         patch.setattr(reader, lambda kind, source, dtype: copy_of(kind, source).to(dtype))
-        patch.setattr("align_echo.train.crew.encoder_of", lambda source: ENCODER)
+        patch.setattr("align_echo.train.crew.load_encoder", lambda source: ENCODER)
         _watch_losses(patch, record)
         _watch_play(patch, record)
         with updates_kept(record.updates):

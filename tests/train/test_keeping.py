@@ -14,7 +14,7 @@ import torch
 from transformers import EarlyStoppingCallback, TrainerCallback
 
 from align_echo.errors import ModelError
-from align_echo.runs import newest_checkpoint, step_of, whole_checkpoints
+from align_echo.runs import checkpoint_step, newest_checkpoint, whole_checkpoints
 from align_echo.train.backbone import Backbone
 from align_echo.train.rows import Harvest
 from align_echo.train.trainer import RoleTrainer
@@ -153,7 +153,7 @@ def test_the_last_whole_step_is_kept_and_gone_on_from_to_the_bit(moment, tmp_pat
     wanted, _, _ = Scene(tmp_path / "whole", shared).run()
     scene = Scene(tmp_path / "cut", shared, name, at)
     _, _, told = scene.run()
-    assert step_of(newest_checkpoint(scene.folder)) == step
+    assert checkpoint_step(newest_checkpoint(scene.folder)) == step
     kept = f"step {step} is kept in {scene.folder / f'checkpoint-{step}'}"
     assert told == (kept if step else "no step is finished")
     assert {entry.name for entry in scene.folder.iterdir() if "checkpoint" in entry.name} == {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from align_echo.errors import EngineError, UsageError, first_line
-from align_echo.halting import answer_of
+from align_echo.halting import run_coroutine
 from align_echo.network import AUTHORITIES, QUIET, Route, WaitNotices, attended, find_failure, find_route
 from align_echo.redaction import conceal
 from align_echo.wrappers.searchqa.protocol import PATH, read_reply, request
@@ -74,7 +74,7 @@ def search_at(
     client = _client(os.getpid(), threading.get_native_id() % POOLS, route, *map(os.environ.get, AUTHORITIES))
     say = functools.partial(_notices(url).unanswered, quiet, deadline)
     try:
-        status, body = answer_of(attended(_post(client, url, request(query, topk)), quiet, say), deadline)
+        status, body = run_coroutine(attended(_post(client, url, request(query, topk)), quiet, say), deadline)
     except TimeoutError:
         raise EngineError(f"the retrieval server at {url} gave no whole reply within {deadline:g} s") from None
     except httpx.HTTPError as error:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from align_echo.align.probe.names import NUMBERED, skeleton
-from align_echo.commands import names_of
+from align_echo.commands import guess_names
 from align_echo.wrappers.text_env import TextEnv
 
 INVENTED = ("unicorn", "cupboard", "couch", "lamp", "table", "jar", "thing", "everything", "rock", "closet")
@@ -62,7 +62,7 @@ class Adversary:
         """Where what is allowed has names without numbers, names are the words that stand where names do."""
         plain = self.name == NUMBERED and not any(re.search(NUMBERED, action) for action in self.allowed)
         if self.words or plain:
-            self.words.update(name for action in self.allowed for name in names_of(action))
+            self.words.update(name for action in self.allowed for name in guess_names(action))
         if self.words:
             longest_first = sorted(self.words, key=lambda name: (-len(name), name))
             self.name = rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)"

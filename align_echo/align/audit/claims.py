@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from align_echo.commands import PLACEHOLDER, commands_in, sentences_of
+from align_echo.commands import PLACEHOLDER, commands_in, split_sentences
 
 Kind = Literal[
     "do",
@@ -76,7 +76,7 @@ def read_claims(message: str, action: str = "") -> list[Claim]:
                 about, says = groups[1], groups[0]
             claims.append((match.start(), Claim(kind, about, says)))
         rest = re.sub(pattern, "", rest)
-    plain = [claim for sentence in sentences_of(rest.strip()) for claim in _plain_claims(sentence.strip(), action)]
+    plain = [claim for sentence in split_sentences(rest.strip()) for claim in _plain_claims(sentence.strip(), action)]
     return [claim for _, claim in sorted(claims)] + plain
 
 

@@ -11,8 +11,8 @@ from align_echo.align.llm.text import step_usage
 from align_echo.align.world import World
 from align_echo.errors import EngineError, InterfaceError, MissingExtraError
 from align_echo.interface import Interface
-from align_echo.models.endpoint import base_url_of
-from align_echo.models.recording import weights_of
+from align_echo.models.endpoint import get_base_url
+from align_echo.models.recording import get_weights
 from align_echo.prompts import prompt_hash
 from align_echo.rollout import failed
 from align_echo.session import base_env, take_turn
@@ -149,8 +149,8 @@ def described_models(*, analyzer: ChatModel, optimizer: ChatModel) -> dict[str, 
     """The two models for a run's record (`types.Described`): their names, and their endpoints or weights."""
     described: dict[str, str] = {}
     for role, model in (("analyzer", analyzer), ("optimizer", optimizer)):
-        described |= {f"model.{role}": model.name, f"base_url.{role}": base_url_of(model)}
-        if weights := weights_of(model):
+        described |= {f"model.{role}": model.name, f"base_url.{role}": get_base_url(model)}
+        if weights := get_weights(model):
             described[f"weights.{role}"] = weights
     return described
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from align_echo.align.llm.replies import Findings
 from align_echo.errors import InterfaceError, NoAnswerError, ReplyFormatError
-from align_echo.models.drawing import sample_of
+from align_echo.models.drawing import model_for_sample
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Message
 
@@ -48,7 +48,7 @@ class Dialogue:
             del self._messages[length:]
             problem, new = "", False
             partly: Parsed | None = None
-            model = sample_of(self._model, self._sample + number * SAMPLES_PER_ROUND)
+            model = model_for_sample(self._model, self._sample + number * SAMPLES_PER_ROUND)
             message = prompt
             for _ in range(tries):
                 self._messages.append(Message(role="user", content=message))

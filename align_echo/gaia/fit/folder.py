@@ -28,7 +28,7 @@ from align_echo.runs import (
     check_room,
     check_run,
     drop_unfinished,
-    of_verb,
+    is_run_by,
     whole_checkpoints,
 )
 from align_echo.types import Frozen
@@ -154,4 +154,4 @@ def _made_nothing(path: Path) -> bool:
     """Return whether the folder holds nothing but a training without a checkpoint."""
     ours = {CONFIG, CHECKPOINTS, WARM, SIGNALS}
     checkpoints = [folder for part in (CHECKPOINTS, WARM) for folder in whole_checkpoints(path / part)]
-    return of_verb(path, COMMAND) and {entry.name for entry in path.iterdir()} <= ours and not checkpoints
+    return is_run_by(path, COMMAND) and {entry.name for entry in path.iterdir()} <= ours and not checkpoints

@@ -199,12 +199,12 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     from transformers import AutoModelForCausalLM
 
     from align_echo.gaia.fit.learning import question_ids, questions
-    from align_echo.models.local.loading import encoder_of, files_of
+    from align_echo.models.local.loading import load_encoder, read_checked_files
     from align_echo.models.local.weights import read_strange_model, without_bars
 
     without_bars()
-    encoder = encoder_of(source)
-    model: Any = files_of(source, lambda: read_strange_model(AutoModelForCausalLM, source, torch.float32))
+    encoder = load_encoder(source)
+    model: Any = read_checked_files(source, lambda: read_strange_model(AutoModelForCausalLM, source, torch.float32))
     context = int(getattr(model.config, "max_position_embeddings", 0) or settings.longest)
     longest = min(settings.longest, context)
     rule, tested = lessons.rule, lessons.tested
@@ -237,15 +237,15 @@ def check_learner(name: ModelName) -> None:
     from transformers import AutoModelForCausalLM
 
     from align_echo.gaia.fit.learning import check_trees, verdict_tokens
-    from align_echo.models.local.loading import encoder_of, files_of
+    from align_echo.models.local.loading import load_encoder, read_checked_files
     from align_echo.models.local.weights import read_strange_model, without_bars
     from align_echo.train.crew import source_of
     from align_echo.train.forward import CHECKED_IDS
 
     source = source_of(name)
     without_bars()
-    verdict_tokens(encoder_of(source))
-    model: Any = files_of(source, lambda: read_strange_model(AutoModelForCausalLM, source, torch.float32))
+    verdict_tokens(load_encoder(source))
+    model: Any = read_checked_files(source, lambda: read_strange_model(AutoModelForCausalLM, source, torch.float32))
     check_trees(model, CHECKED_IDS, model.device)
 
 

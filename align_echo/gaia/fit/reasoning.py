@@ -113,10 +113,10 @@ def _learn(
     progress: Progress,
 ) -> None:
     from align_echo.gaia.fit.reasoning_steps import learn_to_reason
-    from align_echo.runs import CHECKPOINTS, newest_checkpoint, step_of
+    from align_echo.runs import CHECKPOINTS, checkpoint_step, newest_checkpoint
     from align_echo.train.run_folder import append, keep_before
 
-    done, warmed_up = (step_of(newest_checkpoint(path / part)) for part in (CHECKPOINTS, WARM))
+    done, warmed_up = (checkpoint_step(newest_checkpoint(path / part)) for part in (CHECKPOINTS, WARM))
     if done or warmed_up:
         progress.say(f"going on after step {done}" if done else f"going on after step {warmed_up} of the warm start")
     keep_before(path / SIGNALS, done + 1)

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
 
 from align_echo.models.local.weights import load_state, read_model, without_bars
 from align_echo.progress import Progress
-from align_echo.runs import newest_checkpoint, step_of
+from align_echo.runs import checkpoint_step, newest_checkpoint
 from align_echo.train.arguments import arguments_of
 from align_echo.train.backbone import name_layers_in_order
 from align_echo.train.config import Lora
@@ -118,7 +118,7 @@ class VerdictTrainer(KeepingTrainer):
 
     def learned(self, *, resume: bool) -> Any:
         """Train and return the model, with its adapter if it has one; `resume` continues from the last checkpoint."""
-        done = step_of(newest_checkpoint(Path(str(self.args.output_dir)))) if resume else 0
+        done = checkpoint_step(newest_checkpoint(Path(str(self.args.output_dir)))) if resume else 0
         if done:
             self._progress.say(f"going on after step {done} of {self.args.max_steps}")
         self.train(resume_from_checkpoint=resume or None)

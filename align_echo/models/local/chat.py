@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
-from align_echo.halting import result_of
+from align_echo.halting import wait_for_result
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import Engine, Reply, Request, Sampling
 from align_echo.types import NO_REPLY, Completion, Message, Tokens, Usage, WordChoice
@@ -151,7 +151,7 @@ class LocalModel:
 
 def _ended(future: Future[Reply]) -> Reply | ModelError:
     try:
-        return result_of(future)
+        return wait_for_result(future)
     except ModelError as error:
         return error
 

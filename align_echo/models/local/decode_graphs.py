@@ -63,8 +63,8 @@ class DecodeGraphs:
         if self._buffers != self._cache.buffers_made:
             self.forget()
             self._buffers = self._cache.buffers_made
-        rows = min(_power_of_two(max(part.slot for part in parts) + 1), self._cache.slots)
-        key = (rows, min(max(_power_of_two(columns), LEAST_COLUMNS), self._cache.columns), adapter)
+        rows = min(_round_up_pow2(max(part.slot for part in parts) + 1), self._cache.slots)
+        key = (rows, min(max(_round_up_pow2(columns), LEAST_COLUMNS), self._cache.columns), adapter)
         if key not in self._recorded and not self._record(key, parts):
             return None
         recorded = self._recorded[key]
@@ -105,6 +105,6 @@ class DecodeGraphs:
         return forward(self._model, step, step.rows)
 
 
-def _power_of_two(count: int) -> int:
+def _round_up_pow2(count: int) -> int:
     """Round up to a power of two."""
     return 1 << (count - 1).bit_length()

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from align_echo.errors import ModelError
-from align_echo.halting import result_of
+from align_echo.halting import wait_for_result
 from align_echo.models.local.engine import Forward, Reply, Request
 from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 
@@ -94,7 +94,7 @@ class ProcessEngine:
 
     def wait_until_ready(self) -> ProcessEngine:
         """Wait until the model is loaded. Raises any error of loading, and `ModelError` if the process cannot start."""
-        result_of(self._ready)
+        wait_for_result(self._ready)
         return self
 
     @property
@@ -138,7 +138,7 @@ class ProcessEngine:
     def publish_weights(self, folder: str, forward: Forward) -> None:
         """Publish weights, see `Engine`."""
         self._apply(NewWeights(model_folder(folder)))
-        check_weights(forward, result_of(self.submit(VERIFICATION)))
+        check_weights(forward, wait_for_result(self.submit(VERIFICATION)))
 
     def close(self) -> None:
         """End the process; waiting requests raise `ModelError`. May be called again."""
@@ -153,7 +153,7 @@ class ProcessEngine:
     # ------------------------------------------------------------ messages
 
     def _apply(self, change: NewWeights) -> None:
-        result_of(self._ask(change))
+        wait_for_result(self._ask(change))
         self._changes[change.adapter] = change
 
     def _ask(self, message: Request | NewWeights) -> Future[Any]:

@@ -69,8 +69,8 @@ def run_transformers(
 
     def start() -> LocalModel:
         without_bars()
-        model = files_of(source, lambda: read_strange_model(AutoModelForCausalLM, source, kind))
-        encoder = encoder_of(source)
+        model = read_checked_files(source, lambda: read_strange_model(AutoModelForCausalLM, source, kind))
+        encoder = load_encoder(source)
         engine = TransformersEngine(model.to(device), name=name, decode=encoder.text, slots=slots, context=context)
         commit = str(getattr(model.config, "_commit_hash", None) or "")
         return LocalModel(engine, encoder, weights=weights or commit)
@@ -94,9 +94,9 @@ def run_pocket() -> LocalModel:
     weights = content_hash(folder)
 
     def start() -> LocalModel:
-        model = files_of(str(folder), lambda: read_pocket(folder))
-        settings = files_of(str(folder), lambda: parse_json((folder / "generation_config.json").read_text()))
-        tokenizer = cast("PreTrainedTokenizerBase", files_of(str(folder), lambda: PocketTokenizer(folder)))
+        model = read_checked_files(str(folder), lambda: read_pocket(folder))
+        settings = read_checked_files(str(folder), lambda: parse_json((folder / "generation_config.json").read_text()))
+        tokenizer = cast("PreTrainedTokenizerBase", read_checked_files(str(folder), lambda: PocketTokenizer(folder)))
         encoder = ChatEncoder(tokenizer, stop_ids=[settings["eos_token_id"]])
         computed = cast("PreTrainedModel", model)  # it has all that an engine needs
         engine = TransformersEngine(computed, name=POCKET, decode=encoder.text, stock=model.stock)
@@ -113,7 +113,7 @@ def run_in_processes(source: str, *, name: str, processes: int) -> LocalModel:
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
     def start() -> LocalModel:
-        encoder = encoder_of(source)
+        encoder = load_encoder(source)
         engines = {f"process {n}": ProcessEngine(EngineSettings(source, name)) for n in range(1, processes + 1)}
         try:
             fleet = Fleet(list(engines), lambda address: engines[address].wait_until_ready())
@@ -132,7 +132,7 @@ def run_server(model: str, *, base_url: str | None = None) -> LocalModel:
 
     def start() -> LocalModel:
         server = VllmServer(model, base_url=base_url)
-        return LocalModel(server, encoder_of(server.root))
+        return LocalModel(server, load_encoder(server.root))
 
     return _shared(("server", model, resolve_base_url(base_url)), start)
 
@@ -144,21 +144,21 @@ def run_vllm(source: str) -> LocalModel:
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
     def start() -> LocalModel:
-        return LocalModel(VllmEngine(source), encoder_of(source), weights=weights)
+        return LocalModel(VllmEngine(source), load_encoder(source), weights=weights)
 
     return _shared(("vllm", source, weights), start)
 
 
-def encoder_of(source: str) -> ChatEncoder:
+def load_encoder(source: str) -> ChatEncoder:
     """Build the encoder for a folder's or hub name's tokenizer, with the end tokens of its generation settings."""
     if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZERS):
         advice = _model_within(source) or "save it there too (tokenizer.json)"
         raise MissingDataError(f"{source} holds no tokenizer: {advice}")
-    tokenizer = tokenizer_of(source)
+    tokenizer = load_tokenizer(source)
     return ChatEncoder(tokenizer, stop_ids=_end_tokens(source))
 
 
-def tokenizer_of(source: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a folder or hub name; test a folder's tokenizer first. Raises `UsageError`."""
     from transformers import AutoTokenizer
 
@@ -166,7 +166,7 @@ def tokenizer_of(source: str) -> PreTrainedTokenizerBase:
         check_tokenizer(Path(source))
         return cast("PreTrainedTokenizerBase", AutoTokenizer.from_pretrained(source, trust_remote_code=False))
 
-    return cast("PreTrainedTokenizerBase", files_of(source, read))
+    return cast("PreTrainedTokenizerBase", read_checked_files(source, read))
 
 
 def _end_tokens(source: str) -> Sequence[int]:
@@ -181,7 +181,7 @@ def _end_tokens(source: str) -> Sequence[int]:
         return GenerationConfig.from_pretrained(source).eos_token_id
 
     if (Path(source) / "generation_config.json").is_file():
-        ends = files_of(source, read)
+        ends = read_checked_files(source, read)
     else:
         try:
             ends = None if Path(source).is_dir() else read()
@@ -228,7 +228,7 @@ def close_all() -> None:
         engine.close()
 
 
-def files_of(source: str, read: Callable[[], Any]) -> Any:
+def read_checked_files(source: str, read: Callable[[], Any]) -> Any:
     """Check a folder's files, then call `read`.
 
     Raises `UsageError` in one line for any error of a library: the files may come from strangers, so any kind of error

@@ -99,12 +99,12 @@ def merge_into_identical(row: EngineRow, rows: Sequence[EngineRow]) -> bool:
     return False
 
 
-def reads_for(source: EngineRow, row: EngineRow, needed: int) -> bool:
+def covers_prefix(source: EngineRow, row: EngineRow, needed: int) -> bool:
     """Return True if the context of `source` starts with the first `needed` ids of `row`."""
     return needed <= len(source.context) and list(source.context[:needed]) == row.ids[:needed]
 
 
-def draw_for(
+def draw_tokens(
     ready: Sequence[EngineRow], logits_BV: torch.Tensor, most: int
 ) -> list[dict[int, list[PendingRequest]]]:
     """Draw a token for each request of each row. Return the requests by token, in the rows' order.
@@ -127,7 +127,7 @@ def draw_for(
     return drawn
 
 
-def parts_of(rows: Sequence[EngineRow], most: int) -> list[tuple[EngineRow, SlotPart]]:
+def plan_parts(rows: Sequence[EngineRow], most: int) -> list[tuple[EngineRow, SlotPart]]:
     """Plan what each row computes in a step: first rows that draw a token, by slot, then contexts up to `most` tokens.
     """
     drawing = sorted((row for row in rows if len(row.ids) - row.done == 1), key=lambda row: row.slot)
@@ -141,7 +141,7 @@ def parts_of(rows: Sequence[EngineRow], most: int) -> list[tuple[EngineRow, Slot
     return parts
 
 
-def parted(row: EngineRow, by_token: Mapping[int, list[PendingRequest]]) -> list[EngineRow]:
+def split_by_token(row: EngineRow, by_token: Mapping[int, list[PendingRequest]]) -> list[EngineRow]:
     """Split a row by the drawn tokens: one row per token, with its requests, all in the row's slot.
 
     The last of them reuses the row's list of ids, so an unsplit row is not copied.
@@ -152,7 +152,7 @@ def parted(row: EngineRow, by_token: Mapping[int, list[PendingRequest]]) -> list
     return [*branches, EngineRow(last_requests, row.ids, row.slot, row.done)]
 
 
-def end_of(pending: PendingRequest, row: EngineRow, decode: Callable[[Sequence[int]], str]) -> Reason:
+def find_end_reason(pending: PendingRequest, row: EngineRow, decode: Callable[[Sequence[int]], str]) -> Reason:
     """Return why a request ends with the last token of its row; "" if it goes on."""
     sampling = pending.request.sampling
     if math.isnan(pending.logprobs[-1]):

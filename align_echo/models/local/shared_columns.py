@@ -55,7 +55,7 @@ class RowRun:
         begin, columns = min(self.begin, later.begin), max(self.columns, later.columns)
         return RowRun(self.first, later.end, self.low, begin, columns)
 
-    def of(self, buffer: torch.Tensor) -> torch.Tensor:
+    def select(self, buffer: torch.Tensor) -> torch.Tensor:
         """Select the rows' part of keys or values [S, K, C, D]: [R, K, L, D]."""
         return buffer[self.low : self.low + self.end - self.first, :, self.begin : self.columns]
 
@@ -133,12 +133,12 @@ class ScoreTable:
         for members, slot, columns in self._shared:
             scores[members, ..., :columns] = _met(queries[members], keys[slot, :, :columns].transpose(1, 2))
         for run in self._own:
-            run.among(scores)[:] = queries[run.first : run.end] @ run.of(keys).transpose(2, 3)
+            run.among(scores)[:] = queries[run.first : run.end] @ run.select(keys).transpose(2, 3)
         weights = scores.masked_fill_(self._hidden, float("-inf")).softmax(-1)
         alone = weights if self._read_by_family is None else weights.masked_fill(self._read_by_family, 0.0)
         out = queries.new_empty(*queries.shape[:3], values.shape[3])
         for run in self._own:
-            out[run.first : run.end] = run.among(alone) @ run.of(values)
+            out[run.first : run.end] = run.among(alone) @ run.select(values)
         for members, slot, columns in self._shared:
             out[members] += _met(weights[members, ..., :columns], values[slot, :, :columns])
         return out.flatten(1, 2)

@@ -76,7 +76,7 @@ class _PaddedGroup:
     masks: dict[int, torch.Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, parts: list[SlotPart], firsts: np.ndarray, device: torch.device) -> _PaddedGroup:
+    def build(cls, parts: list[SlotPart], firsts: np.ndarray, device: torch.device) -> _PaddedGroup:
         """Build a group. `firsts` [P] are the parts' first positions in the packed row."""
         lengths = np.array([len(part.ids) for part in parts])
         within = np.minimum(np.arange(lengths.max())[None], lengths[:, None] - 1)  # [P, T]
@@ -211,7 +211,7 @@ def _padded(parts: list[SlotPart], first: int, device: torch.device) -> list[_Pa
         if not divided or len(parts[index].ids) > 2 * len(parts[divided[-1][0]].ids):
             divided.append([])
         divided[-1].append(index)
-    return [_PaddedGroup.of([parts[index] for index in group], firsts[group], device) for group in divided]
+    return [_PaddedGroup.build([parts[index] for index in group], firsts[group], device) for group in divided]
 
 
 def _rows(parts: list[SlotPart], first: int, device: torch.device) -> _RowGroup:

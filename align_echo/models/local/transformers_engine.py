@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
-from align_echo.halting import result_of
+from align_echo.halting import wait_for_result
 from align_echo.models.local.decode_graphs import DecodeGraphs
 from align_echo.models.local.engine import Forward, Reply, Request
 from align_echo.models.local.publishing import VERIFICATION, check_weights, model_folder
@@ -30,13 +30,13 @@ from align_echo.models.local.rows import (
     EngineRow,
     PendingRequest,
     Reason,
-    draw_for,
-    end_of,
+    covers_prefix,
+    draw_tokens,
     fail,
+    find_end_reason,
     merge_into_identical,
-    parted,
-    parts_of,
-    reads_for,
+    plan_parts,
+    split_by_token,
 )
 from align_echo.models.local.slot_attention import NO_NUMBERS, PackedStep, SlotPart, forward, use_slots
 from align_echo.models.local.slots import WORTH_COPYING, SlotCache
@@ -193,7 +193,7 @@ class TransformersEngine:
     def publish_weights(self, folder: str, forward: Forward) -> None:
         """Publish weights, see `Engine`. A trainer in this process can use `load_weights` without files."""
         self.read_weights(folder)
-        check_weights(forward, result_of(self.submit(VERIFICATION)))
+        check_weights(forward, wait_for_result(self.submit(VERIFICATION)))
 
     def read_weights(self, folder: str) -> None:
         """Replace the weights as `publish_weights` does, without verification."""
@@ -217,7 +217,7 @@ class TransformersEngine:
     def _between_requests(self, change: Callable[[PreTrainedModel], None]) -> None:
         future: Future[None] = Future()
         self._put(_ModelChange(change, future))
-        result_of(future)
+        wait_for_result(future)
 
     def _put(self, item: _Waiting) -> None:
         if os.getpid() != self._process:
@@ -307,7 +307,7 @@ class TransformersEngine:
         """Check for a context in progress that this row can copy much of. If so, the row waits for it."""
         same = [reader for reader in self._rows if reader.reading and reader.adapter == row.adapter]
         cached = self._cache.holds(row.ids, row.adapter) if same else 0
-        return any(reads_for(reader, row, max(cached, reader.done) + WORTH_COPYING) for reader in same)
+        return any(covers_prefix(reader, row, max(cached, reader.done) + WORTH_COPYING) for reader in same)
 
     def _change(self, change: _ModelChange) -> None:
         if not change.future.set_running_or_notify_cancel():
@@ -335,7 +335,7 @@ class TransformersEngine:
 
     def _step(self) -> None:
         rows = self._rows_in_turn()
-        parts = parts_of(rows, self._tokens_to_read(rows))
+        parts = plan_parts(rows, self._tokens_to_read(rows))
         with torch.inference_mode():
             ready, places, end = [], [], -1
             for row, part in parts:
@@ -348,8 +348,10 @@ class TransformersEngine:
                 row.done += len(part.ids)
             if not ready:
                 return
-            drawn = draw_for(ready, logits_BV, self._cache.slots)
-        self._go_on([onward for row, by_token in zip(ready, drawn, strict=True) for onward in parted(row, by_token)])
+            drawn = draw_tokens(ready, logits_BV, self._cache.slots)
+        self._go_on(
+            [onward for row, by_token in zip(ready, drawn, strict=True) for onward in split_by_token(row, by_token)]
+        )
 
     def _tokens_to_read(self, rows: list[EngineRow]) -> int:
         """Return the maximum context tokens of the next step. While replaying, contexts are read together."""
@@ -382,7 +384,9 @@ class TransformersEngine:
         The first unfinished branch in a slot keeps it; the others wait for new slots, at the front of the queue.
         """
         reasons = {
-            id(pending): end_of(pending, branch, self._decode) for branch in branches for pending in branch.requests
+            id(pending): find_end_reason(pending, branch, self._decode)
+            for branch in branches
+            for pending in branch.requests
         }
         slots = {branch.slot for branch in branches}
         self._rows, without_slot = [row for row in self._rows if row.slot not in slots], []

@@ -86,7 +86,7 @@ def room(request: Request, context: int) -> int:
     return min(request.sampling.max_tokens, left)
 
 
-def choices_of(request: Request, first: Mapping[int, float]) -> tuple[float, ...]:
+def extract_choices(request: Request, first: Mapping[int, float]) -> tuple[float, ...]:
     """Extract `Reply.choices` from vLLM's values at the reply's first token, by token id; -inf at the lowest value.
 
     Raises `UsageError` if a choice is missing, `ModelError` if there are no values.

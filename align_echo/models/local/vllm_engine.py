@@ -18,7 +18,7 @@ from align_echo.errors import MissingExtraError, ModelError, TokenDriftError, Us
 from align_echo.models.local.engine import Forward, Reply, Request, Sampling
 from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
-from align_echo.models.local.vllm_checks import LogprobsMode, check_request, checked_reply, choices_of, room
+from align_echo.models.local.vllm_checks import LogprobsMode, check_request, checked_reply, extract_choices, room
 
 Result = TypeVar("Result")
 
@@ -140,7 +140,7 @@ class VllmEngine:
         ids = tuple(last.token_ids)
         logprobs = [seen[token].logprob for token, seen in zip(ids, last.logprobs or (), strict=False) if token in seen]
         first = {token: seen.logprob for token, seen in last.logprobs[0].items()} if last.logprobs else {}
-        return checked_reply(request, longest, ids, logprobs, last.finish_reason, choices_of(request, first))
+        return checked_reply(request, longest, ids, logprobs, last.finish_reason, extract_choices(request, first))
 
     async def _continue(self, ids: tuple[int, ...], parameters: Any, lora: Any) -> Any:
         """Return vLLM's last output for these ids. Raises `ModelError` for any failure of vLLM."""

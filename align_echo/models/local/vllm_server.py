@@ -30,7 +30,7 @@ from align_echo.models.local.vllm_checks import (
     LogprobsMode,
     check_request,
     checked_reply,
-    choices_of,
+    extract_choices,
     mode_seen,
     room,
 )
@@ -197,7 +197,7 @@ class VllmServer:
     def _ask_once(self, request: Request, longest: int, fields: Mapping[str, Any]) -> Reply:
         choice = self._choice(self._post(f"{self._base_url}/completions", fields), fields["prompt"])
         try:
-            logprobs, first_choices = choice.logprobs.token_logprobs, choices_of(request, choice.logprobs.first)
+            logprobs, first_choices = choice.logprobs.token_logprobs, extract_choices(request, choice.logprobs.first)
             return checked_reply(request, longest, choice.token_ids, logprobs, choice.finish_reason, first_choices)
         except ModelError as error:
             raise PassingFault(str(error)) from error

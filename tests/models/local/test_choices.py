@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
 from align_echo.models.choosing import choose
-from align_echo.models.drawing import draw, sample_of
+from align_echo.models.drawing import draw, model_for_sample
 from align_echo.models.local.chat import LocalModel, conversation_ids, first_differing
 from align_echo.models.local.engine import Request, Sampling
 from align_echo.models.local.transformers_engine import TransformersEngine
@@ -269,7 +269,10 @@ def test_replies_drawn_at_once_are_those_of_each_sample_alone(model, samples, te
     messages = [user("what now?")]
     sampled = LocalModel(model.engine, ENCODER, seed=4, top_k=top_k)
     at_once = draw(sampled, messages, samples, temperature=temperature, max_tokens=6)
-    alone = [sample_of(sampled, sample).complete(messages, temperature=temperature, max_tokens=6) for sample in samples]
+    alone = [
+        model_for_sample(sampled, sample).complete(messages, temperature=temperature, max_tokens=6)
+        for sample in samples
+    ]
     for drawn, wanted in zip(at_once, alone, strict=True):
         assert drawn.tokens is not None
         assert wanted.tokens is not None

@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from align_echo.errors import MissingDataError, ModelError, UsageError
-from align_echo.halting import Halt, result_of, under
+from align_echo.halting import Halt, under, wait_for_result
 from align_echo.models.local.engine import Reply, Request, Sampling
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of, plain_reply
@@ -193,7 +193,7 @@ def test_whoever_works_under_a_halt_stops_waiting_when_it_is_set(engine):
             future = engine.submit(request(3, tokens=400))
             begun.set()
             try:
-                result_of(future)
+                wait_for_result(future)
             except CancelledError as error:
                 ended.append(error)
 

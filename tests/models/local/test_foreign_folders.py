@@ -20,7 +20,7 @@ from align_echo.errors import UsageError
 from align_echo.models.local import foreign_process, templates
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.foreign import BoundedOutcome, run_bounded
-from align_echo.models.local.loading import encoder_of, run_transformers
+from align_echo.models.local.loading import load_encoder, run_transformers
 from align_echo.models.local.templates import CHATML_TEMPLATE, UnboundedTemplateError, rendered
 from align_echo.models.local.tokenizer_files import check_tokenizer
 from align_echo.types import Message
@@ -84,7 +84,7 @@ def test_a_template_without_bounds_is_refused(how, folder, monkeypatch):
     monkeypatch.setattr(templates, "_SECONDS", 1)
     (folder / "chat_template.jinja").write_text(UNBOUNDED[how])
     with pytest.raises(UsageError, match="chat template"):
-        encoder_of(str(folder))
+        load_encoder(str(folder))
 
 
 def test_a_template_that_is_refused_says_what_it_does(folder, monkeypatch):

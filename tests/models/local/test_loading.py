@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.models import load_model
 from align_echo.models.local import close_local, load_local
-from align_echo.models.local.loading import content_hash, encoder_of, run_transformers
+from align_echo.models.local.loading import content_hash, load_encoder, run_transformers
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.names import read_name
 from align_echo.types import Message
@@ -71,7 +71,7 @@ def test_end_tokens_of_the_generation_settings_end_replies(folder):
     assert generation is not None
     generation.eos_token_id = [CHATML.index("<|im_end|>"), 7]
     generation.save_pretrained(folder)
-    assert encoder_of(str(folder)).stop_ids == (CHATML.index("<|im_end|>"), 7)
+    assert load_encoder(str(folder)).stop_ids == (CHATML.index("<|im_end|>"), 7)
 
 
 def test_options_of_an_engine_make_an_engine_of_its_own(folder):
