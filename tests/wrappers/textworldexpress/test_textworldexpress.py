@@ -241,7 +241,7 @@ def test_threads_that_ask_at_once_share_a_pool(monkeypatch):
     class Program(JavaProcess):
         """Never started."""
 
-    monkeypatch.setattr(java, "pool_of_process", make)
+    monkeypatch.setattr(java, "make_process_pool", make)
     with ThreadPoolExecutor(2) as threads:
         pools = list(threads.map(lambda _: java_pool(Program), range(2)))
     assert pools[0] is pools[1]
