@@ -7,8 +7,9 @@ VOWELS = ("a", "e", "i", "o", "nd")
 
 
 def quantity(number: int, noun: str) -> str:
-    """Write a number with its noun, given in the singular: "1 task", "2 tasks"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """Write a number with its noun, given in the singular: "1 task", "2 tasks", "2 batches"."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def with_article(name: str) -> str:

@@ -63,11 +63,13 @@ def check_run(
     resume: bool,
     unmade: Callable[[Path], bool] = keeps_nothing,
     compared: Callable[[str], bool] = every_key,
+    read: Callable[[Path], dict[str, Any] | None] = json_object,
 ) -> None:
     """Refuse a folder that cannot take this run, or is in use by another process, without changing it.
 
     `config` None is not known yet. `unmade(path)` is True if the folder holds a run of this command without any output
-    yet. Settings are compared by dotted names if `compared(name)` is True. Raises `UsageError` in one line.
+    yet. Settings are compared by dotted names if `compared(name)` is True; `read` reads the stored ones.
+    Raises `UsageError` in one line.
     """
     check_room(path)
     if not path.exists() or not entries(path):
@@ -79,7 +81,7 @@ def check_run(
         if unmade(path):
             return
         raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
-    stored = json_object(path / CONFIG)
+    stored = read(path / CONFIG)
     if stored is None:
         raise UsageError(f"{path} is not the folder of a run: it has no readable {CONFIG}")
     if config is not None:
@@ -112,6 +114,7 @@ def begin_run(
     left: Collection[str] = (),
     unmade: Callable[[Path], bool] = keeps_nothing,
     compared: Callable[[str], bool] = every_key,
+    read: Callable[[Path], dict[str, Any] | None] = json_object,
 ) -> FolderLock:
     """Create the folder and lock it against other processes until the lock is closed.
 
@@ -119,10 +122,10 @@ def begin_run(
 
     Raises as `check_run`, also if another process has started meanwhile.
     """
-    check_run(path, config, resume=resume, unmade=unmade, compared=compared)
+    check_run(path, config, resume=resume, unmade=unmade, compared=compared, read=read)
     path.mkdir(parents=True, exist_ok=True)
     lock = FolderLock(path)
-    check_run(path, config, resume=resume, unmade=unmade, compared=compared)
+    check_run(path, config, resume=resume, unmade=unmade, compared=compared, read=read)
     drop_half_written(path)
     if not resume:
         clear(path, left)

@@ -79,6 +79,7 @@ def played(method: str, weights: str, backend: str, processes: int, model: str, 
     """One run, in processes of its own."""
     values: dict[str, Any] = {
         "base": method,
+        "method": f"{GRADED}:{method.upper()}",
         "env": f"{GRADED}:Hall",
         "model": model,
         "weights": WEIGHTS[weights],
@@ -89,7 +90,7 @@ def played(method: str, weights: str, backend: str, processes: int, model: str, 
         "optimising": {"lr": 1e-3, "critic_lr": None},
         "step": {"tokens_per_batch": 512},
         "collecting": {
-            **{"recipe": f"{GRADED}:{method.upper()}", "queries": 2, "samples": 4, "turns": 2},
+            **{"tasks": 2, "samples": 4, "turns": 2},
             **{"reply_tokens": 6, "critique_tokens": 8, "workers": 1},
         },
     }

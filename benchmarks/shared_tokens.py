@@ -33,7 +33,7 @@ PLAYED = {
     "env": "alfworld",
     "split": "train",
     "model": "pocket",
-    "collecting": {"queries": 8, "samples": 8, "turns": 30, "workers": 64},
+    "collecting": {"tasks": 8, "samples": 8, "turns": 30, "workers": 64},
 }
 
 
@@ -44,7 +44,7 @@ def played_rows(seed: int) -> list[Row]:
     stage = local_stage(config, environment(config.env), crew, "train", 1.0)
     try:
         queries = queries_at(0, align_echo.tasks("alfworld", split="train"), 8, seed)
-        rows = harvest_with(config.collecting, queries, stage.at_step(0)).rows
+        rows = harvest_with(config, queries, stage.at_step(0)).rows
     finally:
         crew.close()
     advantages = group_advantages([row.reward for row in rows], [(row.role, row.group) for row in rows]).values

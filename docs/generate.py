@@ -213,22 +213,24 @@ def configs() -> str:
     from align_echo.gaia.fit.learning import FitSettings
     from align_echo.gaia.fit.reasoning_steps import ReasoningSettings
     from align_echo.gui.learning import VisionSettings
-    from align_echo.train.config import TrainConfig, about, methods
+    from align_echo.train.config import TrainConfig
+    from align_echo.train.presets import about, methods
 
     lines = [
         *("# Configs", "", NOTE, ""),
         "Every key of the files that commands read, with its type, its default and its meaning. An unknown key and a",
         "wrong value are refused in one line before anything is loaded.",
         *("", "## align-echo train", ""),
-        "What `--config` names, in YAML. It may begin with `base: RECIPE`; the file's own keys then win, section by",
-        "section, as options of the command line win over the file. What runs do with it: [training](../training.md).",
+        "What `--config` names, in YAML. It may begin with `method: NAME`; the file's own keys then win over the",
+        "method's, section by section, as options of the command line win over the file. `base: NAME` gives these",
+        "settings to a method of your own. What runs do with it: [training](../training.md).",
         *("", *keys(TrainConfig)),
     ]
     for name, model in sections(TrainConfig):
         lines += ["", f"### {name}", "", *((inspect.getdoc(model) or "").split("\n")), "", *keys(model, f"{name}.")]
-    lines += ["", "### Recipes", ""]
-    lines += ["What `--method` and `base` name; `align-echo train --method list` prints them.", ""]
-    lines += table(("Recipe", "What it is"), [(f"`{name}`", about(name)) for name in methods()])
+    lines += ["", "### Methods", ""]
+    lines += ["What `--method`, `method` and `base` name; `align-echo train --method list` prints them.", ""]
+    lines += table(("Method", "What it is"), [(f"`{name}`", about(name)) for name in methods()])
     lines += ["", "## align-echo critic train", "", "What `--config` names, in YAML, or one of these presets:", ""]
     lines += table(("Preset", "What it is"), [(f"`{name}`", about_preset(name)) for name in presets()])
     of_critics = (

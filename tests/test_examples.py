@@ -188,7 +188,7 @@ def test_the_commands_of_a_page_run(example: Place):
         ("evaluate --env greenhouse:Greenhouse --agent expert --tasks 2", "2 of 2 tasks of greenhouse:Greenhouse's"),
         ("evaluate --env greenhouse:Greenhouse --split tets", "no split 'tets'"),
         ("critic collect --env greenhouse:Greenhouse --model pocket", "has no oracle to label actions by"),
-        ("train --env greenhouse:Greenhouse --method raft:METHOD --dry-run", "the module raft of the recipe"),
+        ("train --env greenhouse:Greenhouse --method raft:METHOD --dry-run", "the module raft of the method"),
         ("evaluate --env greenhouse:Greenhouse --best-of 2 --pick veto:VETO", "the module veto of the rule"),
     ],
 )

@@ -81,4 +81,4 @@ def test_imitation_has_as_many_labels_as_the_critic_and_none_of_the_test(tmp_pat
     job = imitation(STUDIES["webshop"], 1, tmp_path)
     file = Path(asked(job.training)["config"])
     config = checked_config(read_file(file), file.name)
-    assert (config.environment_steps, config.split, config.collecting.recipe) == (321, "train", "sft")
+    assert (config.environment_steps, config.split, config.method) == (321, "train", "sft")

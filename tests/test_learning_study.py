@@ -120,7 +120,7 @@ def test_every_arm_of_a_study_has_the_same_budget_and_chooses_on_other_tasks_tha
     configs = [checked_config(read_file(file), file.name) for file in study(name).arms.values()]
     assert len({config.environment_steps for config in configs}) == 1
     assert (
-        len({(config.optimising.lr, config.collecting.queries, config.collecting.samples) for config in configs}) == 1
+        len({(config.optimising.lr, config.collecting.tasks, config.collecting.samples) for config in configs}) == 1
     )
     assert all(config.env == study(name).env and config.evaluating.split != study(name).split for config in configs)
 

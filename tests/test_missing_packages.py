@@ -123,7 +123,7 @@ STUDY = "interface: generate\nbackend: probe\niterations: 1\ntasks_per_iteration
 FILES = {
     "two.yaml": f"environments: [alfworld, webshop]\nagents: [novice]\n{STUDY}",
     "one.yaml": f"environments: [alfworld]\nagents: [novice, expert]\n{STUDY}",
-    "trl.yaml": "base: grpo\nbackend: trl\nsteps: 1\n",
+    "trl.yaml": "method: grpo\nbackend: trl\nsteps: 1\n",
     "collected/examples.parquet": "none of it is read",
     "steps/steps.jsonl": json.dumps(
         {"id": "a", "episode": "e", "number": 1, "instruction": "x", "screenshot": "a.png", "width": 9,

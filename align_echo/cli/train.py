@@ -31,7 +31,7 @@ def train(
         str | None, typer.Option("--model", envvar=MODEL_VARIABLE, help="pocket, a folder, transformers:HUB.")
     ] = None,
     interface: Annotated[str | None, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="YAML; may begin with `base: METHOD`.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="YAML; may begin with `method: METHOD`.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Number of steps; default: the config's.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of all random draws.")] = None,
     report_to: Annotated[
@@ -77,13 +77,13 @@ def _config(method: str | None, file: Path | None, changes: dict[str, Any]) -> T
     from align_echo.train.config import method as values_of
 
     if method and file:
-        raise UsageError("--method and --config exclude each other: write `base: METHOD` into the config")
+        raise UsageError("--method and --config exclude each other: write `method: METHOD` into the config")
     values = read_file(file) if file else values_of(method or DEFAULT_METHOD)
     return checked_config(merged(values, changes), str(file or f"--method {method or DEFAULT_METHOD}"))
 
 
 def _list_methods() -> None:
-    from align_echo.train.config import about, methods
+    from align_echo.train.presets import about, methods
 
     for name in methods():
         print(f"{name:24}{about(name)}")

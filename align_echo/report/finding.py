@@ -9,13 +9,14 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from align_echo.errors import UsageError
-from align_echo.reading import json_object, yaml_mapping
+from align_echo.reading import json_object
 from align_echo.runs import CONFIG, flat
+from align_echo.train.presets import implementation_for, methods, preset_settings
+from align_echo.train.renamed_keys import with_new_keys
 from align_echo.view.finding import PASSED_BY, run_name, told_apart
 
 GENERATE = "generate-interface"
@@ -174,7 +175,7 @@ def _values(verb: str, key: str, value: object) -> list[str]:
 def _training_options(run: RecordedRun) -> list[str]:
     """Return the method and the main settings; all others are in the run's `config.json`."""
     config = run.config.get("config")
-    settings = config if isinstance(config, Mapping) else {}
+    settings = with_new_keys(config) if isinstance(config, Mapping) else {}
     words = ["--method", method_of(settings)]
     for option, key in (
         *(("--env", "env"), ("--interface", "interface"), ("--model", "model"), ("--steps", "steps")),
@@ -184,22 +185,24 @@ def _training_options(run: RecordedRun) -> list[str]:
     return words
 
 
-_SIZES = {f"collecting.{name}" for name in ("samples", "queries", "rounds", "states", "critique_tokens")}
+_SIZES = {f"collecting.{name}" for name in ("samples", "tasks", "rounds", "states", "critique_tokens")}
 """Settings that may differ within a method, like those of `optimising`."""
 
 
 def method_of(settings: Mapping[str, Any]) -> str:
-    """Return the method of a training run: the most specific shipped config that agrees with its settings, else its
-    recipe.
+    """Return the method of a training run: the most specific shipped config that agrees with its settings, else the
+    method that it recorded.
 
-    A run stores all its settings, but not the file they came from.
+    Runs of earlier versions stored their settings, but not the file they came from.
     """
-    run_settings = flat(settings)
+    recorded = str(settings.get("method", "?"))
+    run_settings = {**flat(settings), "implementation": implementation_for(recorded)}
     matches: dict[str, int] = {}
-    for file in resources.files("align_echo.train").joinpath("configs").iterdir():
-        values = flat(yaml_mapping(file.read_text(encoding="utf-8"), file.name))
+    for name in methods():
+        values = {**flat(preset_settings(name)), "implementation": implementation_for(name)}
+        values.pop("method")
         sizes = {key for key in values if key in _SIZES or key.startswith("optimising.")}
         method_settings = {key: value for key, value in values.items() if key not in sizes}
         if all(run_settings.get(key) == value for key, value in method_settings.items()):
-            matches[file.name.removesuffix(".yaml")] = len(method_settings)
-    return max(sorted(matches), key=lambda name: matches[name], default=str(run_settings.get("collecting.recipe", "?")))
+            matches[name] = len(method_settings)
+    return max(sorted(matches), key=lambda name: matches[name], default=recorded)

@@ -22,7 +22,7 @@ from align_echo.report.material import PHASES, Material
 from align_echo.report.palette import Palette
 from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, figure, first_panels
 from align_echo.report.trained import MADE_BY, TrainedGroup, by_setting, groups_of, settings_of
-from align_echo.runs import flat
+from align_echo.train.presets import implementation_for
 from align_echo.train.rewards import ETA, saturation_gain
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ BINS = 20
 LEVELS = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 """Contours of ECHO's gain, bounded by -2.4 and 2.4 = ln((1 + eta) / eta), at (1, 0) and (0, 1)."""
 
-CONTROL_RECIPE = "regenerate"
-"""The recipe without a critique: the control of all refining ones."""
+CONTROL_METHOD = "regenerate"
+"""The method without a critique: the control of all refining ones."""
 
 CONTROL_MADE_BY = "align-echo train --method echo-no-critic"
 QUANTILES = ("p05", "p25", "p50", "p75", "p95")
@@ -57,7 +57,7 @@ def refined_groups(material: Material) -> dict[TrainedGroup, dict[str, list[Pair
 
 def is_control(group: TrainedGroup) -> bool:
     """Return whether a group plays again without a critique."""
-    return flat(settings_of(group.runs[0])).get("collecting.recipe") == CONTROL_RECIPE
+    return implementation_for(str(settings_of(group.runs[0]).get("method"))) == CONTROL_METHOD
 
 
 def _missing_controls(groups: Mapping[TrainedGroup, object], command: str = CONTROL_MADE_BY) -> tuple[str, ...]:

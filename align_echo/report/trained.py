@@ -19,6 +19,7 @@ from align_echo.report.material import HeldOutFigures, Material
 from align_echo.report.palette import Palette
 from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, first_panels
 from align_echo.runs import flat
+from align_echo.train.renamed_keys import with_new_keys
 from align_echo.types import source_in
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ IGNORED_SETTINGS = {"seed", "threads", "report_to", "rollouts.episodes", "rollou
 """Settings that may differ within a group."""
 
 REWARDS = {"policy": "policy/reward", "critic": "critic/reward"}
-STAGES = ("play", "critic", "oracle", "rest of the harvest", "learn")
+STAGES = ("play", "critic", "oracle", "rest of the batch", "learn")
 Points = dict[int, list[float]]
 """Values by step, one per run."""
 
@@ -73,7 +74,7 @@ def groups_of(material: Material) -> list[TrainedGroup]:
 def settings_of(run: RecordedRun) -> Mapping[str, Any]:
     """Return the training config of a run."""
     config = run.config.get("config")
-    return config if isinstance(config, Mapping) else {}
+    return with_new_keys(config) if isinstance(config, Mapping) else {}
 
 
 def _identity(run: RecordedRun) -> str:

@@ -1,25 +1,25 @@
 """What a training run is: read from YAML, checked before anything is loaded.
 
 The files of `configs/` are the methods by name, each with all that makes it that method; a user's file may begin with
-`base: NAME` and change some of it. Left out: what is done with it (`align_echo.train.run`).
+`method: NAME` and change some of it. Left out: what is done with it (`align_echo.train.run`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from align_echo.critic.language import ECHO, FORMS
 from align_echo.errors import UsageError, did_you_mean, first_line
 from align_echo.reading import first_wrong, yaml_mapping
 from align_echo.regular_files import read_text
 from align_echo.runs import CONFIG
-from align_echo.train.method import METHODS, Collecting
+from align_echo.train.method import METHODS, Collecting, Method
+from align_echo.train.presets import implementation_for, methods, preset_settings
+from align_echo.train.renamed_keys import refuse_old_keys
 from align_echo.train.rollouts import Rollouts
 from align_echo.train.rows import Role
 from align_echo.train.run_folder import on_record
@@ -83,9 +83,16 @@ class Evaluating(Frozen, allow_inf_nan=False):
     """Ends the run after so many evaluations without a better one; 0: never."""
 
 
+def _known_method(name: str) -> str:
+    METHODS.get(implementation_for(name))
+    return name
+
+
 class TrainConfig(Frozen, allow_inf_nan=False):
     """A run, complete."""
 
+    method: Annotated[str, AfterValidator(_known_method)]
+    """The method: a name, or `module:NAME`."""
     env: str = "alfworld"
     """An environment by name, or `module:NAME`."""
     split: str | None = None
@@ -102,10 +109,10 @@ class TrainConfig(Frozen, allow_inf_nan=False):
     """One model for both roles, an adapter for each on one model, or a model each."""
     trained: tuple[Role, ...] = ("policy", "critic")
     """The roles that learn; the other stays as it was."""
-    collecting: Collecting
-    """How rows are played: see below."""
+    collecting: Collecting = Collecting()
+    """How a batch is played: see below."""
     step: StepSettings = StepSettings()
-    """How a harvest becomes steps: see below."""
+    """How a batch becomes steps: see below."""
     optimising: Optimising = Optimising()
     """The optimizer: see below."""
     evaluating: Evaluating = Evaluating()
@@ -136,19 +143,14 @@ class TrainConfig(Frozen, allow_inf_nan=False):
     """Trackers that are told the signals."""
 
     @property
+    def implementation(self) -> Method:
+        """The `Method` that plays the batches of this run."""
+        return METHODS.get(implementation_for(self.method))
+
+    @property
     def steps_a_checkpoint(self) -> int:
         """From one checkpoint to the next."""
         return self.save_every or self.evaluating.every or 10
-
-
-def methods() -> list[str]:
-    """The methods by name."""
-    return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
-
-
-def about(name: str) -> str:
-    """The first line of a method's file, which says what it is."""
-    return _folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
 
 
 def method(name: str) -> dict[str, Any]:
@@ -156,19 +158,20 @@ def method(name: str) -> dict[str, Any]:
     if name not in methods():
         if name in METHODS.entries() or ":" in name:
             METHODS.get(name)
-            return {"collecting": {"recipe": name}}
+            return {"method": name}
         hint = did_you_mean(name, methods())
         raise UsageError(f"unknown method {name!r}; {hint}known: {', '.join(methods())}; your own is module:NAME")
-    return yaml_mapping(_folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8"), name)
+    return preset_settings(name)
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The values of a user's file, on those of its `base` if it names one. Raises `UsageError`."""
+    """The values of a user's file, on those of its `method`, or of the `base` that it names. Raises `UsageError`."""
     try:
         settings = yaml_mapping(read_text(path), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {first_line(error)}") from None
-    base = settings.pop("base", None)
+    refuse_old_keys(settings, str(path))
+    base = settings.pop("base", settings.get("method"))
     return merged(method(str(base)), settings) if base is not None else settings
 
 
@@ -196,13 +199,15 @@ def _check_stored_names(stored: Mapping[str, Any], source: str, named: Collectio
     again = "repeat its command with --config or --method, and --resume"
     if "env" not in named and not ENVIRONMENTS.knows(stored.get("env")):
         ENVIRONMENTS.recorded(stored["env"], source, f"add --env {stored['env']}")
+    if "method" not in named:
+        METHODS.recorded(implementation_for(str(stored.get("method", ""))), source, again)
     if isinstance(collecting, Mapping):
-        METHODS.recorded(collecting.get("recipe", ""), source, again)
         FORMS.recorded(collecting.get("form", ECHO.name), source, again)
 
 
 def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
     """Raises `UsageError` that names the first wrong value, and for values that contradict each other."""
+    refuse_old_keys(values, source)
     try:
         config = TrainConfig.model_validate(values)
     except ValidationError as error:
@@ -216,15 +221,15 @@ def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
 def _problem(error: ValidationError) -> str:
     """The first wrong value and what is wrong with it: in our words where pydantic's would not help."""
     first = error.errors()[0]
-    if first["loc"] == ("collecting",) and first["type"] == "missing":
+    if first["loc"] == ("method",) and first["type"] == "missing":
         names = ", ".join(methods())
-        return f"collecting: nothing says how to train: begin the file with base: METHOD, one of {names}"
+        return f"method: nothing says how to train: begin the file with method: METHOD, one of {names}"
     return first_wrong(error)
 
 
 def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
     shared, both = config.weights == "shared", len(set(config.trained)) == 2
-    method, spec = METHODS.get(config.collecting.recipe), environment(config.env)
+    method, spec = config.implementation, environment(config.env)
     every = config.evaluating.every
     return [
         (not config.trained, "trained: name policy, critic or both"),
@@ -284,7 +289,7 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
         *((config.backend == "trl" and wrong, f"backend: trl {why}: take own") for wrong, why in _not_trl(config)),
         (
             config.steps_a_checkpoint % config.step.updates != 0,
-            "save_every: a checkpoint ends a harvest: take a multiple of step.updates",
+            "save_every: a checkpoint ends a batch: take a multiple of step.updates",
         ),
         (
             every > 0 and config.steps_a_checkpoint != every,
@@ -295,14 +300,14 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
 
 def _not_trl(config: TrainConfig) -> list[tuple[bool, str]]:
     """What TRL's trainer or its loss cannot express."""
-    method, objective = METHODS.get(config.collecting.recipe), config.step.objective
+    method, objective = config.implementation, config.step.objective
     learning = set(method.roles) & set(config.trained)
     uneven = config.step.normalisation == "sequence" or objective.kl != "k3"
     return [
         (config.weights == "models" and len(learning) > 1, "learns one model, or adapters on one (weights: adapters)"),
         (method.imitates, "has no likelihood of an expert's tokens"),
         (method.needs == "expert", "has no shaped loss for an expert's tokens"),
-        (config.step.ahead, "plays no harvest ahead (step.ahead)"),
+        (config.step.ahead, "plays no batch ahead (step.ahead)"),
         (config.step.critic_warmup > 0, "moves both roles in every step (step.critic_warmup)"),
         (objective.beta > 0 and uneven, "weighs the KL term by tokens and estimates it by k3 (step.objective.beta)"),
     ]
@@ -311,6 +316,3 @@ def _not_trl(config: TrainConfig) -> list[tuple[bool, str]]:
 def _measured() -> list[str]:
     return [name for name, spec in environments().items() if spec.measures_distance]
 
-
-def _folder() -> Traversable:
-    return resources.files("align_echo.train").joinpath("configs")

@@ -17,7 +17,6 @@ from align_echo.models.local.loading import read_checked_files
 from align_echo.train.backbone import ROLES
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import sources_of
-from align_echo.train.method import METHODS
 from align_echo.train.rows import Role
 from align_echo.wrappers.catalogue import environment
 
@@ -57,7 +56,7 @@ def estimate(config: TrainConfig) -> Cost:
     """Upper bounds. Raises what `source_of` does, and `UsageError` for a model or an environment that is not there."""
     collecting = config.collecting
     turns = collecting.turns or environment(config.env).step_limit
-    played = METHODS.get(collecting.recipe).bounds(collecting)
+    played = config.implementation.bounds(collecting)
     replies = played.episodes * turns * collecting.best_of
     rows = {"policy": played.rows, "critic": played.critiques}
     sources = sources_of(config)

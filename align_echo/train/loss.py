@@ -44,7 +44,7 @@ class Objective(Frozen):
     """Its estimator."""
     reweigh: bool = True
     """Whether w_t weighs tokens that were drawn under a critique (ICRL)."""
-    most_weight: float = Field(default=MOST_WEIGHT, gt=0)
+    max_weight: float = Field(default=MOST_WEIGHT, gt=0)
     """Upper bound of w_t, and of what a stale token counts."""
     corrected: bool = True
     """Whether tokens that earlier weights sampled count by pi / pi at sampling (`step.ahead`)."""
@@ -94,10 +94,10 @@ def batch_loss(
     terms = clipped_terms(ratio, batch.advantages, low, high)
     weights = torch.ones_like(mask)
     if stale and objective.corrected:
-        since = stale_weights(old, batch.sampled, mask, objective.ratio, objective.most_weight)
+        since = stale_weights(old, batch.sampled, mask, objective.ratio, objective.max_weight)
         weights = torch.where(batch.moved, weights, since)
     if objective.reweigh:
-        calibrated = calibration_weights(old, batch.sampled, mask, objective.most_weight)
+        calibrated = calibration_weights(old, batch.sampled, mask, objective.max_weight)
         weights = torch.where(batch.moved, calibrated, weights)
     terms = terms * weights
     if bool(batch.expert.any()):
@@ -121,5 +121,5 @@ def batch_loss(
         weights=weights,
         log_weights=torch.where(compared & batch.moved, old - batch.sampled, 0.0).detach(),
         mismatch=torch.where(as_sampled, (old - batch.sampled).abs(), 0.0),
-        cut=as_sampled & (weights >= objective.most_weight) & stale,
+        cut=as_sampled & (weights >= objective.max_weight) & stale,
     )

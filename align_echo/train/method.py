@@ -1,7 +1,7 @@
 """What a method of training is: how a harvest is collected, what it costs at most, and what it needs.
 
 A method is a file that ends in a `Method`. Ours are in `methods/`; another's is named in a config as
-`collecting: {recipe: "module:NAME"}`, or by the name of its entry point in the group `align_echo.methods`.
+`method: module:NAME`, or by the name of its entry point in the group `align_echo.methods`.
 Left out: learning from what was collected (`trainer.py`), and the settings that go with a method (`configs/`).
 """
 
@@ -24,11 +24,6 @@ from align_echo.train.stage import Stage
 from align_echo.types import Frozen
 
 
-def _known(name: str) -> str:
-    METHODS.get(name)
-    return name
-
-
 def _known_form(name: str) -> str:
     FORMS.get(name)
     return name
@@ -42,12 +37,10 @@ def _address(url: str) -> str:
 
 
 class Collecting(Frozen, allow_inf_nan=False):
-    """How the rows of a harvest are played."""
+    """How a batch is played."""
 
-    recipe: Annotated[str, AfterValidator(_known)]
-    """The method: a name, or `module:NAME`."""
-    queries: int = Field(default=4, ge=1)
-    """Tasks a harvest."""
+    tasks: int = Field(default=4, ge=1)
+    """Tasks in a batch."""
     samples: int = Field(default=8, ge=1)
     """Of each task: episodes, refined attempts, sessions or verdicts."""
     rounds: int = Field(default=2, ge=1)
@@ -97,7 +90,7 @@ class Method:
     """
 
     name: str
-    harvest: Callable[[Sequence[str], Stage, Collecting], Harvest]
+    collect: Callable[[Sequence[str], Stage, Collecting], Harvest]
     bounds: Callable[[Collecting], Bounds]
     roles: tuple[Role, ...] = ("policy",)
     needs: Literal["", "expert", "distances"] = ""
@@ -112,10 +105,10 @@ def _read(name: str, entry: object) -> Method:
     return entry
 
 
-METHODS: Registry[Method] = Registry("recipe", "align_echo.methods", _read)
+METHODS: Registry[Method] = Registry("method", "align_echo.methods", _read)
 
 
 def episodes_alone(collecting: Collecting) -> Bounds:
     """The bounds of a method that plays `samples` episodes of each of its queries and learns from all."""
-    count = collecting.queries * collecting.samples
+    count = collecting.tasks * collecting.samples
     return Bounds(count, rows=count)

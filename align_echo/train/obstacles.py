@@ -178,7 +178,7 @@ def _equal_rewards(signals: Signals, config: TrainConfig) -> Obstacle:
         ways += ["an --interface"] if config.interface == "none" else []
         return Obstacle("all lost", _joined([fact, *facts]), _either([*advice, _choice([*ways, samples])]))
     fact = f"every reward of the {role} was {reward:.3g}" if constant else "all samples of a task earned the same"
-    ways = [samples, f"more tasks a step ({_now(config, 'queries')})"]
+    ways = [samples, f"more tasks a step ({_now(config, 'tasks')})"]
     ways += [f"more varied replies ({_now(config, 'temperature')})"]
     return Obstacle("constant" if constant else "equal", _joined([fact, *facts]), _either([*advice, _choice(ways)]))
 

@@ -8,7 +8,7 @@
     checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
     policy/, critic/   the trained roles at the end, or at their best evaluation
     last/           the trained roles at the end, where there were evaluations
-    summary.json    written last: recipe, steps, first and last evaluation, seconds
+    summary.json    written last: method, steps, first and last evaluation, seconds
 
 A step has one number everywhere: they are counted from 1, and what is of step 0 came before any. Left out: what is
 printed (`telling.py`).
@@ -54,7 +54,6 @@ from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.estimate import estimate
 from align_echo.train.held_out import HeldOut
-from align_echo.train.method import METHODS, Collecting
 from align_echo.train.needs import require_trl
 from align_echo.train.observed import ObservedStage
 from align_echo.train.obstacles import Alarm
@@ -62,7 +61,7 @@ from align_echo.train.processes import SharedStage
 from align_echo.train.role_checkpoints import RoleCheckpoints
 from align_echo.train.rollouts import RolloutFiles
 from align_echo.train.rows import Harvest, Role
-from align_echo.train.run_folder import append, check_run_folder, keep_before, lasts, made_nothing, steps_in
+from align_echo.train.run_folder import append, check_run_folder, keep_before, lasts, made_nothing, steps_in, stored_as
 from align_echo.train.serving import PUBLISHED
 from align_echo.train.signals import Signals
 from align_echo.train.stage import PARTS, LocalStage, Stage
@@ -104,17 +103,17 @@ def queries_at(harvest: int, pool: Sequence[str], count: int, seed: int) -> list
     A lap leaves out what is too little for a harvest. Raises `UsageError` if there are fewer tasks than `count`.
     """
     if len(pool) < count:
-        raise UsageError(f"there are {len(pool)} tasks to train on: ask for no more queries a step than that")
+        raise UsageError(f"there are {len(pool)} tasks to train on: ask for no more a step (collecting.tasks)")
     lap, index = divmod(harvest, len(pool) // count)
     return Dice(f"training tasks {seed} {lap}").shuffled(pool)[index * count : (index + 1) * count]
 
 
 def harvest_with(
-    collecting: Collecting, queries: Sequence[str], stage: Stage, judge: PlayJudge | None = None
+    config: TrainConfig, queries: Sequence[str], stage: Stage, judge: PlayJudge | None = None
 ) -> Harvest:
     """Play a config's recipe, observed. `judge` tells refused turns; None where nobody does."""
     observed = ObservedStage(SharedStage(stage))
-    harvest = METHODS.get(collecting.recipe).harvest(queries, observed, collecting)
+    harvest = config.implementation.collect(queries, observed, config.collecting)
     episodes = (*observed.played, *observed.shown)
     return replace(
         harvest, signals=observed.signals(judge), episodes=episodes, reviewed=tuple(observed.reviewed)
@@ -168,8 +167,8 @@ class Run:
         self._sources = sources_of(config)
         self.on_record = self._record()
         self.tasks = of_types(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
-        queries_at(0, self.tasks, config.collecting.queries, config.seed)
-        if METHODS.get(config.collecting.recipe).needs == "expert":
+        queries_at(0, self.tasks, config.collecting.tasks, config.seed)
+        if config.implementation.needs == "expert":
             require_expert(self._spec, self._split, self.tasks, None)
         self._resuming = resume
         self._resume = processes.of_first(lambda: check_run_folder(self.folder, self.on_record, resume=resume))
@@ -286,7 +285,7 @@ class Run:
     def _end(self, trainer: RoleCheckpoints, figures: dict[str, Any]) -> Path:
         """Write what came of it."""
         summary = {
-            "recipe": self.config.collecting.recipe,
+            "method": self.config.method,
             "steps": trainer.state.global_step,
             "best_step": trainer.state.best_global_step if self._evaluation else None,
             "environment_steps": self._played,
@@ -300,7 +299,8 @@ class Run:
         """
         left = [TENSORBOARD]
         lock = begin_run(
-            self.folder, self.on_record, resume=self._resuming, left=left, unmade=made_nothing, compared=lasts
+            self.folder, self.on_record, resume=self._resuming, left=left, unmade=made_nothing, compared=lasts,
+            read=stored_as(self.on_record),
         )
         if check_run_folder(self.folder, self.on_record, resume=True) != self._resume:
             raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
@@ -340,8 +340,8 @@ class Run:
         judge = play_judge(self._spec)
 
         def recipe(harvest: int) -> Harvest:
-            queries = queries_at(harvest, self.tasks, config.collecting.queries, config.seed)
-            return harvest_with(config.collecting, queries, stage.at_step(harvest), judge)
+            queries = queries_at(harvest, self.tasks, config.collecting.tasks, config.seed)
+            return harvest_with(config, queries, stage.at_step(harvest), judge)
 
         def keep(harvest: int, harvested: Harvest) -> None:
             step = harvest * config.step.updates + 1

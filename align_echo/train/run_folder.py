@@ -6,7 +6,7 @@ Left out: what every run's folder has (`align_echo.runs`), and what a run is and
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from align_echo.errors import UsageError
 from align_echo.files import entries, write_atomically
 from align_echo.reading import json_lines, json_object
 from align_echo.runs import CHECKPOINTS, CONFIG, check_run, is_run_by, newest_checkpoint
+from align_echo.train.renamed_keys import with_new_keys
 from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
 from align_echo.train.serving import PUBLISHED
 from align_echo.train.trackers import TENSORBOARD, WANDB
@@ -23,8 +24,20 @@ def check_run_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool)
     """The checkpoint to go on from, "" for none. Raises `UsageError` for a folder that holds something else, and for
     one that another process works in. A run without a checkpoint is begun anew.
     """
-    check_run(folder, settings, resume=resume, unmade=made_nothing, compared=lasts)
+    check_run(folder, settings, resume=resume, unmade=made_nothing, compared=lasts, read=stored_as(settings))
     return newest_checkpoint(folder / CHECKPOINTS) if resume else ""
+
+
+def stored_as(settings: Mapping[str, Any]) -> Callable[[Path], dict[str, Any] | None]:
+    """Return a reader of `config.json` that renames old keys, for a comparison with the `settings` of this run."""
+    method = str(settings["config"]["method"])
+
+    def read(file: Path) -> dict[str, Any] | None:
+        record = json_object(file)
+        config = record.get("config") if record else None
+        return {**record, "config": with_new_keys(config, method)} if record and isinstance(config, dict) else record
+
+    return read
 
 
 def lasts(name: str) -> bool:
@@ -39,7 +52,7 @@ def on_record(folder: Path) -> dict[str, Any]:
     config = json_object(folder / "config.json")
     if config is None or config.get("command") != "train" or not isinstance(config.get("config"), dict):
         raise UsageError(f"there is no training run to resume in {folder}")
-    return config
+    return {**config, "config": with_new_keys(config["config"])}
 
 
 def keep_before(file: Path, step: int) -> None:

@@ -12,7 +12,6 @@ from align_echo.intervals import Estimate
 from align_echo.train import processes
 from align_echo.train.config import TrainConfig
 from align_echo.train.estimate import Cost, estimate
-from align_echo.train.method import METHODS
 from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
 from align_echo.train.run import Run
 from align_echo.train.signals import Signals
@@ -43,7 +42,7 @@ def announced(run: Run) -> list[str]:
     whose = f"environment {config.env} (split {run.on_record['split']}, {len(run.tasks):,} tasks)"
     model = f"model {config.model}" + (f", critic {config.critic}" if config.critic else "")
     return [
-        f"training by {config.collecting.recipe}: {model}, {whose}, interface {run.on_record['interface']}",
+        f"training by {config.method}: {model}, {whose}, interface {run.on_record['interface']}",
         f"{_learners(config)}; {cost.parameters:,} parameters in all",
         *([f"{processes.count()} processes, which share playing and learning"] if processes.count() > 1 else []),
         *([f"going on after step {run.begun_at}"] if run.begun_at else []),
@@ -81,7 +80,7 @@ def held_out_line(step: int, figures: dict[str, Any]) -> str:
 
 def _learners(config: TrainConfig) -> str:
     """Which roles learn, and which of those that the method could train stay as they were."""
-    roles = METHODS.get(config.collecting.recipe).roles
+    roles = config.implementation.roles
     learning = [role for role in roles if role in config.trained]
     frozen = "".join(f", the {role} stays as it was" for role in roles if role not in learning)
     weights = f", {WEIGHTS[config.weights]}" if len(roles) > 1 else ""
@@ -92,7 +91,7 @@ def _players(config: TrainConfig) -> list[str]:
     """Who plays, and when, where that is not as usual."""
     servers = config.collecting.servers
     where = f"played by the vLLM server{'s' if len(servers) > 1 else ''} at {', '.join(servers)}"
-    ahead = "each harvest after the first is played while the one before is learned from"
+    ahead = "each batch after the first is played while the one before is learned from"
     return [*([where] if servers else []), *([ahead] if config.step.ahead else [])]
 
 
@@ -102,16 +101,16 @@ def _budget(config: TrainConfig, cost: Cost) -> list[str]:
     until = f", or until {config.environment_steps:,} turns are played" if config.environment_steps else ""
     played = f"{quantity(cost.episodes, 'episode')} of {config.env}"
     played += f" and {cost.lessons:,} of the expert" if cost.lessons else ""
-    each = f"  {quantity(collecting.queries, 'task')}, {quantity(collecting.samples, 'sample')} of each: "
+    each = f"  {quantity(collecting.tasks, 'task')}, {quantity(collecting.samples, 'sample')} of each: "
     lines = [
-        f"{quantity(config.steps, 'step')} from {quantity(cost.harvests, 'harvest')}{until}; at most, in each harvest:",
+        f"{quantity(config.steps, 'step')} from {quantity(cost.harvests, 'batch')}{until}; at most, in each batch:",
         f"{each}{played}, {quantity(cost.most_turns, 'turn')}, {quantity(cost.critiques, 'critique')}",
     ]
     if cost.verdicts:
         lines.append(f"  {cost.replies:,} candidates for actions, {cost.verdicts:,} verdicts on them")
     rows = ", ".join(f"{count:,} of the {role}" for role, count in cost.rows.items())
     in_all = (cost.episodes + cost.lessons) * cost.harvests
-    return [*lines, f"  rows to learn from: {rows}", f"in all harvests at most {quantity(in_all, 'episode')}"]
+    return [*lines, f"  rows to learn from: {rows}", f"in all batches at most {quantity(in_all, 'episode')}"]
 
 
 def _held_out_tasks(run: Run, cost: Cost) -> list[str]:
@@ -123,7 +122,7 @@ def _held_out_tasks(run: Run, cost: Cost) -> list[str]:
 
 def _written(config: TrainConfig) -> list[str]:
     """The files and folders of the run, in the order in which they appear."""
-    method = METHODS.get(config.collecting.recipe)
+    method = config.implementation
     criticises = method.refines and method.bounds(config.collecting).critiques > 0
     roles = config.trained[:1] if config.weights == "shared" else config.trained
     return [

@@ -48,7 +48,7 @@ PLAYED_BY = "-played-by.safetensors"
 
 
 class StepSettings(Frozen):
-    """How a harvest becomes steps."""
+    """How a batch becomes steps."""
 
     objective: Objective = Objective()
     """The loss: see below."""
@@ -61,17 +61,17 @@ class StepSettings(Frozen):
     scaled: bool = True
     """Whether an advantage is divided by its group's standard deviation."""
     updates: int = Field(default=1, ge=1)
-    """Steps that learn from one harvest."""
+    """Steps that learn from one batch."""
     critic_warmup: int = Field(default=0, ge=0)
     """Steps at the beginning in which the critic learns alone."""
     tokens_per_batch: int = Field(default=8192, ge=1)
-    """Computed at once, padding too."""
-    most_loss: float = Field(default=1e4, gt=0)
+    """Tokens computed at once (a micro-batch), with padding."""
+    max_loss: float = Field(default=1e4, gt=0)
     """A loss beyond this ends the run."""
     share_prefixes: bool = True
     """What rows begin with alike is computed once, where that saves enough."""
     ahead: bool = False
-    """Whether the next harvest is played while this one is learned from, by the weights before it."""
+    """Whether the next batch is played while this one is learned from, by the weights before it."""
 
 
 class RoleTrainer(RoleCheckpoints):
@@ -194,7 +194,7 @@ class RoleTrainer(RoleCheckpoints):
             reference = self._reference(batch) if self._settings.objective.beta else None
             objective, stale = self._settings.objective, self._settings.ahead
             loss = batch_loss(batch, logprobs, objective, old=kept.old[index], reference=reference, stale=stale)
-        if not math.isfinite(float(loss.loss.detach())) or abs(float(loss.loss.detach())) > self._settings.most_loss:
+        if not math.isfinite(float(loss.loss.detach())) or abs(float(loss.loss.detach())) > self._settings.max_loss:
             self._give_up(batch, logprobs)
         self.accelerator.backward(loss.loss)
         losses.add(batch, loss, entropies)
@@ -275,7 +275,7 @@ class RoleTrainer(RoleCheckpoints):
         tensors = {name: value for name, value in vars(batch).items() if name != "tree"}
         torch.save({"step": self._step, **tensors, "logprobs": logprobs.detach()}, file)
         raise TrainingError(
-            f"the loss of step {self._step} is no number or beyond {self._settings.most_loss:g}: "
+            f"the loss of step {self._step} is no number or beyond {self._settings.max_loss:g}: "
             f"its batch is kept in {file}"
         )
 

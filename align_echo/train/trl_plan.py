@@ -16,7 +16,6 @@ from align_echo.errors import TrainingError
 from align_echo.tokens import TokenSequence
 from align_echo.train import processes
 from align_echo.train.config import TrainConfig
-from align_echo.train.method import METHODS
 from align_echo.train.rows import Role, Row
 
 NOTHING = TokenSequence(ids=(0, 0), mask=(0, 0), logprobs=(0.0, 0.0), turns=())
@@ -36,7 +35,7 @@ class MicroBatches:
 
 def plan_of(config: TrainConfig) -> MicroBatches:
     """Micro-batches for as many rows as the method makes at most."""
-    method, rows = METHODS.get(config.collecting.recipe), config.trl.rows
+    method, rows = config.implementation, config.trl.rows
     bounds = method.bounds(config.collecting)
     most: dict[Role, int] = {"policy": bounds.rows, "critic": bounds.critiques}
     roles = [role for role in config.trained if role in method.roles]

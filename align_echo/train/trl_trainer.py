@@ -199,7 +199,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         if needs_old:
             old = self._get_per_token_logps_and_entropies(self.model, *read)[0].float() * mask
             if self._settings.objective.reweigh:
-                most = self._settings.objective.most_weight
+                most = self._settings.objective.max_weight
                 calibrated = calibration_weights(old, batch.sampled[:, first:], mask, most)
                 weights = torch.where(batch.moved, calibrated, weights)
             if self._settings.updates > 1:
@@ -256,7 +256,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             super().log(logs, start_time)
             return
         loss, norm = logs["loss"], float(logs["grad_norm"])
-        if not math.isfinite(loss) or abs(loss) > self._settings.most_loss:
+        if not math.isfinite(loss) or abs(loss) > self._settings.max_loss:
             raise TrainingError(f"the loss of step {self.state.global_step} is {loss:g}: lower optimising.lr")
         if not math.isfinite(norm):
             raise TrainingError(f"the gradient of step {self.state.global_step} is no number: lower optimising.lr")

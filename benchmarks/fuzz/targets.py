@@ -314,7 +314,7 @@ _BODY = json.dumps(
     }
 )
 _YAML = (
-    "base: grpo\nsteps: 3\ncollecting: {queries: 2, recipe: grpo}\nlist: [1, 2.5, yes, ~]\n",
+    "method: grpo\nsteps: 3\ncollecting: {tasks: 2, samples: 4}\nlist: [1, 2.5, yes, ~]\n",
     "a: &x {b: 1}\nc: *x\n",
 )
 _INTERFACE_CODE = (

@@ -81,9 +81,9 @@ def _config(folder: Path, arm: str, work: Work) -> TrainConfig:
             "model": str(folder),
             "weights": "models",
             **({"trained": ["policy"]} if name == "grpo" else {}),
+            "method": f"benchmarks.training_arms.graded:{name.upper()}",
             "collecting": {
-                "recipe": f"benchmarks.training_arms.graded:{name.upper()}",
-                "queries": work.queries,
+                "tasks": work.queries,
                 "samples": work.samples,
                 "turns": work.episode,
                 "reply_tokens": work.reply,

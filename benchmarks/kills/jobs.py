@@ -31,16 +31,16 @@ class Job:
 
 
 _ECHO = """\
-base: echo
+method: echo
 steps: 3
-collecting: {queries: 2, samples: 2, turns: 6, reply_tokens: 12, critique_tokens: 90}
+collecting: {tasks: 2, samples: 2, turns: 6, reply_tokens: 12, critique_tokens: 90}
 save_every: 1
 threads: 1
 """
 _SFT = """\
-base: sft
+method: sft
 steps: 3
-collecting: {queries: 4, turns: 12, reply_tokens: 16}
+collecting: {tasks: 4, turns: 12, reply_tokens: 16}
 save_every: 1
 threads: 1
 """

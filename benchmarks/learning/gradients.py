@@ -65,8 +65,8 @@ def main() -> None:
     stage = local_stage(config, spec, crew, split, config.collecting.temperature)
     by_part: dict[str, list[float]] = defaultdict(list)
     for number in range(given.harvests):
-        queries = queries_at(number, pool, config.collecting.queries, config.seed)
-        harvest = harvest_with(config.collecting, queries, stage.at_step(number))
+        queries = queries_at(number, pool, config.collecting.tasks, config.seed)
+        harvest = harvest_with(config, queries, stage.at_step(number))
         tokens = {role: sum(sum(row.tokens.mask) for row in harvest.rows if row.role == role) for role in ROLES}
         share = tokens["critic"] / sum(tokens.values())
         print(f"harvest {number}: {len(harvest.rows)} rows, {share:.1%} of the tokens are the critic's")

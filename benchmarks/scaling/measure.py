@@ -41,7 +41,7 @@ PLAYED = {
     "split": "train",
     "interface": "probe",
     "model": "pocket",
-    "collecting": {"queries": 8, "samples": 4, "turns": 30, "workers": 8},
+    "collecting": {"tasks": 8, "samples": 4, "turns": 30, "workers": 8},
 }
 BATCHES = (1, 8, 32)
 DRAWN = 48
@@ -84,7 +84,7 @@ def measured(seed: int) -> dict[str, dict[str, Any]]:
 
 def _checked(figures: Figures, config: TrainConfig, playing: float) -> None:
     """Print what the simulation makes of the harvest that was played, beside what it took."""
-    count = config.collecting.queries * config.collecting.samples
+    count = config.collecting.tasks * config.collecting.samples
     workers = config.collecting.workers
     played = harvest(figures, Setup(environments=workers, cores=1, engines=1, learners=1, episodes=count))
     simulated = played.busy["cores"] + played.busy["engines"]
@@ -103,9 +103,9 @@ def _episodes(config: TrainConfig) -> tuple[list[Trajectory], float]:
     stage = local_stage(config, environment(config.env), crew, "train", 1.0)
     try:
         tasks = align_echo.tasks(config.env, split="train")
-        queries = queries_at(0, tasks, config.collecting.queries, config.seed)
+        queries = queries_at(0, tasks, config.collecting.tasks, config.seed)
         begun = cpu_seconds()
-        return list(harvest_with(config.collecting, queries, stage.at_step(0)).episodes), cpu_seconds() - begun
+        return list(harvest_with(config, queries, stage.at_step(0)).episodes), cpu_seconds() - begun
     finally:
         crew.close()
 

@@ -2,7 +2,7 @@
 
 A model of random weights says nothing that an environment would reward. Here every third of an episode's token ids that
 is even earns something, an episode in which most are even is won, and critiques are read as a fixed text. All else is
-the methods' own: `collecting: {recipe: "benchmarks.training_arms.graded:ECHO"}`.
+the methods' own: `method: benchmarks.training_arms.graded:ECHO`.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def _critique(review: Review) -> Critique:
 
 
 def _with_grades(method: Method) -> Method:
-    plain: Callable[[Sequence[str], Stage, Collecting], Harvest] = method.harvest
+    plain: Callable[[Sequence[str], Stage, Collecting], Harvest] = method.collect
 
-    def harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
-        return plain(queries, GradedStage(stage), collecting)
+    def collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+        return plain(tasks, GradedStage(stage), collecting)
 
-    return replace(method, harvest=harvest)
+    return replace(method, collect=collect)
 
 
 GRPO, ECHO, ICRL = map(_with_grades, (PLAIN_GRPO, PLAIN_ECHO, PLAIN_ICRL))

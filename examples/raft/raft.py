@@ -1,6 +1,6 @@
 """RAFT as a method of align-echo: of several episodes of a task, imitate the best (Dong et al. 2023, arXiv 2304.06767).
 
-Named in a config as `collecting: {recipe: "raft:METHOD"}`; `raft.yaml` beside this file is a whole run.
+Named in a config as `method: raft:METHOD`; `raft.yaml` beside this file is a whole run.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from align_echo.train.method import Method, episodes_alone
 from align_echo.train.rows import Harvest, policy_row
 
 
-def harvest(queries, stage, collecting):
-    """Play `samples` episodes of each query and keep its best one, if that one scored anything."""
-    played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(collecting.samples)])
+def collect(tasks, stage, collecting):
+    """Play `samples` episodes of each task and keep its best one, if that one scored anything."""
+    played = stage.play([Episode(task, sample=sample) for task in tasks for sample in range(collecting.samples)])
     whole = [episode for episode in played if episode.fault is None and episode.steps]
     best = {}
     for episode in whole:
@@ -24,4 +24,4 @@ def harvest(queries, stage, collecting):
     return Harvest(rows=rows, steps=sum(len(episode.steps) for episode in played))
 
 
-METHOD = Method("raft", harvest, episodes_alone, imitates=True)
+METHOD = Method("raft", collect, episodes_alone, imitates=True)

@@ -74,7 +74,7 @@ def test_the_commands_of_the_critics_page(in_order):
 
 @pytest.mark.slow
 def test_the_commands_of_the_page_on_training(in_order):
-    example = re.findall(r"```yaml\n(base: .*?)```", (DOCS / "training.md").read_text(), flags=re.DOTALL)[0]
+    example = re.findall(r"```yaml\n(method: .*?)```", (DOCS / "training.md").read_text(), flags=re.DOTALL)[0]
     Path("mine.yaml").write_text(example)
     lines = in_order("training.md")
     assert "policy/reward" in lines

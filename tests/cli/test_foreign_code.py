@@ -221,14 +221,14 @@ def test_a_collection_that_names_a_module_is_refused_until_the_command_names_it(
     ("changed", "told"),
     [
         ({"env": "evil:World"}, "the environment 'evil:World'"),
-        ({"collecting": {"recipe": "evil:METHOD"}}, "the recipe 'evil:METHOD'"),
-        ({"collecting": {"recipe": "grpo", "form": "evil:FORM"}}, "the critic form 'evil:FORM'"),
+        ({"method": "evil:METHOD"}, "the method 'evil:METHOD'"),
+        ({"collecting": {"form": "evil:FORM"}}, "the critic form 'evil:FORM'"),
     ],
 )
 def test_a_training_that_names_a_module_is_not_resumed_by_its_folder_alone(naming, monkeypatch, run, changed, told):
     monkeypatch.chdir(naming)
     Path("trained").mkdir()
-    settings = {"command": "train", "config": {"env": "alfworld", "collecting": {"recipe": "grpo"}, **changed}}
+    settings = {"command": "train", "config": {"env": "alfworld", "method": "grpo", **changed}}
     Path("trained/config.json").write_text(json.dumps(settings))
     status, _, err = run("train", "--out", "trained", "--resume")
     assert (status, err.count("\n")) == (2, 1)

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from align_echo.cli.main import main
-from align_echo.train.config import methods
+from align_echo.train.presets import methods
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
 SMALL = """\
-base: {method}
+method: {method}
 steps: 2
 save_every: 1
 threads: 1
-collecting: {{queries: 1, samples: 2, turns: 2, reply_tokens: 4, critique_tokens: 6, workers: 4}}
+collecting: {{tasks: 1, samples: 2, turns: 2, reply_tokens: 4, critique_tokens: 6, workers: 4}}
 """
 
 
@@ -52,7 +52,7 @@ def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(model, capsys):
     assert "environment alfworld (split train, " in out
     assert "policy and critic learn, a model each; " in out
     assert "3 episodes of alfworld, 6 turns, 2 critiques" in out
-    assert "in all harvests at most 6 episodes" in out
+    assert "in all batches at most 6 episodes" in out
     assert "refinements.jsonl, rollouts/, critiques/, checkpoints/, policy/, critic/, summary.json" in out
     assert "2 of the policy, 2 of the critic" in out
     assert "MiB  engines" in out
@@ -71,7 +71,7 @@ def test_no_tracker_is_needed_where_none_is_asked_for_whatever_the_config_says(m
 
 def test_a_dry_run_tells_of_held_out_tasks_and_candidates(model, capsys):
     file = Path(config())
-    file.write_text(file.read_text().replace("queries: 1,", "queries: 1, best_of: 3,") + "evaluating: {every: 1}\n")
+    file.write_text(file.read_text().replace("tasks: 1,", "tasks: 1, best_of: 3,") + "evaluating: {every: 1}\n")
     assert main(["train", "--config", str(file), "--model", model, "--dry-run", "--out", "run"]) == 0
     out = capsys.readouterr().out
     assert "\npolicy learns; " in out

@@ -57,7 +57,7 @@ RUNS: dict[str, Scene[Given]] = {
     "options": Scene(
         {},
         [
-            row("method", lambda given: given.config.collecting.recipe, ("grpo", "grpo"), ("icrl", "icrl")),
+            row("method", lambda given: given.config.method, ("grpo", "grpo"), ("icrl", "icrl")),
             row("env", lambda given: given.config.env, ("alfworld", "alfworld"), ("webshop", "webshop")),
             row("model", lambda given: given.config.model, ("pocket", "pocket"), ("./start", "./start")),
             row("interface", lambda given: given.config.interface, ("none", "none"), ("probe", "probe")),
@@ -142,7 +142,7 @@ def command(monkeypatch):
         tiny_config().save_pretrained(name)
     Path("mine.yaml").write_text("batch_size: 5\n")
     for name, steps in (("seven", 7), ("eight", 8)):
-        Path(f"{name}.yaml").write_text(f"base: grpo\nsteps: {steps}\n")
+        Path(f"{name}.yaml").write_text(f"method: grpo\nsteps: {steps}\n")
     records: list[Given] = []
 
     def heard(what: str, *names: str) -> Callable[..., Any]:

@@ -20,7 +20,8 @@ from align_echo.report import critiques, drift, judged, refined, trained, varian
 from align_echo.report.finding import find_runs, method_of
 from align_echo.report.material import Material
 from align_echo.report.plots import DrawnPlot
-from align_echo.train.config import checked_config, method, methods
+from align_echo.train.config import checked_config, method
+from align_echo.train.presets import methods
 from align_echo.types import Candidate
 from tests.report import folders
 from tests.report.folders import evaluated, hint, variant

@@ -32,12 +32,12 @@ from tests.view.episodes import episode
 from tests.view.episodes import write as write_episodes
 
 CONFIG = """\
-base: {method}
+method: {method}
 steps: 1
 save_every: 1
 threads: 1
 evaluating: {{every: 1, tasks: 2}}
-collecting: {{queries: 1, samples: 2, turns: 2, reply_tokens: 4, critique_tokens: 6, workers: 4}}
+collecting: {{tasks: 1, samples: 2, turns: 2, reply_tokens: 4, critique_tokens: 6, workers: 4}}
 """
 
 

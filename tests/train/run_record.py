@@ -235,7 +235,7 @@ def config_of(values: Mapping[str, Any]) -> TrainConfig:
         "optimising": {"lr": 1e-2, "critic_lr": None},
         "rollouts": {"episodes": 0},
         "collecting": {
-            **{"queries": 1, "samples": 3, "turns": 1, "reply_tokens": 4, "critique_tokens": 5, "workers": 3},
+            **{"tasks": 1, "samples": 3, "turns": 1, "reply_tokens": 4, "critique_tokens": 5, "workers": 3},
         },
     }
     changes = {name: value for name, value in values.items() if name != "base"}
@@ -306,8 +306,8 @@ def _watch_play(patch: pytest.MonkeyPatch, record: RunRecord) -> None:
         record.is_evaluated = False
         return signals
 
-    def harvested(collecting: Any, queries: Sequence[str], *given: Any) -> Harvest:
-        harvest = harvest_with(collecting, queries, *given)
+    def harvested(config: Any, queries: Sequence[str], *given: Any) -> Harvest:
+        harvest = harvest_with(config, queries, *given)
         record.harvests.append(harvest)
         record.queries.append(list(queries))
         return harvest

@@ -94,7 +94,7 @@ def loss_by_hand(call: Learned, objective: Objective, record: RunRecord) -> floa
             held = min(max(ratio, 1 - objective.clip_low), 1 + objective.clip_high)
             term = -min(ratio * advantage, held * advantage)
             if objective.reweigh if batch.moved[row] else stale:
-                term *= min(math.exp(since[place]), objective.most_weight)
+                term *= min(math.exp(since[place]), objective.max_weight)
             if batch.expert[row]:
                 shaped = math.exp(likely) / (math.exp(likely) + objective.gamma)
                 term = -advantage * (shaped if objective.expert == "shaped" else likely)

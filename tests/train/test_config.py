@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from align_echo.errors import UsageError
-from align_echo.train.config import TrainConfig, about, checked_config, merged, method, methods, read_file
+from align_echo.train.config import TrainConfig, checked_config, merged, method, read_file
+from align_echo.train.presets import about, methods
 from benchmarks.learning.studies import STUDIES
 
 
@@ -20,9 +21,9 @@ def test_every_method_that_ships_is_a_run_and_says_what_it_is(name):
 
 
 METHODS_OWN: Any = {
-    **dict.fromkeys(("weights", "trained", "critic"), True),
-    "collecting": {"recipe", "rounds", "states", "critic_reward", "form"},
-    "step": {"joint": True, "critic_warmup": True, "objective": {"reweigh", "most_weight", "expert", "gamma"}},
+    **dict.fromkeys(("method", "weights", "trained", "critic"), True),
+    "collecting": {"rounds", "states", "critic_reward", "form"},
+    "step": {"joint": True, "critic_warmup": True, "objective": {"reweigh", "max_weight", "expert", "gamma"}},
     "optimising": {"critic_lr"},
 }
 """What a method may set because it is that method."""
@@ -50,7 +51,7 @@ def test_the_arms_of_a_study_are_alike_in_everything_but_the_method(study):
 def test_the_papers_settings_have_their_names():
     icrl, echo = (checked_config(method(f"paper-{name}"), name) for name in ("icrl", "echo"))
     assert (icrl.optimising.weight_decay, icrl.optimising.betas, icrl.collecting.turns) == (0.1, (0.9, 0.98), 30)
-    assert (icrl.step.normalisation, icrl.step.objective.most_weight, icrl.collecting.rounds) == ("token", 2.0, 2)
+    assert (icrl.step.normalisation, icrl.step.objective.max_weight, icrl.collecting.rounds) == ("token", 2.0, 2)
     assert (echo.step.normalisation, echo.step.objective.beta, echo.weights) == ("sequence", 0.001, "models")
     assert {config.optimising.lr for config in (icrl, echo)} == {1e-6}
     assert {config.collecting.samples for config in (icrl, echo)} == {8}
@@ -58,9 +59,9 @@ def test_the_papers_settings_have_their_names():
 
 def test_a_file_changes_single_values_of_its_base(tmp_path: Path):
     file = tmp_path / "mine.yaml"
-    file.write_text("base: echo\ncollecting: {samples: 4}\nsteps: 7\n")
+    file.write_text("method: echo\ncollecting: {samples: 4}\nsteps: 7\n")
     config = checked_config(read_file(file), str(file))
-    assert (config.steps, config.collecting.samples, config.collecting.recipe) == (7, 4, "echo")
+    assert (config.steps, config.collecting.samples, config.method) == (7, 4, "echo")
     assert config.collecting.critic_reward == "saturation"
 
 
@@ -91,8 +92,8 @@ def test_merging_leaves_the_base_as_it_was():
         ({"trained": []}, "trained: name policy, critic or both"),
         ({"trained": ["critic"]}, "learns as a policy alone"),
         ({"step": {"advantage": "reward"}}, "reward is for methods that imitate"),
-        ({"collecting": {"recipe": "sft"}}, "reward is for methods that imitate"),
-        ({"trained": ["policy"], "collecting": {"recipe": "icrl"}}, "shared weights learn both roles"),
+        ({"method": "sft"}, "reward is for methods that imitate"),
+        ({"trained": ["policy"], "method": "icrl"}, "shared weights learn both roles"),
         ({"optimising": {"lr": 1e-6, "critic_lr": 1e-5}}, "shared weights have one rate"),
         ({"save_every": 3, "step": {"updates": 2}}, "multiple of step.updates"),
         ({"evaluating": {"every": 3}, "step": {"updates": 2}}, "multiple of step.updates"),
@@ -107,7 +108,7 @@ def test_merging_leaves_the_base_as_it_was():
         ({"step": {"tokens_per_batch": 0}}, "step.tokens_per_batch: "),
         ({"step": {"objective": {"clip_low": 3}}}, "step.objective.clip_low: "),
         ({"step": {"objective": {"beta": -1}}}, "step.objective.beta: "),
-        ({"step": {"objective": {"most_weight": 0}}}, "step.objective.most_weight: "),
+        ({"step": {"objective": {"max_weight": 0}}}, "step.objective.max_weight: "),
         ({"step": {"objective": {"gamma": 0}}}, "step.objective.gamma: "),
         ({"optimising": {"betas": [2, 0.9]}}, "optimising.betas.0: "),
         ({"seed": 2**40}, "seed: "),
@@ -121,8 +122,8 @@ def test_what_makes_no_run_is_refused(changes, message):
     assert "\n" not in str(refused.value)
 
 
-def test_a_run_without_a_recipe_is_told_of_the_methods():
-    with pytest.raises(UsageError, match="begin the file with base: METHOD, one of critique-grpo, echo, "):
+def test_a_run_without_a_method_is_told_of_the_methods():
+    with pytest.raises(UsageError, match="begin the file with method: METHOD, one of critique-grpo, echo, "):
         checked_config({"env": "alfworld"}, "mine.yaml")
 
 

@@ -77,7 +77,7 @@ def row(field: str, see: Callable[[RunRecord], Any], *cases: Case) -> Row[RunRec
 # ---------------------------------------------------------------- the table
 
 SCRIPTED = {"env": f"{WORLDS}:DOORS"}
-PLAYED = {"env": f"{WORLDS}:HALL", "collecting": {"recipe": f"{GRADED}:GRPO"}}
+PLAYED = {"env": f"{WORLDS}:HALL", "method": f"{GRADED}:GRPO"}
 
 LEARNING: dict[str, Scene[RunRecord]] = {
     "optimizer": Scene(
@@ -126,7 +126,7 @@ LEARNING: dict[str, Scene[RunRecord]] = {
             ),
             row("step.objective.beta", explained("beta", 0.1, 0.5), (0.1, "0.1"), (0.5, "0.5")),
             row("step.objective.kl", explained("kl", "k1", "k3"), ("k3", "k3"), ("k1", "k1"), ("k3", "k3")),
-            row("step.objective.most_weight", explained("most_weight", 1.5, 2.0), (2.0, "2.0"), (1.5, "1.5")),
+            row("step.objective.max_weight", explained("max_weight", 1.5, 2.0), (2.0, "2.0"), (1.5, "1.5")),
             row(
                 "step.objective.reweigh",
                 explained("reweigh", True, False),
@@ -160,7 +160,7 @@ LEARNING: dict[str, Scene[RunRecord]] = {
             ),
             row("threads", lambda record: sum(record.threads), (1, 1), (2, 2)),
             row(
-                "step.most_loss",
+                "step.max_loss",
                 ending,
                 *((1e4, "2, as it should"), (1e4, "2, as it should"), (1e-9, "0, by its loss")),
             ),
@@ -169,7 +169,7 @@ LEARNING: dict[str, Scene[RunRecord]] = {
     "imitation": Scene(
         {**SCRIPTED, "base": "grpo", "steps": 1, "save_every": 1},
         [
-            row("collecting.recipe", experts, ("luffy", 1 / 3), ("luffy", 1 / 3), ("sft", 1), ("grpo", 0)),
+            row("method", experts, ("luffy", 1 / 3), ("luffy", 1 / 3), ("sft", 1), ("grpo", 0)),
             row(
                 "step.advantage",
                 advantages,
@@ -236,7 +236,7 @@ LEARNING: dict[str, Scene[RunRecord]] = {
         [row("evaluating.patience", lambda record: len(record.signals), (0, 3), (1, 2))],
     ),
     "verdicts": Scene(
-        {**SCRIPTED, "base": "rcm", "collecting": {"queries": 2}, "steps": 1, "save_every": 1},
+        {**SCRIPTED, "base": "rcm", "collecting": {"tasks": 2}, "steps": 1, "save_every": 1},
         [row("collecting.states", lambda record: len(record.groups), (1, 2), (2, 4))],
     ),
 }
@@ -244,7 +244,7 @@ LEARNING: dict[str, Scene[RunRecord]] = {
 
 PLAYING: dict[str, Scene[RunRecord]] = {
     "engines": Scene(
-        {**PLAYED, "base": "echo", "collecting": {"recipe": f"{GRADED}:ECHO"}},
+        {**PLAYED, "base": "echo", "method": f"{GRADED}:ECHO"},
         [
             row("env", opening("red and a green"), (f"{WORLDS}:HALL", False), (f"{WORLDS}:DOORS", True)),
             row("split", splits, (None, "train: train"), ("spare", "spare: spare")),
@@ -254,7 +254,7 @@ PLAYING: dict[str, Scene[RunRecord]] = {
             row("collecting.reply_tokens", bounds("policy"), (4, [4]), (6, [6])),
             row("collecting.critique_tokens", bounds("critic"), (5, [5]), (7, [7])),
             row("collecting.turns", lambda record: max(len(each.steps) for each in record.episodes), (1, 1), (2, 2)),
-            row("collecting.queries", lambda record: len(set(record.queries[0])), (2, 2), (1, 1)),
+            row("collecting.tasks", lambda record: len(set(record.queries[0])), (2, 2), (1, 1)),
             row("collecting.samples", refinements, (2, 2), (3, 3)),
             row(
                 "collecting.form",
@@ -393,8 +393,8 @@ def test_every_harvest_draws_anew(tmp_path):
 
 def test_what_was_drawn_is_learned_at_the_temperature_of_its_draw(tmp_path):
     values = {**PLAYED, "base": "echo", "weights": "shared", "step": {"objective": {"beta": 0.01}}}
-    collecting = {"recipe": f"{GRADED}:ECHO", "temperature": 0.7}
-    record = record_of({**values, "collecting": collecting}, tmp_path / "run")
+    changes = {"method": f"{GRADED}:ECHO", "collecting": {"temperature": 0.7}}
+    record = record_of({**values, **changes}, tmp_path / "run")
     mismatch = {name: value for signals in record.signals for name, value in signals.items() if "/mismatch/" in name}
     assert {name.split("/")[0] for name in mismatch} == {"policy", "critic"}
     assert max(mismatch.values()) < 1e-3

@@ -112,9 +112,9 @@ def reference(
             term = -min(each * advantage, each.clamp(low, high) * advantage)
             if row.moved and objective.reweigh:
                 weight = math.exp(float(logprob.detach()) + shift - row.tokens.logprobs[position])
-                term = term * min(objective.most_weight, weight)
+                term = term * min(objective.max_weight, weight)
             if stale and objective.corrected and not row.moved:
-                term = term * min(objective.most_weight, float(moved))
+                term = term * min(objective.max_weight, float(moved))
             if row.expert:
                 term = -(logprob if objective.expert == "likelihood" else shaped(logprob.exp())) * advantage
             away = (logprob.detach() + shift - 0.3) - logprob
@@ -129,7 +129,7 @@ OBJECTIVES = {
     "k1": Objective(beta=0.1, kl="k1"),
     "gspo": Objective(ratio="sequence"),
     "not reweighed": Objective(reweigh=False),
-    "weights held lower": Objective(most_weight=0.3),
+    "weights held lower": Objective(max_weight=0.3),
     "uneven clip": Objective(clip_low=0.1, clip_high=0.18),
     "likelihood": Objective(expert="likelihood"),
 }

@@ -98,7 +98,7 @@ MUTANTS = [
     Mutant("forward", "hidden[parents[nodes]]", "hidden[nodes]",
            "test_shared_prefixes.py::test_log_probabilities_in_a_tree_are_those_of_whole_rows"),
     # loss
-    Mutant("loss", "batch.sampled, mask, objective.most_weight)", "batch.sampled, mask)",
+    Mutant("loss", "batch.sampled, mask, objective.max_weight)", "batch.sampled, mask)",
            "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
     Mutant("loss", "torch.where(batch.moved, calibrated, weights)", "calibrated",
            "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),

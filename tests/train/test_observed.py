@@ -150,7 +150,7 @@ def test_a_model_that_breaks_each_attempt_ends_the_run_however_small_the_parts()
             gone = Fault(source="model", error="ModelError", message="no answer")
             return [trajectory.model_copy(update={"fault": gone}) for trajectory in super().play(episodes)]
 
-    collecting = checked_config(method("echo"), "here").collecting
+    config = checked_config(method("echo"), "here")
     with pytest.raises(ModelError, match="the first 4 episodes were all broken: no answer"):
-        harvest_with(collecting, ["a", "b", "c", "d"], Broken(lambda episode: 0.0))
-    assert harvest_with(collecting, ["a", "b"], Broken(lambda episode: 0.0)).rows == ()
+        harvest_with(config, ["a", "b", "c", "d"], Broken(lambda episode: 0.0))
+    assert harvest_with(config, ["a", "b"], Broken(lambda episode: 0.0)).rows == ()

@@ -70,7 +70,7 @@ def test_what_cut_all_episodes_short_is_told_with_the_key_that_bounds_it():
 def test_rewards_that_are_the_same_within_each_group_or_everywhere():
     (equal,) = met(LOST | {"policy/reward": 0.5, "policy/reward_std": 0.5})
     assert equal.startswith("all samples of a task earned the same: take more samples a task (collecting.samples, no")
-    assert "(collecting.queries, now 4) or more varied replies (collecting.temperature, now 1)" in equal
+    assert "(collecting.tasks, now 4) or more varied replies (collecting.temperature, now 1)" in equal
     (constant,) = met(LOST | {"policy/reward": 0.25})
     assert constant.startswith("every reward of the policy was 0.25: ")
     critic = {name.replace("policy", "critic"): value for name, value in LOST.items()}

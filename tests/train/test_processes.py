@@ -38,7 +38,7 @@ SMALL: dict[str, Any] = {
     "optimising": {"lr": 1e-3},
     "step": {"tokens_per_batch": 512},
     "collecting": {
-        **{"queries": 2, "samples": 3, "turns": 2, "reply_tokens": 4, "critique_tokens": 6},
+        **{"tasks": 2, "samples": 3, "turns": 2, "reply_tokens": 4, "critique_tokens": 6},
         "workers": 1,  # a draw may depend on the rounding of how many are drawn at once
     },
 }
@@ -53,7 +53,7 @@ def model(tmp_path_factory) -> str:
 
 
 def values_of(name: str, model: str, **changes: Any) -> dict[str, Any]:
-    recipe = {"collecting": {"recipe": f"{GRADED}:{name.upper()}"}}
+    recipe = {"method": f"{GRADED}:{name.upper()}"}
     values = merged(merged(merged(method(name), SMALL), recipe), {"model": model, **changes})
     return merged(values, {"optimising": {"critic_lr": 1e-3 if name == "echo" else None}})
 

@@ -26,7 +26,7 @@ def harvest_of(
     name: str, samples: int = 2, advice: Callable[[ReviewRequest], str | None] = lambda request: f"try {request.sample}"
 ) -> Harvest:
     config = checked_config({**method(name), "collecting": {**method(name)["collecting"], "samples": samples}}, name)
-    return harvest_with(config.collecting, ["easy", "mixed", "lost"], ScriptedStage(score, advice))
+    return harvest_with(config, ["easy", "mixed", "lost"], ScriptedStage(score, advice))
 
 
 def kept(folder: Path, step: int = 1) -> list[Trajectory]:

@@ -24,9 +24,10 @@ from align_echo.models import load_model
 from align_echo.models.local.loading import content_hash
 from align_echo.session import Episode
 from align_echo.train.budget import played_before
-from align_echo.train.config import TrainConfig, checked_config, merged, method, methods
+from align_echo.train.config import TrainConfig, checked_config, merged, method
 from align_echo.train.crew import Crew
 from align_echo.train.estimate import estimate
+from align_echo.train.presets import methods
 from align_echo.train.run import Run, of_types, queries_at
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage
@@ -38,7 +39,7 @@ SMALL = {
     "save_every": 2,
     "threads": 1,
     "optimising": {"lr": 1e-3},
-    "collecting": {"queries": 1, "samples": 2, "turns": 2, "reply_tokens": 4, "critique_tokens": 6, "workers": 4},
+    "collecting": {"tasks": 1, "samples": 2, "turns": 2, "reply_tokens": 4, "critique_tokens": 6, "workers": 4},
 }
 
 
@@ -407,7 +408,7 @@ def test_a_folder_that_holds_something_else_is_refused(model, tmp_path):
         ({"model": "gpt-5"}, "cannot be trained"),
         ({"env": "nowhere"}, "nowhere"),
         ({"split": "nowhere"}, "nowhere"),
-        ({"collecting": {"queries": 10**6}}, "tasks to train on"),
+        ({"collecting": {"tasks": 10**6}}, "tasks to train on"),
     ],
 )
 def test_names_that_are_not_known_are_refused(changes, message, model, tmp_path):

@@ -61,14 +61,15 @@ def by_number(queries: Sequence[str], stage: Stage, collecting: Collecting) -> H
     return Harvest(earning, steps=sum(len(attempt.steps) for attempt in attempts))
 
 
-METHOD = replace(METHODS.get("echo"), name="by number", harvest=by_number)
+METHOD = replace(METHODS.get("echo"), name="by number", collect=by_number)
 
 
 def served(model: str, servers: Sequence[StandIn | str], **changes: Any) -> TrainConfig:
     """Two adapters learn from what the servers play, given as stand-ins or by URL."""
     urls = [server if isinstance(server, str) else server.url for server in servers]
-    collecting = {"servers": urls, "recipe": "tests.train.test_serving:METHOD"}
+    collecting = {"servers": urls}
     values = {"env": "tests.train.test_serving:DOORS", "weights": "adapters", "collecting": collecting}
+    values["method"] = "tests.train.test_serving:METHOD"
     return config_of("echo", model, **{**values, "optimising": {"lr": 1e-2, "critic_lr": 1e-2}, **changes})
 
 

@@ -206,10 +206,10 @@ class Course:
 
 def course(backend: str, harvests: Sequence[Harvest], folder: Path, model: str, **changes: Any) -> Course:
     """A trainer of this backend that learns from these harvests, one a step."""
-    values = merged({"collecting": {"recipe": "echo"}, "model": model, "weights": "adapters"}, changes)
+    values = merged({"method": "echo", "model": model, "weights": "adapters"}, changes)
     optimising = {"lr": 1e-2, "critic_lr": 1e-2, "weight_decay": 0.1, "schedule": "linear", "warmup_steps": 2}
     values = merged(values, {"optimising": optimising, "backend": backend, "steps": len(harvests), "save_every": 100})
-    values = merged(values, {"collecting": {"queries": 1, "samples": 5}, "trl": {"rows": 2}, "threads": 1})
+    values = merged(values, {"collecting": {"tasks": 1, "samples": 5}, "trl": {"rows": 2}, "threads": 1})
     config = checked_config(values, "test")
     read: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     torch.manual_seed(0)

@@ -88,7 +88,8 @@ def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:
         model=model,
         weights="adapters" if lora else "shared",
         trained=("critic",) if lora else ("policy", "critic"),
-        collecting=Collecting(recipe="rcm", workers=AT_ONCE),
+        method="rcm",
+        collecting=Collecting(workers=AT_ONCE),
         lora=Lora(rank=settings.rank, alpha=settings.alpha),
         seed=settings.seed,
     )

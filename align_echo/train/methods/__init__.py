@@ -1,1 +1,1 @@
-"""Recipes: from queries to rows, a file each. None knows a trainer; a new method is one more file."""
+"""The methods that ship, one file each: from tasks to rows, without a trainer."""

@@ -20,17 +20,17 @@ from align_echo.types import Trajectory
 SAMPLES = 8
 
 
-def critique_grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
-    """`samples` episodes of every query; each failed one is criticised and refined, and a query's best refinement joins
+def critique_grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
+    """`samples` episodes of every task; each failed one is criticised and refined, and a task's best refinement joins
     its group.
     """
 
     def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[Refined]]:
-        played = part.play([Episode(query, sample) for query in share for sample in range(samples)])
+        played = part.play([Episode(task, sample) for task in share for sample in range(samples)])
         requests = [ReviewRequest(trajectory, trajectory.sample) for trajectory in failed(played)]
         return played, refine(part, requests, lambda request: request.sample + samples)
 
-    parts = stage.overlapped(collect, queries)
+    parts = stage.overlapped(collect, tasks)
     played = [trajectory for of_part, _ in parts for trajectory in of_part]
     refined = [session for _, of_part in parts for session in of_part]
     after = [session.after for session in refined if session.after is not None]
@@ -63,13 +63,13 @@ def best_of_each(played: Sequence[Trajectory]) -> list[Trajectory]:
     return list(best.values())
 
 
-def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
-    return critique_grpo(queries, stage, samples=collecting.samples)
+def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return critique_grpo(tasks, stage, samples=collecting.samples)
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    several = collecting.queries * collecting.samples
-    return Bounds(2 * several, several, several + collecting.queries)
+    several = collecting.tasks * collecting.samples
+    return Bounds(2 * several, several, several + collecting.tasks)
 
 
-METHOD = Method("critique_grpo", _harvest, _bounds, refines=True)
+METHOD = Method("critique_grpo", _collect, _bounds, refines=True)

@@ -19,25 +19,25 @@ REFINEMENTS = 8
 
 
 def echo(
-    queries: Sequence[str],
+    tasks: Sequence[str],
     stage: Stage,
     *,
     refinements: int = REFINEMENTS,
     reward: CriticReward = saturation_gain,
 ) -> Harvest:
-    """One attempt a query, N critiques of it, one refined attempt after each (equations 1 and 2).
+    """One attempt a task, N critiques of it, one refined attempt after each (equations 1 and 2).
 
     Refined attempts are compared by score, critiques by `reward`(score before, score after); the attempt itself is not
     trained on.
     """
 
     def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[Refined]]:
-        attempts = part.play([Episode(query) for query in share])
+        attempts = part.play([Episode(task) for task in share])
         whole = [attempt for attempt in attempts if attempt.fault is None]
         requests = [ReviewRequest(attempt, sample) for attempt in whole for sample in range(refinements)]
         return attempts, refine(part, requests, lambda request: 1 + request.sample)
 
-    parts = stage.overlapped(collect, queries)
+    parts = stage.overlapped(collect, tasks)
     attempts = [attempt for of_part, _ in parts for attempt in of_part]
     refined = [session for _, of_part in parts for session in of_part]
     after = [session.after for session in refined if session.after is not None]
@@ -52,13 +52,13 @@ def echo(
     )
 
 
-def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
-    return echo(queries, stage, refinements=collecting.samples, reward=REWARDS[collecting.critic_reward])
+def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return echo(tasks, stage, refinements=collecting.samples, reward=REWARDS[collecting.critic_reward])
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    several = collecting.queries * collecting.samples
-    return Bounds(collecting.queries + several, several, several)
+    several = collecting.tasks * collecting.samples
+    return Bounds(collecting.tasks + several, several, several)
 
 
-METHOD = Method("echo", _harvest, _bounds, roles=("policy", "critic"), refines=True)
+METHOD = Method("echo", _collect, _bounds, roles=("policy", "critic"), refines=True)

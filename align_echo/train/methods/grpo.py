@@ -1,4 +1,4 @@
-"""GRPO: several episodes a query, compared with each other. DeepSeekMath; here a sample is a whole episode.
+"""GRPO: several episodes a task, compared with each other. DeepSeekMath; here a sample is a whole episode.
 
 It is also the control without a critic ("regeneration"): as many fresh attempts as others make refined ones.
 """
@@ -16,9 +16,9 @@ from align_echo.train.stage import Stage
 SAMPLES = 8
 
 
-def grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
-    """`samples` episodes of every query; the score is the reward, the query the group."""
-    played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples)])
+def grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
+    """`samples` episodes of every task; the score is the reward, the task the group."""
+    played = stage.play([Episode(task, sample=sample) for task in tasks for sample in range(samples)])
     return Harvest(
         rows=tuple(
             policy_row(trajectory, trajectory.task_id)
@@ -30,8 +30,8 @@ def grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Har
     )
 
 
-def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
-    return grpo(queries, stage, samples=collecting.samples)
+def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return grpo(tasks, stage, samples=collecting.samples)
 
 
-METHOD = Method("grpo", _harvest, episodes_alone)
+METHOD = Method("grpo", _collect, episodes_alone)

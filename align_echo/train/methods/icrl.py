@@ -22,21 +22,21 @@ ROUNDS = 2
 
 
 def icrl(
-    queries: Sequence[str],
+    tasks: Sequence[str],
     stage: Stage,
     *,
     sessions: int = SESSIONS,
     rounds: int = ROUNDS,
     reward: CriticReward = revision_reward,
 ) -> Harvest:
-    """`sessions` of at most `rounds` attempts a query; a failed attempt is criticised and made anew (algorithm 1).
+    """`sessions` of at most `rounds` attempts a task; a failed attempt is criticised and made anew (algorithm 1).
 
-    All attempts of a query are one group, all critiques another. Attempts that followed a critique are trained without
+    All attempts of a task are one group, all critiques another. Attempts that followed a critique are trained without
     it. A critique that cannot be read ends its session.
     """
 
     def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[list[Refined]]]:
-        first = part.play([Episode(query, session) for query in share for session in range(sessions)])
+        first = part.play([Episode(task, session) for task in share for session in range(sessions)])
         latest, by_round = first, list[list[Refined]]()
         for _ in range(1, rounds):
             requests = [ReviewRequest(lost, lost.sample) for lost in failed(latest)]
@@ -44,7 +44,7 @@ def icrl(
             latest = [session.after for session in by_round[-1] if session.after is not None]
         return first, by_round
 
-    parts = stage.overlapped(collect, queries)
+    parts = stage.overlapped(collect, tasks)
     by_round = zip(*(of_part for _, of_part in parts), strict=True)
     refined = [session for round_parts in by_round for of_part in round_parts for session in of_part]
     played = [trajectory for first, _ in parts for trajectory in first]
@@ -63,14 +63,14 @@ def _row(attempt: Trajectory, stage: Stage) -> Row:
     return without_critique(row, attempt, stage.opening(attempt)) if attempt.critique else row
 
 
-def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
     reward = REWARDS[collecting.critic_reward]
-    return icrl(queries, stage, sessions=collecting.samples, rounds=collecting.rounds, reward=reward)
+    return icrl(tasks, stage, sessions=collecting.samples, rounds=collecting.rounds, reward=reward)
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    several, rounds = collecting.queries * collecting.samples, collecting.rounds
+    several, rounds = collecting.tasks * collecting.samples, collecting.rounds
     return Bounds(several * rounds, several * (rounds - 1), several * rounds)
 
 
-METHOD = Method("icrl", _harvest, _bounds, roles=("policy", "critic"), refines=True)
+METHOD = Method("icrl", _collect, _bounds, roles=("policy", "critic"), refines=True)

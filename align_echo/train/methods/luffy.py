@@ -17,15 +17,15 @@ from align_echo.train.stage import Stage
 SAMPLES = 8
 
 
-def luffy(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
-    """`samples` - 1 episodes of every query and one of the environment's expert, compared with each other.
+def luffy(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
+    """`samples` - 1 episodes of every task and one of the environment's expert, compared with each other.
 
-    An expert that fails a query is left out and counted. Its turns count as environment steps, too.
+    An expert that fails a task is left out and counted. Its turns count as environment steps, too.
     """
-    played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples - 1)])
-    lessons = [lesson for lesson in stage.lessons(queries) if lesson.won]
+    played = stage.play([Episode(task, sample=sample) for task in tasks for sample in range(samples - 1)])
+    lessons = [lesson for lesson in stage.lessons(tasks) if lesson.won]
     counts = tally(played)
-    counts["failed lessons"] = len(queries) - len(lessons)
+    counts["failed lessons"] = len(tasks) - len(lessons)
     return Harvest(
         rows=(
             *(
@@ -40,13 +40,13 @@ def luffy(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Ha
     )
 
 
-def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
-    return luffy(queries, stage, samples=collecting.samples)
+def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return luffy(tasks, stage, samples=collecting.samples)
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    several = collecting.queries * collecting.samples
-    return Bounds(several - collecting.queries, rows=several, lessons=collecting.queries)
+    several = collecting.tasks * collecting.samples
+    return Bounds(several - collecting.tasks, rows=several, lessons=collecting.tasks)
 
 
-METHOD = Method("luffy", _harvest, _bounds, needs="expert")
+METHOD = Method("luffy", _collect, _bounds, needs="expert")

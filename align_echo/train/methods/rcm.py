@@ -27,17 +27,17 @@ FORMAT = 0.1
 Labelled = tuple[Proposal, Verdict]
 
 
-def rcm(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states: int = STATES) -> Harvest:
-    """One episode a query. From the actions of all, `states` a query are drawn and each is judged `samples` times.
+def rcm(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states: int = STATES) -> Harvest:
+    """One episode a task. From the actions of all, `states` a task are drawn and each is judged `samples` times.
 
     What a verdict earns: `verdict_reward`. Replies about one action are a group. What a model or an engine broke is
     left out.
     """
-    played = stage.play([Episode(query) for query in queries])
+    played = stage.play([Episode(task) for task in tasks])
     whole = [trajectory for trajectory in played if trajectory.fault is None]
     labels = stage.labels(whole)
     dice = Dice(f"actions to judge {[(trajectory.task_id, trajectory.actions) for trajectory in whole]}")
-    drawn = balanced(_labelled(whole, labels), states * len(queries), dice)
+    drawn = balanced(_labelled(whole, labels), states * len(tasks), dice)
     proposals = [(replace(action, sample=sample), label) for action, label in drawn for sample in range(samples)]
     judged = list(zip(proposals, stage.judge([proposal for proposal, _ in proposals]), strict=True))
     counts = tally(played)
@@ -98,12 +98,12 @@ def _labelled(played: Sequence[Trajectory], labels: Sequence[Sequence[Verdict | 
     ]
 
 
-def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
-    return rcm(queries, stage, samples=collecting.samples, states=collecting.states)
+def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return rcm(tasks, stage, samples=collecting.samples, states=collecting.states)
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    return Bounds(collecting.queries, collecting.queries * collecting.samples * collecting.states)
+    return Bounds(collecting.tasks, collecting.tasks * collecting.samples * collecting.states)
 
 
-METHOD = Method("rcm", _harvest, _bounds, roles=("critic",), needs="distances")
+METHOD = Method("rcm", _collect, _bounds, roles=("critic",), needs="distances")

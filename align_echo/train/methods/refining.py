@@ -37,7 +37,7 @@ def refine(stage: Stage, requests: Sequence[ReviewRequest], sample: Callable[[Re
 
 
 def critic_rows(refined: Iterable[Refined], reward: CriticReward) -> list[Row]:
-    """Every critique with what it earned; the query is the group.
+    """Every critique with what it earned; the task is the group.
 
     A critique that cannot be read earns what one earns after which the score is 0. What a model or an engine broke is
     left out: it earned nothing, good or bad.

@@ -17,11 +17,11 @@ from align_echo.train.stage import Stage
 SAMPLES = 8
 
 
-def regenerate(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
-    """One attempt a query and `samples` more, which are compared with each other by score."""
-    attempts = stage.play([Episode(query) for query in queries])
+def regenerate(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
+    """One attempt a task and `samples` more, which are compared with each other by score."""
+    attempts = stage.play([Episode(task) for task in tasks])
     first = {attempt.task_id: attempt for attempt in attempts if attempt.fault is None}
-    again = stage.play([Episode(query, 1 + sample) for query in first for sample in range(samples)])
+    again = stage.play([Episode(task, 1 + sample) for task in first for sample in range(samples)])
     whole = [trajectory for trajectory in again if trajectory.fault is None]
     return Harvest(
         rows=tuple(policy_row(trajectory, trajectory.task_id) for trajectory in whole if trajectory.steps),
@@ -31,13 +31,13 @@ def regenerate(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) 
     )
 
 
-def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
-    return regenerate(queries, stage, samples=collecting.samples)
+def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return regenerate(tasks, stage, samples=collecting.samples)
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    several = collecting.queries * collecting.samples
-    return Bounds(collecting.queries + several, rows=several)
+    several = collecting.tasks * collecting.samples
+    return Bounds(collecting.tasks + several, rows=several)
 
 
-METHOD = Method("regenerate", _harvest, _bounds, refines=True)
+METHOD = Method("regenerate", _collect, _bounds, refines=True)

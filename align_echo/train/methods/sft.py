@@ -14,26 +14,26 @@ from align_echo.train.rows import Harvest, expert_row
 from align_echo.train.stage import Stage
 
 
-def sft(queries: Sequence[str], stage: Stage) -> Harvest:
-    """The expert's episode of every query in the chat of the policy's agent; what the expert did not win is left out.
+def sft(tasks: Sequence[str], stage: Stage) -> Harvest:
+    """The expert's episode of every task in the chat of the policy's agent; what the expert did not win is left out.
 
     The score is the reward, and is compared with nothing.
     """
-    lessons = stage.lessons(queries)
+    lessons = stage.lessons(tasks)
     won = [lesson for lesson in lessons if lesson.won]
     return Harvest(
         rows=tuple(map(expert_row, won)),
-        counts=Counter({"broken rollouts": len(queries) - len(lessons), "failed lessons": len(lessons) - len(won)}),
+        counts=Counter({"broken rollouts": len(tasks) - len(lessons), "failed lessons": len(lessons) - len(won)}),
         steps=sum(len(lesson.steps) for lesson in lessons),
     )
 
 
-def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
-    return sft(queries, stage)
+def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return sft(tasks, stage)
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    return Bounds(0, rows=collecting.queries, lessons=collecting.queries)
+    return Bounds(0, rows=collecting.tasks, lessons=collecting.tasks)
 
 
-METHOD = Method("sft", _harvest, _bounds, needs="expert", imitates=True)
+METHOD = Method("sft", _collect, _bounds, needs="expert", imitates=True)

@@ -140,7 +140,8 @@ def test_two_steps_of_training_run(capsys, tmp_path):
         "model": str(tmp_path / "model"),
         "steps": 2,
         "threads": 1,
-        "collecting": {"recipe": "grpo", "queries": 1, "samples": 2, "turns": 1, "reply_tokens": 4, "workers": 2},
+        "method": "grpo",
+        "collecting": {"tasks": 1, "samples": 2, "turns": 1, "reply_tokens": 4, "workers": 2},
     }
     (tmp_path / "config.yaml").write_text(json.dumps(config))
     given = ("train", "--config", tmp_path / "config.yaml", "--out", tmp_path / "run")
