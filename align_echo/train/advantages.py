@@ -1,7 +1,7 @@
-"""Rewards into advantages: how much better a sample did than the others of its group.
+"""Rewards to advantages: how much better a sample did than the rest of its group.
 
-A group is whatever shares a key: for GRPO the samples of a query; for ECHO and ICRL those of one role on a query, so
-that a critic is compared with critics only. Groups may differ in size. Left out: value functions (there are none).
+Samples with the same key form a group: the samples of a task for GRPO, those of one role on a task for ECHO and ICRL.
+Groups may differ in size. There are no value functions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ DELTA = 1e-4
 
 @dataclass(frozen=True)
 class Advantages:
-    """`values` [B] in the order of the rewards; how many groups there were, and how many could teach nothing."""
+    """Advantages `values` [B] in the order of the rewards, and the number of groups: all of them, those without
+    variance, and those of a single sample."""
 
     values: tuple[float, ...]
     groups: int
@@ -31,10 +32,10 @@ class Advantages:
 def group_advantages(
     rewards: Sequence[float], keys: Sequence[Hashable], *, delta: float = DELTA, scaled: bool = True
 ) -> Advantages:
-    """(r - mean) / (std + delta) within each group; with `scaled` off, r - mean.
+    """Compute (r - mean) / (std + delta) within each group; with `scaled` off, r - mean.
 
-    The mean over every group is 0. A group of one, and a group whose rewards are all the same, has advantage 0; the
-    former is counted in `singletons`, the latter in `zero_variance`. std is the sample's (n - 1), as in TRL.
+    The advantages of a group have mean 0. They are all 0 for a group of one sample (counted in `singletons`) and for a
+    group with equal rewards (counted in `zero_variance`). std is the sample's (n - 1), as in TRL.
     DeepSeekMath (GRPO); by role: ICRL (paper 4) equation 5, ECHO (paper 1) section 3.3.
     Raises `UsageError` if there are not as many keys as rewards, or a reward is not finite.
     """
@@ -63,5 +64,5 @@ def group_advantages(
 
 
 def uncompared(rewards: Sequence[float]) -> Advantages:
-    """Each reward as its own advantage: for rows that are imitated. There are no groups."""
+    """Return each reward as its own advantage, for rows to imitate. There are no groups."""
     return Advantages(tuple(rewards), 0, 0, 0)

@@ -1,8 +1,8 @@
-"""The next harvest is played while the trainer learns from the one before: on a thread, with the weights of before.
+"""Play the next batch on a thread while the trainer learns from the current one.
 
-The engines that play have weights of their own, which nobody publishes meanwhile, so that learning and playing share
-nothing but the machine. What is played so is one harvest stale; the loss corrects for it (`objective.stale_weights`).
-Left out: harvests that are more than one behind, and partial ones.
+The engines hold their own copy of the weights, and nobody publishes new ones meanwhile, so playing and learning share
+only the machine. A batch played ahead is one batch stale; the loss corrects for it (`objective.stale_weights`). Not
+here: batches more than one behind, and partial batches.
 """
 
 from __future__ import annotations
@@ -25,41 +25,39 @@ class _UnderWay:
 
 
 class Ahead:
-    """At most one harvest of `play`, by its number, on a thread of its own."""
+    """A thread that plays at most one batch ahead. `play` plays a batch by its number."""
 
     def __init__(self, play: Callable[[int], Harvest]) -> None:
         self._play = play
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="next-harvest")
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="next-batch")
         self._next: _UnderWay | None = None
 
     def begin(self, number: int, steps: int) -> None:
-        """Play this harvest from now on. The engines hold the weights that so many steps made, and keep them until it
-        is taken.
-        """
+        """Start playing a batch. The engines hold the weights after `steps` steps, and keep them until `take`."""
         halt = Halt()
         with under(halt):
             future = self._threads.submit(copy_context().run, self._play, number)
         self._next = _UnderWay(number, steps, halt, future)
 
     def settle(self) -> None:
-        """Wait until the harvest under way, if any, needs the engines no more."""
+        """Wait until a batch under way no longer needs the engines."""
         if self._next is not None:
             self._next.future.exception()
 
     def take(self, number: int) -> tuple[Harvest, int] | None:
-        """The harvest of this number, and how many steps had made the weights that played it; None if it was not begun.
+        """Return a batch and the number of steps behind the weights that played it; None if it was never begun.
 
-        Waits for its end, and raises what it raised.
+        Waits for the batch and raises its errors.
         """
-        begun = self._next
-        if begun is None or begun.number != number:
+        under_way = self._next
+        if under_way is None or under_way.number != number:
             return None
-        harvest = wait_for_result(begun.future)
+        batch = wait_for_result(under_way.future)
         self._next = None
-        return harvest, begun.steps
+        return batch, under_way.steps
 
     def close(self) -> None:
-        """Give up what is under way, and wait for its threads to see it."""
+        """Stop the batch under way and wait for its threads to end."""
         if self._next is not None:
             self._next.halt.set()
         self._threads.shutdown(wait=True, cancel_futures=True)

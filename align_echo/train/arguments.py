@@ -1,5 +1,5 @@
-"""The arguments of `transformers.Trainer`: for trainings whose dataset holds ready steps, one item each, and for a run
-of both roles, which plays and is evaluated while it learns.
+"""Arguments of `transformers.Trainer`: for training on a dataset with one item a step, and for a run that plays and is
+evaluated while it learns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def arguments_of(
     log_every: int,
     save_every: int,
 ) -> TrainingArguments:
-    """A training takes `steps` steps in the order of its dataset and keeps checkpoints in `folder`.
+    """Build the arguments for `steps` steps in the order of the dataset, with checkpoints in `folder`.
 
     `warmup` is a share of the steps.
     """
@@ -57,7 +57,7 @@ def arguments_of(
 
 
 def run_settings(config: TrainConfig, folder: Path, last_step: int) -> dict[str, Any]:
-    """The arguments of a run in `folder` by their names, for our trainer and for TRL's."""
+    """Return the arguments of a run in `folder` by name, for our trainer and for TRL's."""
     every, plan = config.evaluating.every, config.optimising.schedule
     return {
         "output_dir": str(folder / "checkpoints"),

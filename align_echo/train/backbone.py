@@ -1,7 +1,7 @@
 """Which weights play which role: shared by both, an adapter each on one model, or a model each.
 
-All weights stand in one `module`, so that a trainer clips, moves and restores them as one. A role that is not trained
-has no gradients and is in no optimizer: its weights stay the same to the bit. Left out: serving (`align_echo.models`).
+All weights are in one `module`, which a trainer clips, moves and restores. A role without training has no gradients and
+is in no optimizer: its weights stay the same to the bit. Not here: serving (`align_echo.models`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROLES: tuple[Role, ...] = ("policy", "critic")
 
 
 class WholeModels:
-    """Whole models, one for both roles or one each; with `reference`, a frozen copy of what is trained is kept."""
+    """Whole models, one for both roles or one each; `reference` adds a frozen copy of the trained ones."""
 
     def __init__(
         self, models: Mapping[Role, PreTrainedModel], *, trained: Sequence[Role] = ROLES, reference: bool = False
@@ -46,48 +46,50 @@ class WholeModels:
 
     @property
     def kept(self) -> tuple[Role, ...]:
-        """Trained roles, one of those that share a model."""
+        """Trained roles with weights of their own; of roles that share a model, the first."""
         return tuple({id(self._models[role]): role for role in reversed(self.trained)}.values())[::-1]
 
     def activate(self, role: Role) -> Any:
-        """The role's model."""
+        """Return the role's model."""
         return self._models[role]
 
     def weights(self, role: Role) -> list[nn.Parameter]:
-        """All that is trained of it."""
+        """List the role's trained parameters."""
         return [parameter for parameter in self._models[role].parameters() if parameter.requires_grad]
 
     def reference(self, role: Role) -> AbstractContextManager[Any]:
-        """The frozen copy. Raises `UsageError` if none was kept."""
-        kept = self._references.get(id(self._models[role]))
-        if kept is None:
+        """Return the frozen copy. Raises `UsageError` if there is none."""
+        reference = self._references.get(id(self._models[role]))
+        if reference is None:
             raise UsageError("no reference model was kept: ask for one when the backbone is made")
-        return nullcontext(kept)
+        return nullcontext(reference)
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
-        """The model's weights, with which an engine draws as this role. Every process must ask."""
+        """Return the model's weights for an engine of this role. Every process must call this."""
         model = self._models[role]
         state = whole(model.state_dict())
         return state | {name: state[first] for name, first in model.all_tied_weights_keys.items()}
 
     def save(self, role: Role, folder: Path, *, writes: bool = True) -> None:
-        """As `transformers` does. Every process must ask; those that do not write help to gather the weights."""
+        """Save the model as `transformers` does. Every process must call this, as it gathers divided weights; only
+        those with `writes` write.
+        """
         state = self.state(role)
         if writes:
             self._models[role].save_pretrained(folder, state_dict=dict(state))
 
     def load(self, role: Role, folder: Path) -> None:
-        """Copied into the model that is there."""
+        """Load weights from a folder into the model in place."""
         model = self._models[role]
         self.restore(role, read_model(type(model), str(folder), model.dtype).state_dict())
 
     def restore(self, role: Role, state: Mapping[str, torch.Tensor]) -> None:
-        """Copy what `state` gave into the model that is there."""
+        """Load weights as returned by `state` into the model in place."""
         load_state(self._models[role], state)
 
 
 class Adapters:
-    """A LoRA adapter each on one model, whose own weights stay as they are and are the reference."""
+    """A LoRA adapter for each role on one frozen model. The model without adapters is the reference."""
 
     def __init__(self, model: PreTrainedModel, lora: LoraConfig, *, trained: Sequence[Role] = ROLES) -> None:
         self.trained = checked(trained)
@@ -103,18 +105,21 @@ class Adapters:
 
     @property
     def kept(self) -> tuple[Role, ...]:
-        """All trained roles."""
+        """Trained roles: each has weights of its own."""
         return self.trained
 
     def activate(self, role: Role) -> Any:
-        """The model with the role's adapter switched on. PEFT freezes the other one then: both are freed again."""
+        """Return the model with the role's adapter active.
+
+        PEFT freezes the inactive adapter; this sets both back to trainable if their role is trained.
+        """
         self._model.set_adapter(role)
-        for other in ROLES:
-            self._model.set_requires_grad(other, other in self.trained)
+        for adapter in ROLES:
+            self._model.set_requires_grad(adapter, adapter in self.trained)
         return self._model
 
     def weights(self, role: Role) -> list[nn.Parameter]:
-        """The adapter's."""
+        """List the trained parameters of the role's adapter."""
         return [
             parameter
             for name, parameter in self._model.named_parameters()
@@ -123,7 +128,7 @@ class Adapters:
 
     @contextmanager
     def reference(self, role: Role) -> Iterator[Any]:
-        """The model without adapters. PEFT freezes all but one when they are switched on again: all are freed."""
+        """Disable the adapters within the context. Afterwards the role's adapter is active again."""
         try:
             with self._model.disable_adapter():
                 yield self._model
@@ -131,12 +136,14 @@ class Adapters:
             self.activate(role)
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
-        """The adapter's weights by PEFT's names, with which an engine draws as this role. Every process must ask."""
+        """Return the adapter's weights by PEFT's names, for an engine of this role. Every process must call this."""
         weights: dict[str, torch.Tensor] = get_peft_model_state_dict(self._model, adapter_name=role)
         return whole(weights)
 
     def save(self, role: Role, folder: Path, *, writes: bool = True) -> None:
-        """As PEFT does, in the folder itself. Every process must ask; those that do not write help to gather."""
+        """Save the adapter as PEFT does, in the folder itself. Every process must call this; only those with `writes`
+        write.
+        """
         named = {name: tensor for name, tensor in self._model.state_dict().items() if f".{role}." in name}
         state = whole(named)
         if not writes:
@@ -147,29 +154,30 @@ class Adapters:
         (folder / role).rmdir()
 
     def load(self, role: Role, folder: Path) -> None:
-        """Copied into the adapter that is there."""
+        """Load weights from a folder into the adapter in place."""
         self.restore(role, load_file(folder / "adapter_model.safetensors"))
 
     def restore(self, role: Role, state: Mapping[str, torch.Tensor]) -> None:
-        """Copy what `state` gave into the adapter that is there."""
+        """Load weights as returned by `state` into the adapter in place."""
         set_peft_model_state_dict(self._model, dict(state), adapter_name=role)
 
 
 Backbone = WholeModels | Adapters
-"""The weights of both roles. `trained` are the roles whose rows are learned from. `kept` are those of them that have
-weights of their own; of roles that share weights, the first. What `activate` gives must stay active until the backward
-pass has ended.
+"""The weights of both roles. `trained` lists the roles with rows to learn from, `kept` those of them with weights of
+their own (of roles that share weights, the first). The model from `activate` must stay active until the end of the
+backward pass.
 """
 
 
 def whole(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights, those gathered that are divided among processes (FSDP)."""
+    """Gather weights divided among processes (FSDP); return all others as they are."""
     return {name: tensor.full_tensor() if isinstance(tensor, DTensor) else tensor for name, tensor in weights.items()}
 
 
 def name_layers_in_order(model: Any) -> Any:
-    """The model, whose adapters list their layers in one order: PEFT keeps them in a set, and the files of equal
-    adapters would differ from one process to the next.
+    """Sort the layer names in each adapter's config and return the model.
+
+    PEFT keeps them in a set: without this, equal adapters would have different files in different processes.
     """
     for config in model.peft_config.values():
         if isinstance(config.target_modules, set):
@@ -178,14 +186,14 @@ def name_layers_in_order(model: Any) -> Any:
 
 
 def checked(trained: Sequence[Role]) -> tuple[Role, ...]:
-    """The roles in order. Raises `UsageError` for none and for unknown ones."""
+    """Return the roles in order. Raises `UsageError` for no role and for unknown roles."""
     if not trained or set(trained) - set(ROLES):
         raise UsageError(f"trained roles must be some of {', '.join(ROLES)}, not {list(trained)}")
     return tuple(role for role in ROLES if role in trained)
 
 
 def frozen(model: PreTrainedModel) -> PreTrainedModel:
-    """The model, no weight of which is trained."""
+    """Freeze all weights of a model, switch it to evaluation mode and return it."""
     model.requires_grad_(False)
     model.train(False)
     return model

@@ -1,9 +1,8 @@
-"""Rows into tensors: batches of one role and of like length, with what every token counts.
+"""Rows to tensors: micro-batches of one role and similar length, with the weight of every token.
 
-A token's `scale` is set for the whole step before the rows are divided, so that the losses of the batches add up to the
-loss of the step, however they are divided. Rows that begin with the same tokens may be read as one tree of tokens
-(`trees.py`), in which what they begin with is computed once. Left out: how a model reads one (`forward.py`).
-"""
+A token's `scale` is set for the whole step before the rows are divided. So the losses of the micro-batches add up to
+the loss of the step, however the rows are divided. Rows with a shared prefix may be read as one tree of tokens
+(`trees.py`), which computes the prefix once. Not here: how a model reads a tree (`forward.py`). """
 
 from __future__ import annotations
 
@@ -20,19 +19,19 @@ from align_echo.train.trees import Tree, trees
 Normalisation = Literal["sequence", "token"]
 
 WORTHWHILE = 0.85
-"""Rows are read as a tree where it has fewer than so many times their tokens: a token of a tree costs up to 1.16 times
-one of a padded row (`python -m benchmarks.shared_tokens`, pocket model, CPU)."""
+"""Rows are read as a tree if it has less than this share of their tokens: a token of a tree costs up to 1.16 times a
+token of a padded row (`python -m benchmarks.shared_tokens`, pocket model, CPU)."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """B rows of one role, at most T tokens long.
+    """A micro-batch: B rows of one role, at most T tokens long.
 
-    `ids` [B, T] int64, padded on the right; `tree` is what is read in their place, if any, its rows being 0, 1 ... in
-    this order. All else is over targets, [:, t] is about `ids[:, t + 1]`: `mask` [B, T-1] 1 on
-    sampled tokens; `sampled` [B, T-1] log-probabilities at sampling time, 0 outside the mask; `advantages` [B, 1];
-    `scale` [B, 1] what one token counts in the step's loss; `moved` and `expert` [B, 1] as in `Row`, `won` [B, 1]
-    where the reward is full; `turn` [B, T-1] the number of the turn from 0, -1 outside the mask.
+    `ids` [B, T] int64 is padded on the right; with a `tree`, the model reads it in place of `ids` (its rows are 0, 1
+    ... in this order). All other tensors are over targets, so that [:, t] is about `ids[:, t + 1]`: `mask` [B, T-1] is
+    1 on sampled tokens; `sampled` [B, T-1] holds log-probabilities at sampling time, 0 outside the mask; `advantages`
+    [B, 1]; `scale` [B, 1] is the weight of a token in the step's loss; `moved` and `expert` [B, 1] as in `Row`; `won`
+    [B, 1] marks a full reward; `turn` [B, T-1] is the number of the turn from 0, -1 outside the mask.
     """
 
     role: Role
@@ -49,11 +48,11 @@ class Batch:
 
     @property
     def computed(self) -> int:
-        """Tokens that a forward pass computes, padding too."""
+        """Number of tokens in a forward pass, with padding."""
         return self.ids.numel() if self.tree is None else len(self.tree.ids)
 
     def to(self, device: torch.device) -> Batch:
-        """The same on a device."""
+        """Move all tensors to a device."""
         return replace(
             self,
             ids=self.ids.to(device),
@@ -69,11 +68,11 @@ class Batch:
 
 
 def scales(rows: Sequence[Row], normalisation: Normalisation, *, together: bool = False) -> list[float]:
-    """How much one token of each row counts, so that the tokens of every role count 1 in all. With `together` those of
-    both roles do: one mean, for roles that share weights (ICRL, paper 4, equation 6).
+    """Compute the weight of a token of each row. The weights of each role's tokens add up to 1.
 
-    "sequence": every row counts the same (ECHO, paper 1, equation 9). "token": every token does (ICRL's equation 6).
-    Rows without a token to learn from count 0.
+    With `together`, those of both roles add up to 1: one mean, for roles with shared weights (ICRL, paper 4,
+    equation 6). "sequence" gives every row the same weight (ECHO, paper 1, equation 9), "token" every token (ICRL's
+    equation 6). Rows without a token to learn from have weight 0.
     """
     tokens = [row.learnable for row in rows]
     means = ["both" if together else row.role for row in rows]
@@ -93,8 +92,10 @@ def batches(
     tokens_per_batch: int,
     share: bool = False,
 ) -> list[Batch]:
-    """All rows in batches of one role, long rows first; a batch computes at most `tokens_per_batch` tokens, padding
-    too, unless one row alone is longer. With `share`, rows are read as trees where that is `WORTHWHILE`.
+    """Divide rows into micro-batches of one role, long rows first.
+
+    A micro-batch has at most `tokens_per_batch` tokens with padding, unless a single row is longer. With `share`, rows
+    are read as trees where that is `WORTHWHILE`.
     """
     return [
         batch_of([rows[row] for row in group], [advantages[row] for row in group], [scale[row] for row in group], tree)
@@ -108,7 +109,7 @@ def batches(
 def _divided(
     rows: Mapping[int, Sequence[int]], tokens_per_batch: int, share: bool
 ) -> list[tuple[Tree | None, list[int]]]:
-    """The ids of rows, by their indices, in batches: of a tree where there is one, and of rows of like length."""
+    """Group the indices of rows: those of each worthwhile tree, and the rest by similar length."""
     divided: list[tuple[Tree | None, list[int]]] = []
     alone = dict(rows)
     if share:
@@ -129,7 +130,7 @@ def _divided(
 def batch_of(
     rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float], tree: Tree | None = None
 ) -> Batch:
-    """Rows of one role as tensors, in this order."""
+    """Convert rows of one role to tensors, in this order."""
     size, longest = len(rows), max(len(row.tokens.ids) for row in rows)
     ids = torch.zeros(size, longest, dtype=torch.long)
     mask, sampled = torch.zeros(size, longest), torch.zeros(size, longest)

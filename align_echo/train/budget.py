@@ -1,6 +1,6 @@
-"""The end of a run by what it has played rather than by steps: methods are compared at equal turns in environments.
+"""End a run by turns played rather than by steps, to compare methods at equal turns in environments.
 
-Left out: budgets of tokens or of time.
+There are no budgets of tokens or of time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from align_echo.train.run_folder import steps_in
 
 
 class Budget(TrainerCallback):
-    """Ends a run after the step that brings it to `most` turns; its weights at that step are evaluated and kept.
+    """Callback that ends a run after the step with which it reaches `most` turns. The weights of this step are
+    evaluated and saved.
 
-    `played` is what was played before, by the run that this one goes on with.
+    `played` counts the turns before this process, for a resumed run.
     """
 
     def __init__(self, most: int, played: int = 0) -> None:
@@ -23,13 +24,13 @@ class Budget(TrainerCallback):
         self._played = played
 
     def add(self, turns: int) -> None:
-        """Count `turns` that were played just now."""
+        """Add turns to the count."""
         self._played += turns
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
-        """As `transformers` asks after each step."""
+        """Stop, save and evaluate once the budget is spent."""
         if self._played >= self._most:
             control.should_training_stop = True
             control.should_save = True
@@ -37,9 +38,9 @@ class Budget(TrainerCallback):
 
 
 def played_before(signals: Path, updates: int) -> int:
-    """Turns that a run's file of signals tells of; `updates` steps learn from one harvest and all tell of it.
+    """Count the turns recorded in a run's `signals.jsonl`.
 
-    Raises `UsageError` for a line that is damaged.
+    The `updates` steps of a batch all record its turns; only the first counts. Raises `UsageError` for a damaged line.
     """
     first = (record for record in steps_in(signals) if (record["step"] - 1) % updates == 0)
     return sum(int(record.get("environment_steps", 0)) for record in first)

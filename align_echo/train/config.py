@@ -1,7 +1,7 @@
-"""What a training run is: read from YAML, checked before anything is loaded.
+"""The config of a training run: read from YAML, checked before any model is loaded.
 
-The files of `configs/` are the methods by name, each with all that makes it that method; a user's file may begin with
-`method: NAME` and change some of it. Left out: what is done with it (`align_echo.train.run`).
+A user's file names a method (`method: NAME`, see `presets.py`) and changes some of its settings. Not here: the run
+itself (`run.py`).
 """
 
 from __future__ import annotations
@@ -39,48 +39,48 @@ class Lora(Frozen, allow_inf_nan=False):
     rank: int = Field(default=8, ge=1)
     """Rank of the adapters."""
     alpha: int = Field(default=32, ge=1)
-    """Their scale is alpha / rank."""
+    """Scale of the adapters: alpha / rank."""
 
 
 class Optimising(Frozen, allow_inf_nan=False):
     """AdamW with a rate for each role."""
 
     lr: float = Field(default=1e-6, gt=0)
-    """The policy's rate, and that of shared weights."""
+    """Learning rate of the policy, and of shared weights."""
     critic_lr: float | None = Field(default=None, gt=0)
-    """The critic's rate, where it has weights of its own; null: as `lr`."""
+    """Learning rate of a critic with weights of its own; null: as `lr`."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     betas: tuple[Momentum, Momentum] = (0.9, 0.999)
-    """AdamW's momenta."""
+    """Momenta of AdamW."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How the rate goes on after the warm-up."""
+    """Learning rate after the warm-up."""
     warmup_steps: int = Field(default=0, ge=0)
-    """Steps in which the rate rises."""
+    """Steps of rising learning rate at the start."""
     max_grad_norm: float = Field(default=1.0, gt=0)
-    """Gradients are clipped to this norm, for each set of weights apart."""
+    """Gradients are clipped to this norm, separately for each set of weights."""
 
 
 class Trl(Frozen):
     """TRL's trainer, with `backend: trl`."""
 
     rows: int = Field(default=4, ge=1)
-    """Rows that a process computes at once; `step.tokens_per_batch` and `share_prefixes` are our own trainer's."""
+    """Rows a process computes at once; `step.tokens_per_batch` and `share_prefixes` are for our own trainer."""
 
 
 class Evaluating(Frozen, allow_inf_nan=False):
-    """Held-out tasks, which are played without critiques. The best checkpoint is the one with the best `score`."""
+    """Held-out tasks, played without critiques. The best checkpoint is the one with the best `score`."""
 
     every: int = Field(default=0, ge=0)
-    """Held-out tasks are played after so many steps; 0: never."""
+    """Steps between evaluations; 0: none."""
     tasks: int = Field(default=64, ge=1)
-    """How many of them."""
+    """Number of held-out tasks."""
     split: str | None = None
-    """Whose tasks; null: the environment's test split."""
+    """Split of the held-out tasks; null: the environment's test split."""
     temperature: float = Field(default=1.0, ge=0)
-    """Of the policy's replies; 0 is greedy."""
+    """Sampling temperature of the policy; 0 is greedy."""
     patience: int = Field(default=0, ge=0)
-    """Ends the run after so many evaluations without a better one; 0: never."""
+    """Evaluations without improvement that end the run; 0: never."""
 
 
 def _known_method(name: str) -> str:
@@ -89,26 +89,26 @@ def _known_method(name: str) -> str:
 
 
 class TrainConfig(Frozen, allow_inf_nan=False):
-    """A run, complete."""
+    """All settings of a training run."""
 
     method: Annotated[str, AfterValidator(_known_method)]
     """The method: a name, or `module:NAME`."""
     env: str = "alfworld"
     """An environment by name, or `module:NAME`."""
     split: str | None = None
-    """Whose tasks are trained on; null: the environment's training split."""
+    """Split of the training tasks; null: the environment's training split."""
     task_types: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Only tasks of these types are trained on; held-out tasks are of every type. Null: all."""
+    """Train on tasks of these types only; null: all. Held-out tasks are of every type."""
     interface: str = "none"
     """`none`, a shipped name, or a `.py` file."""
     model: str = "pocket"
-    """What both roles begin as: `pocket`, a folder, or `transformers:HUB`."""
+    """Start of both roles: `pocket`, a folder, or `transformers:HUB`."""
     critic: str | None = None
-    """What the critic begins as, with `weights: models`; null: as `model`."""
+    """Start of the critic, with `weights: models`; null: as `model`."""
     weights: Weights = "shared"
     """One model for both roles, an adapter for each on one model, or a model each."""
     trained: tuple[Role, ...] = ("policy", "critic")
-    """The roles that learn; the other stays as it was."""
+    """Roles that learn; the other keeps its weights."""
     collecting: Collecting = Collecting()
     """How a batch is played: see below."""
     step: StepSettings = StepSettings()
@@ -120,41 +120,44 @@ class TrainConfig(Frozen, allow_inf_nan=False):
     lora: Lora = Lora()
     """Adapters, with `weights: adapters`: see below."""
     backend: Literal["own", "trl"] = "own"
-    """Who takes the steps: our own trainer, or TRL's GRPOTrainer on the same rows."""
+    """Trainer: our own, or TRL's GRPOTrainer on the same rows."""
     trl: Trl = Trl()
     """TRL's trainer: see below."""
     rollouts: Rollouts = Rollouts()
-    """Episodes that are kept to be read: see below."""
+    """Episodes to keep for reading: see below."""
     steps: int = Field(default=100, ge=1)
     """Steps of the optimizer."""
     environment_steps: int | None = Field(default=None, ge=1)
-    """Ends the run once so many turns were played; null: no such end."""
+    """Turns in environments that end the run; null: no limit."""
     save_every: int | None = Field(default=None, ge=1)
-    """Steps between checkpoints; null: every evaluation, or 10 where there is none."""
+    """Steps between checkpoints; null: at every evaluation, or 10 without evaluations."""
     bf16: bool = False
     """Mixed precision (bfloat16)."""
     gradient_checkpointing: bool = False
-    """Computes activations twice, to save memory; shares no prefixes."""
+    """Compute activations twice to save memory; without shared prefixes."""
     threads: int = Field(default=2, ge=1)
-    """Threads of the CPU."""
+    """CPU threads."""
     seed: int = Field(default=0, ge=0, lt=2**32)
-    """Of every draw."""
+    """Seed of all random draws."""
     report_to: tuple[str, ...] = ()
-    """Trackers that are told the signals."""
+    """Trackers to report signals to."""
 
     @property
     def implementation(self) -> Method:
-        """The `Method` that plays the batches of this run."""
+        """Return the `Method` that plays the batches."""
         return METHODS.get(implementation_for(self.method))
 
     @property
     def steps_a_checkpoint(self) -> int:
-        """From one checkpoint to the next."""
+        """Number of steps from one checkpoint to the next."""
         return self.save_every or self.evaluating.every or 10
 
 
 def method(name: str) -> dict[str, Any]:
-    """The values of a method's file; of one without a file, its name alone. Raises `UsageError` for an unknown name."""
+    """Return a method's settings; only the name for a method without a file.
+
+    Raises `UsageError` for an unknown name.
+    """
     if name not in methods():
         if name in METHODS.entries() or ":" in name:
             METHODS.get(name)
@@ -165,7 +168,7 @@ def method(name: str) -> dict[str, Any]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The values of a user's file, on those of its `method`, or of the `base` that it names. Raises `UsageError`."""
+    """Read a user's file and merge it into the settings of its `base`, else of its `method`. Raises `UsageError`."""
     try:
         settings = yaml_mapping(read_text(path), str(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -176,7 +179,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Both as one mapping, in which `changes` win; sections are merged value by value."""
+    """Merge two mappings, section by section; `changes` win."""
     settings = dict(base)
     for name, value in changes.items():
         old = settings.get(name)
@@ -185,15 +188,16 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def stored_config(folder: Path, changes: Mapping[str, Any]) -> TrainConfig:
-    """Return the config of the run in a folder, which must be what is asked for. Raises `UsageError`."""
+    """Read the config of the run in a folder and apply `changes`. Raises `UsageError`."""
     source, stored = str(folder / CONFIG), on_record(folder)["config"]
     _check_stored_names(stored, source, named=changes)
     return checked_config(merged(stored, changes), source)
 
 
 def _check_stored_names(stored: Mapping[str, Any], source: str, named: Collection[str]) -> None:
-    """Refuse the values of a run's folder where they name a module that this program was not told of: a folder may be
-    somebody else's. `named` are the settings that the user says anew. Raises `UsageError`.
+    """Refuse a stored config that names a module unknown to this program: the folder may be somebody else's.
+
+    `named` are the settings given by the user again. Raises `UsageError`.
     """
     collecting = stored.get("collecting")
     again = "repeat its command with --config or --method, and --resume"
@@ -206,7 +210,7 @@ def _check_stored_names(stored: Mapping[str, Any], source: str, named: Collectio
 
 
 def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
-    """Raises `UsageError` that names the first wrong value, and for values that contradict each other."""
+    """Validate settings. Raises `UsageError` with the first wrong value, or with values that contradict each other."""
     refuse_old_keys(values, source)
     try:
         config = TrainConfig.model_validate(values)
@@ -219,7 +223,7 @@ def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
 
 
 def _problem(error: ValidationError) -> str:
-    """The first wrong value and what is wrong with it: in our words where pydantic's would not help."""
+    """Describe the first wrong value."""
     first = error.errors()[0]
     if first["loc"] == ("method",) and first["type"] == "missing":
         names = ", ".join(methods())
@@ -228,6 +232,7 @@ def _problem(error: ValidationError) -> str:
 
 
 def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
+    """List checks as (fails, message)."""
     shared, both = config.weights == "shared", len(set(config.trained)) == 2
     method, spec = config.implementation, environment(config.env)
     every = config.evaluating.every
@@ -299,7 +304,7 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
 
 
 def _not_trl(config: TrainConfig) -> list[tuple[bool, str]]:
-    """What TRL's trainer or its loss cannot express."""
+    """List settings beyond TRL's trainer or loss, as (is set, message)."""
     method, objective = config.implementation, config.step.objective
     learning = set(method.roles) & set(config.trained)
     uneven = config.step.normalisation == "sequence" or objective.kl != "k3"

@@ -1,6 +1,6 @@
-"""The models of a run: what the trainer learns with, and engines of their own that draw with the same weights.
+"""The models of a run: the weights that learn, and separate engines that sample with a copy of them.
 
-The engines are in this process, or on vLLM servers (`serving.py`). Left out: more than one device a process.
+The engines are in this process or on vLLM servers (`serving.py`). A process uses one device.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from align_echo.train.serving import PUBLISHED, ServedWeights, served_by
 
 @dataclass(frozen=True)
 class Crew:
-    """Both roles: the weights that learn, and the models that play with them once `publish` was called."""
+    """The models of both roles: the weights that learn, and engines that sample with them after each `publish`."""
 
     backbone: Backbone
     engines: Mapping[Role, Engine]
@@ -42,8 +42,9 @@ class Crew:
     served: ServedWeights
 
     def save(self, folder: Path) -> None:
-        """Every trained role in a folder of its own, as a model (or an adapter) to be named by its path. The first
-        process writes, once what was there is removed: one may have been killed while it wrote. Every process must ask.
+        """Save each trained role as a model (or an adapter) in a subfolder.
+
+        The first process writes, after removing leftovers of an interrupted save. Every process must call this.
         """
         if processes.is_first():
             clear(folder, self.backbone.kept)
@@ -53,7 +54,7 @@ class Crew:
                 self.tokenizers[role].save_pretrained(folder / role)
 
     def publish(self) -> None:
-        """Give the engines the weights of now. Engines of roles that are not trained have theirs from the start."""
+        """Load the current weights into the engines. Engines of roles without training keep their first weights."""
         by_adapter = isinstance(self.backbone, Adapters)
         for engine in dict.fromkeys(self.engines.values()):
             if not isinstance(engine, TransformersEngine):
@@ -64,15 +65,17 @@ class Crew:
                 engine.load_weights(self.backbone.state(role), adapter=role if by_adapter else "")
 
     def close(self) -> None:
-        """Give the engines back."""
+        """Close the engines and remove published weights."""
         for engine in dict.fromkeys(self.engines.values()):
             engine.close()
         self.served.close()
 
 
 def source_of(name: ModelName, *, small: str = POCKET) -> str:
-    """The folder or hub name of a model that can be trained. Raises `UsageError`, which names the `small` one that
-    comes along as another choice, or `MissingDataError` for the pocket.
+    """Return the folder or hub name of a model to train.
+
+    Raises `UsageError` for a model that cannot be trained, with `small` as a suggestion, and `MissingDataError` if the
+    pocket model is not installed.
     """
     if name.kind == POCKET:
         return str(pocket_folder())
@@ -89,15 +92,16 @@ def source_of(name: ModelName, *, small: str = POCKET) -> str:
 
 
 def sources_of(config: TrainConfig) -> dict[Role, str]:
-    """Where each role's model comes from. Raises what `source_of` does."""
+    """Return each role's model source. Raises as `source_of` does."""
     policy = source_of(read_name(config.model))
     return {"policy": policy, "critic": source_of(read_name(config.critic)) if config.critic else policy}
 
 
 def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path()) -> Crew:
-    """Load everything; `sources` are those of `sources_of`, `folder` the run's, where servers are given weights.
+    """Load models, engines and tokenizers. `sources` come from `sources_of`; servers read weights in the run's
+    `folder`.
 
-    Raises `UsageError` for a model that cannot be used, and what `served_by` raises.
+    Raises `UsageError` for an unusable model, and as `served_by` does.
     """
     without_bars()
     without_plans()
@@ -152,7 +156,7 @@ def _backbone(config: TrainConfig, load: Callable[[Role], PreTrainedModel]) -> B
 
 
 def lora_of(lora: Lora) -> LoraConfig:
-    """PEFT's configuration."""
+    """Build PEFT's config."""
     return LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
 
 

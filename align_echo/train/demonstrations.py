@@ -1,4 +1,4 @@
-"""What supervised training learns from: chats whose assistant messages are worth imitating, or not."""
+"""Chats to imitate in supervised training, with a weight for each assistant message."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from align_echo.types import Frozen, Message
 
 
 class Demonstration(Frozen):
-    """A chat. `weights` has one number per assistant message: 1 is imitated, 0 is not (a mistake and its recovery).
+    """A chat to imitate. `weights` has a number for each assistant message: 1 to imitate, 0 not to (a mistake).
 
-    `kind` says what it teaches ("alfworld.expert"), for counts and mixing.
+    `kind` names the lesson ("alfworld.expert"), for counts and mixing.
     """
 
     kind: str

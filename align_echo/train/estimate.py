@@ -1,6 +1,6 @@
-"""What a run will cost, before it starts: episodes, replies, rows, memory. Bounds and arithmetic, no measurement.
+"""The cost of a run before it starts: episodes, replies, rows, memory. Upper bounds by arithmetic, no measurement.
 
-Left out: activations and key-value caches, which depend on how long episodes turn out.
+Not counted: activations and key-value caches, which depend on the length of episodes.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from align_echo.train.rows import Role
 from align_echo.wrappers.catalogue import environment
 
 CHECKPOINTS_AT_ONCE = 3
-"""Two are kept, and a third is being written."""
+"""Two complete checkpoints and a third half-written."""
 
 BYTES = 4
-"""How many bytes a weight takes: trainers and engines hold float32 here."""
+"""Bytes of a weight: trainers and engines hold float32."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one harvest where not said otherwise; `rows` by role; `memory` in bytes by what holds it.
+    """Upper bounds on the cost of a run. Counts are of one batch unless stated otherwise.
 
-    `episodes` are the policy's and `lessons` the expert's; `most_turns` is that of both. `replies` are the policy's:
-    with best-of-N the candidates, and `verdicts` what is asked about them. `critiques` are all that the critic writes.
-    `disk` is what two checkpoints take, another that is being written, and the models at the end, in bytes.
-    `parameters` are those of all models. `evaluations` of `held_out` episodes each are those of the whole run.
+    `episodes` are the policy's, `lessons` the expert's, `most_turns` the turns of both. `replies` are the policy's
+    (with best-of-N, the candidates), `verdicts` the critic's on candidates, `critiques` all other texts of the critic.
+    `rows` are by role. For the whole run: `harvests` batches, `evaluations` of `held_out` episodes each, `parameters`
+    of all models, `memory` in bytes by use, and `disk` in bytes: three checkpoints (one half-written) and the final
+    models.
     """
 
     episodes: int
@@ -53,7 +54,9 @@ class Cost:
 
 
 def estimate(config: TrainConfig) -> Cost:
-    """Upper bounds. Raises what `source_of` does, and `UsageError` for a model or an environment that is not there."""
+    """Compute upper bounds for a config. Raises as `source_of` does, and `UsageError` for an unknown model or
+    environment.
+    """
     collecting = config.collecting
     turns = collecting.turns or environment(config.env).step_limit
     played = config.implementation.bounds(collecting)
@@ -79,13 +82,13 @@ def estimate(config: TrainConfig) -> Cost:
 
 
 def _evaluations(config: TrainConfig) -> int:
-    """How often held-out tasks are played: before, on the way, at the last step, and with the weights that are kept."""
+    """Count the evaluations: before training, during it, at the last step, and of the saved weights."""
     every = config.evaluating.every
     return 2 + math.ceil(config.steps / every) if every else 0
 
 
 def parameters_of(source: str) -> int:
-    """How many a causal language model has, of which only the configuration is read."""
+    """Count the parameters of a causal language model from its config alone."""
     make = cast("Any", AutoModelForCausalLM)
     config = read_checked_files(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
     with torch.device("meta"):
@@ -94,9 +97,9 @@ def parameters_of(source: str) -> int:
 
 
 def _memory(config: TrainConfig, sizes: Mapping[Role, int]) -> dict[str, int]:
-    """Weights, gradients and the two moments of AdamW; adapters themselves are left out as small.
+    """Add up weights, gradients and AdamW's two moments, in bytes by use. Adapters are too small to count.
 
-    `sizes` are the parameters of each model, by the role that it plays (or the first of those).
+    `sizes` are the parameters of each model, by its (first) role.
     """
     learn = [size for role, size in sizes.items() if role in config.trained or config.weights == "shared"]
     trained = 0 if config.weights == "adapters" else sum(learn)
@@ -112,7 +115,7 @@ def _memory(config: TrainConfig, sizes: Mapping[Role, int]) -> dict[str, int]:
 
 
 def _disk(config: TrainConfig, sizes: Mapping[Role, int]) -> int:
-    """Weights and the two moments of AdamW, of each model that learns; adapters are left out as small."""
+    """Add up weights and AdamW's two moments of each model that learns, in bytes. Adapters are too small to count."""
     learn = [size for role, size in sizes.items() if role in config.trained or config.weights == "shared"]
     trained = 0 if config.weights == "adapters" else sum(learn)
     models = 2 if config.evaluating.every else 1

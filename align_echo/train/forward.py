@@ -1,7 +1,8 @@
-"""Log-probabilities of a model's own tokens, with the head run on the positions that count alone.
+"""Log-probabilities of a model's tokens, with the head run on the sampled positions only.
 
-Rows that begin alike may be read as one tree of tokens (`trees.py`), each beginning computed once, both ways. Left out:
-attention masks. Other rows are padded on the right and attention looks back only, so padding is never seen.
+Rows with shared prefixes may be read as one tree of tokens (`trees.py`), with each prefix computed once, forward and
+backward. Other rows are padded on the right. There are no attention masks: attention looks back only, so it never sees
+the padding.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from align_echo.train.tree_attention import over_trees, tree_inputs
 from align_echo.train.trees import Tree, trees
 
 CHUNK = 4096
-"""Positions whose logits are in memory at once."""
+"""Positions with logits in memory at once."""
 
 CHECKED_IDS = (1, 2, 3, 4, 5)
-"""Token ids on which models are tried out."""
+"""Token ids for checks of a model."""
 
 SAME = 1e-3
-"""By how much a number may change when rows are read as a tree."""
+"""Tolerance for a row read as part of a tree."""
 
 
 def token_logprobs(
@@ -35,10 +36,12 @@ def token_logprobs(
     tree: Tree | None = None,
     temperature: float = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Natural log-probabilities [B, T-1] of each token but the first given those before it, where `mask` [B, T-1] is
-    not 0, and 0 elsewhere: under the temperature, in float32 or better, with gradient. And the entropies [B, T-1] of
-    the same places in nats, without gradient. With `tree`, the rows' own in their order, they are read as it, which is
-    not for every model (`why_not_shared`).
+    """Compute log-probabilities and entropies of the tokens in `mask`.
+
+    Returns natural log-probabilities [B, T-1] of each token but the first, given those before it, at the temperature,
+    in float32 or better, with gradient; and the entropies [B, T-1] of the same positions in nats, without gradient.
+    Both are 0 outside `mask` [B, T-1]. With `tree`, a tree of exactly these rows, the model reads the tree, which not
+    every model can (`why_not_shared`).
     """
     decoder, head = parts(model)
     counted = mask_BT.bool()
@@ -60,7 +63,7 @@ def token_logprobs(
 
 
 Predicted = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-"""Hidden states [n, D], the tokens they predict [n], and for each token that counts which of the n it is [N]."""
+"""Hidden states [n, D], the tokens they predict [n], and for each of the N tokens in the mask its index among n."""
 
 
 def _rows(decoder: Any, ids_BT: torch.Tensor, counted: torch.Tensor) -> Predicted:
@@ -69,7 +72,7 @@ def _rows(decoder: Any, ids_BT: torch.Tensor, counted: torch.Tensor) -> Predicte
 
 
 def _tree(decoder: Any, tree: Tree, counted: torch.Tensor) -> Predicted:
-    """A token that several rows sampled after the same tokens is predicted once."""
+    """Read a tree. A token sampled by several rows after the same prefix is predicted once."""
     with over_trees(decoder):
         inputs = tree_inputs(decoder, tree, counted.device)
         hidden = decoder(**inputs).last_hidden_state[0]  # [nodes, D]
@@ -82,14 +85,17 @@ def _tree(decoder: Any, tree: Tree, counted: torch.Tensor) -> Predicted:
 
 
 def parts(model: Any) -> tuple[nn.Module, nn.Module]:
-    """(decoder, head) of a causal language model of `transformers`, under PEFT too."""
+    """Return (decoder, head) of a causal language model of `transformers`, with or without PEFT."""
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     return base.get_decoder(), base.get_output_embeddings()
 
 
 @torch.no_grad()
 def check_parts(model: Any, ids_T: torch.Tensor) -> None:
-    """Raises `UsageError` if the head on the decoder does not give the model's own logits (it caps or scales them)."""
+    """Check that head(decoder(ids)) are the model's logits.
+
+    Raises `UsageError` if not (the model caps or scales them).
+    """
     decoder, head = parts(model)
     hidden = decoder(input_ids=ids_T[None], use_cache=False).last_hidden_state
     own = model(input_ids=ids_T[None], use_cache=False).logits
@@ -99,10 +105,10 @@ def check_parts(model: Any, ids_T: torch.Tensor) -> None:
 
 @torch.no_grad()
 def why_not_shared(model: Any, ids_T: torch.Tensor) -> str:
-    """Why the model cannot read rows as a tree, tried on rows of these ids; "" where it can.
+    """Explain why the model cannot read rows as a tree, by a test on these ids; "" if it can.
 
-    It needs attention to every token before, and nothing else that goes from token to token: no sliding window, no
-    recurrent state. What gradient checkpointing computes again, it computes when the tree is gone.
+    It needs attention to every earlier token and no other path from token to token: no sliding window, no recurrent
+    state. Gradient checkpointing recomputes activations after the tree is gone.
     """
     if any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
         return "gradient checkpointing computes again without them"
@@ -119,8 +125,9 @@ def why_not_shared(model: Any, ids_T: torch.Tensor) -> str:
 
 @torch.no_grad()
 def reads_trees(decoder: Any, ids_T: torch.Tensor) -> bool:
-    """Whether the decoder makes the same hidden states of conversations as a tree as of each alone, up to `SAME`: tried
-    on three that begin alike, made of these ids.
+    """Return whether the decoder gives conversations in a tree the same hidden states as alone, up to `SAME`.
+
+    Tests three conversations with a shared prefix, made of these ids.
     """
     ids, half = tuple(ids_T.tolist()), len(ids_T) // 2
     rows = [ids, ids[: half + 1], (*ids[:half], *reversed(ids[half:]))]

@@ -1,6 +1,6 @@
-"""Held-out tasks: played with the weights of now, measured with intervals, kept as a curve over steps.
+"""Evaluation on held-out tasks with the current weights: figures with intervals, one line a step.
 
-Left out: when that is done, and which weights are the best (the trainer).
+The trainer decides when to evaluate and which weights are the best.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from align_echo.train.stage import Stage
 
 
 class HeldOut(TrainerCallback):
-    """Tasks played one episode each. `figures` are those of the last time, as `summary.json` writes them:
+    """An evaluation on held-out tasks, one episode each. `figures` holds the latest, in the form of `summary.json`:
 
-    `score` (0 to 1) and `success` (percent), each `value`, `n` and `ci95` over tasks, and how many episodes broke.
-    As a callback of a trainer it writes the figures of every evaluation as a line of `file`, with how many steps are
-    behind it, and gives `watch` the same.
+    `score` (0 to 1) and `success` (percent), each `value`, `n` and `ci95` over tasks, and the number of `faults`. As a
+    trainer's callback it appends the figures of every evaluation to `file`, with the step, and passes them to `watch`.
     """
 
     def __init__(
         self,
         stage: Stage,
-        queries: Sequence[str],
+        tasks: Sequence[str],
         seed: int,
         file: Path,
         watch: Callable[[int, dict[str, Any]], None],
     ) -> None:
         self._stage = stage
-        self._queries = queries
+        self._tasks = tasks
         self._seed = seed
         self._file = file
         self._watch = watch
         self.figures: dict[str, Any] | None = None
 
     def __call__(self) -> Signals:
-        """Mean score and share of won episodes, both 0 to 1. Raises what broke the first if every episode broke: that
-        is no 0.
+        """Play the tasks; return mean score and share of wins, both 0 to 1.
+
+        If every episode broke, raises the first episode's fault: that is no score of 0.
         """
-        played = self._stage.play([Episode(query) for query in self._queries])
+        played = self._stage.play([Episode(task) for task in self._tasks])
         done = scored(played)
         if not done:
             first = next((trajectory.fault for trajectory in played if trajectory.fault is not None), None)
@@ -64,7 +64,7 @@ class HeldOut(TrainerCallback):
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
-        """As `transformers` asks after each evaluation."""
+        """Append the figures to the file."""
         if self.figures is not None and state.is_world_process_zero:
             append(self._file, {"step": state.global_step, **self.figures})
             self._watch(state.global_step, self.figures)

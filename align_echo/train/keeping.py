@@ -1,10 +1,9 @@
-"""A trainer that is ended before its time leaves a checkpoint of its last whole step.
+"""A trainer that writes a checkpoint of its last whole step when it is stopped early.
 
-Steps of the optimizer are not cut in two, and neither is what follows on one: logging and regular checkpoints. All else
-is: playing, forward and backward passes, evaluations. Weights and optimizer are then as the last step left them, random
-generators are set back to what they were after it, and an evaluation that it was to have is made by whoever goes on.
-Left out: weights that are divided among processes, of which one alone cannot write; their newest regular checkpoint is
-what is kept.
+An optimizer step, with the logging and checkpoint after it, is never interrupted. Playing, forward and backward passes
+and evaluations are. The checkpoint then holds weights, optimizer and random generators as after the last step; the
+resumed run makes an evaluation that was due. One process alone cannot write weights divided among processes; for them
+the newest regular checkpoint remains.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from align_echo.train import processes
 
 
 class KeepingTrainer(Trainer):
-    """A `Trainer` whose last whole step is kept. `_keep_more` and `_load_more` are for what a checkpoint holds besides.
+    """A `Trainer` that saves its last whole step when stopped. Subclasses save more in `_keep_more`.
 
-    It counts no floating-point operations: processes would have to meet for that.
+    It does not count floating-point operations: all processes would have to synchronize for that.
     """
 
     _stepping_from: int | None = None
@@ -44,7 +43,7 @@ class KeepingTrainer(Trainer):
         trial: Any = None,
         ignore_keys_for_eval: list[str] | None = None,
     ) -> TrainOutput:
-        """As `transformers` does; see above."""
+        """Train as `transformers` does; save the last whole step if stopped."""
         self._going_on_from = resume_from_checkpoint
         callback = _Sections(self)
         self.add_callback(callback)
@@ -61,12 +60,12 @@ class KeepingTrainer(Trainer):
             self.remove_callback(callback)
 
     def store_flos(self) -> None:
-        """Nothing: see above."""
+        """Do nothing (see the class)."""
 
     # ---------------------------------------------------------------- ended before its time
 
     def _keep_step(self) -> str:
-        """Write a checkpoint of the last whole step, unless there is one, and return in words what is kept."""
+        """Write a checkpoint of the last whole step, unless it exists, and return a message about what is saved."""
         folder, step = Path(str(self.args.output_dir)), int(self.state.global_step)
         if not processes.is_first():
             return "the first process keeps the last step"
@@ -92,11 +91,11 @@ class KeepingTrainer(Trainer):
         return step != self._stepping_from
 
     def _writes_alone(self, step: int) -> bool:
-        """Return whether one process has all that a checkpoint of this step holds."""
+        """Return whether one process alone can write a checkpoint of this step."""
         return not (self.is_fsdp_enabled or self.is_deepspeed_enabled)
 
     def _write_step(self, folder: Path) -> None:
-        """Write a checkpoint as `transformers` does, but without meeting other processes, and without deleting any."""
+        """Write a checkpoint as `transformers` does, but without other processes, and without deleting older ones."""
         clear(folder.parent, [folder.name])
         self.save_model(str(folder), _internal_call=True)
         step, states = self._dice
@@ -106,7 +105,7 @@ class KeepingTrainer(Trainer):
         self._save_scaler(str(folder))
         self._save_rng_state(str(folder))
         self._keep_more(folder)
-        exported = [each for each in (*self.callback_handler.callbacks, self.control) if _is_exported(each)]
+        exported = [part for part in (*self.callback_handler.callbacks, self.control) if _is_exported(part)]
         names = [type(each).__name__ for each in exported]
         states = {
             name: [each.state() for each in exported if type(each).__name__ == name] for name in dict.fromkeys(names)
@@ -116,19 +115,19 @@ class KeepingTrainer(Trainer):
         self.state.save_to_json(str(folder / FINISHED))
 
     def _keep_more(self, folder: Path) -> None:
-        """Write what a checkpoint in the middle of things holds besides."""
+        """Write more state of an interrupted step. For subclasses."""
 
     # ---------------------------------------------------------------- going on
 
     def _catch_up(self) -> None:
-        """Make the evaluation that the last step was to have, with the checkpoint that follows on it.
+        """Make the evaluation that was due after the last step, and the checkpoint after it.
 
-        Raises `_OverError` where it ends the training.
+        Raises `_OverError` if this ends the training.
         """
         folder = Path(str(self._going_on_from))
         self._load_rng_state(str(folder))
         if processes.is_first():
-            (folder / FINISHED).unlink(missing_ok=True)  # the checkpoint is written anew
+            (folder / FINISHED).unlink(missing_ok=True)  # the checkpoint is written again
         self.control.should_training_stop = self.state.global_step >= self.state.max_steps
         stopping.hold()
         epoch = float(self.state.epoch or 0)
@@ -139,11 +138,11 @@ class KeepingTrainer(Trainer):
 
 
 class _OverError(Exception):
-    """What remained to be done has ended the training."""
+    """The pending evaluation has ended the training."""
 
 
 class _Sections(TrainerCallback):
-    """Tells when a step of the optimizer begins, and when all is done that follows on it."""
+    """Callback that marks the begin of an optimizer step and the end of everything after it."""
 
     def __init__(self, trainer: KeepingTrainer) -> None:
         self._trainer = trainer
@@ -186,7 +185,7 @@ def dice() -> dict[str, Any]:
 
 
 def set_dice(states: Mapping[str, Any]) -> None:
-    """Set the random generators to what `dice` gave."""
+    """Restore the states of the random generators."""
     random.setstate(states["python"])
     np.random.set_state(states["numpy"])
     torch.set_rng_state(states["torch"])

@@ -1,6 +1,6 @@
-"""A harvest while it is learned from, and its file in a checkpoint of which steps are still to be made with it.
+"""A batch in training, and its file in a checkpoint made between two of its steps.
 
-Left out: playing it, and learning from it (`trainer.py`).
+Not here: playing it and learning from it (`trainer.py`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ HARVEST = "harvest.pt"
 
 @dataclass
 class KeptHarvest:
-    """A harvest's batches, and what earlier weights said of them.
+    """A batch divided into micro-batches, with their log-probabilities under earlier weights (`old`).
 
-    `steps` had made the weights that played it. `signals` are told with each of its steps; the seconds that it took
-    with the first alone.
+    `steps` is the number of steps behind the weights that played it. Each of its steps reports `signals`; only the
+    first reports the seconds of play.
     """
 
     batches: list[Batch]
@@ -31,13 +31,13 @@ class KeptHarvest:
     signals: Signals = field(default_factory=dict)
 
     def write(self, file: Path) -> None:
-        """Write it as plain values."""
+        """Write the batch as plain values."""
         batches = [{**vars(batch), "tree": batch.tree and vars(batch.tree)} for batch in self.batches]
         torch.save({"batches": batches, "old": self.old, "steps": self.steps, "signals": self.signals}, file)
 
     @classmethod
     def read(cls, file: Path, device: torch.device) -> KeptHarvest:
-        """Read what `write` wrote. A file holds values alone: none of its code is run."""
+        """Read a file of `write`. Files hold values only: no code in them is run."""
         values = torch.load(file, weights_only=True, map_location="cpu")
         batches = [Batch(**{**each, "tree": each["tree"] and Tree(**each["tree"])}) for each in values["batches"]]
         old = [each if each is None else each.to(device) for each in values["old"]]

@@ -1,6 +1,6 @@
-"""The loss of a batch, made of the pure functions of `align_echo.train.objective`, and what a user wants to see of it.
+"""The loss of a micro-batch, from the pure functions of `objective.py`, with figures about it.
 
-Left out: forward passes of reference models and of earlier weights; their log-probabilities come in as tensors.
+Not here: forward passes of reference models and earlier weights. Their log-probabilities are arguments.
 """
 
 from __future__ import annotations
@@ -30,37 +30,38 @@ from align_echo.types import Frozen
 
 
 class Objective(Frozen):
-    """Which loss."""
+    """Settings of the loss."""
 
     clip_low: float = Field(default=0.2, ge=0, le=1)
-    """The ratio is clipped to 1 - clip_low from below ..."""
+    """Lower bound of the ratio: 1 - clip_low."""
     clip_high: float = Field(default=0.2, ge=0)
-    """... and to 1 + clip_high from above."""
+    """Upper bound of the ratio: 1 + clip_high."""
     ratio: RatioLevel = "token"
-    """Of each token, or of the whole sequence (GSPO)."""
+    """Ratio of each token, or of the whole sequence (GSPO)."""
     beta: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight of the KL term; 0 leaves it out."""
     kl: KlEstimator = "k3"
-    """Its estimator."""
+    """Estimator of the KL term."""
     reweigh: bool = True
-    """Whether w_t weighs tokens that were drawn under a critique (ICRL)."""
+    """Weigh tokens sampled under a critique by w_t (ICRL)."""
     max_weight: float = Field(default=MOST_WEIGHT, gt=0)
-    """Upper bound of w_t, and of what a stale token counts."""
+    """Upper bound of w_t, and of the weight of stale tokens."""
     corrected: bool = True
-    """Whether tokens that earlier weights sampled count by pi / pi at sampling (`step.ahead`)."""
+    """Weigh tokens sampled by earlier weights by pi / pi at sampling (`step.ahead`)."""
     expert: Literal["shaped", "likelihood"] = "shaped"
-    """How an expert's tokens count: by their shaped probability (LUFFY) or their log-likelihood."""
+    """Loss of an expert's tokens: their shaped probability (LUFFY) or their log-likelihood."""
     gamma: float = Field(default=LUFFY_GAMMA, gt=0, allow_inf_nan=False)
-    """Of the shaping p / (p + gamma)."""
+    """Gamma of the shaping p / (p + gamma)."""
 
 
 @dataclass(frozen=True)
 class BatchLoss:
-    """`loss` is the batch's share of the step's loss, a scalar with gradient. The rest is without gradient, [B, T-1]:
-    `ratio` before clipping, tokens `outside` of its bounds, those of them that are `clipped` (left without gradient),
-    `kl` estimates (None without a reference), `weights` w_t (1 where there are none), `log_weights` log w_t before its
-    bound (0 where there are none), `mismatch` |log pi - log pi at sampling|, and which tokens the bound of that ratio
-    has `cut`.
+    """The loss of a micro-batch, with figures about it.
+
+    `loss` is its share of the step's loss, a scalar with gradient. All else is [B, T-1] without gradient: `ratio`
+    before clipping, tokens `outside` its bounds, tokens `clipped` (without gradient), `kl` estimates (None without a
+    reference), `weights` w_t (1 if unweighted), `log_weights` log w_t before its bound (0 if unweighted), `mismatch`
+    |log pi - log pi at sampling|, and stale tokens `cut` by the bound on their weight.
     """
 
     loss: torch.Tensor
@@ -83,9 +84,11 @@ def batch_loss(
     reference: torch.Tensor | None = None,
     stale: bool = False,
 ) -> BatchLoss:
-    """`logprobs` [B, T-1] with gradient; `old` those of the weights that rolled out, or began to learn from the rows
-    (None: these are them), `reference` those of the reference model, needed where beta is not 0. `stale` rows were
-    sampled by still earlier weights.
+    """Compute the loss of a micro-batch.
+
+    `logprobs` [B, T-1] have a gradient. `old` are those of the weights before the first update with these rows (None:
+    `logprobs` itself), `reference` those of the reference model (needed unless beta is 0). `stale` rows were sampled by
+    still earlier weights.
     """
     mask = batch.mask
     old = logprobs.detach() if old is None else old

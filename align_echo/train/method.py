@@ -1,8 +1,8 @@
-"""What a method of training is: how a harvest is collected, what it costs at most, and what it needs.
+"""The interface of a training method: how to play a batch, its cost, and its needs.
 
-A method is a file that ends in a `Method`. Ours are in `methods/`; another's is named in a config as
-`method: module:NAME`, or by the name of its entry point in the group `align_echo.methods`.
-Left out: learning from what was collected (`trainer.py`), and the settings that go with a method (`configs/`).
+The methods that ship are in `methods/`. Any other is named in a config as `method: module:NAME`, or by its entry point
+in the group `align_echo.methods`. Not here: learning from a batch (`trainer.py`), and each method's settings
+(`configs/`).
 """
 
 from __future__ import annotations
@@ -42,37 +42,37 @@ class Collecting(Frozen, allow_inf_nan=False):
     tasks: int = Field(default=4, ge=1)
     """Tasks in a batch."""
     samples: int = Field(default=8, ge=1)
-    """Of each task: episodes, refined attempts, sessions or verdicts."""
+    """Samples of each task: episodes, refined attempts, sessions or verdicts."""
     rounds: int = Field(default=2, ge=1)
-    """ICRL: attempts of a session at most."""
+    """ICRL: maximum number of attempts in a session."""
     states: int = Field(default=2, ge=1)
-    """RCM: actions of a task that its critic judges."""
+    """RCM: actions of a task to judge."""
     critic_reward: RewardName = "saturation"
-    """What a critique earns by the scores before and after it."""
+    """Reward of a critique, from the scores before and after it."""
     form: Annotated[str, AfterValidator(_known_form)] = "echo"
-    """What the critic is asked: a name, or `module:NAME`."""
+    """Form of the critic's prompt: a name, or `module:NAME`."""
     temperature: float = Field(default=1.0, gt=0)
-    """Of both roles."""
+    """Sampling temperature of both roles."""
     best_of: int = Field(default=1, ge=1)
-    """Candidates for an action, of which the policy's own verdict takes one."""
+    """Candidates for each action; the policy's own verdict selects one."""
     turns: int | None = Field(default=None, ge=1)
-    """Turns of an episode at most; null: the environment's limit."""
+    """Maximum number of turns in an episode; null: the environment's limit."""
     reply_tokens: int = Field(default=64, ge=1)
-    """Of one reply of the policy."""
+    """Maximum number of tokens in a reply of the policy."""
     critique_tokens: int = Field(default=160, ge=1)
-    """Of one critique or verdict."""
+    """Maximum number of tokens in a critique or verdict."""
     workers: int = Field(default=32, ge=1)
-    """Episodes at once."""
+    """Episodes played at once."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Of the weights of engines in this process; the weights that learn stay float32."""
+    """Precision of the engines in this process; the weights that learn stay float32."""
     servers: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
-    """Base URLs of the vLLM servers that play; none: engines in this process."""
+    """Base URLs of vLLM servers to play on; none: engines in this process."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one harvest costs at most: the policy's `episodes` and the expert's `lessons`, what the critic writes, and
-    the policy's `rows` to learn from."""
+    """Upper bounds on the cost of a batch: the policy's `episodes`, the expert's `lessons`, texts of the critic
+    (`critiques`), and the policy's `rows` to learn from."""
 
     episodes: int
     critiques: int = 0
@@ -82,11 +82,11 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Method:
-    """A method by name. `harvest(queries, stage, collecting)` plays and gives the rows to learn from.
+    """A training method. `collect(tasks, stage, collecting)` plays a batch and returns the rows to learn from.
 
-    `roles` are those that it makes rows of. `needs` is what the environment must have: an "expert", "distances" to the
-    goal, or nothing (""). `refines` is True where critiques are followed by new attempts, whose scores are kept;
-    `imitates` where a row's reward is compared with no other's (`step.advantage: reward`).
+    `bounds` computes the cost of a batch. `roles` are the roles of its rows. `needs` is a requirement on the
+    environment: an "expert", "distances" to the goal, or none (""). `refines` is True if new attempts follow critiques
+    (their scores are recorded), `imitates` if rewards are not compared within groups (`step.advantage: reward`).
     """
 
     name: str
@@ -109,6 +109,6 @@ METHODS: Registry[Method] = Registry("method", "align_echo.methods", _read)
 
 
 def episodes_alone(collecting: Collecting) -> Bounds:
-    """The bounds of a method that plays `samples` episodes of each of its queries and learns from all."""
+    """Compute the bounds of a method that plays `samples` episodes of each task and learns from all of them."""
     count = collecting.tasks * collecting.samples
     return Bounds(count, rows=count)

@@ -1,6 +1,6 @@
-"""A stage that keeps what was played on it and how long each part took, for the signals of a step.
+"""A stage that records its episodes and the time of each part, for the signals of a step.
 
-Left out: held-out episodes, which are evaluations and no part of a step.
+Not here: held-out episodes, which belong to evaluations.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from align_echo.types import Trajectory, Usage
 
 
 class ObservedStage:
-    """Another stage, observed. `played` holds the policy's episodes, the broken ones too, `shown` the expert's, and
-    `reviewed` what the critic said of attempts.
+    """A stage that records what another one does: the policy's episodes in `played` (broken ones too), the expert's in
+    `lessons_played`, attempts with the critic's reviews in `reviewed`.
     """
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self.played: list[Trajectory] = []
-        self.shown: list[Trajectory] = []
+        self.lessons_played: list[Trajectory] = []
         self.reviewed: list[tuple[Trajectory, Review]] = []
         self._spent = Usage()
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def signals(self, judge: PlayJudge | None) -> Signals:
-        """What came of it so far; `judge` tells refused turns, None where nobody does."""
+        """Compute the signals so far. `judge` identifies refused turns; None if unknown."""
         measured = of_play(self.played, judge) | {f"seconds/{name}": took for name, took in self._seconds.items()}
         drawing = self._seconds.get("play", 0.0) + self._seconds.get("critic", 0.0)
         sampled = self._spent.completion_tokens
         return measured | ({"tokens_per_second": sampled / drawing} if drawing and sampled else {})
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
-        """Counted as "play"."""
+        """Play episodes, timed as "play"."""
         with self._timed("play"):
             played = self._stage.play(episodes)
         self.played += played
@@ -51,7 +51,7 @@ class ObservedStage:
         return played
 
     def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
-        """Counted as "critic"."""
+        """Ask the critic for reviews, timed as "critic"."""
         with self._timed("critic"):
             reviews = self._stage.review(requests)
         self.reviewed += [(request.attempt, review) for request, review in zip(requests, reviews, strict=True)]
@@ -59,58 +59,58 @@ class ObservedStage:
         return reviews
 
     def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
-        """Counted as "critic"."""
+        """Ask the critic for verdicts, timed as "critic"."""
         with self._timed("critic"):
             judgements = self._stage.judge(proposals)
         self._spent = sum((judgement.usage for judgement in judgements), self._spent)
         return judgements
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
-        """Counted as "oracle"."""
+        """Label actions, timed as "oracle"."""
         with self._timed("oracle"):
             return self._stage.labels(played)
 
-    def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
-        """Counted as "oracle"."""
+    def lessons(self, tasks: Sequence[str]) -> list[Trajectory]:
+        """Play the expert's episodes, timed as "oracle"."""
         with self._timed("oracle"):
-            lessons = self._stage.lessons(queries)
-        self.shown += lessons
+            lessons = self._stage.lessons(tasks)
+        self.lessons_played += lessons
         return lessons
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
-        """Not timed."""
+        """Return the tokens before the first reply; not timed."""
         return self._stage.opening(trajectory)
 
-    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
-        """Each part is observed by itself, and what all took is divided by kinds as their own times are.
+    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], tasks: Sequence[str]) -> list[Made]:
+        """Collect the parts and record each. The total time is divided in proportion to the parts' own times.
 
-        Raises `ModelError` or `AgentError` if the one of them broke every episode so far, `HOPELESS` at least: parts do
-        not look at each other, and each may be too small to tell.
+        Raises `ModelError` or `AgentError` if one of these broke every episode so far, and there were `HOPELESS` or
+        more: a single part may be too small for this check.
         """
 
         def observed(part: Stage, share: Sequence[str]) -> tuple[ObservedStage, Made]:
             seen = ObservedStage(part)
             return seen, collect(seen, share)
 
-        begun = time.perf_counter()
-        parts = self._stage.overlapped(observed, queries)
-        took = time.perf_counter() - begun
+        start = time.perf_counter()
+        parts = self._stage.overlapped(observed, tasks)
+        took = time.perf_counter() - start
         alone = sum(sum(seen._seconds.values()) for seen, _ in parts)
         for seen, _ in parts:
             self.played += seen.played
-            self.shown += seen.shown
+            self.lessons_played += seen.lessons_played
             self.reviewed += seen.reviewed
             self._spent += seen._spent
             for kind, seconds in seen._seconds.items():
                 self._seconds[kind] += seconds * took / alone if alone else 0.0
         _check_hope(self.played)
-        return [made for _, made in parts]
+        return [result for _, result in parts]
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         yield
-        self._seconds[part] += time.perf_counter() - begun
+        self._seconds[part] += time.perf_counter() - start
 
 
 def _check_hope(played: Sequence[Trajectory]) -> None:

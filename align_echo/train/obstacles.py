@@ -1,7 +1,7 @@
-"""Why nothing can be learned: read off the signals of a step, told in plain words with what to change.
+"""Reasons why a step taught nothing, from its signals, in plain words with advice.
 
-`obstacles` is a pure function of what was measured; `Alarm` decides when it is said again. Left out: measuring
-(`signals.py`), and runs that learn something, however slowly.
+`obstacles` is a pure function of the signals; `Alarm` decides when to repeat a warning. Not here: measuring
+(`signals.py`), and runs that learn slowly.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from align_echo.train.config import TrainConfig
 from align_echo.train.signals import Signals
 
 NEARLY_ALL = 0.95
-"""The share of replies or of episodes that counts as all of them."""
+"""Share of replies or episodes treated as all of them."""
 
 STEPS_IN_A_ROW = 2
-"""One step without any difference between rewards may be chance: so many in a row are said."""
+"""Consecutive steps with equal rewards before a warning: a single step may be chance."""
 
-SAID_AGAIN_AFTER = 25
-"""Steps after which an obstacle that is still there is said once more."""
+REPEAT_AFTER = 25
+"""Steps before the warning of a persistent obstacle is repeated."""
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """`fact` is what was measured and `advice` what to change, in words. A `certain` one is no chance of one step.
+    """A reason why nothing was learned: `fact` is the measurement and `advice` the change to make, in words.
 
-    `kind` is the same for the same obstacle, whatever its figures are.
+    `kind` is the same whatever the figures. A `certain` obstacle cannot be the chance of a single step.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Obstacle:
 
 
 def obstacles(step: int, signals: Signals, config: TrainConfig) -> list[Obstacle]:
-    """Why a step taught nothing; none if it taught something. The first causes are told, not what follows from them."""
+    """List the reasons why a step taught nothing; empty if it taught something. Root causes only, no consequences."""
     checks = (_broken(signals, config), _unreadable_replies(signals, config), _unreadable_critiques(signals, config))
     first_causes = [obstacle for obstacle in checks if obstacle is not None]
     if first_causes:
@@ -51,45 +51,43 @@ def obstacles(step: int, signals: Signals, config: TrainConfig) -> list[Obstacle
 
 
 def nothing_differs(signals: Signals) -> bool:
-    """Whether every group of rewards is all the same, or a single one; False where rewards are not compared."""
+    """Return whether each group has equal rewards or a single one; False for rewards without groups."""
     groups = signals.get("groups", 0)
     equal = round(signals.get("zero_variance_share", 0) * groups)
     return groups > 0 and equal + signals.get("singleton_groups", 0) >= groups
 
 
 class Alarm:
-    """What is said of the obstacles of a run. Each is said once, and again after `SAID_AGAIN_AFTER` steps. It is said,
-    too, when there is something to learn again.
-    """
+    """The warnings of a run. Each obstacle is reported once, then every `REPEAT_AFTER` steps, and when it is over."""
 
     def __init__(self, config: TrainConfig) -> None:
         self._config = config
         self._patience = min(STEPS_IN_A_ROW, config.steps)
         self._in_a_row = 0
-        self._said: dict[str, int] = {}
+        self._last_warning: dict[str, int] = {}
         self._facts: dict[str, str] = {}
 
     def lines(self, step: int, signals: Signals) -> list[str]:
-        """What is to be said after a step with these signals."""
+        """Return the lines to print after a step with these signals."""
         met = obstacles(step, signals, self._config)
         if not met:
             return self._ended(step)
         self._in_a_row += 1
         due = [obstacle for obstacle in met if self._is_due(step, obstacle)]
         for obstacle in due:
-            self._said[obstacle.kind] = step
+            self._last_warning[obstacle.kind] = step
             self._facts[obstacle.kind] = obstacle.fact
         return [f"warning: step {step}: nothing can be learned: {known.fact}: {known.advice}" for known in due]
 
     def _is_due(self, step: int, obstacle: Obstacle) -> bool:
         if not obstacle.certain and self._in_a_row < self._patience:
             return False
-        return step - self._said.get(obstacle.kind, -SAID_AGAIN_AFTER) >= SAID_AGAIN_AFTER
+        return step - self._last_warning.get(obstacle.kind, -REPEAT_AFTER) >= REPEAT_AFTER
 
     def _ended(self, step: int) -> list[str]:
         over = "; ".join(self._facts.values())
         self._in_a_row = 0
-        self._said.clear()
+        self._last_warning.clear()
         self._facts.clear()
         return [f"step {step}: there is something to learn again (before: {over})"] if over else []
 
@@ -98,7 +96,7 @@ class Alarm:
 
 
 def _broken(signals: Signals, config: TrainConfig) -> Obstacle | None:
-    """All episodes ended in a fault."""
+    """Check for a fault in every episode."""
     by_source = {source: signals.get(f"count/{source}_faults", 0) for source in BROKE}
     episodes = signals.get("episodes", 0)
     if not episodes or sum(by_source.values()) < episodes:
@@ -110,7 +108,7 @@ def _broken(signals: Signals, config: TrainConfig) -> Obstacle | None:
 
 
 def _unreadable_replies(signals: Signals, config: TrainConfig) -> Obstacle | None:
-    """Nearly no reply of the policy held an action."""
+    """Check for replies of the policy without an action, nearly all of them."""
     share = signals.get("policy/no_action_share", 0)
     if share < NEARLY_ALL:
         return None
@@ -123,7 +121,7 @@ def _unreadable_replies(signals: Signals, config: TrainConfig) -> Obstacle | Non
 
 
 def _unreadable_critiques(signals: Signals, config: TrainConfig) -> Obstacle | None:
-    """No reply of the critic could be read, and the policy has no other attempt to learn from."""
+    """Check for a critic without readable replies and a policy without any other attempt to learn from."""
     outcomes = ("lost", "won")
     asked = sum(signals.get(f"count/critiques_of_{outcome}_attempts", 0) for outcome in outcomes)
     unread = sum(signals.get(f"count/unread_critiques_of_{outcome}_attempts", 0) for outcome in outcomes)
@@ -144,7 +142,7 @@ def _unreadable_critiques(signals: Signals, config: TrainConfig) -> Obstacle | N
 
 
 def _without_rows(signals: Signals, config: TrainConfig) -> Obstacle | None:
-    """Nothing came of the step that a trained role could learn from."""
+    """Check for a step without rows of a trained role."""
     if any(f"{role}/reward" in signals for role in config.trained):
         return None
     turns = _now(config, "turns")
@@ -161,7 +159,7 @@ def _without_rows(signals: Signals, config: TrainConfig) -> Obstacle | None:
 
 
 def _equal_rewards(signals: Signals, config: TrainConfig) -> Obstacle:
-    """All samples of a task earned the same, whatever they did."""
+    """Describe equal rewards of all samples of each task."""
     roles = [role for role in config.trained if f"{role}/reward" in signals]
     role = roles[0]
     reward = signals[f"{role}/reward"]
@@ -184,22 +182,22 @@ def _equal_rewards(signals: Signals, config: TrainConfig) -> Obstacle:
 
 
 def _cut_short(signals: Signals, config: TrainConfig) -> list[tuple[str, str]]:
-    """What ended nearly all episodes or replies before their time, and what to change about it, if anything."""
+    """List limits met by nearly all episodes or replies, as (fact, advice); the advice may be empty."""
     turns = config.collecting.turns
     limit = f"their limit of {turns} turns" if turns else "the environment's limit of turns"
     raised = f"raise {_now(config, 'turns')}" if turns else ""
     outgrown = "take a --model with a longer context"
     outgrown += f", or fewer turns ({_now(config, 'turns')})" if turns else ", or set collecting.turns"
-    told = {
+    limits = {
         "policy/turn_limit_share": (f"nearly all episodes ended at {limit}", raised),
         "policy/context_limit_share": ("nearly all episodes outgrew the model's context", outgrown),
         "policy/cut_share": ("nearly all replies were cut off", f"raise {_now(config, 'reply_tokens')}"),
     }
-    return [words for name, words in told.items() if signals.get(name, 0) >= NEARLY_ALL]
+    return [words for name, words in limits.items() if signals.get(name, 0) >= NEARLY_ALL]
 
 
 def _without_gradient(step: int, signals: Signals, config: TrainConfig) -> list[Obstacle]:
-    """Rewards differ, and yet the weights of a role that learns now do not move."""
+    """Check for a zero gradient although rewards differ."""
     updates = config.step.updates
     waiting = "policy" if (step - 1) // updates * updates < config.step.critic_warmup else ""
     norms = {role: signals.get(f"{role}/grad_norm") for role in config.trained if role != waiting}
@@ -214,7 +212,7 @@ def _without_gradient(step: int, signals: Signals, config: TrainConfig) -> list[
 
 
 def _now(config: TrainConfig, name: str) -> str:
-    """A key of `collecting` with its value."""
+    """Format a key of `collecting` with its current value."""
     value = getattr(config.collecting, name)
     return f"collecting.{name}, now {'not set' if value is None else format(value, 'g')}"
 

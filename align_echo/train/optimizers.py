@@ -1,7 +1,7 @@
-"""Muon for the hidden matrices, AdamW for all else, as one optimizer that any trainer takes.
+"""Muon for hidden matrices and AdamW for all other parameters, as one optimizer for any trainer.
 
-Muon (Jordan et al., 2024) is PyTorch's own; for models of a few million parameters trained from scratch it decides
-whether they learn to copy at all. Embeddings, head, norms and biases stay with AdamW, as its authors advise.
+Muon (Jordan et al., 2024) is PyTorch's. Small models trained from scratch (a few million parameters) learn to copy only
+with it. Embeddings, head, norms and biases stay with AdamW, as its authors advise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.optim import AdamW, Muon, Optimizer
 
 
 class MuonWithAdamW(Optimizer):
-    """Both optimizers behind one interface: schedulers and checkpoints see the parameter groups of both."""
+    """Muon and AdamW behind one interface: schedulers and checkpoints see the parameter groups of both."""
 
     def __init__(
         self, model: nn.Module, *, muon_lr: float = 0.02, adamw_lr: float = 3e-3, weight_decay: float = 0.01
@@ -30,7 +30,7 @@ class MuonWithAdamW(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step of each. `closure`, if given, is evaluated once, before both."""
+        """Take a step with each optimizer. A `closure` is evaluated once, before both."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -40,18 +40,18 @@ class MuonWithAdamW(Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of both, in order."""
+        """Return the states of both, in order."""
         return {"both": [optimizer.state_dict() for optimizer in self._both]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """The inverse of `state_dict`."""
+        """Restore the states of both."""
         for optimizer, state in zip(self._both, state_dict["both"], strict=True):
             optimizer.load_state_dict(state)
         self.param_groups = [group for optimizer in self._both for group in optimizer.param_groups]
 
 
 def split_parameters(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """(matrices of hidden layers, everything else) among the parameters that are trained."""
+    """Split the trained parameters into (matrices of hidden layers, all others)."""
     embeddings = {id(p) for module in model.modules() if isinstance(module, nn.Embedding) for p in module.parameters()}
     head = getattr(model, "lm_head", None)
     outside = embeddings | ({id(p) for p in head.parameters()} if isinstance(head, nn.Module) else set())

@@ -1,9 +1,9 @@
-"""Several processes of one run (data parallelism): each plays its part of the episodes and learns its part of the rows.
+"""Several processes of one run (data parallelism): each plays a part of the episodes and learns a part of the rows.
 
-`accelerate launch` or `torchrun` starts the processes. All of them follow the same program and hold the same weights:
-what one has made is gathered, so that each has all of it and decides alike, and gradients are summed. The first alone
-writes the run's folder and prints. With one process nothing of this does anything. Left out: weights that are divided
-among processes (`trl_trainer.py`, with FSDP or ZeRO).
+`accelerate launch` or `torchrun` starts the processes. All of them run the same program with the same weights. Results
+are gathered in every process, so that all decide alike, and gradients are summed. Only the first writes the run's
+folder and prints. With one process these functions do nothing. Not here: weights divided among processes
+(`trl_trainer.py`, with FSDP or ZeRO).
 """
 
 from __future__ import annotations
@@ -31,20 +31,19 @@ from align_echo.train.stage import Made, Proposal, ReviewRequest, Stage
 from align_echo.types import Trajectory
 
 LONGEST_WAIT = timedelta(hours=3)
-"""How long a process waits for another: one may play that much longer than the others. One that ended is noticed at
-once."""
+"""How long a process waits for another one that plays longer. An ended process is noticed at once."""
 
 GO_ON = "what is finished is kept: repeat the command with --resume"
 
-Asked = TypeVar("Asked")
+Request = TypeVar("Request")
 
 
 def join() -> None:
-    """Meet the other processes that the launcher started, if there are any. Safe to call again."""
+    """Connect to the other processes started by the launcher, if any. Safe to call again."""
     if how_many() > 1 and not distributed.is_initialized():
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # in a program that is not ours
-            signal.signal(signal.SIGTERM, _told_to_end)
+            signal.signal(signal.SIGTERM, _end_on_signal)
         keep_to_this_machine()
         on_gpu = torch.cuda.is_available()
         if on_gpu:
@@ -55,43 +54,43 @@ def join() -> None:
 
 
 def count() -> int:
-    """How many processes have joined."""
+    """Return the number of connected processes."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
 def index() -> int:
-    """The number of this one, from 0."""
+    """Return the number of this process, from 0."""
     return distributed.get_rank() if distributed.is_initialized() else 0
 
 
 def is_first() -> bool:
-    """Whether this process writes and prints."""
+    """Return whether this process writes and prints."""
     return index() == 0
 
 
 @cache
 def players() -> distributed.ProcessGroup | None:
-    """Who is asked while a harvest is played: a group of its own, as gradients may be summed meanwhile."""
+    """Return the process group for playing, separate from the group that may sum gradients at the same time."""
     return distributed.new_group(backend="gloo", timeout=LONGEST_WAIT) if how_many() > 1 else None
 
 
 def gathered(make: Callable[[], Made], *, group: distributed.ProcessGroup | None = None) -> list[Made]:
-    """What `make` gives in each process, in all of them. What it raises in one ends all: that process raises it, the
-    others leave without a word. What is gathered at the same time on different threads needs a `group` each.
+    """Call `make` in each process and return all results in every process.
 
-    Raises `TrainingError` where another process has ended.
+    An error of `make` ends the run: its process raises the error, the others exit silently. Concurrent calls on
+    different threads need a `group` each. Raises `TrainingError` if another process has ended.
     """
     if count() == 1:
         return [make()]
     failed: AlignEchoError | None = None
-    made: Made | None = None
+    result: Made | None = None
     try:
-        made = make()
+        result = make()
     except AlignEchoError as error:
         failed = error
     everything: list[tuple[bool, Made | None]] = [(False, None)] * count()
     with others_reached():
-        distributed.all_gather_object(everything, (failed is not None, made), group)
+        distributed.all_gather_object(everything, (failed is not None, result), group)
     broken = [number for number, (is_broken, _) in enumerate(everything) if is_broken]
     if broken:
         raise failed if failed is not None and broken[0] == index() else SystemExit(2)
@@ -99,15 +98,15 @@ def gathered(make: Callable[[], Made], *, group: distributed.ProcessGroup | None
 
 
 def of_first(make: Callable[[], Made]) -> Made:
-    """What `make` gives in the first process, in all of them; the others do not call it."""
-    made = gathered(lambda: make() if is_first() else None)[0]
-    return cast(Made, made)
+    """Call `make` in the first process only and return its result in every process."""
+    result = gathered(lambda: make() if is_first() else None)[0]
+    return cast(Made, result)
 
 
 def sum_gradients(weights: Sequence[nn.Parameter]) -> None:
-    """Let every process have the sum of the gradients of all. Weights that have none in any process get none.
+    """Sum the gradients over all processes, in place. Weights without gradient in all of them stay without.
 
-    Raises `TrainingError` where another process has ended.
+    Raises `TrainingError` if another process has ended.
     """
     if count() == 1 or not weights:
         return
@@ -126,8 +125,9 @@ def sum_gradients(weights: Sequence[nn.Parameter]) -> None:
 
 
 def fair_shares(costs: Sequence[float], parts: int) -> list[int]:
-    """Who takes each of the costs, from 0 to `parts` - 1, so that all have about as much: the largest are given away
-    first, each to whoever has the least so far. The same in every process.
+    """Assign each cost to a part from 0 to `parts` - 1, with similar sums: the largest first, each to the smallest sum.
+
+    The assignment is the same in every process.
     """
     takers, sums = [0] * len(costs), [0.0] * parts
     for item in sorted(range(len(costs)), key=lambda item: (-costs[item], item)):
@@ -137,52 +137,52 @@ def fair_shares(costs: Sequence[float], parts: int) -> list[int]:
 
 
 class SharedStage:
-    """Another stage, of which each process plays its part; all of them have the whole.
+    """A stage that divides every request among the processes and gathers all answers in each of them.
 
-    Every process must run the recipe and ask for the same in the same order. Raises `TrainingError` where they do not.
-    Parts are in one piece, so that samples of a task are mostly played by one engine.
+    Every process must run the same method with the same requests in the same order; raises `TrainingError` otherwise.
+    Parts are contiguous, so that one engine plays most samples of a task.
     """
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
-        """One episode of the policy each."""
+        """Play an episode of the policy for each."""
         return _shared(self._stage.play, episodes)
 
     def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
-        """One reply of the critic each."""
+        """Ask the critic for a reply to each."""
         return _shared(self._stage.review, requests)
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
-        """By turn, whether the action was right."""
+        """Label the action of each turn."""
         return _shared(self._stage.labels, played)
 
     def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
-        """One reasoned verdict of the critic each."""
+        """Ask the critic for a reasoned verdict on each."""
         return _shared(self._stage.judge, proposals)
 
-    def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
-        """One episode of the expert each; those that broke are left out."""
-        return _shared(self._stage.lessons, queries)
+    def lessons(self, tasks: Sequence[str]) -> list[Trajectory]:
+        """Play an episode of the expert for each task, without broken ones."""
+        return _shared(self._stage.lessons, tasks)
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
-        """Not shared: it takes no time."""
+        """Return the tokens before the first reply; not divided, as it takes no time."""
         return self._stage.opening(trajectory)
 
-    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
-        """Several processes wait for each other, with all of the queries in one part: each plays its part of those."""
-        return self._stage.overlapped(collect, queries) if count() == 1 else [collect(self, queries)]
+    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], tasks: Sequence[str]) -> list[Made]:
+        """Collect in parts with one process; with several, in one part, whose requests they divide."""
+        return self._stage.overlapped(collect, tasks) if count() == 1 else [collect(self, tasks)]
 
 
-def _shared(do: Callable[[Sequence[Asked]], list[Made]], asked: Sequence[Asked]) -> list[Made]:
+def _shared(answer: Callable[[Sequence[Request]], list[Made]], requests: Sequence[Request]) -> list[Made]:
     if count() == 1:
-        return do(asked)
-    first, end = (len(asked) * number // count() for number in (index(), index() + 1))
+        return answer(requests)
+    first, end = (len(requests) * number // count() for number in (index(), index() + 1))
 
     def part() -> tuple[str, list[Made]]:
-        known = hashlib.sha256(repr(asked).encode()).hexdigest()
-        return known, do(asked[first:end]) if first < end else []
+        known = hashlib.sha256(repr(requests).encode()).hexdigest()
+        return known, answer(requests[first:end]) if first < end else []
 
     parts = gathered(part, group=players())
     if len({known for known, _ in parts}) > 1:
@@ -190,10 +190,10 @@ def _shared(do: Callable[[Sequence[Asked]], list[Made]], asked: Sequence[Asked])
             "the processes of this run do not ask for the same: a method that draws must draw alike in all of them "
             "(align_echo.dice.Dice), or be trained with one process"
         )
-    return [answer for _, answers in parts for answer in answers]
+    return [result for _, results in parts for result in results]
 
 
-def _told_to_end(*_: object) -> None:
+def _end_on_signal(*_: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is on its way out
     raise TrainingError(
         f"process {index()} was told to end, as a launcher does where another process has ended; {GO_ON}"
@@ -202,7 +202,7 @@ def _told_to_end(*_: object) -> None:
 
 @contextmanager
 def others_reached() -> Iterator[None]:
-    """What torch says where another process has ended, as one line: around all that processes do together."""
+    """Convert torch's errors about an ended process to `TrainingError`. Wraps all communication between processes."""
     try:
         yield
     except RuntimeError as error:

@@ -1,6 +1,6 @@
-"""What a critique earned: pure functions of the score before it and the score after it.
+"""Rewards of a critique: pure functions of the scores before and after it.
 
-Scores lie in [0, 1]; s_o is the attempt's, s_r the refined attempt's. Left out: what makes the scores (environments).
+Scores lie in [0, 1]; s_o is the attempt's score, s_r the refined attempt's.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Literal
 from align_echo.errors import UsageError
 
 ETA = 0.1
-"""ECHO's smoothing: how far beyond a full score the barrier of the gain stands."""
+"""Smoothing of ECHO's gain: its pole is this far beyond a full score."""
 
 RewardName = Literal["saturation", "linear", "revision"]
 
 CriticReward = Callable[[float, float], float]
-"""(s_o, s_r) -> what the critique between them earned."""
+"""(s_o, s_r) -> reward of the critique."""
 
 
 def saturation_gain(before: float, after: float, *, eta: float = ETA) -> float:
-    """g(s_o, s_r) = ln((1 - s_o + eta) / (1 - s_r + eta)): a point gained near a full score counts for more.
+    """Compute g(s_o, s_r) = ln((1 - s_o + eta) / (1 - s_r + eta)): a gain near a full score counts more.
 
-    Additive along a path and antisymmetric; finite everywhere. ECHO (paper 1), equations 3 to 6.
-    Raises `UsageError` for scores outside [0, 1] and for an eta that is not above 0.
+    Additive along a path, antisymmetric, finite everywhere. ECHO (paper 1), equations 3 to 6. Raises `UsageError` for
+    scores outside [0, 1], and unless eta is above 0.
     """
     _check(before, after)
     if not 0 < eta < math.inf:
@@ -33,13 +33,13 @@ def saturation_gain(before: float, after: float, *, eta: float = ETA) -> float:
 
 
 def linear_gain(before: float, after: float) -> float:
-    """s_r - s_o, the ablation of `saturation_gain`. Raises `UsageError` for scores outside [0, 1]."""
+    """Compute s_r - s_o, the ablation of `saturation_gain`. Raises `UsageError` for scores outside [0, 1]."""
     _check(before, after)
     return after - before
 
 
 def revision_reward(before: float, after: float) -> float:
-    """1 if the revision has a full score, else s_r - s_o: ICRL's critic reward. In [-1, 1].
+    """Return 1 for a full score of the revision, else s_r - s_o: ICRL's critic reward, in [-1, 1].
 
     Raises `UsageError` for scores outside [0, 1].
     """
@@ -52,7 +52,7 @@ REWARDS: dict[RewardName, CriticReward] = {
     "linear": linear_gain,
     "revision": revision_reward,
 }
-"""The rewards of a critique by the names that configs have for them."""
+"""Rewards of a critique by their names in configs."""
 
 
 def _check(before: float, after: float) -> None:

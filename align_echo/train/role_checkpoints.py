@@ -1,6 +1,6 @@
-"""What both of our trainers do alike: each role's weights in a folder of its own, and held-out tasks as evaluation.
+"""Common base of both trainers: a checkpoint folder for each role, and evaluation on held-out tasks.
 
-Left out: steps (`trainer.py`, `trl_trainer.py`). Optimizer, schedule and state are kept as `transformers` does.
+Not here: steps (`trainer.py`, `trl_trainer.py`). `transformers` saves optimizer, schedule and state.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Evaluation = Callable[[], Signals]
 
 
 class RoleCheckpoints(KeepingTrainer):
-    """A trainer of both roles, to be given the attributes below when it is made.
+    """A trainer of both roles. Subclasses set the attributes below.
 
-    Weights that are divided among processes are loaded as `transformers` does.
+    `transformers` loads weights divided among processes.
     """
 
     _backbone: Backbone
@@ -34,10 +34,10 @@ class RoleCheckpoints(KeepingTrainer):
     _last: Path | None
 
     def close(self) -> None:
-        """Give up what is under way: nothing, where a harvest is played before it is learned from."""
+        """Stop a batch played ahead. Nothing to do here."""
 
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
-        """Play the held-out tasks with the weights as they are."""
+        """Play the held-out tasks with the current weights and log the figures."""
         if self._evaluation is None:
             return {}
         with stopping.interruptible():

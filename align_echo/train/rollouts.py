@@ -1,10 +1,10 @@
-"""Rollouts that a run keeps to be read: of every step the episodes of one task, and what the critic said of them.
+"""Rollouts saved for reading: the episodes of one task of every batch, with the critic's replies.
 
-    rollouts/<step>.jsonl    a `Trajectory` a line: each attempt, and behind it those that followed critiques of it
-    critiques/<step>.jsonl   a `ReviewedAttempt` a line: the critic's whole replies about them, the unreadable ones too
+    rollouts/<step>.jsonl    a `Trajectory` a line: each attempt, followed by those after critiques of it
+    critiques/<step>.jsonl   a `ReviewedAttempt` a line: the critic's full replies, unreadable ones too
 
-The task is the one whose scores differ most within the step. Several steps that learn from one harvest have one file,
-named after the first of them. Left out: token ids, which are for learning, and replies about single actions (RCM).
+The task is the one with the most varied scores. Steps that learn from the same batch share a file, named after the
+first of them. Not saved: token ids, and replies about single actions (RCM).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ MEBIBYTE = 2**20
 
 
 class Rollouts(Frozen, allow_inf_nan=False):
-    """What is kept: at most so many `episodes` a step (0: none at all), and at most `mebibytes` in all."""
+    """Limits of the saved rollouts: `episodes` in a batch (0: none), and `mebibytes` in all."""
 
     episodes: int = Field(default=16, ge=0)
-    """Of a harvest, at most; 0: none."""
+    """Maximum number of episodes of a batch; 0: none."""
     mebibytes: float = Field(default=64.0, gt=0)
-    """Of the whole run, at most."""
+    """Maximum size for the whole run."""
 
 
 class ReviewedAttempt(Frozen):
-    """A critic's reply about the attempt at `task_id` whose number is `attempt` (its `sample`)."""
+    """A critic's reply about attempt number `attempt` (its `sample`) at task `task_id`."""
 
     task_id: str
     attempt: int
@@ -45,7 +45,7 @@ class ReviewedAttempt(Frozen):
 
 
 class RolloutFiles:
-    """The kept rollouts of a run of at most `steps` steps, in its folder."""
+    """The saved rollouts of a run of at most `steps` steps, in its folder."""
 
     def __init__(self, folder: Path, settings: Rollouts, steps: int) -> None:
         self._folder = folder
@@ -53,13 +53,13 @@ class RolloutFiles:
         self._steps = steps
 
     def drop_from(self, step: int) -> None:
-        """Remove what is of this step and later ones, which will be made again."""
+        """Remove the files of this step and later ones, before a resumed run repeats them."""
         for part in (ROLLOUTS, CRITIQUES):
             late = [file.name for file in (self._folder / part).glob("*.jsonl") if int(file.stem) >= step]
             clear(self._folder / part, late)
 
     def keep(self, step: int, harvest: Harvest) -> None:
-        """Write what is kept of a harvest from which `step` is the first to learn; nothing where there is no room."""
+        """Write the rollouts of a batch under the number of its first `step`, if there is room."""
         group = side_by_side(widest_group(harvest.episodes), harvest.reviewed)[: self._settings.episodes]
         parts: dict[str, Sequence[BaseModel]] = {
             ROLLOUTS: [without_tokens(episode) for episode in group],
@@ -75,20 +75,24 @@ class RolloutFiles:
 
     @property
     def _written(self) -> int:
-        """Bytes of all that is kept so far."""
+        """Number of bytes written so far."""
         files = [file for part in (ROLLOUTS, CRITIQUES) for file in (self._folder / part).glob("*.jsonl")]
         return sum(file.stat().st_size for file in files)
 
 
 def room(step: int, steps: int, most: float) -> float:
-    """How many bytes may be kept by the end of a step. Half of `most` may be used at once, and the other half as the
-    run goes on, so that its last steps are kept too.
+    """Compute how many bytes may be in use by the end of a step.
+
+    Half of `most` is available at once, the other half grows with the steps, so that the last steps are saved too.
     """
     return most * (1 + min(step, steps) / steps) / 2
 
 
 def widest_group(episodes: Sequence[Trajectory]) -> list[Trajectory]:
-    """The episodes of the task whose scores have the greatest variance, the first of equals; broken ones have none."""
+    """Return the episodes of the task with the largest variance of scores (the first of equals).
+
+    Broken episodes have no score.
+    """
     by_task: dict[str, list[Trajectory]] = defaultdict(list)
     for episode in episodes:
         by_task[episode.task_id].append(episode)
@@ -103,7 +107,7 @@ def _variance(group: Sequence[Trajectory]) -> float:
 def side_by_side(
     group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, Review]]
 ) -> list[Trajectory]:
-    """The episodes of one task, behind each of them those that followed critiques of it."""
+    """Order the episodes of a task: each is followed by the attempts after critiques of it."""
     known = {id(episode) for episode in group}
     criticised: dict[str, deque[Trajectory]] = defaultdict(deque)
     for attempt, review in reviewed:
@@ -120,13 +124,13 @@ def side_by_side(
         for later in following[id(episode)]:
             yield from with_following(later)
 
-    return [shown for episode in first for shown in with_following(episode)]
+    return [attempt for episode in first for attempt in with_following(episode)]
 
 
 def reviews_of(
     group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, Review]]
 ) -> list[ReviewedAttempt]:
-    """What the critic said of these episodes, in the order in which it was asked."""
+    """Select the critic's replies about these episodes, in order."""
     known = {id(episode) for episode in group}
     return [
         ReviewedAttempt(
@@ -138,6 +142,6 @@ def reviews_of(
 
 
 def without_tokens(episode: Trajectory) -> Trajectory:
-    """An episode to be read, without token ids and their log-probabilities."""
+    """Copy an episode without token ids and log-probabilities."""
     steps = tuple(step.model_copy(update={"tokens": None}) for step in episode.steps)
     return episode.model_copy(update={"steps": steps})

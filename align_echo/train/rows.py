@@ -1,6 +1,6 @@
-"""What a recipe hands to the trainer: one conversation a row, with what it earned and whom it is compared with.
+"""The data passed from a method to the trainer: a row is a conversation with its reward and its group.
 
-Left out: advantages (`align_echo.train.advantages`), tensors and padding (the trainer).
+Not here: advantages (`advantages.py`), tensors and padding (`batching.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Role = Literal["policy", "critic"]
 
 @dataclass(frozen=True)
 class Row:
-    """A conversation of T tokens. Rows of one `role` and `group` are compared with each other.
+    """A conversation of T tokens. Rows of the same `role` and `group` are compared with each other.
 
-    A `moved` row was sampled in another context than it is trained in (ICRL): its log-probabilities are those of
-    sampling, and the trainer may weigh its tokens by how likely they are in the context that it has here.
-    An `expert` row was not sampled by the policy at all (LUFFY): it has no log-probabilities.
+    A `moved` row is trained in another context than it was sampled in (ICRL). Its log-probabilities are those of
+    sampling; the trainer may weigh its tokens by their likelihood in the new context. An `expert` row was not sampled
+    by the policy (LUFFY) and has no log-probabilities.
     """
 
     tokens: TokenSequence
@@ -37,19 +37,18 @@ class Row:
 
     @property
     def learnable(self) -> int:
-        """How many tokens there are to learn from: sampled ones, but for a first token, which follows on nothing."""
+        """Number of tokens to learn from: sampled ones, except a first token, which has no prefix."""
         return sum(self.tokens.mask[1:])
 
 
 @dataclass(frozen=True)
 class Harvest:
-    """What a recipe brings home from some queries.
+    """The result of a method on a batch of tasks.
 
-    `refinements` are pairs of scores: of an attempt, and of the one that followed it (after a critique, if any).
-    `counts` says what happened on the way, among it what could not be used: "broken rollouts", "unread critiques".
-    `steps` is how many turns were played in environments. `signals` is what was observed of play (`train.observed`),
-    as are `episodes`, all that were played, the expert's too, and `reviewed`, attempts and what the critic said of
-    them.
+    `refinements` are pairs of scores: an attempt's, and that of the next attempt (after a critique, if any). `counts`
+    holds event counts, such as "broken rollouts" and "unread critiques". `steps` is the number of turns played.
+    `ObservedStage` adds the rest: `signals` of play, all `episodes` (the expert's too), and `reviewed`, attempts with
+    the critic's replies.
     """
 
     rows: tuple[Row, ...]
@@ -62,38 +61,39 @@ class Harvest:
 
 
 def policy_row(trajectory: Trajectory, group: str) -> Row:
-    """An episode as it was sampled; its score is its reward. Raises `UsageError` for a broken one."""
+    """Convert a sampled episode to a row; its score is the reward. Raises `UsageError` for a broken episode."""
     if trajectory.fault is not None:
         raise UsageError(f"{trajectory.task_id} was broken by a fault: there is nothing to learn from it")
     return Row(token_sequence(trajectory), "policy", group, trajectory.score)
 
 
 def expert_row(lesson: Trajectory) -> Row:
-    """An expert's episode as if the policy's agent had made it; its score is its reward, its task its group."""
+    """Convert an expert's episode to a row of the policy; its score is the reward, its task the group."""
     return replace(policy_row(lesson, lesson.task_id), expert=True)
 
 
 def critic_row(reply: Review | Judgement, group: str, reward: float) -> Row:
-    """A critic's reply. Raises `UsageError` if the critic's model gave no token ids."""
+    """Convert a critic's reply to a row. Raises `UsageError` if it has no token ids."""
     if reply.tokens is None:
         raise UsageError("the critic's reply has no token ids: let a local model be the critic")
     return Row(join([reply.tokens]), "critic", group, reward)
 
 
 def without_critique(row: Row, trajectory: Trajectory, opening: Sequence[int]) -> Row:
-    """The row of a refined episode with the opening of an episode without critique in place of its own.
+    """Replace the opening of a refined episode's row by `opening`, the tokens before the first reply without a
+    critique.
 
-    `opening` is what the model is given before its first reply. Raises `UsageError` for an episode without turns.
+    Raises `UsageError` for an episode without turns.
     """
     first = trajectory.steps[0].tokens if trajectory.steps else None
     if first is None:
         raise UsageError(f"{trajectory.task_id} has no first reply with token ids")
-    kept, gained = len(first.context_ids), len(opening) - len(first.context_ids)
+    old_length, shift = len(first.context_ids), len(opening) - len(first.context_ids)
     old = row.tokens
     tokens = TokenSequence(
-        ids=(*opening, *old.ids[kept:]),
-        mask=(*[0] * len(opening), *old.mask[kept:]),
-        logprobs=(*[0.0] * len(opening), *old.logprobs[kept:]),
-        turns=tuple((start + gained, end + gained) for start, end in old.turns),
+        ids=(*opening, *old.ids[old_length:]),
+        mask=(*[0] * len(opening), *old.mask[old_length:]),
+        logprobs=(*[0.0] * len(opening), *old.logprobs[old_length:]),
+        turns=tuple((start + shift, end + shift) for start, end in old.turns),
     )
     return replace(row, tokens=tokens, moved=True)

@@ -1,17 +1,16 @@
 """A training run in a folder: tasks and models from a config, a trainer over them, what is written.
 
-    config.json     what was asked for, with versions and hashes; a resumed run must ask for the same
+    config.json     the settings, with versions and hashes; a resumed run must have the same
     held_out.jsonl  figures of held-out tasks: one object an evaluation, the first before any step
     signals.jsonl   one object a step: rewards, gains, losses, times
-    refinements.jsonl   one object a harvest: scores before and after each critique
-    rollouts/, critiques/   of each step the episodes of one task, and what the critic said of them (`rollouts.py`)
-    checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
+    refinements.jsonl   one object a batch: scores before and after each critique
+    rollouts/, critiques/   the episodes of one task of each batch, with the critic's replies (`rollouts.py`)
+    checkpoints/    as `transformers` writes them; `<checkpoint>/<role>` is the folder of a model (or adapter)
     policy/, critic/   the trained roles at the end, or at their best evaluation
-    last/           the trained roles at the end, where there were evaluations
+    last/           the trained roles at the end of a run with evaluations
     summary.json    written last: method, steps, first and last evaluation, seconds
 
-A step has one number everywhere: they are counted from 1, and what is of step 0 came before any. Left out: what is
-printed (`telling.py`).
+Steps are numbered from 1 everywhere; step 0 is before training. Not here: printed lines (`telling.py`).
 """
 
 from __future__ import annotations
@@ -77,53 +76,57 @@ HELD_OUT = "held_out.jsonl"
 LAST = "last"
 
 
-def _unheard(step: int, figures: dict[str, Any]) -> None:
-    """The default of `evaluated`, for callers who read the figures in the folder."""
+def _ignore_figures(step: int, figures: dict[str, Any]) -> None:
+    """Do nothing. The default of `evaluated`, for callers who read the figures in the folder."""
 
 
-def _unsaid(line: str) -> None:
-    """The default of `say`, for callers who look at the signals themselves."""
+def _ignore_line(line: str) -> None:
+    """Do nothing. The default of `say`, for callers who read the signals."""
 
 
-def of_types(wanted: Sequence[str] | None, shown: Sequence[str], task_type: Callable[[str], str]) -> list[str]:
-    """The tasks of the types that are wanted; all for None. Raises `UsageError` for a type that no task has."""
+def of_types(wanted: Sequence[str] | None, tasks: Sequence[str], task_type: Callable[[str], str]) -> list[str]:
+    """Select the tasks of the wanted types; all for None. Raises `UsageError` for a type without tasks."""
     if wanted is None:
-        return list(shown)
-    types = {task: task_type(task) for task in shown}
+        return list(tasks)
+    types = {task: task_type(task) for task in tasks}
     unknown = sorted(set(wanted) - set(types.values()))
     if unknown:
         known = ", ".join(sorted(set(types.values())))
         raise UsageError(f"task_types: no task to train on is of type {unknown[0]!r}; types: {known}")
-    return [task for task in shown if types[task] in wanted]
+    return [task for task in tasks if types[task] in wanted]
 
 
-def queries_at(harvest: int, pool: Sequence[str], count: int, seed: int) -> list[str]:
-    """The tasks of a harvest: laps over all of them, each in an order of its own; the same in every process.
+def queries_at(number: int, pool: Sequence[str], count: int, seed: int) -> list[str]:
+    """Choose the tasks of a batch by its number, from 0: the same in every process.
 
-    A lap leaves out what is too little for a harvest. Raises `UsageError` if there are fewer tasks than `count`.
+    Batches go through all tasks in laps, each lap in another random order; a remainder smaller than a batch is skipped.
+    Raises `UsageError` if there are fewer tasks than `count`.
     """
     if len(pool) < count:
         raise UsageError(f"there are {len(pool)} tasks to train on: ask for no more a step (collecting.tasks)")
-    lap, index = divmod(harvest, len(pool) // count)
+    lap, index = divmod(number, len(pool) // count)
     return Dice(f"training tasks {seed} {lap}").shuffled(pool)[index * count : (index + 1) * count]
 
 
 def harvest_with(
-    config: TrainConfig, queries: Sequence[str], stage: Stage, judge: PlayJudge | None = None
+    config: TrainConfig, tasks: Sequence[str], stage: Stage, judge: PlayJudge | None = None
 ) -> Harvest:
-    """Play a config's recipe, observed. `judge` tells refused turns; None where nobody does."""
+    """Play a batch by the config's method and add signals of play.
+
+    `judge` identifies refused turns; None if unknown.
+    """
     observed = ObservedStage(SharedStage(stage))
-    harvest = config.implementation.collect(queries, observed, config.collecting)
-    episodes = (*observed.played, *observed.shown)
+    batch = config.implementation.collect(tasks, observed, config.collecting)
+    episodes = (*observed.played, *observed.lessons_played)
     return replace(
-        harvest, signals=observed.signals(judge), episodes=episodes, reviewed=tuple(observed.reviewed)
+        batch, signals=observed.signals(judge), episodes=episodes, reviewed=tuple(observed.reviewed)
     )
 
 
 def local_stage(
     config: TrainConfig, spec: EnvironmentSpec, crew: Crew, split: str, temperature: float
 ) -> LocalStage:
-    """Where a run of this config plays tasks of a split, with the crew's policy and critic."""
+    """Build the stage of a config for a split, with the crew's policy and critic."""
     interface = spec.interface(config.interface)
     return LocalStage(
         make_env=lambda: spec.make(split, interface=interface, step_limit=config.collecting.turns),
@@ -142,20 +145,23 @@ def local_stage(
 
 
 def parts_of(config: TrainConfig, on_gpu: bool) -> int:
-    """In how many parts a harvest is played: in one where more were not measured, with servers and with adapters, of
-    which one engine computes one a step, and on a GPU, which takes as long for few rows as for many.
+    """Return in how many parts a batch is played.
+
+    One with servers (more was not measured), with adapters (an engine computes one of them a step), and on a GPU (few
+    rows take as long as many).
     """
     return 1 if config.collecting.servers or config.weights == "adapters" or on_gpu else PARTS
 
 
 class Run:
-    """A run whose every input was checked. `train` may be called once; it goes on where a killed one stopped.
+    """A training run with checked inputs. Call `train` once; a resumed run continues from its newest checkpoint.
 
-    Where a launcher started several processes each has a run, and they are one: the first writes what there is.
+    With several processes each has a `Run`; only the first writes.
     """
 
     def __init__(self, config: TrainConfig, folder: Path, *, resume: bool = False) -> None:
-        """Raises `UsageError` or `MissingDataError` for what is not known, and for a folder that holds something else.
+        """Check config and folder. Raises `UsageError` or `MissingDataError` for unknown names, and for a folder with
+        other contents.
         """
         processes.join()
         self.config = config
@@ -176,7 +182,7 @@ class Run:
             processes.of_first(lambda: check_room(self.folder, estimate(config).disk))
         self._rollouts = RolloutFiles(self.folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
-        self._say: Callable[[str], None] = _unsaid
+        self._say: Callable[[str], None] = _ignore_line
 
     def _check_backend(self) -> None:
         if processes.count() > 1 and self.config.collecting.servers:
@@ -188,21 +194,21 @@ class Run:
 
     @property
     def begun_at(self) -> int:
-        """How many steps were made before: those of the checkpoint that the run goes on from, else 0."""
+        """Number of steps behind the checkpoint to resume from; 0 for a new run."""
         return checkpoint_step(self._resume)
 
     @property
     def begins_anew(self) -> bool:
-        """Whether a run is gone on with that had not finished a step."""
+        """Return whether this resumes a run without a finished step."""
         return self._resuming and not self._resume
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run was made to its end before."""
+        """Return whether the run was finished before."""
         return bool(self._resume) and (self.folder / "summary.json").is_file()
 
     def _record(self) -> dict[str, Any]:
-        """What `config.json` holds; a resumed run must ask for the same."""
+        """Build the contents of `config.json`; a resumed run must have the same."""
         interface = self._spec.interface(self.config.interface)
         return {
             "command": "train",
@@ -224,41 +230,40 @@ class Run:
         }
 
     def _prompts(self) -> tuple[str, ...]:
-        """Names of the templates of the agent, and of the critics."""
+        """List the prompt templates of the agent and the critics."""
         critics = (*FORMS.get(self.config.collecting.form).prompts, "critic/verdict", "critic/reasoned_verdict")
         return (*SHARED_PROMPTS, *Vanilla.prompts, *critics)
 
     def train(
         self,
         watch: Callable[[int, Signals], None],
-        evaluated: Callable[[int, dict[str, Any]], None] = _unheard,
-        say: Callable[[str], None] = _unsaid,
+        evaluated: Callable[[int, dict[str, Any]], None] = _ignore_figures,
+        say: Callable[[str], None] = _ignore_line,
     ) -> Path:
-        """Train to the end; the path of `summary.json`. `watch` is given every step's signals, as they are written,
-        `evaluated` the figures of held-out tasks and how many steps are behind them, `say` a line when nothing can be
-        learned, with what to change, and when that is over.
+        """Train to the end and return the path of `summary.json`.
 
-        A run that was finished already stays as it is.
+        `watch` receives every step's signals, `evaluated` the figures of held-out tasks with their step, `say` a line
+        when nothing can be learned, and when that is over. A finished run is left as it is.
         """
         if self.is_finished:
             return self.folder / "summary.json"
         self._say = say
         with computing_with(self.config.threads), processes.others_reached():
-            return self._train_anew(watch, evaluated)
+            return self._train(watch, evaluated)
 
-    def _train_anew(
+    def _train(
         self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None]
     ) -> Path:
-        begun = time.monotonic()
+        start = time.monotonic()
         processes.gathered(self._try_worlds)
         crew = gather(self.config, self._sources, self.folder)
         locks: list[FolderLock] = []
         try:
             processes.of_first(lambda: locks.append(self._begin_folder()))
             self._evaluation = self._held_out_tasks(crew, evaluated) if self.config.evaluating.every else None
-            told = self.config.report_to if processes.is_first() else ()
+            names = self.config.report_to if processes.is_first() else ()
             with (
-                tracking(told, self.folder, self.begun_at) as trackers,
+                tracking(names, self.folder, self.begun_at) as trackers,
                 closing(self._trainer(crew, watch)) as trainer,
             ):
                 for callback in (*trackers, *([self._evaluation] if self._evaluation else [])):
@@ -268,7 +273,7 @@ class Run:
                 trainer.remove_callback(HeldOut)
                 after = self._figures(trainer)
             crew.save(self.folder)
-            took = None if self._resume else round(time.monotonic() - begun, 1)  # of what went on before nobody knows
+            took = None if self._resume else round(time.monotonic() - start, 1)  # unknown for a resumed run
             figures = {"before": before, "after": after, "seconds": took}
             return processes.of_first(lambda: self._end(trainer, figures))
         finally:
@@ -277,13 +282,13 @@ class Run:
                 lock.close()
 
     def _try_worlds(self) -> None:
-        """Start a task of each split that is played: what the environment lacks is said before a model is loaded."""
+        """Reset a task of each split, to report a broken environment before loading a model."""
         held_out = {self._held_out: self._spec.tasks(self._held_out)} if self.config.evaluating.every else {}
         for split, tasks in {**held_out, self._split: self.tasks}.items():
             try_reset(self._spec, tasks[0], split=split, data_root=None)
 
     def _end(self, trainer: RoleCheckpoints, figures: dict[str, Any]) -> Path:
-        """Write what came of it."""
+        """Write `summary.json`."""
         summary = {
             "method": self.config.method,
             "steps": trainer.state.global_step,
@@ -294,8 +299,9 @@ class Run:
         return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def _begin_folder(self) -> FolderLock:
-        """Write what was asked for; drop what is of steps that will be made again. Raises `UsageError` if another
-        process works in the folder, or has since it was checked.
+        """Write `config.json` and drop the records of steps to repeat.
+
+        Raises `UsageError` if another process works in the folder, or has since the check.
         """
         left = [TENSORBOARD]
         lock = begin_run(
@@ -306,21 +312,21 @@ class Run:
             raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
         drop_unfinished(self.folder / CHECKPOINTS)
         shutil.rmtree(self.folder / PUBLISHED, ignore_errors=True)
-        begun = self.begun_at + 1 if self._resume else 0
+        first = self.begun_at + 1 if self._resume else 0
         for name in ("signals.jsonl", "refinements.jsonl", HELD_OUT):
-            keep_before(self.folder / name, begun)
-        self._rollouts.drop_from(begun)
+            keep_before(self.folder / name, first)
+        self._rollouts.drop_from(first)
         return lock
 
     def _figures(self, trainer: RoleCheckpoints) -> dict[str, Any] | None:
-        """What the weights of now score on held-out tasks; None where none are played."""
+        """Evaluate the current weights on held-out tasks; None without evaluations."""
         if self._evaluation is None:
             return None
         trainer.evaluate()
         return self._evaluation.figures
 
     def _before(self, trainer: RoleCheckpoints) -> dict[str, Any] | None:
-        """The figures of the weights that the run began with: one that goes on reads what was measured then."""
+        """Return the figures of the initial weights; a resumed run reads them from the folder."""
         if not self._resume:
             return self._figures(trainer)
         first = next(iter(steps_in(self.folder / HELD_OUT)), None)
@@ -328,8 +334,8 @@ class Run:
 
     def _held_out_tasks(self, crew: Crew, evaluated: Callable[[int, dict[str, Any]], None]) -> HeldOut:
         config = self.config
-        shown = self._spec.tasks(self._held_out)
-        chosen = Dice(f"held-out tasks {config.seed}").shuffled(shown)[: config.evaluating.tasks]
+        tasks = self._spec.tasks(self._held_out)
+        chosen = Dice(f"held-out tasks {config.seed}").shuffled(tasks)[: config.evaluating.tasks]
         stage = self._stage(crew, self._held_out, config.evaluating.temperature)
         return HeldOut(SharedStage(stage), chosen, config.seed, self.folder / HELD_OUT, evaluated)
 
@@ -339,18 +345,18 @@ class Run:
         stage = replace(plain, best_of=config.collecting.best_of)
         judge = play_judge(self._spec)
 
-        def recipe(harvest: int) -> Harvest:
-            queries = queries_at(harvest, self.tasks, config.collecting.tasks, config.seed)
-            return harvest_with(config, queries, stage.at_step(harvest), judge)
+        def play(number: int) -> Harvest:
+            tasks = queries_at(number, self.tasks, config.collecting.tasks, config.seed)
+            return harvest_with(config, tasks, stage.at_step(number), judge)
 
-        def keep(harvest: int, harvested: Harvest) -> None:
-            step = harvest * config.step.updates + 1
-            budget.add(harvested.steps)
+        def keep(number: int, batch: Harvest) -> None:
+            step = number * config.step.updates + 1
+            budget.add(batch.steps)
             if not processes.is_first():
                 return
-            if harvested.refinements:
-                append(self.folder / "refinements.jsonl", {"step": step, "scores": harvested.refinements})
-            self._rollouts.keep(step, harvested)
+            if batch.refinements:
+                append(self.folder / "refinements.jsonl", {"step": step, "scores": batch.refinements})
+            self._rollouts.keep(step, batch)
 
         alarm = Alarm(config)
         budget = Budget(config.environment_steps or 0, self._played)
@@ -370,7 +376,7 @@ class Run:
         kind, arguments = self._engine()
         trainer: RoleCheckpoints = kind(
             crew.backbone,
-            recipe,
+            play,
             config.step,
             arguments,
             optimizer=optimizer_of(
@@ -391,7 +397,7 @@ class Run:
         return trainer
 
     def _engine(self) -> tuple[Callable[..., RoleCheckpoints], TrainingArguments]:
-        """The trainer that the config names, and its arguments."""
+        """Return the class of the config's trainer and its arguments."""
         settings = run_settings(self.config, self.folder, self._last_step)
         if self.config.backend == "own":
             return RoleTrainer, TrainingArguments(**settings)
@@ -403,12 +409,12 @@ class Run:
 
     @property
     def _played(self) -> int:
-        """Turns of the steps before the one that comes next."""
+        """Number of turns played so far."""
         return played_before(self.folder / "signals.jsonl", self.config.step.updates)
 
     @property
     def _last_step(self) -> int:
-        """A run that goes on and has spent its budget makes no step more."""
+        """Return the last step: no further step if a resumed run has spent its budget."""
         spent = self._played >= (self.config.environment_steps or math.inf)
         return self.begun_at if spent else self.config.steps
 

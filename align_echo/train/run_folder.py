@@ -1,6 +1,6 @@
 """The folder of a training run: whether it holds any work yet, and its lines of signals.
 
-Left out: what every run's folder has (`align_echo.runs`), and what a run is and does (`align_echo.train.run`).
+Not here: the common part of all runs' folders (`align_echo.runs`), and the run itself (`run.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from align_echo.train.trackers import TENSORBOARD, WANDB
 
 
 def check_run_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool) -> str:
-    """The checkpoint to go on from, "" for none. Raises `UsageError` for a folder that holds something else, and for
-    one that another process works in. A run without a checkpoint is begun anew.
+    """Return the checkpoint to resume from, "" for none.
+
+    Raises `UsageError` for a folder with other contents or in use by another process. A run without a checkpoint starts
+    again.
     """
     check_run(folder, settings, resume=resume, unmade=made_nothing, compared=lasts, read=stored_as(settings))
     return newest_checkpoint(folder / CHECKPOINTS) if resume else ""
@@ -41,14 +43,15 @@ def stored_as(settings: Mapping[str, Any]) -> Callable[[Path], dict[str, Any] | 
 
 
 def lasts(name: str) -> bool:
-    """Whether a run that goes on must ask for the same under this dotted name: servers may have moved, and processes
-    change nothing but rounding.
+    """Return whether a resumed run must have the same value under this dotted name.
+
+    Servers may have moved, and the number of processes changes only rounding.
     """
     return name != "processes" and not name.startswith("config.collecting.servers")
 
 
 def on_record(folder: Path) -> dict[str, Any]:
-    """What `config.json` holds. Raises `UsageError` if there is no training run in the folder."""
+    """Read `config.json`, with old keys renamed. Raises `UsageError` if there is no training run in the folder."""
     config = json_object(folder / "config.json")
     if config is None or config.get("command") != "train" or not isinstance(config.get("config"), dict):
         raise UsageError(f"there is no training run to resume in {folder}")
@@ -56,16 +59,16 @@ def on_record(folder: Path) -> dict[str, Any]:
 
 
 def keep_before(file: Path, step: int) -> None:
-    """Drop the lines of steps that will be made again, and a last line that was not written to its end.
+    """Drop the lines of `step` and later ones, and an incomplete last line.
 
-    Raises `UsageError` for a line that is damaged.
+    Raises `UsageError` for a damaged line.
     """
     if file.is_file():
         write_atomically(file, "".join(json.dumps(record) + "\n" for record in steps_in(file) if record["step"] < step))
 
 
 def steps_in(file: Path) -> list[dict[str, Any]]:
-    """The lines of a file that `append` wrote, each of a `step`. Raises `UsageError` for one that is not."""
+    """Read the lines of a file of `append`, each of a `step`. Raises `UsageError` for a line without a step."""
     records = json_lines(file)
     if any(not isinstance(record.get("step"), int) for record in records):
         raise UsageError(f"{file} is damaged: a line of it belongs to no step")
@@ -73,14 +76,14 @@ def steps_in(file: Path) -> list[dict[str, Any]]:
 
 
 def append(file: Path, record: dict[str, Any]) -> None:
-    """One more line of JSON. Raises `ValueError` for a number that is none."""
+    """Append a line of JSON. Raises `ValueError` for NaN or infinity."""
     with file.open("a", encoding="utf-8") as out:
         out.write(json.dumps(record, allow_nan=False) + "\n")
 
 
 def made_nothing(folder: Path) -> bool:
-    """Whether the folder is that of a run that left no checkpoint, and holds nothing else."""
+    """Return whether the folder holds only a training run without a checkpoint."""
     files = {CONFIG, "held_out.jsonl", "signals.jsonl", "refinements.jsonl"}
     ours = files | {ROLLOUTS, CRITIQUES, TENSORBOARD, WANDB, CHECKPOINTS, PUBLISHED, "last"}
-    left = {entry.name for entry in entries(folder)}
-    return is_run_by(folder, "train") and left <= ours and not any((folder / CHECKPOINTS).glob("*"))
+    names = {entry.name for entry in entries(folder)}
+    return is_run_by(folder, "train") and names <= ours and not any((folder / CHECKPOINTS).glob("*"))

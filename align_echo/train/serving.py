@@ -1,7 +1,7 @@
-"""The servers that play for a run: connecting to them, and the folders in which they find the weights of now.
+"""vLLM servers that play for a run: connections, and the folders with the current weights.
 
-Each version of a role's weights has a folder of its own under the run's, which the servers must read under the same
-path; the last two of each role are kept. Left out: engines in this process (`crew.py`).
+Each version of a role's weights has a folder under the run's, which the servers must read under the same path. The last
+two versions of each role remain. Not here: engines in this process (`crew.py`).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from align_echo.train.backbone import ROLES, Adapters, Backbone
 from align_echo.train.rows import Role
 
 PUBLISHED = "published"
-"""The folder of a run in which servers find weights."""
+"""Folder in a run for the weights of servers."""
 
 KEPT = 2
-"""How many versions of a role are kept: vLLM may read an adapter's folder again while it serves it."""
+"""Versions of a role to retain: vLLM may read an adapter's folder again while it serves it."""
 
 ATTEMPTS = 3
-"""How often one of several servers is asked before its requests go to the others."""
+"""Attempts at one of several servers before its requests go to the others."""
 
 
 def served_by(addresses: Sequence[str], source: str, backbone: Backbone) -> Engine:
-    """The vLLM servers at these base URLs as one engine. Each must serve one model: for adapters that of `source`, on
-    which the backbone stands, as its log-probabilities of a short reply must show.
+    """Connect to the vLLM servers at these base URLs as one engine.
 
-    Raises `UsageError` for a server that is not there or serves another model, `ModelError` for one that is silent.
+    For adapters each must serve the model `source` of the backbone; its log-probabilities of a short reply are
+    compared. Raises `UsageError` for an unreachable server or another model, `ModelError` for a server without answer.
     """
     retry = RetryPolicy(attempts=ATTEMPTS) if len(addresses) > 1 else None
 
@@ -57,8 +57,10 @@ def served_by(addresses: Sequence[str], source: str, backbone: Backbone) -> Engi
 
 
 def _check_model(model: Any, reply: Reply, otherwise: str) -> None:
-    """Raises `UsageError`, which says `otherwise`, unless the model gives a server's reply to `VERIFICATION` the same
-    log-probabilities."""
+    """Compare the log-probabilities of a server's reply to `VERIFICATION` with the model's.
+
+    Raises `UsageError` with the message `otherwise` if they differ.
+    """
     known = model.get_input_embeddings().weight.shape[0]
     if any(token >= known for token in reply.ids):
         raise UsageError(f"{otherwise}: its vocabulary is larger")
@@ -70,7 +72,7 @@ def _check_model(model: Any, reply: Reply, otherwise: str) -> None:
 
 @torch.no_grad()
 def logprobs_of(model: Any, ids: tuple[int, ...]) -> list[float]:
-    """A model's own pass over ids [T]: the natural logarithms of the probabilities of ids[1:] [T - 1]."""
+    """Compute natural log-probabilities [T - 1] of ids[1:] by a forward pass over ids [T]."""
     device = next(model.parameters()).device
     logits_TV = model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0, :-1].float()
     targets_T1 = torch.tensor(ids[1:], device=device)[:, None]
@@ -79,7 +81,7 @@ def logprobs_of(model: Any, ids: tuple[int, ...]) -> list[float]:
 
 
 class ServedWeights:
-    """Versions of a run's weights in `folder`, which is emptied when the first is published."""
+    """Versions of a run's weights in `folder`. The first `publish` empties it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -87,7 +89,7 @@ class ServedWeights:
         self._number = 0
 
     def publish(self, engine: Engine, backbone: Backbone) -> None:
-        """Let the engine draw with the weights of now. Roles that are not trained are published once."""
+        """Load the current weights into the engine. Roles without training are published once."""
         if not self._versions:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._number += 1
@@ -111,6 +113,6 @@ class ServedWeights:
         self._versions[role] = versions[-KEPT:]
 
     def close(self) -> None:
-        """Remove what was published."""
+        """Remove the published weights."""
         if self._versions:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,8 +1,9 @@
 """Supervised training on demonstrations: the warm start of a policy, and how the pocket model is made.
 
-On `transformers.Trainer` (checkpoints, resume, logging, devices). A batch holds chats of like length up to a number of
-tokens; the loss is a weighted mean over tokens: the chat's weight on what the assistant says, `context_weight` on what
-others say after the opening instructions, nothing on the instructions. Left out: packing several chats into a row.
+It uses `transformers.Trainer` (checkpoints, resume, logging, devices). A batch holds chats of similar length up to a
+number of tokens. The loss is a weighted mean over tokens: the demonstration's weights for assistant messages,
+`context_weight` for other messages after the opening instructions, 0 for the instructions. Chats are not packed into
+rows.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from align_echo.train.optimizers import MuonWithAdamW
 from align_echo.types import Frozen
 
 POOL = 512
-"""How many chats are taken at a time, to put those of like length together."""
+"""Number of chats sorted by length at a time."""
 
 
 class SftSettings(Frozen):
-    """How to train. `tokens_per_batch` counts padding; `muon_lr` is for hidden matrices, `adamw_lr` for the rest."""
+    """Settings of supervised training. `tokens_per_batch` counts padding; `muon_lr` is for hidden matrices, `adamw_lr`
+    for all other parameters.
+    """
 
     epochs: float = 1.0
     tokens_per_batch: int = 6000
@@ -57,9 +60,9 @@ class Chat:
 
 
 def encode(demonstration: Demonstration, encoder: ChatEncoder, *, context_weight: float) -> Chat:
-    """The chat as rollouts would have grown it, with the weight of each token.
+    """Encode a chat as in a rollout, with the weight of each token.
 
-    A single question without instructions before it counts half of `context_weight`: part of it is instructions.
+    A single question without instructions before it has half of `context_weight`: part of it is instructions.
     """
     supervised = encoder.supervised(demonstration.messages)
     weights = np.full(len(supervised.ids), context_weight, dtype=np.float32)
@@ -74,9 +77,9 @@ def encode(demonstration: Demonstration, encoder: ChatEncoder, *, context_weight
 
 
 def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[list[Chat]]:
-    """All chats once, in random order, in batches of like length.
+    """Divide chats into batches of similar length, in random order.
 
-    A batch's padded size stays within `tokens_per_batch`, unless one chat alone does not.
+    The padded size of a batch is at most `tokens_per_batch`, unless a single chat is longer.
     """
     shuffled = Dice(f"sft {seed}").shuffled(range(len(chats)))
     batched: list[list[Chat]] = []
@@ -93,7 +96,7 @@ def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[
 
 
 def schedule(chats: Sequence[Chat], settings: SftSettings, lead: Sequence[Sequence[Chat]] = ()) -> list[list[Chat]]:
-    """The batches of the whole run in order: each part of the lead once, then every epoch in an order of its own."""
+    """Order the batches of a run: each part of the lead once, then every epoch in another random order."""
     size, seed = settings.tokens_per_batch, settings.seed
     planned = [batch for part in lead for batch in batches(part, tokens_per_batch=size, seed=seed)]
     for epoch in range(math.ceil(settings.epochs)):
@@ -103,7 +106,7 @@ def schedule(chats: Sequence[Chat], settings: SftSettings, lead: Sequence[Sequen
 
 
 def pad(batch: Sequence[Chat]) -> dict[str, torch.Tensor]:
-    """`input_ids` [B, T] and `weights` [B, T], padded on the right with weight 0."""
+    """Pad a batch on the right, with weight 0: `input_ids` [B, T] and `weights` [B, T]."""
     longest = max(len(chat.ids) for chat in batch)
     ids = torch.zeros(len(batch), longest, dtype=torch.long)
     weights = torch.zeros(len(batch), longest)
@@ -114,9 +117,9 @@ def pad(batch: Sequence[Chat]) -> dict[str, torch.Tensor]:
 
 
 def weighted_loss(logits_BTV: torch.Tensor, ids_BT: torch.Tensor, weights_BT: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy of each token given those before it, weighted by the token's weight; 0 without any weight.
+    """Compute the weighted mean cross-entropy of each token given those before it; 0 if all weights are 0.
 
-    What a token without weight costs, infinity too, is no matter.
+    Losses of tokens without weight are ignored, even if infinite.
     """
     losses = torch.nn.functional.cross_entropy(
         logits_BTV[:, :-1].float().flatten(0, 1), ids_BT[:, 1:].flatten(), reduction="none"
@@ -136,10 +139,11 @@ def fine_tune(
     resume: bool = False,
     callbacks: Iterable[TrainerCallback] = (),
 ) -> float:
-    """Train in place; checkpoints go to `folder`. The mean loss over the run. `resume` goes on from the last one.
+    """Train the model in place, with checkpoints in `folder`, and return the mean loss over the run.
 
-    The parts of `lead` come first, once each, under the same learning rate. Chats longer than `settings.longest` tokens
-    are left out, and those of which no token has a weight. Raises `UsageError` where no chat is left.
+    `resume` continues from the last checkpoint. The parts of `lead` come first, once each, in the same schedule. Chats
+    longer than `settings.longest` tokens, and chats without weights, are omitted. Raises `UsageError` if no chat
+    remains.
     """
     counting, *first = [[chat for chat in part if _counts(chat, settings.longest)] for part in (chats, *lead)]
     planned = schedule(counting, settings, first)
@@ -171,13 +175,12 @@ def fine_tune(
 
 
 def _counts(chat: Chat, longest: int) -> bool:
-    """Return whether a chat is short enough and has a weight on a token other than the first, which follows on nothing.
-    """
+    """Return whether a chat is short enough and has a weight on any token after the first."""
     return len(chat.ids) <= longest and bool(chat.weights[1:].any())
 
 
 def _padded(batches_of_step: list[list[Chat]]) -> dict[str, torch.Tensor]:
-    """What a step learns from: its one batch, which is padded only now."""
+    """Collate a step's single batch, and pad it."""
     (batch,) = batches_of_step
     return pad(batch)
 

@@ -1,6 +1,6 @@
-"""What a user watches while a run learns: numbers of one step, from its harvest and its losses. Pure functions.
+"""Signals of a training step: figures computed from its batch and its losses, by pure functions.
 
-Left out: where they are written (the trainer) and drawn (reports).
+The trainer writes them; reports plot them.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ from align_echo.trouble import summarize_conduct
 from align_echo.types import Trajectory
 
 BANDS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
-"""Scores of an attempt, the upper end left out; a full score is a band of its own."""
+"""Bands of an attempt's score, without their upper ends; a full score is a separate band."""
 
 LOG_HALF = math.log(0.5)
 
 QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
-"""What is told of how log w_t is spread over the tokens of a step, by the end of the signal's name."""
+"""Quantiles of log w_t over the tokens of a step, by the suffix of the signal's name."""
 
 TURNS = (0, 1, 5, 10, 20)
-"""Where the spans of turns begin over which the mismatch of log-probabilities is shown."""
+"""First turns of the spans for the mismatch of log-probabilities."""
 
 LOSSES = ("policy/loss", "critic/loss")
-"""The roles' losses, which add up to the step's."""
+"""The roles' losses; the step's loss is their sum."""
 
 Signals = dict[str, float]
-"""Figures of a step by name. What was not determined is not there."""
+"""Figures of a step by name, without undetermined ones."""
 
 
 def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
-    """Rewards by role, groups that taught nothing, gain by score band, what could not be used; no share of groups where
-    there are none, and no spread of one reward.
+    """Compute the signals of a batch: rewards by role, groups without variance, gains by score band, event counts.
+
+    Without groups there is no share of groups, and a single reward has no standard deviation.
     """
     signals: Signals = {
         "groups": advantages.groups,
@@ -64,11 +65,10 @@ def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
 
 
 def of_play(played: Sequence[Trajectory], judge: PlayJudge | None) -> Signals:
-    """How many episodes were played, and shares, in [0, 1], of the policy's turns and of its episodes that did not
-    break; no shares where there were none, nor of refused turns where it is not known which they are. And how many
-    episodes broke, by what broke them, and on how many turns and resets an interface failed, where any did.
+    """Compute the signals of play: the number of episodes, and shares in [0, 1] of turns and of sound episodes.
 
-    `judge` tells refused turns; None where nobody does.
+    Also counts faults by source, and turns and resets with a failure of the interface. There are no shares of nothing,
+    and none of refused turns without a `judge` to identify them.
     """
     sound = [trajectory for trajectory in played if trajectory.fault is None]
     signals: Signals = {"episodes": len(played)} if played else {}
@@ -94,7 +94,7 @@ def of_play(played: Sequence[Trajectory], judge: PlayJudge | None) -> Signals:
 
 
 def gains(refinements: Sequence[tuple[float, float]]) -> Signals:
-    """Mean change of score after a critique, over all and by the band of the score before."""
+    """Compute the mean change of score after a critique: overall, and by the band of the score before."""
     if not refinements:
         return {}
     by_band: dict[str, list[float]] = defaultdict(list)
@@ -105,23 +105,23 @@ def gains(refinements: Sequence[tuple[float, float]]) -> Signals:
 
 
 def band(score: float) -> str:
-    """The band of a score, as "0.25-0.5"; "full" for 1."""
+    """Return the band of a score, as "0.25-0.5"; "full" for 1."""
     edges = next(((low, high) for low, high in BANDS if low <= score < high), None)
     return f"{edges[0]:g}-{edges[1]:g}" if edges else "full"
 
 
 def numbers(signals: Signals) -> Signals:
-    """Return the signals without those that are no finite number, which no file and no tracker is given."""
+    """Drop signals without a finite value."""
     return {name: value for name, value in signals.items() if math.isfinite(value)}
 
 
 def without_loss(logs: Signals) -> Signals:
-    """Return what a trainer tells of a step from which nothing was learned: its 0 is no loss, nor a gradient's norm."""
+    """Drop loss and gradient norm from the logs of a step without rows, where their 0 means nothing."""
     return {name: value for name, value in logs.items() if name not in ("loss", "grad_norm")}
 
 
 class Losses:
-    """The losses of one step, batch by batch; of rows that were `stale` also how far the weights had moved since."""
+    """Accumulator of a step's losses over micro-batches; for `stale` rows also of the drift of the weights."""
 
     def __init__(self, *, stale: bool = False) -> None:
         self._stale = stale
@@ -132,19 +132,19 @@ class Losses:
 
     @classmethod
     def of(cls, parts: Sequence[Losses]) -> Losses:
-        """Those of a step whose batches were learned in several parts."""
-        whole = cls()
+        """Merge the losses of a step from several processes."""
+        merged = cls()
         for part in parts:
             for name, value in part._sums.items():
-                whole._sums[name] += value
-                whole._counts[name] = 1 if name in LOSSES else whole._counts[name] + part._counts[name]
+                merged._sums[name] += value
+                merged._counts[name] = 1 if name in LOSSES else merged._counts[name] + part._counts[name]
             for name, value in part._largest.items():
-                whole._largest[name] = max(whole._largest.get(name, 0.0), value)
-            whole._revised += part._revised
-        return whole
+                merged._largest[name] = max(merged._largest.get(name, 0.0), value)
+            merged._revised += part._revised
+        return merged
 
     def add(self, batch: Batch, loss: BatchLoss, entropies: torch.Tensor) -> None:
-        """Take in one batch; `entropies` [B, T-1] in nats."""
+        """Add a micro-batch; `entropies` [B, T-1] in nats."""
         counted = batch.mask.bool()
         compared = counted & ~batch.expert
         self._sums[f"{batch.role}/loss"] += float(loss.loss.detach())
@@ -177,14 +177,14 @@ class Losses:
             self._largest[name] = max(self._largest.get(name, 0.0), float(values.max()))
 
     def read(self) -> Signals:
-        """Losses are sums over the batches, `most` is the largest, `log_w_t/p05` and the like are quantiles over
-        tokens, all else are means over tokens.
+        """Return the signals: sums of losses over micro-batches, maxima (`most_...`), quantiles over tokens
+        (`log_w_t/p05` ...), and means over tokens for all others.
         """
         means = {name: self._sums[name] / self._counts[name] for name in sorted(self._sums)}
         return means | self._largest | self._spread()
 
     def _spread(self) -> Signals:
-        """The quantiles of log w_t; nothing where there were no revised tokens."""
+        """Compute the quantiles of log w_t; empty without revised tokens."""
         if not self._revised:
             return {}
         values = torch.cat(self._revised).sort().values

@@ -1,6 +1,6 @@
-"""Where recipes play: episodes of the policy, and reviews by the critic. Recipes see this and no trainer.
+"""The interface for methods to play: episodes of the policy, reviews and verdicts of the critic.
 
-Left out: environments and models themselves (`LocalStage` is given both), and updates of weights between steps.
+Methods see a stage and no trainer. Not here: environments and models, and updates of weights between steps.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from align_echo.types import Tokens, Trajectory
 Made = TypeVar("Made")
 
 PARTS = 4
-"""Of a harvest, at once, where engines compute on the CPU. More would leave each with fewer workers than a group has
+"""Parts of a batch played at once by engines on the CPU. With more, a part would have fewer workers than a group has
 episodes."""
 
 
 @dataclass(frozen=True)
 class ReviewRequest:
-    """An attempt to be reviewed; `sample` tells several reviews of one attempt apart."""
+    """A request for a review of an attempt; `sample` numbers several reviews of the same attempt."""
 
     attempt: Trajectory
     sample: int = 0
@@ -43,7 +43,7 @@ class ReviewRequest:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The action of an attempt's turn, counted from 0, to be judged before it is sent; `sample` as for reviews."""
+    """A proposed action to judge: that of an attempt's turn, counted from 0. `sample` as for reviews."""
 
     attempt: Trajectory
     turn: int
@@ -51,7 +51,7 @@ class Proposal:
 
     @property
     def action(self) -> str:
-        """Raises `ValueError` for a turn without one."""
+        """Return the action. Raises `ValueError` for a turn without an action."""
         action = self.attempt.steps[self.turn].action
         if action is None:
             raise ValueError(f"turn {self.turn} of {self.attempt.task_id} holds no action")
@@ -59,44 +59,45 @@ class Proposal:
 
 
 class Stage(Protocol):
-    """Answers come in the order of what was asked."""
+    """A place to play and to ask the critic. Answers come in the order of the requests."""
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
-        """One episode of the policy each."""
+        """Play an episode of the policy for each."""
 
     def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
-        """One reply of the critic each. The attempts must not be broken."""
+        """Ask the critic for a review of each attempt. No attempt may be broken."""
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
-        """For each episode, by turn, whether the action was right; None where the oracle cannot tell."""
+        """Label the action of each turn of each episode; None if the oracle cannot tell."""
 
     def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
-        """One reasoned verdict of the critic each."""
+        """Ask the critic for a reasoned verdict on each action."""
 
-    def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
-        """One episode of the environment's expert each, which sees the hidden state; those that broke are left out.
+    def lessons(self, tasks: Sequence[str]) -> list[Trajectory]:
+        """Play each task with the environment's expert, who sees the hidden state; omit broken episodes.
 
-        Their steps hold tokens as if the policy's agent had made them, with log-probabilities of 0. One that outgrows
-        the policy's context is not won: the policy could not have played it to its end.
+        Steps hold the tokens of the policy's chat format, with log-probabilities of 0. An episode longer than the
+        policy's context counts as lost: the policy could not have finished it.
         """
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
-        """Token ids that the policy is given before its first reply when it knows of no critique."""
+        """Return the token ids before the policy's first reply, without a critique."""
 
-    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
-        """What `collect` gives for parts of the queries, in their order: none of them waits for another between what it
-        asks of the stage that it is given. It must give the same of a query whichever part that is in.
+    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], tasks: Sequence[str]) -> list[Made]:
+        """Call `collect(stage, part)` for parts of the tasks at once, and return the results in order.
+
+        Parts do not wait for each other between requests. The result for a task must not depend on its part.
         """
 
 
 @dataclass(frozen=True)
 class LocalStage:
-    """Policy and critic on local models, which may share an engine. `agent` makes the policy's agent from its model.
+    """A stage with policy and critic on local models, which may share an engine. `agent` builds the policy's agent.
 
-    With `best_of` above 1, each action played is the best of so many by the policy's own verdict (`critic/best_of.py`).
-    `rule` says which actions are right (`critic/labels.py`). What is `overlapped` is done in `parts`, among which the
-    `workers` are divided. Play ends if the model broke each of its first `hopeless` episodes (0: whatever breaks).
-    Every draw depends on the models' `seed`: give `at_step` each step's number, or every step draws the same.
+    With `best_of` above 1, each action is the best of so many candidates by the policy's own verdict
+    (`critic/best_of.py`). `rule` defines right actions (`critic/labels.py`). `overlapped` divides tasks and `workers`
+    into `parts`. Play ends if each of the first `hopeless` episodes broke (0: never). All draws depend on the models'
+    `seed`: use `at_step` for each step, or every step draws the same.
     """
 
     make_env: Callable[[], gym.Env[str, str]]
@@ -115,12 +116,12 @@ class LocalStage:
     hopeless: int = HOPELESS
 
     def at_step(self, step: int) -> LocalStage:
-        """The same stage with draws of its own."""
+        """Copy the stage with a seed for this step."""
         policy = replace(self.policy, seed=self.policy.seed * 1_000_003 + step)
         return replace(self, policy=policy, critic=replace(self.critic, seed=self.critic.seed * 1_000_003 + step))
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
-        """One episode of the policy each."""
+        """Play an episode of the policy for each."""
         agent = self.agent(self.policy)
         return run_tasks(
             self.make_env,
@@ -133,7 +134,7 @@ class LocalStage:
         )
 
     def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
-        """One reply of the critic each."""
+        """Ask the critic for a review of each attempt."""
 
         def review_one(request: ReviewRequest) -> Review:
             return review(
@@ -148,7 +149,7 @@ class LocalStage:
         return on_threads(review_one, requests, self.workers)
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
-        """For each episode, by turn, whether the action was right; nothing is known of one that breaks the engine."""
+        """Label the action of each turn of each episode; None for all turns if the engine breaks."""
         env = self.make_env()
         try:
             return [self._labels(env, trajectory) for trajectory in played]
@@ -162,7 +163,7 @@ class LocalStage:
             return [None] * len(trajectory.steps)
 
     def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
-        """One reasoned verdict of the critic each, who reads what the policy had read."""
+        """Ask the critic for a reasoned verdict on each action. It reads the policy's conversation."""
 
         def judge_one(proposal: Proposal) -> Judgement:
             view = view_before(proposal.attempt, proposal.turn, self.action_format)
@@ -177,19 +178,19 @@ class LocalStage:
 
         return on_threads(judge_one, proposals, self.workers)
 
-    def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
-        """One episode of the environment's expert each."""
+    def lessons(self, tasks: Sequence[str]) -> list[Trajectory]:
+        """Play each task with the environment's expert."""
         played = run_tasks(
             self.make_env,
             expert(lambda: base_env(self.make_env())),
-            queries,
+            tasks,
             split=self.split,
             action_format=self.action_format,
         )
         return [self._as_own(trajectory) for trajectory in played if trajectory.fault is None and trajectory.steps]
 
     def _as_own(self, trajectory: Trajectory) -> Trajectory:
-        """An expert's episode with the tokens that it has in the chat of the policy's agent."""
+        """Add the tokens of the policy's chat format to an expert's episode."""
         last = len(trajectory.steps) - 1
         chat = self.agent(self.policy).conversation(view_before(trajectory, last, self.action_format))
         encoded = self.policy.encoder.supervised([*chat, said(trajectory.steps[last].reply)])
@@ -204,21 +205,22 @@ class LocalStage:
         return trajectory.model_copy(update={"steps": tuple(steps), **lost})
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
-        """Token ids of the agent's chat before its first reply, without a critique."""
+        """Return the token ids of the agent's chat before its first reply, without a critique."""
         view = view_before(trajectory, 0, self.action_format).model_copy(update={"critique": ""})
         return self.policy.encoder.opening(self.agent(self.policy).conversation(view))
 
-    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
-        """What `collect` gives for each of the `parts`, each on a thread of its own. None of them is ended because its
-        own episodes all broke: those of the others may not.
+    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], tasks: Sequence[str]) -> list[Made]:
+        """Call `collect` for each of the `parts` on a thread of its own.
+
+        A part does not end because its own episodes all broke: those of other parts may not.
         """
-        count = max(1, min(self.parts, self.workers, len(queries)))
+        count = max(1, min(self.parts, self.workers, len(tasks)))
         if count == 1:
-            return [collect(self, queries)]
+            return [collect(self, tasks)]
 
         def collected(number: int) -> Made:
-            first, end = (len(queries) * boundary // count for boundary in (number, number + 1))
+            first, end = (len(tasks) * boundary // count for boundary in (number, number + 1))
             workers = self.workers // count + (number < self.workers % count)
-            return collect(replace(self, workers=workers, hopeless=0), queries[first:end])
+            return collect(replace(self, workers=workers, hopeless=0), tasks[first:end])
 
         return on_threads(collected, range(count), count)

@@ -1,6 +1,6 @@
-"""What a run of training says of itself in lines: what will be done, what it costs at most, and how each step went.
+"""Printed lines of a training run: the plan, its cost, and the result of each step.
 
-Left out: warnings that nothing can be learned (`obstacles.py`), and where the lines are shown (the command line).
+Not here: warnings (`obstacles.py`). The command line prints the lines.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
 from align_echo.train.run import Run
 from align_echo.train.signals import Signals
 
-SHOWN = (
+STEP_SIGNALS = (
     *("policy/reward", "critic/reward", "policy/loss", "loss", "gain/all", "zero_variance_share", "policy/entropy"),
     "log_w_t",
 )
-LOST = (
+FAILURE_COUNTS = (
     "count/agent_faults",
     *("count/broken_rollouts", "count/broken_critiques", "count/broken_verdicts"),
     *("count/unread_critiques_of_lost_attempts", "count/unread_critiques_of_won_attempts"),
@@ -28,26 +28,26 @@ LOST = (
     *("count/unread_verdicts", "count/failed_lessons"),
     "count/interface_failures",
 )
-"""What could not be used or did not work, shown where there is any."""
+"""Counts of unusable results and failures, printed if above 0."""
 
 WEIGHTS = {"shared": "one model for both", "adapters": "an adapter each on one model", "models": "a model each"}
-"""Where policy and critic have their weights."""
+"""Descriptions of `weights`."""
 
 
 def announced(run: Run) -> list[str]:
-    """What a run will do, before it does anything: who learns what by which method, its bounds, what it writes."""
+    """Describe a run before it starts: method, model, environment, cost, files."""
     if run.is_finished:
         return [f"the run in {run.folder} is finished: nothing is left to do"]
     config, cost = run.config, estimate(run.config)
-    whose = f"environment {config.env} (split {run.on_record['split']}, {len(run.tasks):,} tasks)"
+    where = f"environment {config.env} (split {run.on_record['split']}, {len(run.tasks):,} tasks)"
     model = f"model {config.model}" + (f", critic {config.critic}" if config.critic else "")
     return [
-        f"training by {config.method}: {model}, {whose}, interface {run.on_record['interface']}",
+        f"training by {config.method}: {model}, {where}, interface {run.on_record['interface']}",
         f"{_learners(config)}; {cost.parameters:,} parameters in all",
         *([f"{processes.count()} processes, which share playing and learning"] if processes.count() > 1 else []),
         *([f"going on after step {run.begun_at}"] if run.begun_at else []),
         *(["no step was finished before: it begins with the first"] if run.begins_anew else []),
-        *_players(config),
+        *_playing(config),
         *_budget(config, cost),
         *_held_out_tasks(run, cost),
         f"to be written to {run.folder}: {', '.join(_written(config))}",
@@ -55,7 +55,7 @@ def announced(run: Run) -> list[str]:
 
 
 def memory_of(config: TrainConfig) -> list[str]:
-    """How much memory the run takes, by what takes it."""
+    """Describe the run's memory by use."""
     cost = estimate(config)
     head = f"memory for {cost.parameters:,} parameters, without activations and caches:"
     disk = f"disk for checkpoints and models: {cost.disk / 2**20:,.0f} MiB at most"
@@ -63,23 +63,27 @@ def memory_of(config: TrainConfig) -> list[str]:
 
 
 def step_line(step: int, steps: int, signals: Signals) -> str:
-    """How a step went."""
-    shown = [f"{name} {signals[name]:.3f}" for name in SHOWN if name in signals]
+    """Describe the result of a step."""
+    parts = [f"{name} {signals[name]:.3f}" for name in STEP_SIGNALS if name in signals]
     if "staleness" in signals:
-        shown.append(f"stale by {signals['staleness']:g}")
-    lost = [f"{name.removeprefix('count/').replace('_', ' ')} {signals[name]:g}" for name in LOST if signals.get(name)]
+        parts.append(f"stale by {signals['staleness']:g}")
+    lost = [
+        f"{name.removeprefix('count/').replace('_', ' ')} {signals[name]:g}"
+        for name in FAILURE_COUNTS
+        if signals.get(name)
+    ]
     took = signals["seconds/harvest"] + signals["seconds/learn"]
-    return f"step {step}/{steps}: {', '.join([*shown, *lost])}, {took:.1f} s"
+    return f"step {step}/{steps}: {', '.join([*parts, *lost])}, {took:.1f} s"
 
 
 def held_out_line(step: int, figures: dict[str, Any]) -> str:
-    """How held-out tasks went after so many steps."""
+    """Describe the figures of held-out tasks after a step."""
     score, won = Estimate.model_validate(figures["score"]), figures["success"]["value"]
     return f"held-out tasks after {step} steps: score {score.value:.3f} {score.interval(2)}, won {won:.1f}%"
 
 
 def _learners(config: TrainConfig) -> str:
-    """Which roles learn, and which of those that the method could train stay as they were."""
+    """Describe the roles that learn, and those of the method that stay frozen."""
     roles = config.implementation.roles
     learning = [role for role in roles if role in config.trained]
     frozen = "".join(f", the {role} stays as it was" for role in roles if role not in learning)
@@ -87,8 +91,8 @@ def _learners(config: TrainConfig) -> str:
     return f"{' and '.join(learning)} learn{'' if len(learning) > 1 else 's'}{frozen}{weights}"
 
 
-def _players(config: TrainConfig) -> list[str]:
-    """Who plays, and when, where that is not as usual."""
+def _playing(config: TrainConfig) -> list[str]:
+    """Describe servers and playing ahead, if used."""
     servers = config.collecting.servers
     where = f"played by the vLLM server{'s' if len(servers) > 1 else ''} at {', '.join(servers)}"
     ahead = "each batch after the first is played while the one before is learned from"
@@ -96,7 +100,7 @@ def _players(config: TrainConfig) -> list[str]:
 
 
 def _budget(config: TrainConfig, cost: Cost) -> list[str]:
-    """Bounds of a harvest, and of all of them."""
+    """Describe the cost of a batch, and of the run."""
     collecting = config.collecting
     until = f", or until {config.environment_steps:,} turns are played" if config.environment_steps else ""
     played = f"{quantity(cost.episodes, 'episode')} of {config.env}"
@@ -121,7 +125,7 @@ def _held_out_tasks(run: Run, cost: Cost) -> list[str]:
 
 
 def _written(config: TrainConfig) -> list[str]:
-    """The files and folders of the run, in the order in which they appear."""
+    """List the files and folders of the run, in order of appearance."""
     method = config.implementation
     criticises = method.refines and method.bounds(config.collecting).critiques > 0
     roles = config.trained[:1] if config.weights == "shared" else config.trained

@@ -1,4 +1,4 @@
-"""How many threads torch computes with, for a while: the number belongs to the process, and others use it too."""
+"""Set the number of torch threads for a while: the number is global in the process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def computing_with(threads: int) -> Iterator[None]:
-    """Compute with so many threads; afterwards with as many as before."""
+    """Use this number of threads; restore the old one afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -1,11 +1,11 @@
-"""Trackers that a run reports to, by the integrations of `transformers`: which there are, and where they write.
+"""Trackers for a run's signals, by the integrations of `transformers`.
 
     tensorboard    events in `tensorboard/` of the run's folder
-    wandb          its own files in `wandb/` there, and its server unless $WANDB_MODE is offline
+    wandb          files in `wandb/` of the run's folder, and its server unless $WANDB_MODE is offline
     trackio        its own data folder ($TRACKIO_DIR)
     mlflow         as its own variables say
 
-Projects are called align-echo and runs as their folder. Left out: what is reported (`RoleTrainer.log`).
+Projects are named align-echo, runs like their folder. Not here: the reported values (`RoleTrainer.log`).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from align_echo import stopping
 from align_echo.errors import UsageError, first_line
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
-"""Trackers that a run can report to; the package that each needs has its name."""
+"""Known trackers; each needs the package of its name."""
 
 PROJECT = "align-echo"
 TENSORBOARD, WANDB = "tensorboard", "wandb"
-"""Trackers whose files are in the run's folder, in folders of their names."""
+"""Trackers with files in the run's folder, in subfolders of their names."""
 
 TRACKIO = "trackio"
 
 SENDING = 10.0
-"""Seconds in which a tracker sends the rest when a run is stopped."""
+"""Seconds for a tracker to send the rest when a run is stopped."""
 
 
 def why_unusable(names: Sequence[str]) -> list[str]:
-    """For each tracker that cannot be used, why it cannot and what to do."""
+    """Explain for each unusable tracker what is wrong and what to do."""
     reasons = []
     for name in names:
         if name not in TRACKERS:
@@ -48,10 +48,10 @@ def why_unusable(names: Sequence[str]) -> list[str]:
 
 @contextmanager
 def tracking(names: Sequence[str], folder: Path, begun_at: int) -> Iterator[list[Any]]:
-    """Begin to report a run that has `begun_at` steps behind it; the callbacks that a trainer needs beside those of
-    `reported_by_name`. What was begun is ended when the block is left. What trackers print goes to standard error.
+    """Start trackers for a run with `begun_at` steps behind it, and stop them at the end of the block.
 
-    Raises `UsageError` where W&B does not let a run begin.
+    Yields the callbacks for a trainer beside those of `reported_by_name`. Trackers print to standard error. Raises
+    `UsageError` if W&B refuses to start.
     """
     if not names:
         yield []
@@ -70,12 +70,12 @@ def tracking(names: Sequence[str], folder: Path, begun_at: int) -> Iterator[list
 
 
 def reported_by_name(names: Sequence[str]) -> list[str]:
-    """Trackers that `transformers` is to set up by their names alone."""
+    """List the trackers for `transformers` to set up by name."""
     return [name for name in names if name != TENSORBOARD]
 
 
 def _tensorboard(folder: Path, begun_at: int) -> Any:
-    """A callback that writes events to the run's folder, where those of steps that are made again no longer count."""
+    """Build a callback that writes events to the run's folder and discards those of repeated steps."""
     board: Any = import_module("torch.utils.tensorboard")
     integrations: Any = import_module("transformers.integrations")
     events = str(folder / TENSORBOARD)
@@ -85,7 +85,7 @@ def _tensorboard(folder: Path, begun_at: int) -> Any:
 
 
 def _begin_wandb(folder: Path) -> None:
-    """A run of W&B whose files are in the run's folder. Raises `UsageError` without a key for its server, if online."""
+    """Start W&B with files in the run's folder. Raises `UsageError` if it is online and has no key."""
     wandb: Any = import_module(WANDB)
     try:
         wandb.init(project=os.environ.get("WANDB_PROJECT", PROJECT), name=folder.name, dir=str(folder))
@@ -96,7 +96,7 @@ def _begin_wandb(folder: Path) -> None:
 
 
 def _finish(names: Sequence[str]) -> None:
-    """End the runs of trackers that would go on to the end of the process, and take in the next run."""
+    """End the runs of trackers that would otherwise record the next run of this process too."""
     if WANDB in names:
         import_module(WANDB).finish()
     if TRACKIO in names:

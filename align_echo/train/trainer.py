@@ -1,9 +1,9 @@
-"""One trainer for every recipe: harvest rows, make batches, learn from each role's, serve the new weights.
+"""One trainer for all methods: play a batch, divide it into micro-batches, learn, publish the new weights.
 
-On `transformers.Trainer`, which keeps the optimizer, the schedule, checkpoints, resuming, evaluation, early stopping
-and logging. A step's batches differ in number and size from step to step, so they are accumulated inside
-`training_step`. Several processes hold the same weights, learn a part of the batches each, and sum their gradients
-(`processes.py`). Left out: weights that are divided among processes (`trl_trainer.py`).
+`transformers.Trainer` provides optimizer, schedule, checkpoints, resuming, evaluation, early stopping and logging. The
+number and size of micro-batches varies from step to step, so `training_step` accumulates their gradients itself. With
+several processes each learns a part of the micro-batches, and gradients are summed (`processes.py`). Not here: weights
+divided among processes (`trl_trainer.py`).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from align_echo.train.signals import LOSSES, Losses, Signals, numbers, of_harves
 from align_echo.types import Frozen
 
 Recipe = Callable[[int], Harvest]
-"""From a harvest's number, counted from 0, to what was brought home with the weights of that time."""
+"""Function that plays a batch with the current weights, by its number from 0."""
 
 PLAYED_BY = "-played-by.safetensors"
-"""How a checkpoint's file ends of the weights that play the harvest under way, behind the role's name."""
+"""Suffix of a checkpoint's file with the weights that play the batch under way, after the role's name."""
 
 
 class StepSettings(Frozen):
@@ -53,39 +53,41 @@ class StepSettings(Frozen):
     objective: Objective = Objective()
     """The loss: see below."""
     advantage: Literal["group", "reward"] = "group"
-    """A reward compared within its group, or the reward itself (imitation)."""
+    """Advantage: the reward compared within its group, or the reward itself (imitation)."""
     normalisation: Normalisation = "token"
-    """What counts the same in the mean: every token, or every row."""
+    """Equal weights in the mean: of every token, or of every row ("sequence")."""
     joint: bool = False
-    """Both roles of a task are one group (an ablation of ICRL)."""
+    """Compare both roles of a task in one group (an ablation of ICRL)."""
     scaled: bool = True
-    """Whether an advantage is divided by its group's standard deviation."""
+    """Divide advantages by the standard deviation of their group."""
     updates: int = Field(default=1, ge=1)
-    """Steps that learn from one batch."""
+    """Steps from each batch."""
     critic_warmup: int = Field(default=0, ge=0)
-    """Steps at the beginning in which the critic learns alone."""
+    """Steps at the start in which only the critic learns."""
     tokens_per_batch: int = Field(default=8192, ge=1)
     """Tokens computed at once (a micro-batch), with padding."""
     max_loss: float = Field(default=1e4, gt=0)
     """A loss beyond this ends the run."""
     share_prefixes: bool = True
-    """What rows begin with alike is computed once, where that saves enough."""
+    """Compute shared prefixes once when that is faster."""
     ahead: bool = False
-    """Whether the next batch is played while this one is learned from, by the weights before it."""
+    """Play the next batch during the steps of the current one, with the weights before them."""
 
 
 class RoleTrainer(RoleCheckpoints):
-    """`publish` is called before each harvest: engines must draw with the weights of that time, at `temperature`.
+    """Our own trainer. `play` plays a batch; `publish` is called before, so that engines sample with the current
+    weights.
 
-    `watch` is given the signals of every step, which are counted from 1; trackers are given them too. Gradients are
-    clipped by what weights they are of: those of one role do not make another's smaller. `train` raises `TrainingError`
-    when a loss is no number or beyond bounds; the batch is then kept in `post-mortem.pt` beside the checkpoints.
+    Engines sample at `temperature`. `watch` receives the signals of every step, counted from 1, as do trackers.
+    Gradients are clipped for each set of weights, so that a role's gradient never shrinks another's. `train` raises
+    `TrainingError` for a loss that is not finite or out of bounds, and saves the micro-batch in `post-mortem.pt` beside
+    the checkpoints.
     """
 
     def __init__(
         self,
         backbone: Backbone,
-        recipe: Recipe,
+        play: Recipe,
         settings: StepSettings,
         arguments: TrainingArguments,
         *,
@@ -99,10 +101,10 @@ class RoleTrainer(RoleCheckpoints):
         last: Path | None = None,
         keep: Callable[[int, Harvest], None] = lambda number, harvest: None,
     ) -> None:
-        """`tokenizers` are saved beside the weights of their roles: each is a model to be named by its folder.
+        """Create the trainer. `tokenizers` are saved beside their roles' weights, so each folder is a complete model.
 
-        `last` is the folder for the weights of the last step, where the best are loaded at the end. `keep` is given
-        each harvest, with its number, when it is about to be learned from.
+        `last` is the folder for the weights of the last step, if the best are loaded at the end. `keep` receives each
+        batch, with its number, before its first step.
         """
         super().__init__(
             model=backbone.module,
@@ -115,98 +117,97 @@ class RoleTrainer(RoleCheckpoints):
         )
         self.remove_callback(PrinterCallback)  # results alone go to standard output
         self._backbone = backbone
-        self._recipe = recipe
+        self._play = play
         self._settings = settings
         self._publish = publish
         self._watch = watch
         self._temperature = temperature
         self._evaluation = evaluation
         self._tokenizers = tokenizers
-        self._kept: KeptHarvest | None = None
+        self._current: KeptHarvest | None = None
         self._norms: dict[Role, torch.Tensor] = {}
         self._signals: Signals = {}
         self._folder = Path(str(arguments.output_dir))
         self._last = last
         self._keep = keep
-        self._ahead = Ahead(recipe) if settings.ahead else None
-        self._published: int | None = None  # steps behind the weights of a run that goes on, which the engines hold
-        self._played_by: dict[int, Mapping[Role, Mapping[str, torch.Tensor]]] = {}  # by the number of a harvest
+        self._ahead = Ahead(play) if settings.ahead else None
+        self._published: int | None = None  # steps behind the engines' weights in a resumed run
+        self._played_by: dict[int, Mapping[Role, Mapping[str, torch.Tensor]]] = {}  # by the number of a batch
 
     def close(self) -> None:
-        """Give up a harvest under way."""
+        """Stop a batch under way."""
         if self._ahead is not None:
             self._ahead.close()
 
     # ------------------------------------------------------------ a step
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """Accumulate the gradients of one step; its loss, detached."""
+        """Accumulate the gradients of a step and return its loss, detached."""
         step, updates = self._step, self._settings.updates
-        begun = time.perf_counter()
-        if (step - 1) % updates == 0 or self._kept is None:
-            self._kept = self._harvest((step - 1) // updates)
-        kept, harvested = self._kept, time.perf_counter()
+        start = time.perf_counter()
+        if (step - 1) % updates == 0 or self._current is None:
+            self._current = self._next_batch((step - 1) // updates)
+        current, played = self._current, time.perf_counter()
         model.train()
-        losses = Losses.of(processes.gathered(lambda: self._learn_part(kept))).read()
+        losses = Losses.of(processes.gathered(lambda: self._learn_part(current))).read()
         if updates > 1 and (step - 1) % updates == 0:
-            self._share_old(kept)
+            self._share_old(current)
         processes.sum_gradients([weights for role in self._backbone.kept for weights in self._backbone.weights(role)])
-        ended = time.perf_counter()
-        tokens = sum(batch.computed for batch in kept.batches)
-        times = {"seconds/harvest": harvested - begun, "seconds/learn": ended - harvested}
+        end = time.perf_counter()
+        tokens = sum(batch.computed for batch in current.batches)
+        times = {"seconds/harvest": played - start, "seconds/learn": end - played}
         self._norms = self._gradient_norms()
-        norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()} if kept.batches else {}
-        stale = {"staleness": step - 1 - kept.steps} if self._settings.ahead else {}
-        self._signals = numbers({**kept.signals, **losses, **norms, **times, **stale, "trained_tokens": tokens})
+        norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()} if current.batches else {}
+        stale = {"staleness": step - 1 - current.steps} if self._settings.ahead else {}
+        self._signals = numbers({**current.signals, **losses, **norms, **times, **stale, "trained_tokens": tokens})
         self._watch(step, self._signals)
-        kept.signals = {name: value for name, value in kept.signals.items() if not name.startswith("seconds/")}
-        whole = sum(loss for name, loss in losses.items() if name in LOSSES)
-        return torch.tensor(whole, device=self.args.device)
+        current.signals = {name: value for name, value in current.signals.items() if not name.startswith("seconds/")}
+        total = sum(loss for name, loss in losses.items() if name in LOSSES)
+        return torch.tensor(total, device=self.args.device)
 
     @property
     def _step(self) -> int:
-        """The number of the step that is being made."""
+        """Number of the current step."""
         return int(self.state.global_step) + 1
 
-    def _learn_part(self, kept: KeptHarvest) -> Losses:
-        """Accumulate the gradients of the batches that are this process's."""
-        takers = processes.fair_shares([batch.computed for batch in kept.batches], processes.count())
+    def _learn_part(self, current: KeptHarvest) -> Losses:
+        """Accumulate the gradients of this process's micro-batches."""
+        takers = processes.fair_shares([batch.computed for batch in current.batches], processes.count())
         losses = Losses(stale=self._settings.ahead)
-        for index, batch in enumerate(kept.batches):
+        for index, batch in enumerate(current.batches):
             if takers[index] == processes.index():
-                self._learn(kept, index, batch, losses)
+                self._learn(current, index, batch, losses)
         return losses
 
-    def _share_old(self, kept: KeptHarvest) -> None:
-        """Let every process have what the others' batches were likely to be at first: one alone may have to write it.
-        """
+    def _share_old(self, current: KeptHarvest) -> None:
+        """Share the first log-probabilities of all micro-batches among processes: one alone may have to save them."""
         if processes.count() > 1:
-            parts = processes.gathered(lambda: [old if old is None else old.cpu() for old in kept.old])
-            for index in range(len(kept.old)):
-                found = next((part[index] for part in parts if part[index] is not None), None)
-                kept.old[index] = found if found is None else found.to(self.args.device)
+            parts = processes.gathered(lambda: [old if old is None else old.cpu() for old in current.old])
+            for index in range(len(current.old)):
+                shared = next((part[index] for part in parts if part[index] is not None), None)
+                current.old[index] = shared if shared is None else shared.to(self.args.device)
 
-    def _learn(self, kept: KeptHarvest, index: int, batch: Batch, losses: Losses) -> None:
+    def _learn(self, current: KeptHarvest, index: int, batch: Batch, losses: Losses) -> None:
         batch = batch.to(self.args.device)
         role_model = self._backbone.activate(batch.role)
         with self.compute_loss_context_manager():
             logprobs, entropies = self._forward(role_model, batch)
             reference = self._reference(batch) if self._settings.objective.beta else None
             objective, stale = self._settings.objective, self._settings.ahead
-            loss = batch_loss(batch, logprobs, objective, old=kept.old[index], reference=reference, stale=stale)
+            loss = batch_loss(batch, logprobs, objective, old=current.old[index], reference=reference, stale=stale)
         if not math.isfinite(float(loss.loss.detach())) or abs(float(loss.loss.detach())) > self._settings.max_loss:
             self._give_up(batch, logprobs)
         self.accelerator.backward(loss.loss)
         losses.add(batch, loss, entropies)
-        if self._settings.updates > 1 and kept.old[index] is None:
-            kept.old[index] = logprobs.detach()
+        if self._settings.updates > 1 and current.old[index] is None:
+            current.old[index] = logprobs.detach()
 
     def _gradient_norms(self) -> dict[Role, torch.Tensor]:
-        """Norms before clipping, by role; roles that share weights have one. Raises `TrainingError` for no number."""
+        """Compute gradient norms before clipping, one for each set of weights. Raises `TrainingError` if not finite."""
         norms = {}
         for role in self._backbone.kept:
             gradients = [weights.grad for weights in self._backbone.weights(role) if weights.grad is not None]
-            norms[role] = get_total_norm(gradients).to(self.args.device)  # of no gradient it is on the CPU
+            norms[role] = get_total_norm(gradients).to(self.args.device)  # without gradients it is on the CPU
             if not math.isfinite(float(norms[role])):
                 raise TrainingError(f"the gradient of step {self._step} ({role}) is no number: lower lr")
         return norms
@@ -220,12 +221,12 @@ class RoleTrainer(RoleCheckpoints):
         with self._backbone.reference(batch.role) as model:
             return self._forward(model, batch)[0]
 
-    def _harvest(self, number: int) -> KeptHarvest:
-        harvest, steps = self._played(number)
-        self._keep(number, harvest)
+    def _next_batch(self, number: int) -> KeptHarvest:
+        batch, steps = self._played(number)
+        self._keep(number, batch)
         if self._ahead is not None and (number + 1) * self._settings.updates < self.args.max_steps:
             self._play_ahead(self._ahead, number)
-        rows = [row for row in harvest.rows if row.role in self._backbone.trained]
+        rows = [row for row in batch.rows if row.role in self._backbone.trained]
         advantages = advantages_of(rows, self._settings)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)
@@ -234,21 +235,20 @@ class RoleTrainer(RoleCheckpoints):
             tokens_per_batch=self._settings.tokens_per_batch,
             share=self._shares,
         )
-        return KeptHarvest(divided, [None] * len(divided), steps, of_harvest(harvest, advantages))
+        return KeptHarvest(divided, [None] * len(divided), steps, of_harvest(batch, advantages))
 
     def _played(self, number: int) -> tuple[Harvest, int]:
-        """The harvest, and how many steps had made the weights that played it."""
-        begun = self._ahead.take(number) if self._ahead is not None else None
-        if begun is not None:
-            return begun
+        """Return a batch, played ahead or now, and the number of steps behind the weights that played it."""
+        played_ahead = self._ahead.take(number) if self._ahead is not None else None
+        if played_ahead is not None:
+            return played_ahead
         steps, self._published = self._published, None
         if steps is None:
             self._publish()
-        return self._recipe(number), self._step - 1 if steps is None else steps
+        return self._play(number), self._step - 1 if steps is None else steps
 
     def _play_ahead(self, ahead: Ahead, number: int) -> None:
-        """Begin the harvest after this one, with the weights of now, which a checkpoint holds until it is learned from.
-        """
+        """Start the next batch with the current weights, which checkpoints hold until its first step."""
         self._publish()
         states = {role: self._backbone.state(role) for role in self._backbone.kept}
         self._played_by = {later: by for later, by in self._played_by.items() if later == number}
@@ -260,13 +260,13 @@ class RoleTrainer(RoleCheckpoints):
 
     @cached_property
     def _shares(self) -> bool:
-        """Whether rows that begin alike are read as trees. That they are not is said if it was asked for."""
+        """Return whether rows with shared prefixes are read as trees. Warns if the model cannot."""
         if not self._settings.share_prefixes:
             return False
         ids = torch.tensor(CHECKED_IDS, device=self.args.device)
         models = [self._backbone.activate(role) for role in self._backbone.trained]
         for why in filter(None, (why_not_shared(model, ids) for model in models)):
-            warnings.warn(f"rows do not share what they begin with alike: {why}", stacklevel=3)
+            warnings.warn(f"rows do not share prefixes: {why}", stacklevel=3)
             return False
         return True
 
@@ -276,31 +276,31 @@ class RoleTrainer(RoleCheckpoints):
         torch.save({"step": self._step, **tensors, "logprobs": logprobs.detach()}, file)
         raise TrainingError(
             f"the loss of step {self._step} is no number or beyond {self._settings.max_loss:g}: "
-            f"its batch is kept in {file}"
+            f"its micro-batch is kept in {file}"
         )
 
     # ------------------------------------------------------------ what Trainer asks for
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Without a wrapper that sums gradients of its own: it knows neither two models nor which adapter is active."""
+        """Prepare the model without accelerate's wrapper, which cannot handle two models or adapters."""
         super().create_accelerator_and_postprocess()
         self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
 
     def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
         for role, norm in self._norms.items():
             clip_grads_with_norm_(self._backbone.weights(role), self.args.max_grad_norm, norm)
-        whole: torch.Tensor = torch.linalg.vector_norm(torch.stack(list(self._norms.values())))
-        return whole
+        total: torch.Tensor = torch.linalg.vector_norm(torch.stack(list(self._norms.values())))
+        return total
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """To trackers; with what `Trainer` says of a step go its signals. A step without a batch has no loss."""
+        """Log to trackers, with the signals of the step. A step without a micro-batch has no loss."""
         if "learning_rate" in logs:
-            learned = bool(self._kept and self._kept.batches)
+            learned = bool(self._current and self._current.batches)
             logs = {**(logs if learned else without_loss(logs)), **self._signals}
         super().log(logs, start_time)
 
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
-        """Play the held-out tasks with the weights as they are."""
+        """Play the held-out tasks with the current weights, after a batch under way."""
         if self._ahead is not None and self._evaluation is not None:
             with stopping.interruptible():
                 self._play_next(self._ahead)
@@ -308,29 +308,27 @@ class RoleTrainer(RoleCheckpoints):
         return super().evaluate(metric_key_prefix=metric_key_prefix)
 
     def _play_next(self, ahead: Ahead) -> None:
-        """Begin the next harvest where the engines of a run that goes on hold the weights for it, and are about to be
-        given others.
-        """
+        """Start the next batch of a resumed run before the engines lose the weights for it."""
         steps, self._published = self._published, None
         if steps is not None:
-            ahead.begin(self._harvest_after(int(self.state.global_step)), steps)
+            ahead.begin(self._batch_after(int(self.state.global_step)), steps)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         super()._save(output_dir, state_dict)
-        folder, to_come = Path(output_dir or self._folder), self._harvest_after(int(self.state.global_step))
+        folder, to_come = Path(output_dir or self._folder), self._batch_after(int(self.state.global_step))
         if processes.is_first() and folder.parent == self._folder:
             for role, state in self._played_by.get(to_come, {}).items():
                 save_file(dict(state), folder / f"{role}{PLAYED_BY}")
 
-    def _harvest_after(self, step: int) -> int:
-        """The number of the harvest that is played once all steps of the one that this step learned from are made."""
+    def _batch_after(self, step: int) -> int:
+        """Return the number of the batch after the one of this step."""
         return (step - 1) // self._settings.updates + 1
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
         files = {role: folder / f"{role}{PLAYED_BY}" for role in self._backbone.kept}
         if self._ahead is not None and all(file.is_file() for file in files.values()):
-            to_come = self._harvest_after(checkpoint_step(str(folder)))
+            to_come = self._batch_after(checkpoint_step(str(folder)))
             self._played_by = {to_come: {role: load_file(file) for role, file in files.items()}}
             for role, state in self._played_by[to_come].items():
                 self._backbone.restore(role, state)
@@ -338,16 +336,16 @@ class RoleTrainer(RoleCheckpoints):
             self._published = (to_come - 1) * self._settings.updates
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         if (folder / HARVEST).is_file():
-            self._kept = KeptHarvest.read(folder / HARVEST, self.args.device)
+            self._current = KeptHarvest.read(folder / HARVEST, self.args.device)
 
     def _keep_more(self, folder: Path) -> None:
-        """Write the harvest of which steps are still to be made."""
-        if self._kept is not None and int(self.state.global_step) % self._settings.updates:
-            self._kept.write(folder / HARVEST)
+        """Write the current batch if it has steps left."""
+        if self._current is not None and int(self.state.global_step) % self._settings.updates:
+            self._current.write(folder / HARVEST)
 
 
 def advantages_of(rows: Sequence[Row], settings: StepSettings) -> Advantages:
-    """How much better each row did than those that it is compared with."""
+    """Compute the advantage of each row."""
     rewards = [row.reward for row in rows]
     if settings.advantage == "reward":
         return uncompared(rewards)
@@ -355,9 +353,9 @@ def advantages_of(rows: Sequence[Row], settings: StepSettings) -> Advantages:
     return group_advantages(rewards, keys, scaled=settings.scaled)
 
 
-def learning(backbone: Backbone, settings: StepSettings, harvest: int) -> tuple[Role, ...]:
-    """The roles that learn from a harvest, counted from 0."""
-    warming_up = harvest * settings.updates < settings.critic_warmup
+def learning(backbone: Backbone, settings: StepSettings, number: int) -> tuple[Role, ...]:
+    """Return the roles that learn from a batch, by its number from 0."""
+    warming_up = number * settings.updates < settings.critic_warmup
     return ("critic",) if warming_up else backbone.trained
 
 
@@ -368,12 +366,17 @@ def useful(
     settings: StepSettings,
     roles: Sequence[Role],
 ) -> tuple[list[Row], list[float], list[float]]:
-    """Rows of the roles that learn now whose loss has a gradient: those with a token to learn from and, without a KL
-    term, an advantage.
+    """Select rows of these roles with a gradient: with a token to learn from and, without a KL term, an advantage.
+
+    Returns the rows with their advantages and scales.
     """
     taught = [bool(advantage or settings.objective.beta) for advantage in advantages]
-    kept = [index for index, row in enumerate(rows) if taught[index] and row.learnable and row.role in roles]
-    return [rows[index] for index in kept], [advantages[index] for index in kept], [scale[index] for index in kept]
+    chosen = [index for index, row in enumerate(rows) if taught[index] and row.learnable and row.role in roles]
+    return (
+        [rows[index] for index in chosen],
+        [advantages[index] for index in chosen],
+        [scale[index] for index in chosen],
+    )
 
 
 def optimizer_of(
@@ -383,9 +386,9 @@ def optimizer_of(
     weight_decay: float = 0.0,
     betas: tuple[float, float] = (0.9, 0.999),
 ) -> torch.optim.Optimizer:
-    """AdamW with a group for each role that is trained; roles that share weights must share the rate.
+    """Build AdamW with a parameter group for each set of trained weights.
 
-    Raises `TrainingError` if they do not.
+    Raises `TrainingError` if roles with shared weights have different rates.
     """
     groups: dict[int, dict[str, Any]] = {}
     for role in backbone.trained:
@@ -397,5 +400,5 @@ def optimizer_of(
 
 
 def _numbers(steps: list[int]) -> dict[str, torch.Tensor]:
-    """What `Trainer` is given as a batch: nothing but the numbers of steps, for rows come from recipes."""
+    """Collate items of the dataset: only numbers of steps, as rows come from methods."""
     return {"step": torch.tensor(steps)}

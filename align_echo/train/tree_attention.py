@@ -1,9 +1,9 @@
-"""Attention over a tree of tokens, as a `transformers` attention function: only what a token may look at is computed.
+"""Attention over a tree of tokens, as a `transformers` attention function.
 
-Tokens ask in blocks, and what a block looks at is short: the path down to its first token, and the block itself. Trees
-may so be long at little cost, and share the more. One kernel for all that learns from rows that begin alike: a step of
-GRPO on episodes of one task, critiques of one attempt, an intuitive critic's questions. Left out: sliding windows, soft
-caps, sinks and position biases; generation, whose slots keep keys and values between turns (`models/local`).
+Tokens attend in blocks, and each block attends to few positions: the path down to its first token, and itself. So long
+trees cost little and share more. This kernel serves all rows with shared prefixes: GRPO on episodes of a task,
+critiques of an attempt, questions to an intuitive critic. Not supported: sliding windows, soft caps, sinks, position
+biases; generation, with its cache of keys and values (`models/local`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ from align_echo.train.trees import Tree
 
 NAME = "align_echo_tree"
 BLOCK = {"cpu": 128, "cuda": 2048}
-"""How many tokens make a block, by the kind of device: a small one computes less in vain, a large one is launched less
-often.
-"""
+"""Tokens in a block, by type of device. Small blocks waste less computation; large ones need fewer launches."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Tokens `first` to `end` (B of them): the places `keys` [K] that any of them attends to, in order, and what is
-    added to their scores, `bias` [B, K]: 0, or the least number where a token does not look.
+    """A block of B tokens, `first` to `end`: the positions `keys` [K] it attends to, in order, and the `bias` [B, K] on
+    the scores: 0, or the lowest number to mask a position.
     """
 
     first: int
@@ -40,7 +38,9 @@ class Block:
 
 
 def blocks(ends_N: torch.Tensor, dtype: torch.dtype, size: int = 0) -> list[Block]:
-    """The blocks of a tree whose tokens' subtrees end at these places. A token attends to itself and to those above it.
+    """Divide a tree into blocks, given the ends of its tokens' subtrees.
+
+    A token attends to itself and to its ancestors.
     """
     size = size or BLOCK.get(ends_N.device.type, BLOCK["cpu"])
     places_N = torch.arange(len(ends_N), device=ends_N.device)
@@ -57,7 +57,7 @@ def blocks(ends_N: torch.Tensor, dtype: torch.dtype, size: int = 0) -> list[Bloc
 
 @contextmanager
 def over_trees(model: Any) -> Iterator[None]:
-    """Within, the model attends over trees, and must be given `tree_blocks`; afterwards in its own way again."""
+    """Switch the model to tree attention within the context. It then needs `tree_blocks` as input."""
     AttentionInterface.register(NAME, tree_attention)
     own = str(model.config._attn_implementation)
     model.set_attn_implementation(NAME)
@@ -68,7 +68,7 @@ def over_trees(model: Any) -> Iterator[None]:
 
 
 def tree_inputs(model: Any, tree: Tree, device: torch.device) -> dict[str, Any]:
-    """What a model that is `over_trees` is given for it to read the tree."""
+    """Build the inputs of a model within `over_trees` to read a tree."""
     return {
         "input_ids": torch.tensor(tree.ids, device=device)[None],
         "position_ids": torch.tensor(tree.positions, device=device)[None],
@@ -100,17 +100,20 @@ def tree_attention(
     position_bias: torch.Tensor | None = None,
     **unused: object,
 ) -> tuple[torch.Tensor, None]:
-    """What every token gathers [1, N, H, D]. Called by the model's layers. Raises `UsageError` for what is left out."""
+    """Compute the attention output [1, N, H, D] of every token; called by the model's layers.
+
+    Raises `UsageError` for an unsupported kind of attention.
+    """
     if not all(extra is None for extra in (sliding_window, softcap, s_aux, position_bias)):
         raise UsageError(f"{type(module).__name__} cannot read conversations as a tree: its attention is not standard")
     _, heads, _, size = query.shape
     shared = key.shape[1]
-    # Gathered for all blocks at once: the gradient of a gathering is as long as the tree.
+    # Gather for all blocks at once: the gradient of each gather is as long as the tree.
     attended, lengths = torch.cat([block.keys for block in tree_blocks]), [len(block.keys) for block in tree_blocks]
     keys, values = (torch.split(part.index_select(2, attended), lengths, dim=2) for part in (key, value))
     outputs = []
     for block, block_keys, block_values in zip(tree_blocks, keys, values, strict=True):
-        # The heads that share keys are queries of one head: no keys are repeated.
+        # Heads with shared keys become queries of one head, so that keys are not repeated.
         queries = query[:, :, block.first : block.end].reshape(1, shared, -1, size)
         gathered = scaled_dot_product_attention(
             queries,

@@ -1,9 +1,9 @@
-"""Many conversations in one row, with what they begin with alike computed once: a tree of tokens.
+"""Many conversations in one row, as a tree of tokens that computes shared prefixes once.
 
-Proposed actions of one episode, or several episodes of one task, share much of what is read, so a tree of them is
-shorter than they are. A token attends to its ancestors in the tree and stands where it stood in its conversation: what
-a model makes of it is what it makes of the conversation alone. Arithmetic on token ids. Left out: attention
-(`tree_attention.py`), and what is learned (`batching.py`, `gaia/fit/learning.py`).
+Proposed actions of an episode, or several episodes of a task, share long prefixes, so their tree has fewer tokens. A
+token attends to its ancestors and has the same position as in its conversation, so the model computes the same for it
+as in the conversation alone. Arithmetic on token ids. Not here: attention (`tree_attention.py`), and learning
+(`batching.py`, `gaia/fit/learning.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from align_echo.errors import UsageError
 
 @dataclass(frozen=True)
 class Tree:
-    """R conversations as a tree of N tokens, parents first, each subtree in one piece.
+    """R conversations as a tree of N tokens: parents first, each subtree contiguous.
 
-    `ids` [N] are tokens, `positions` [N] where they stand in their conversations, `ends` [N] the place behind a token's
-    subtree. `paths` [R] are the places of each conversation's tokens, `rows` [R] which conversations they are.
+    `ids` [N] are tokens, `positions` [N] their positions in the conversations, `ends` [N] the index after each token's
+    subtree. `paths` [R] are the indices of each conversation's tokens, `rows` [R] the numbers of the conversations.
     """
 
     ids: tuple[int, ...]
@@ -30,15 +30,16 @@ class Tree:
     rows: tuple[int, ...]
 
 
-def common(first: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids both begin with."""
-    pairs = enumerate(zip(first, other, strict=False))
-    return next((position for position, (a, b) in pairs if a != b), min(len(first), len(other)))
+def common(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return the length of the common prefix."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((position for position, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> Tree:
-    """The tree of these conversations; `rows` are their numbers, by default 0, 1 ... Raises `UsageError` for an empty
-    conversation.
+    """Build the tree of these conversations; `rows` are their numbers (default 0, 1 ...).
+
+    Raises `UsageError` for an empty conversation.
     """
     if not all(conversations):
         raise UsageError("a conversation without tokens has nothing to predict from")
@@ -70,16 +71,16 @@ def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = No
 
 
 def trees(conversations: Sequence[Sequence[int]], *, most_tokens: int) -> list[Tree]:
-    """All conversations, in the order of their ids, in trees of at most `most_tokens`, unless one alone is longer."""
+    """Build trees of at most `most_tokens`, in the order of ids; a longer conversation is a tree of its own."""
     order = sorted(range(len(conversations)), key=lambda row: tuple(conversations[row]))
-    shared = [0, *(common(conversations[left], conversations[other]) for left, other in pairwise(order))]
+    shared = [0, *(common(conversations[left], conversations[right]) for left, right in pairwise(order))]
     groups: list[list[int]] = []
     size = 0
     for row, alike in zip(order, shared, strict=True):
-        gained = len(conversations[row]) - alike
-        if not groups or size + gained > most_tokens:
+        added = len(conversations[row]) - alike
+        if not groups or size + added > most_tokens:
             groups.append([])
-            size, gained = 0, len(conversations[row])
+            size, added = 0, len(conversations[row])
         groups[-1].append(row)
-        size += gained
+        size += added
     return [tree([conversations[row] for row in group], group) for group in groups]

@@ -1,6 +1,6 @@
-"""The micro-batches of a step under TRL's trainer, whose number is fixed beforehand, and TRL's arguments for them.
+"""The fixed number of micro-batches in a step of TRL's trainer, and TRL's arguments for it.
 
-Left out: their tensors and losses (`trl_trainer.py`).
+Not here: tensors and losses (`trl_trainer.py`).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from align_echo.train.config import TrainConfig
 from align_echo.train.rows import Role, Row
 
 NOTHING = TokenSequence(ids=(0, 0), mask=(0, 0), logprobs=(0.0, 0.0), turns=())
-"""The tokens of a row that counts nothing."""
+"""Tokens of a padding row without weight."""
 
 Weighed = tuple[Row, float, float]
-"""A row, its advantage, and what one of its tokens counts."""
+"""A row, its advantage, and the weight of its tokens."""
 
 
 @dataclass(frozen=True)
 class MicroBatches:
-    """A step's micro-batches: how many there are of each role in every process, of at most so many `rows`."""
+    """The micro-batches of a step: their number for each role in every process, with at most `rows` rows each."""
 
     rows: int
     counts: Mapping[Role, int]
 
 
 def plan_of(config: TrainConfig) -> MicroBatches:
-    """Micro-batches for as many rows as the method makes at most."""
+    """Plan enough micro-batches for the method's maximum number of rows."""
     method, rows = config.implementation, config.trl.rows
     bounds = method.bounds(config.collecting)
     most: dict[Role, int] = {"policy": bounds.rows, "critic": bounds.critiques}
@@ -43,7 +43,7 @@ def plan_of(config: TrainConfig) -> MicroBatches:
 
 
 def grpo_arguments(config: TrainConfig, plan: MicroBatches, settings: Mapping[str, Any]) -> GRPOConfig:
-    """TRL's arguments for a run of `settings`, in which every step is one generation of all micro-batches."""
+    """Build TRL's arguments for a run of `settings`, with all micro-batches of a step as one generation."""
     objective, parts = config.step.objective, sum(plan.counts.values())
     a_batch = max(2, plan.rows)
     return GRPOConfig(
@@ -59,21 +59,22 @@ def grpo_arguments(config: TrainConfig, plan: MicroBatches, settings: Mapping[st
         epsilon=objective.clip_low,
         epsilon_high=objective.clip_high,
         use_bias_correction_kl=False,
-        activation_checkpointing=False,  # switched on where the models are loaded, if it is asked for
+        activation_checkpointing=False,  # switched on at loading, if set
         shuffle_dataset=False,
         ddp_find_unused_parameters=config.weights == "adapters",  # a micro-batch uses one of them
     )
 
 
 def divided(taught: Sequence[Weighed], role: Role, plan: MicroBatches) -> list[list[Weighed]]:
-    """This process's micro-batches of a role, as far as there are rows in any process: rows of like length, as many in
-    every process. Raises `TrainingError` where there are more rows than the method said.
+    """Return this process's micro-batches of a role: rows of similar length, equally many in every process.
+
+    Raises `TrainingError` for more rows than the method's bounds.
     """
     many, mine = processes.count(), processes.index()
     most, at_once = plan.rows * many * plan.counts[role], plan.rows * many
     if len(taught) > most:
         raise TrainingError(f"{len(taught)} rows of the {role}: by the method's bounds there is room for {most}")
-    ordered = sorted(taught, key=lambda each: -len(each[0].tokens.ids))
+    ordered = sorted(taught, key=lambda weighed: -len(weighed[0].tokens.ids))
     nothing: Weighed = (Row(NOTHING, role, "", 0.0), 0.0, 0.0)
     parts = []
     for start in range(0, len(ordered), at_once):
@@ -85,5 +86,5 @@ def divided(taught: Sequence[Weighed], role: Role, plan: MicroBatches) -> list[l
 
 
 def columns(part: Sequence[Weighed]) -> tuple[list[Row], list[float], list[float]]:
-    """The rows of a micro-batch, their advantages, and what their tokens count."""
+    """Split a micro-batch into rows, advantages and token weights."""
     return [row for row, _, _ in part], [advantage for _, advantage, _ in part], [scale for _, _, scale in part]

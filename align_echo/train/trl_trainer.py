@@ -1,13 +1,12 @@
-"""TRL's `GRPOTrainer` on the rows of our recipes: our rewards, advantages and weights, TRL's loss and everything else.
+"""TRL's `GRPOTrainer` on the rows of our methods: our rewards, advantages and weights, TRL's loss and all else.
 
-TRL takes advantages of single tokens, so what our loss multiplies by is folded in: the advantage A, ICRL's w_t, and
-what one token counts. Its sum over tokens over `num_items_in_batch` then is our loss, up to rounding, and so are its
-ratios, which are held where ours are (`objective.near`). Each micro-batch is of one role, whose adapter is active until
-its backward pass has ended. A step has a fixed number of micro-batches, and each as many rows in every process
-(`trl_plan.py`). Those that no row is left for come first and are not computed, so that weights without a row have no
-gradient, and no optimizer moves them.
+TRL takes an advantage for each token, so all factors of our loss are multiplied into it: the advantage A, ICRL's w_t,
+and the token's weight. TRL's sum over tokens divided by `num_items_in_batch` is then our loss, up to rounding, with
+ratios capped as ours (`objective.near`). A micro-batch has rows of one role, whose adapter is active until the end of
+its backward pass. A step has a fixed number of micro-batches, each with as many rows in every process (`trl_plan.py`).
+Micro-batches without rows come first and are skipped, so that weights without a row have no gradient and do not move.
 
-Accelerate wraps the model, in DDP, FSDP or DeepSpeed. Left out: two whole models, rows of an expert, ZeRO stage 3.
+Accelerate wraps the model in DDP, FSDP or DeepSpeed. Not supported: two whole models, rows of an expert, ZeRO stage 3.
 """
 
 from __future__ import annotations
@@ -44,19 +43,19 @@ from align_echo.train.trl_plan import MicroBatches, columns, divided
 
 @dataclass
 class _Part:
-    """A micro-batch: the role that it is of, and what TRL's loss is given."""
+    """A micro-batch: its role, and the inputs of TRL's loss."""
 
     role: Role
     inputs: dict[str, torch.Tensor]
 
 
 class TrlTrainer(RoleCheckpoints, GRPOTrainer):
-    """Takes what `RoleTrainer` does, and a `plan`. Signals are told after each step; TRL's own begin with `trl/`."""
+    """TRL's trainer, with the arguments of `RoleTrainer` and a `plan`. TRL's own signals begin with `trl/`."""
 
     def __init__(
         self,
         backbone: Backbone,
-        recipe: Recipe,
+        play: Recipe,
         settings: StepSettings,
         arguments: GRPOConfig,
         *,
@@ -71,8 +70,9 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         last: Path | None = None,
         keep: Callable[[int, Harvest], None] = lambda number, harvest: None,
     ) -> None:
-        """Raises `UsageError` for weights that would be divided in a way in which engines cannot be given them, or that
-        were to be divided and are not.
+        """Create the trainer.
+
+        Raises `UsageError` if weights would be divided out of reach of the engines, or cannot be divided as requested.
         """
         arguments.temperature = temperature
         learner: Any = backbone.module if isinstance(backbone, Adapters) else backbone.activate(backbone.kept[0])
@@ -90,7 +90,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         processes.of_first(self._check_division)
         self.remove_callback(PrinterCallback)
         self.beta = settings.objective.beta  # set late: with it TRL would load a reference of its own
-        self._backbone, self._recipe, self._settings, self._plan = backbone, recipe, settings, plan
+        self._backbone, self._play, self._settings, self._plan = backbone, play, settings, plan
         self._optimizer, self._publish, self._watch, self._evaluation = optimizer, publish, watch, evaluation
         self._tokenizers, self._last, self._keep = tokenizers, last, keep
         self._parts: list[_Part] | None = None
@@ -105,65 +105,66 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             raise UsageError("ZeRO stage 3 divides the weights, which engines need whole: take stage 2, or FSDP")
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """The one that was given: `Trainer` takes none together with FSDP."""
+        """Return the optimizer of the constructor: `Trainer` accepts none together with FSDP."""
         self.optimizer = self._optimizer
         return self.optimizer
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
-        """Accumulate the gradients of the next micro-batch; its loss, detached. Before the first one of a harvest, the
-        recipe is played. One without a row is passed over, in every process alike.
+        """Accumulate the gradients of the next micro-batch and return its loss, detached.
+
+        Plays a batch before its first micro-batch. All processes skip micro-batches without rows.
         """
         step, index = int(self.state.global_step), self._step % self.args.gradient_accumulation_steps
         if index == 0 and (step % self.num_iterations == 0 or self._parts is None):
-            begun = time.perf_counter()
-            self._parts = self._harvest(step // self.num_iterations)
-            self._signals["seconds/harvest"] = time.perf_counter() - begun
+            start = time.perf_counter()
+            self._parts = self._next_batch(step // self.num_iterations)
+            self._signals["seconds/harvest"] = time.perf_counter() - start
         if index == 0:
             self._learning_since = time.perf_counter()
         parts = self._parts or []
-        passed_over = self.args.gradient_accumulation_steps - len(parts)
-        if index < passed_over:
+        skipped = self.args.gradient_accumulation_steps - len(parts)
+        if index < skipped:
             model.train()
             self._step += 1
             return torch.zeros((), device=self.args.device)
-        self._part = parts[index - passed_over]
+        self._part = parts[index - skipped]
         learn: Any = super().training_step
         loss: torch.Tensor = learn(model, inputs, num_items_in_batch)
         return loss
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, torch.Tensor]:
-        """What TRL's loss is given of the micro-batch."""
-        assert self._part is not None  # chosen by `training_step`, which asks
+        """Return the inputs of TRL's loss for the current micro-batch."""
+        assert self._part is not None  # set by `training_step`
         self._backbone.activate(self._part.role)
         return self._part.inputs
 
     def _get_per_token_logps_and_entropies(self, *inputs: Any, **options: Any) -> tuple[torch.Tensor, ...]:
-        """TRL's, for its loss held `near` those that it compares them with."""
-        logprobs, *others = super()._get_per_token_logps_and_entropies(*inputs, **options)
+        """Compute TRL's log-probabilities, limited for its loss by `near`."""
+        logprobs, *rest = super()._get_per_token_logps_and_entropies(*inputs, **options)
         if torch.is_grad_enabled() and self._part is not None:
-            given = self._part.inputs
+            inputs_of_loss = self._part.inputs
             logprobs = near(
                 logprobs,
-                given["tool_mask"],
-                old_BT=given.get("old_per_token_logps"),
-                reference_BT=given.get("ref_per_token_logps"),
+                inputs_of_loss["tool_mask"],
+                old_BT=inputs_of_loss.get("old_per_token_logps"),
+                reference_BT=inputs_of_loss.get("ref_per_token_logps"),
                 level=self._settings.objective.ratio,
             )
-        return (logprobs, *others)
+        return (logprobs, *rest)
 
-    def _harvest(self, number: int) -> list[_Part]:
+    def _next_batch(self, number: int) -> list[_Part]:
         self._publish()
-        harvest = self._recipe(number)
-        self._keep(number, harvest)
-        rows = [row for row in harvest.rows if row.role in self._backbone.trained]
+        batch = self._play(number)
+        self._keep(number, batch)
+        rows = [row for row in batch.rows if row.role in self._backbone.trained]
         if any(row.expert for row in rows):
             raise UsageError("backend: trl has no loss for an expert's tokens: take backend: own")
         advantages = advantages_of(rows, self._settings)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)
-        self._signals = of_harvest(harvest, advantages)
+        self._signals = of_harvest(batch, advantages)
         taught = list(
             zip(*useful(rows, advantages.values, scale, self._settings, self._backbone.trained), strict=True)
         )
@@ -171,14 +172,14 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             self._settings.objective.reweigh and any(row.moved for row, _, _ in taught)
         )
         return [
-            self._made(batch_of(*columns(part)), needs_old)
+            self._inputs_for(batch_of(*columns(part)), needs_old)
             for role in self._plan.counts
-            for part in divided([each for each in taught if each[0].role == role], role, self._plan)
+            for part in divided([weighed for weighed in taught if weighed[0].role == role], role, self._plan)
         ]
 
     @torch.no_grad()
-    def _made(self, batch: Batch, needs_old: bool) -> _Part:
-        """A batch as TRL wants it. Padding is on the right only, where causal attention never sees it."""
+    def _inputs_for(self, batch: Batch, needs_old: bool) -> _Part:
+        """Convert a micro-batch to TRL's inputs. Padding is on the right, out of sight of causal attention."""
         batch = batch.to(self.args.device)
         sampled_from = batch.mask.any(0).nonzero().flatten().tolist()
         first = sampled_from[0] if sampled_from else 0
@@ -209,14 +210,14 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
                 if reference is model and isinstance(self._backbone, Adapters):
                     known = self._get_per_token_logps_and_entropies(self.model, *read)[0]
                 else:
-                    whole, _ = token_logprobs(reference, batch.ids, batch.mask, temperature=self.temperature)
-                    known = whole[:, first:]
+                    logprobs, _ = token_logprobs(reference, batch.ids, batch.mask, temperature=self.temperature)
+                    known = logprobs[:, first:]
             inputs["ref_per_token_logps"] = known * mask
         inputs["advantages"] = batch.advantages * weights * (batch.scale / unit)
         return _Part(batch.role, inputs)
 
     def _keep_more(self, folder: Path) -> None:
-        """Write the micro-batches of which steps are still to be made."""
+        """Write the micro-batches of a batch with steps left."""
         if self._parts is not None and int(self.state.global_step) % self.num_iterations:
             torch.save([vars(part) for part in self._parts], folder / HARVEST)
 
@@ -228,13 +229,13 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             self._parts = [_Part(**part) for part in read]
 
     def _writes_alone(self, step: int) -> bool:
-        """As for every trainer; of several processes each has micro-batches of its own while a harvest is learned from.
+        """Return whether one process alone can write this step: not between the steps of a batch divided among several.
         """
         alone = processes.count() == 1 or step % self.num_iterations == 0
         return alone and super()._writes_alone(step)
 
     def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
-        """Roles with weights of their own are clipped apart."""
+        """Clip the gradients of each set of weights separately."""
         if len(self._backbone.kept) == 1 or self.is_deepspeed_enabled:
             clip: Any = super()._clip_grad_norm
             joint: torch.Tensor = clip(model)
@@ -244,13 +245,14 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             for role in self._backbone.kept
         ]
         known = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
-        known = [norm.to(self.args.device) for norm in known]  # of no gradient it is on the CPU
-        whole: torch.Tensor = torch.linalg.vector_norm(torch.stack(known))
-        return whole
+        known = [norm.to(self.args.device) for norm in known]  # without gradients it is on the CPU
+        total: torch.Tensor = torch.linalg.vector_norm(torch.stack(known))
+        return total
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """To trackers; after a step its signals are told too. Raises `TrainingError` for a loss or gradient that is no
-        number.
+        """Log to trackers, with the signals of the step.
+
+        Raises `TrainingError` for a loss or gradient out of bounds.
         """
         if "learning_rate" not in logs:
             super().log(logs, start_time)
@@ -272,5 +274,5 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
 
 
 def _unasked(completions: Sequence[Any], **_: Any) -> list[float]:
-    """TRL wants a function of rewards; ours come with the rows."""
+    """Stand in for TRL's reward function; our rewards come with the rows."""
     raise TrainingError("TRL asked for rewards, which come with the rows")

@@ -47,7 +47,7 @@ from tests.train.run_sights import (
 )
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:rows do not share what they begin with alike:UserWarning"),
+    pytest.mark.filterwarnings("ignore:rows do not share prefixes:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
 ]
 

@@ -135,7 +135,7 @@ MUTANTS = [
            "test_trainer.py::test_roles_that_share_weights_are_one_mean_and_others_one_each"),
     Mutant("trainer", "normalisation, together=together)", "normalisation, together=True)",
            "test_trainer.py::test_roles_that_share_weights_are_one_mean_and_others_one_each"),
-    Mutant("trainer", "old=kept.old[index], reference=reference", "reference=reference",
+    Mutant("trainer", "old=current.old[index], reference=reference", "reference=reference",
            "test_trainer.py::test_a_second_update_uses_the_log_probabilities_of_the_first"),
 ]  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Critique-GRPO: episodes and refinements of failed ones in one group; the critic is not trained.
 
 Zhang et al., "Critique-GRPO" (2025), a baseline of both papers. A refined episode is trained without its critique and,
-as it comes from another distribution, with LUFFY's shaping. Left out: the shaping (the trainer's objective).
+as it comes from another distribution, with LUFFY's shaping (in the trainer's objective).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SAMPLES = 8
 
 
 def critique_grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
-    """`samples` episodes of every task; each failed one is criticised and refined, and a task's best refinement joins
+    """Play `samples` episodes of every task, criticise and refine each failed one, and add a task's best refinement to
     its group.
     """
 
@@ -31,12 +31,12 @@ def critique_grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES)
         return played, refine(part, requests, lambda request: request.sample + samples)
 
     parts = stage.overlapped(collect, tasks)
-    played = [trajectory for of_part, _ in parts for trajectory in of_part]
-    refined = [session for _, of_part in parts for session in of_part]
+    played = [trajectory for part_played, _ in parts for trajectory in part_played]
+    refined = [session for _, part_refined in parts for session in part_refined]
     after = [session.after for session in refined if session.after is not None]
     joined = [
         replace(without_critique(policy_row(session, session.task_id), session, stage.opening(session)), expert=True)
-        for session in best_of_each(after)
+        for session in best_by_task(after)
     ]
     return Harvest(
         rows=(
@@ -53,8 +53,8 @@ def critique_grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES)
     )
 
 
-def best_of_each(played: Sequence[Trajectory]) -> list[Trajectory]:
-    """The episode with the highest score of every task, the first of equals, in the order of the tasks."""
+def best_by_task(played: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return each task's episode with the highest score (the first of equals), in the order of the tasks."""
     best: dict[str, Trajectory] = {}
     for trajectory in played:
         known = best.get(trajectory.task_id)
@@ -68,8 +68,8 @@ def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harv
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    several = collecting.tasks * collecting.samples
-    return Bounds(2 * several, several, several + collecting.tasks)
+    episodes = collecting.tasks * collecting.samples
+    return Bounds(2 * episodes, episodes, episodes + collecting.tasks)
 
 
 METHOD = Method("critique_grpo", _collect, _bounds, refines=True)

@@ -1,6 +1,6 @@
 """ECHO: a critic and a policy that learn from the same refinements. Paper 1, section 3 and appendix D.
 
-Left out: which of the two is trained. A frozen critic (the ablation) and a frozen policy (RCO) are the trainer's roles.
+The trainer decides who learns: a frozen critic (the ablation) or a frozen policy are settings of it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ def echo(
     refinements: int = REFINEMENTS,
     reward: CriticReward = saturation_gain,
 ) -> Harvest:
-    """One attempt a task, N critiques of it, one refined attempt after each (equations 1 and 2).
+    """Play an attempt of each task, N critiques of it, and a refined attempt after each (equations 1 and 2).
 
-    Refined attempts are compared by score, critiques by `reward`(score before, score after); the attempt itself is not
+    Refined attempts are compared by score, critiques by `reward`(score before, score after). The first attempt is not
     trained on.
     """
 
     def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[Refined]]:
         attempts = part.play([Episode(task) for task in share])
-        whole = [attempt for attempt in attempts if attempt.fault is None]
-        requests = [ReviewRequest(attempt, sample) for attempt in whole for sample in range(refinements)]
+        sound = [attempt for attempt in attempts if attempt.fault is None]
+        requests = [ReviewRequest(attempt, sample) for attempt in sound for sample in range(refinements)]
         return attempts, refine(part, requests, lambda request: 1 + request.sample)
 
     parts = stage.overlapped(collect, tasks)
-    attempts = [attempt for of_part, _ in parts for attempt in of_part]
-    refined = [session for _, of_part in parts for session in of_part]
+    attempts = [attempt for part_attempts, _ in parts for attempt in part_attempts]
+    refined = [session for _, part_refined in parts for session in part_refined]
     after = [session.after for session in refined if session.after is not None]
     return Harvest(
         rows=(
@@ -57,8 +57,8 @@ def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harv
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    several = collecting.tasks * collecting.samples
-    return Bounds(collecting.tasks + several, several, several)
+    refined = collecting.tasks * collecting.samples
+    return Bounds(collecting.tasks + refined, refined, refined)
 
 
 METHOD = Method("echo", _collect, _bounds, roles=("policy", "critic"), refines=True)

@@ -1,6 +1,6 @@
-"""GRPO: several episodes a task, compared with each other. DeepSeekMath; here a sample is a whole episode.
+"""GRPO (DeepSeekMath): several episodes of each task, compared with each other. A sample is an episode.
 
-It is also the control without a critic ("regeneration"): as many fresh attempts as others make refined ones.
+It is also a control without a critic: as many fresh attempts as other methods make refined ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SAMPLES = 8
 
 
 def grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
-    """`samples` episodes of every task; the score is the reward, the task the group."""
+    """Play `samples` episodes of every task; the score is the reward, the task the group."""
     played = stage.play([Episode(task, sample=sample) for task in tasks for sample in range(samples)])
     return Harvest(
         rows=tuple(

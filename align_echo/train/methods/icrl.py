@@ -1,7 +1,6 @@
-"""ICRL: one backbone solves, criticises its failures, solves again, and learns to do without. Paper 4, section 3.
+"""ICRL: one model solves tasks, criticises its failures, tries again, and learns to do without. Paper 4, section 3.
 
-Left out: the weights of tokens and how rewards are normalised, which are the trainer's; both ablations are settings of
-it.
+The weights of tokens and the normalisation of rewards are settings of the trainer, as are both ablations.
 """
 
 from __future__ import annotations
@@ -29,10 +28,11 @@ def icrl(
     rounds: int = ROUNDS,
     reward: CriticReward = revision_reward,
 ) -> Harvest:
-    """`sessions` of at most `rounds` attempts a task; a failed attempt is criticised and made anew (algorithm 1).
+    """Play `sessions` of each task, with at most `rounds` attempts: each failed one is criticised and repeated
+    (algorithm 1).
 
-    All attempts of a task are one group, all critiques another. Attempts that followed a critique are trained without
-    it. A critique that cannot be read ends its session.
+    All attempts of a task form a group, all its critiques another. Attempts after a critique are trained without it. An
+    unreadable critique ends its session.
     """
 
     def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[list[Refined]]]:
@@ -45,8 +45,8 @@ def icrl(
         return first, by_round
 
     parts = stage.overlapped(collect, tasks)
-    by_round = zip(*(of_part for _, of_part in parts), strict=True)
-    refined = [session for round_parts in by_round for of_part in round_parts for session in of_part]
+    by_round = zip(*(part_rounds for _, part_rounds in parts), strict=True)
+    refined = [session for round_parts in by_round for part in round_parts for session in part]
     played = [trajectory for first, _ in parts for trajectory in first]
     played += [session.after for session in refined if session.after is not None]
     attempts = [_row(trajectory, stage) for trajectory in played if trajectory.fault is None and trajectory.steps]
@@ -69,8 +69,8 @@ def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harv
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    several, rounds = collecting.tasks * collecting.samples, collecting.rounds
-    return Bounds(several * rounds, several * (rounds - 1), several * rounds)
+    sessions, rounds = collecting.tasks * collecting.samples, collecting.rounds
+    return Bounds(sessions * rounds, sessions * (rounds - 1), sessions * rounds)
 
 
 METHOD = Method("icrl", _collect, _bounds, roles=("policy", "critic"), refines=True)

@@ -1,7 +1,7 @@
 """LUFFY: an expert's episode among the policy's own, its tokens shaped so that unlikely ones are not lost.
 
-Yan et al., "Learning to Reason under Off-Policy Guidance" (2025), a baseline of ECHO. Left out: the shaping (the
-trainer's objective).
+Yan et al., "Learning to Reason under Off-Policy Guidance" (2025), a baseline of ECHO. The shaping is in the
+trainer's objective.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ SAMPLES = 8
 
 
 def luffy(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
-    """`samples` - 1 episodes of every task and one of the environment's expert, compared with each other.
+    """Play `samples` - 1 episodes of every task and one with the environment's expert, compared with each other.
 
-    An expert that fails a task is left out and counted. Its turns count as environment steps, too.
+    Failed episodes of the expert are omitted and counted. The expert's turns count as environment steps.
     """
     played = stage.play([Episode(task, sample=sample) for task in tasks for sample in range(samples - 1)])
     lessons = [lesson for lesson in stage.lessons(tasks) if lesson.won]
@@ -45,8 +45,8 @@ def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harv
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    several = collecting.tasks * collecting.samples
-    return Bounds(several - collecting.tasks, rows=several, lessons=collecting.tasks)
+    rows = collecting.tasks * collecting.samples
+    return Bounds(rows - collecting.tasks, rows=rows, lessons=collecting.tasks)
 
 
 METHOD = Method("luffy", _collect, _bounds, needs="expert")

@@ -1,6 +1,6 @@
-"""RCM: a critic that reasons about a proposed action and then judges it, by GRPO; a baseline of GAIA (paper 3).
+"""RCM: a critic that reasons about a proposed action before its verdict, trained by GRPO; a baseline of GAIA (paper 3).
 
-Left out: the policy, which plays and is not trained, and the intuitive critic, which answers in one word.
+The policy plays and does not learn. Not here: the intuitive critic, with its answer of one word.
 """
 
 from __future__ import annotations
@@ -22,40 +22,39 @@ from align_echo.types import Trajectory
 SAMPLES = 8
 STATES = 2
 FORMAT = 0.1
-"""What the form alone earns."""
+"""Reward of a readable but wrong verdict."""
 
 Labelled = tuple[Proposal, Verdict]
 
 
 def rcm(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states: int = STATES) -> Harvest:
-    """One episode a task. From the actions of all, `states` a task are drawn and each is judged `samples` times.
+    """Play an episode of each task, draw `states` actions for each task, and ask for `samples` verdicts on each.
 
-    What a verdict earns: `verdict_reward`. Replies about one action are a group. What a model or an engine broke is
-    left out.
+    The reward is `verdict_reward`; verdicts on the same action form a group. Broken episodes and verdicts are omitted.
     """
     played = stage.play([Episode(task) for task in tasks])
-    whole = [trajectory for trajectory in played if trajectory.fault is None]
-    labels = stage.labels(whole)
-    dice = Dice(f"actions to judge {[(trajectory.task_id, trajectory.actions) for trajectory in whole]}")
-    drawn = balanced(_labelled(whole, labels), states * len(tasks), dice)
+    sound = [trajectory for trajectory in played if trajectory.fault is None]
+    labels = stage.labels(sound)
+    dice = Dice(f"actions to judge {[(trajectory.task_id, trajectory.actions) for trajectory in sound]}")
+    drawn = balanced(_labelled(sound, labels), states * len(tasks), dice)
     proposals = [(replace(action, sample=sample), label) for action, label in drawn for sample in range(samples)]
     judged = list(zip(proposals, stage.judge([proposal for proposal, _ in proposals]), strict=True))
     counts = tally(played)
     counts["right actions"] = sum(label == "correct" for _, label in drawn)
     counts["wrong actions"] = sum(label == "wrong" for _, label in drawn)
-    counts["unlabelled actions"] = sum(label is None for of_episode in labels for label in of_episode)
-    rows, of_verdicts = compared(
+    counts["unlabelled actions"] = sum(label is None for episode_labels in labels for label in episode_labels)
+    rows, verdict_counts = compared(
         [
             (f"{proposal.attempt.task_id} turn {proposal.turn}", label, judgement)
             for (proposal, label), judgement in judged
         ]
     )
-    counts.update(of_verdicts)
+    counts.update(verdict_counts)
     return Harvest(rows=rows, counts=counts, steps=sum(len(trajectory.steps) for trajectory in played))
 
 
 def compared(judged: Sequence[tuple[str, Verdict, Judgement]]) -> tuple[tuple[Row, ...], Counter[str]]:
-    """The rows of replies, each with its group and the action's label, and what could not be used."""
+    """Convert verdicts, as (group, label, verdict), to rows, and count unusable ones."""
     counts = Counter(
         {
             "broken verdicts": sum(judgement.fault is not None for _, _, judgement in judged),
@@ -71,9 +70,9 @@ def compared(judged: Sequence[tuple[str, Verdict, Judgement]]) -> tuple[tuple[Ro
 
 
 def verdict_reward(judged: Judgement, label: Verdict) -> float:
-    """1 for a verdict that agrees with the label, `FORMAT` for another one, 0 for a reply that cannot be read.
+    """Return 1 for a verdict equal to the label, `FORMAT` for a wrong one, 0 for an unreadable reply.
 
-    GAIA (paper 3, section 4.3) rewards form and correctness and does not say how much each.
+    GAIA (paper 3, section 4.3) rewards form and correctness without stating the amounts.
     """
     if judged.verdict is None:
         return 0.0
@@ -81,19 +80,19 @@ def verdict_reward(judged: Judgement, label: Verdict) -> float:
 
 
 def balanced(labelled: Sequence[Labelled], count: int, dice: Dice) -> list[Labelled]:
-    """`count` of them, as near to half of each label as there are enough; all of them if there are fewer."""
+    """Draw `count` examples (or all, if fewer) with labels as balanced as possible."""
     mixed = dice.shuffled(labelled)
     right = [example for example in mixed if example[1] == "correct"]
     wrong = [example for example in mixed if example[1] == "wrong"]
-    of_right = min(len(right), max(count // 2, count - len(wrong)))
-    return right[:of_right] + wrong[: count - of_right]
+    right_count = min(len(right), max(count // 2, count - len(wrong)))
+    return right[:right_count] + wrong[: count - right_count]
 
 
 def _labelled(played: Sequence[Trajectory], labels: Sequence[Sequence[Verdict | None]]) -> list[Labelled]:
     return [
         (Proposal(trajectory, turn), label)
-        for trajectory, of_episode in zip(played, labels, strict=True)
-        for turn, label in enumerate(of_episode)
+        for trajectory, episode_labels in zip(played, labels, strict=True)
+        for turn, label in enumerate(episode_labels)
         if label is not None
     ]
 

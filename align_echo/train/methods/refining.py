@@ -1,4 +1,4 @@
-"""What ECHO, ICRL and their relatives share: an attempt, a critique, the attempt that follows, what each earned."""
+"""Common parts of ECHO, ICRL and similar methods: an attempt, a critique, the next attempt, and their rewards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from align_echo.types import Trajectory
 
 @dataclass(frozen=True)
 class Refined:
-    """An attempt and what a critic said of it; `after` is the next attempt, None where the critique gave none."""
+    """An attempt with a critic's review. `after` is the next attempt, None without a readable critique."""
 
     attempt: Trajectory
     review: Review
@@ -24,7 +24,7 @@ class Refined:
 
 
 def refine(stage: Stage, requests: Sequence[ReviewRequest], sample: Callable[[ReviewRequest], int]) -> list[Refined]:
-    """Review the attempts; under each critique that can be read play the task anew, as the `sample` of its request."""
+    """Review the attempts; play the task again under each readable critique, with the number `sample(request)`."""
     reviewed = list(zip(requests, stage.review(requests), strict=True))
     readable = [(request, review) for request, review in reviewed if review.critique is not None]
     played = iter(
@@ -37,10 +37,10 @@ def refine(stage: Stage, requests: Sequence[ReviewRequest], sample: Callable[[Re
 
 
 def critic_rows(refined: Iterable[Refined], reward: CriticReward) -> list[Row]:
-    """Every critique with what it earned; the task is the group.
+    """Convert critiques to rows with their rewards; the task is the group.
 
-    A critique that cannot be read earns what one earns after which the score is 0. What a model or an engine broke is
-    left out: it earned nothing, good or bad.
+    An unreadable critique has the reward of a next score of 0. Critiques with a fault of a model or an engine are
+    omitted.
     """
     rows = []
     for session in refined:
@@ -52,7 +52,7 @@ def critic_rows(refined: Iterable[Refined], reward: CriticReward) -> list[Row]:
 
 
 def scores(refined: Iterable[Refined]) -> list[tuple[float, float]]:
-    """The scores before and after each critique, where both attempts were played."""
+    """Return the scores before and after each critique followed by a sound attempt."""
     return [
         (session.attempt.score, session.after.score)
         for session in refined
@@ -61,7 +61,7 @@ def scores(refined: Iterable[Refined]) -> list[tuple[float, float]]:
 
 
 def tally(played: Iterable[Trajectory], refined: Iterable[Refined] = ()) -> Counter[str]:
-    """How much of it could not be used, by what went wrong."""
+    """Count events, such as broken episodes and unreadable critiques."""
     rollouts = list(played)
     counts = Counter({"broken rollouts": sum(rollout.fault is not None for rollout in rollouts)})
     choices = [step.choice for rollout in rollouts for step in rollout.steps if step.choice is not None]

@@ -1,7 +1,7 @@
-"""ECHO without its critic: as many fresh attempts in place of refined ones. The control of paper 1, appendix C.2.
+"""ECHO without its critic: fresh attempts in place of refined ones. The control of paper 1, appendix C.2.
 
-The first attempt is played and not trained on, as in ECHO: both spend the same number of episodes, and the change of
-the score after it is what sampling again is worth. Left out: the critic, who is asked nothing.
+The first attempt is not trained on, as in ECHO, so both play the same number of episodes. The change of score after it
+is the gain of sampling again.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ SAMPLES = 8
 
 
 def regenerate(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
-    """One attempt a task and `samples` more, which are compared with each other by score."""
+    """Play an attempt of each task and `samples` more, which are compared with each other by score."""
     attempts = stage.play([Episode(task) for task in tasks])
     first = {attempt.task_id: attempt for attempt in attempts if attempt.fault is None}
     again = stage.play([Episode(task, 1 + sample) for task in first for sample in range(samples)])
-    whole = [trajectory for trajectory in again if trajectory.fault is None]
+    sound = [trajectory for trajectory in again if trajectory.fault is None]
     return Harvest(
-        rows=tuple(policy_row(trajectory, trajectory.task_id) for trajectory in whole if trajectory.steps),
-        refinements=tuple((first[trajectory.task_id].score, trajectory.score) for trajectory in whole),
+        rows=tuple(policy_row(trajectory, trajectory.task_id) for trajectory in sound if trajectory.steps),
+        refinements=tuple((first[trajectory.task_id].score, trajectory.score) for trajectory in sound),
         counts=tally([*attempts, *again]),
         steps=sum(len(trajectory.steps) for trajectory in (*attempts, *again)),
     )
@@ -36,8 +36,8 @@ def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harv
 
 
 def _bounds(collecting: Collecting) -> Bounds:
-    several = collecting.tasks * collecting.samples
-    return Bounds(collecting.tasks + several, rows=several)
+    again = collecting.tasks * collecting.samples
+    return Bounds(collecting.tasks + again, rows=again)
 
 
 METHOD = Method("regenerate", _collect, _bounds, refines=True)

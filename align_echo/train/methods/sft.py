@@ -1,7 +1,7 @@
 """SFT: the policy imitates the environment's expert, as a warm start for the methods that learn from rewards.
 
-Left out: the loss (the trainer's objective takes the likelihood of an expert's tokens), and demonstrations that were
-not played just now (`align_echo.train.sft`).
+The loss is the likelihood of the expert's tokens, in the trainer's objective. Not here: training on stored
+demonstrations (`align_echo.train.sft`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from align_echo.train.stage import Stage
 
 
 def sft(tasks: Sequence[str], stage: Stage) -> Harvest:
-    """The expert's episode of every task in the chat of the policy's agent; what the expert did not win is left out.
+    """Play every task with the expert, in the policy's chat format, and omit failures.
 
-    The score is the reward, and is compared with nothing.
+    The score is the reward, without groups.
     """
     lessons = stage.lessons(tasks)
     won = [lesson for lesson in lessons if lesson.won]
