@@ -97,10 +97,10 @@ def opened(browser: BrowserProcess, file: Path) -> tuple[float, float, float]:
     browser.open("about:blank")
     browser.command("Performance.enable", {"timeDomain": "threadTicks"})
     browser.open(f"file://{file}")
-    usable = browser.run_until_told(OPENED)
+    usable = browser.run_async(OPENED)
     told = browser.command("Performance.getMetrics", {})["metrics"]
     busy = next(float(metric["value"]) for metric in told if metric["name"] == "TaskDuration")
-    return usable, browser.run_until_told(SHOWN), busy
+    return usable, browser.run_async(SHOWN), busy
 
 
 def measure(browser: BrowserProcess, folder: Path, episodes: int, rounds: int) -> dict[str, Any]:

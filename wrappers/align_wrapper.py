@@ -222,7 +222,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         """Load the interface. If it does not load, bypass it until the next reset and raise `InterfaceError`."""
         contract = self.interface.contract
         try:
-            extra_arguments = self._base.further_arguments()
+            extra_arguments = self._base.extra_arguments()
             self._session = self._sandbox.open(
                 self._source, contract, *self._opening, self._serve, extra_arguments, within_turn=within_turn
             )
@@ -262,7 +262,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
 
 
 class _Turn:
-    """One turn of the agent: decides which engine calls are allowed and holds the result of the agent's action."""
+    """Turn of the agent: decides which engine calls are allowed and holds the result of the agent's action."""
 
     def __init__(self, env: gym.Env[str, str], base: TextEnv, action: str) -> None:
         self.action = action
@@ -324,7 +324,7 @@ class _Turn:
     def _reply(self, observation: str, reward: float) -> EngineReply:
         state = self._base.state
         over = self._result is not None and (self._result[2] or self._result[3])
-        return EngineReply(observation[:MAX_TEXT], reward, bool(over), state.won, self._base.told_score)
+        return EngineReply(observation[:MAX_TEXT], reward, bool(over), state.won, self._base.interface_score)
 
 
 def _step(env: gym.Env[str, str], action: str) -> StepResult:

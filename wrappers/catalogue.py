@@ -56,7 +56,7 @@ def environment(name: str | EnvironmentSpec) -> EnvironmentSpec:
     try:
         return ENVIRONMENTS.get(ours or name)
     except UsageError:
-        module, _, gym_id = name.partition(":")  # the module was imported, which may have registered the id
+        module, _, gym_id = name.partition(":")  # importing the module may have registered the id
         if gym_id not in gym.registry:
             raise
         entry_point = gym.spec(gym_id).entry_point

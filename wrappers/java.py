@@ -76,7 +76,7 @@ class JavaProcess:
         self._broken = False
         try:
             self._server = functools.reduce(getattr, entry.split("."), self._gateway.jvm)()
-        except (Py4JError, OSError, TypeError) as error:  # a name that is no class is a package, which cannot be called
+        except (Py4JError, OSError, TypeError) as error:  # py4j takes an unknown name for a package
             self.close()
             raise EngineError(f"the simulator does not start: {entry} cannot be made in it") from error
         except KeyboardInterrupt:
@@ -120,7 +120,7 @@ class JavaProcess:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise EngineError(f"the simulator failed at {call}: {reason}") from error
         except KeyboardInterrupt:
-            self.close()  # an answer is still to come, which the next call would take for its own
+            self.close()  # otherwise the next call would receive this call's late answer
             raise
 
     def listed(self, call: str) -> list[str]:

@@ -210,7 +210,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         """Return the initial observation and the task, as interface code of this environment receives them."""
         return observation, self.goal
 
-    def further_arguments(self) -> dict[str, str | int]:
+    def extra_arguments(self) -> dict[str, str | int]:
         """Return the contract's extra arguments by name. Available after a task started."""
         return {}
 
@@ -288,7 +288,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         return self._state
 
     @property
-    def told_score(self) -> float:
+    def interface_score(self) -> float:
         """Score as interface code sees it, 1 for 100 points: the state's, or the one the engine's own users know."""
         return self._state.score
 

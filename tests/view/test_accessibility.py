@@ -79,7 +79,7 @@ def test_axe_finds_nothing_wrong(page, address):
         for scheme in ("light", "dark"):
             features = [{"name": "prefers-color-scheme", "value": scheme}]
             page.browser.command("Emulation.setEmulatedMedia", {"features": features})
-            assert page.browser.run_until_told(VIOLATIONS) == [], (size, scheme)
+            assert page.browser.run_async(VIOLATIONS) == [], (size, scheme)
 
 
 @pytest.mark.long
@@ -88,7 +88,7 @@ def test_axe_would_find_what_is_wrong(page):
     page.browser.run(resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
     page.browser.run("document.getElementById('ask-result').removeAttribute('aria-label')")
     page.browser.run("document.getElementById('count').style.color = '#bbb'")
-    found = [rule for rule, _, _ in page.browser.run_until_told(VIOLATIONS)]
+    found = [rule for rule, _, _ in page.browser.run_async(VIOLATIONS)]
     assert found == ["color-contrast", "select-name"]
 
 

@@ -128,7 +128,7 @@ class ToolEnv(TextEnv):
         """Check if the engine reports a malformed turn, an unknown tool or a failed call."""
         return is_invalid(observation)
 
-    def further_arguments(self) -> dict[str, str | int]:
+    def extra_arguments(self) -> dict[str, str | int]:
         """Return the extra inputs of ALIGN's interfaces for this benchmark: task name, family index and instruction."""
         index = list(FAMILIES).index(self.task_type) if self.task_type in FAMILIES else -1
         return {"task_name": self._task_id, "task_type_idx": index, "instruction": self.goal}

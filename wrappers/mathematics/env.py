@@ -1,4 +1,4 @@
-"""One problem and one reply as a `TextEnv`.
+"""Environment of one problem and one reply, as a `TextEnv`.
 
 An answer, right or wrong, ends the episode. A reply without an answer takes a turn and changes nothing; since there is
 one turn, the step limit then ends the episode. The score is 0 or 1.

@@ -143,7 +143,7 @@ def _other_case(gold: str, answer: str) -> bool:
 def _other_words(gold: str, answer: str) -> bool:
     """Check if both texts have words, and different ones."""
     letters = _strip_layout(gold)
-    if letters.isalpha() and len(letters) > 1:  # a word, of which the verifier would make a product
+    if letters.isalpha() and len(letters) > 1:  # a word; the verifier would read it as a product
         reply_letters = _strip_layout(answer)
         product = len(letters) == 2 and set(letters) <= _NAMES and sorted(letters) == sorted(reply_letters)
         return not product and reply_letters.isalpha() and letters.casefold() != reply_letters.casefold()

@@ -143,7 +143,7 @@ class BrowserProcess:
         """Run a script, the body of a function of `arguments`, and return its result."""
         return self._ask("a script", lambda: self._driver.execute_script(script, *arguments))
 
-    def run_until_told(self, script: str, *arguments: Any) -> Any:
+    def run_async(self, script: str, *arguments: Any) -> Any:
         """Run a script and wait until it passes a result to its last argument, a callback."""
         return self._ask("a script", lambda: self._driver.execute_async_script(script, *arguments))
 
@@ -158,7 +158,7 @@ class BrowserProcess:
         try:
             return call()
         except KeyboardInterrupt:
-            self.close()  # an answer is still to come, which the next call would take for its own
+            self.close()  # otherwise the next call would receive this call's late answer
             raise
         except Exception as error:
             self.close()

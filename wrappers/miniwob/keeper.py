@@ -42,7 +42,7 @@ def main() -> None:
     """Keep a driver until it has to end."""
     parent, seconds, folder, *command = sys.argv[1:]
     alarm = open_alarm()
-    with contextlib.suppress(AttributeError):  # another system has no such call
+    with contextlib.suppress(AttributeError):  # missing on systems other than Linux
         ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1, 0, 0, 0)
     try:
         for start in range(STARTS):

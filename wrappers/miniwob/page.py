@@ -84,7 +84,7 @@ class BrowserPage:
         goal: Any = None
         for _ in range(OPENINGS):
             browser.open(address(task))
-            goal = browser.run_until_told(_BEGIN, str(task.seed), task.mode)
+            goal = browser.run_async(_BEGIN, str(task.seed), task.mode)
             if isinstance(goal, str):
                 break
         if not isinstance(goal, str):
@@ -133,7 +133,7 @@ class BrowserPage:
 
     def _pass(self, milliseconds: int) -> PageState:
         """Advance the page's clock and read the page."""
-        answer = self._browser.run_until_told(_AFTER, milliseconds)
+        answer = self._browser.run_async(_AFTER, milliseconds)
         elements = tuple(
             PageElement(
                 kind=element["kind"],

@@ -71,7 +71,7 @@ class ScienceWorldEnv(TextEnv):
         return as_read(action)
 
     @property
-    def told_score(self) -> float:
+    def interface_score(self) -> float:
         """Return a hundredth of the engine's own score: -1 after a wrong focus."""
         return (self.state.raw_score or 0.0) / 100
 
