@@ -24,7 +24,7 @@ class ObjectSpec:
 
     id: str
     kind: str
-    place: Receptacle
+    receptacle: Receptacle
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class RoomSpec:
     """Initial state of a game. `start` is the agent's location, away from all furniture."""
 
     receptacles: tuple[Receptacle, ...]
-    things: tuple[ObjectSpec, ...]
+    objects: tuple[ObjectSpec, ...]
     start: str
 
 
@@ -45,7 +45,7 @@ def display_names(room: RoomSpec) -> dict[str, str]:
     """Name each receptacle and object as the engine does ("mug 1"): among n of a kind, the first id in order is number
     n."""
     kinds = {mangle(r.id).lower(): r.kind for r in room.receptacles}
-    kinds |= {mangle(t.id).lower(): t.kind for t in room.things}
+    kinds |= {mangle(t.id).lower(): t.kind for t in room.objects}
     left = Counter(kinds.values())
     names = {}
     for key in sorted(kinds):
@@ -82,13 +82,13 @@ def _lines(items: list[str]) -> str:
 
 def _objects(room: RoomSpec) -> list[str]:
     receptacle_kinds = sorted({r.kind for r in room.receptacles})
-    object_kinds = sorted({t.kind for t in room.things})
+    object_kinds = sorted({t.kind for t in room.objects})
     locations = sorted({r.location for r in room.receptacles} | {room.start})
     return [
         f"{AGENT} # agent",
         *(f"{kind}Type # otype" for kind in object_kinds),
         *(f"{kind}Type # rtype" for kind in receptacle_kinds),
-        *(f"{t.id} # object" for t in room.things),
+        *(f"{t.id} # object" for t in room.objects),
         *(f"{r.id} # receptacle" for r in room.receptacles),
         *(f"{location} # location" for location in locations),
     ]
@@ -101,7 +101,7 @@ def _facts(room: RoomSpec, goal: TaskParameters) -> list[tuple[str, ...]]:
         facts += [("receptacleType", r.id, f"{r.kind}Type"), ("receptacleAtLocation", r.id, r.location)]
         if r.kind in openable:
             facts.append(("openable", r.id))
-    for item in room.things:
+    for item in room.objects:
         facts += _object_facts(item, goal)
     return facts + _fits(room)
 
@@ -109,9 +109,9 @@ def _facts(room: RoomSpec, goal: TaskParameters) -> list[tuple[str, ...]]:
 def _object_facts(item: ObjectSpec, goal: TaskParameters) -> list[tuple[str, ...]]:
     facts: list[tuple[str, ...]] = [
         ("objectType", item.id, f"{item.kind}Type"),
-        ("inReceptacle", item.id, item.place.id),
-        ("wasInReceptacle", item.id, item.place.id),
-        ("objectAtLocation", item.id, item.place.location),
+        ("inReceptacle", item.id, item.receptacle.id),
+        ("wasInReceptacle", item.id, item.receptacle.id),
+        ("objectAtLocation", item.id, item.receptacle.location),
     ]
     if item.kind in pickupable_kinds():
         facts.append(("pickupable", item.id))
@@ -122,14 +122,14 @@ def _object_facts(item: ObjectSpec, goal: TaskParameters) -> list[tuple[str, ...
             facts.append((ability.lower(), item.id))
     if item.kind == goal.toggle_target:
         facts.append(("toggleable", item.id))
-    if item.kind == goal.object_target and item.place.kind == "Fridge":
+    if item.kind == goal.object_target and item.receptacle.kind == "Fridge":
         facts.append(("isCool", item.id))
     return facts
 
 
 def _fits(room: RoomSpec) -> list[tuple[str, ...]]:
     holds = tables().holds
-    object_kinds = sorted({t.kind for t in room.things})
+    object_kinds = sorted({t.kind for t in room.objects})
     return [
         ("canContain", f"{kind}Type", f"{object_kind}Type")
         for kind in sorted({r.kind for r in room.receptacles})

@@ -22,10 +22,10 @@ def explores(view: AgentView, action: str, answer: str = "") -> bool:
     """
     goal = read_goal(view.goal)
     command = action.strip()
-    way = next((start for start in LOOKING if command.startswith(start)), None)
-    if goal is None or way is None:
+    verb = next((start for start in LOOKING if command.startswith(start)), None)
+    if goal is None or verb is None:
         return False
-    furniture = command.removeprefix(way)
+    furniture = command.removeprefix(verb)
     belief = BeliefState.from_intro(view.initial_observation)
     stood: set[str] = set()
     seen: set[str] = set()
@@ -36,7 +36,7 @@ def explores(view: AgentView, action: str, answer: str = "") -> bool:
     kinds = [entity_name(item) for item in seen]
     missing = kinds.count(goal.obj) < goal.copies or (bool(goal.tool) and goal.tool not in kinds)
     known = {"go to ": furniture in stood, "open ": False, EXAMINE: furniture in belief.closed}
-    fresh = furniture not in belief.contents and not known[way]
+    fresh = furniture not in belief.contents and not known[verb]
     belief.update(answer, goal.dest)
-    shows = way != EXAMINE or furniture in belief.contents or furniture in belief.closed
+    shows = verb != EXAMINE or furniture in belief.contents or furniture in belief.closed
     return missing and fresh and shows

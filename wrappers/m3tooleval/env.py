@@ -52,27 +52,27 @@ class ToolOracle:
         self._task, self._state, self._calls, self._visit = task, state, calls, visit
         self._as_json = as_json
 
-    def way(self) -> list[str] | None:
+    def route(self) -> list[str] | None:
         """Return the actions to the right answer; [] after it, None if no solution is known or left."""
         if self._state.done:
             return [] if self._state.won else None
         if not self._task.has_plan:
             return None
-        way: list[ToolCall] = []
+        remaining: list[ToolCall] = []
         if self._visit is not None:
-            way += route(self._visit.site, self._visit.view, set(self._task.facts) - self._visit.seen)
-        way += [call for call in self._task.plan if call not in self._calls]
-        return [*(format_call(call, as_json=self._as_json) for call in way), f"{ANSWER} {self._task.expected}"]
+            remaining += route(self._visit.site, self._visit.view, set(self._task.facts) - self._visit.seen)
+        remaining += [call for call in self._task.plan if call not in self._calls]
+        return [*(format_call(call, as_json=self._as_json) for call in remaining), f"{ANSWER} {self._task.expected}"]
 
     def expert_action(self) -> str | None:
         """Return the first action of the solution."""
-        way = self.way()
-        return way[0] if way else None
+        actions = self.route()
+        return actions[0] if actions else None
 
     def distance(self) -> int | None:
         """Return the number of remaining actions."""
-        way = self.way()
-        return None if way is None else len(way)
+        actions = self.route()
+        return None if actions is None else len(actions)
 
 
 class ToolEnv(TextEnv):

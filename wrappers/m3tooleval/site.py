@@ -115,8 +115,8 @@ def route(site: Site, view: PageView, facts: set[tuple[str, int]]) -> list[ToolC
     calls: list[ToolCall] = []
     facts = set(facts)
     while facts:
-        way, view = _nearest(site, view, facts)
-        calls += way
+        steps, view = _nearest(site, view, facts)
+        calls += steps
         facts -= view.facts(site)
     return calls
 
@@ -126,13 +126,13 @@ def _nearest(site: Site, view: PageView, facts: set[tuple[str, int]]) -> tuple[l
     reached = {view}
     ahead: deque[tuple[list[ToolCall], PageView]] = deque([([], view)])
     while ahead:
-        way, current = ahead.popleft()
+        steps, current = ahead.popleft()
         for call, following in _steps(site, current):
             if following.facts(site) & facts:
-                return [*way, call], following
+                return [*steps, call], following
             if following not in reached and len(following.before) < LONGEST_TRAIL:
                 reached.add(following)
-                ahead.append(([*way, call], following))
+                ahead.append(([*steps, call], following))
     raise AssertionError("every page of a site can be reached")
 
 

@@ -36,13 +36,13 @@ def costs_at_most(task: LabTask, gold: Plan, played: Plan, action: str, allowanc
     that works as well without it: an idle action costs 1. None if no tried remainder reaches the full score from this
     moment. Raises `EngineError`.
     """
-    way = shorten_path(task, gold)
-    before = fewest_turns(task, way, played)
+    route = shorten_path(task, gold)
+    before = fewest_turns(task, route, played)
     if before is None:
         return None
     most = before - 1 + allowance
     after = (*played, action)
-    for plan in sorted({plan[max(len(plan) - most, 0) :] for plan in list_remainders(way, after)}, key=len):
+    for plan in sorted({plan[max(len(plan) - most, 0) :] for plan in list_remainders(route, after)}, key=len):
         turns = turns_to_win(task, after, plan)
         without = None if turns is None else turns_to_win(task, played, plan)
         if turns is not None and 1 + turns - min(before, before if without is None else without) <= allowance:
@@ -54,15 +54,15 @@ def costs_at_most(task: LabTask, gold: Plan, played: Plan, action: str, allowanc
 def shorten_path(task: LabTask, gold: Plan) -> Plan:
     """Shorten the gold path up to the full score: drop dispensable looks and doors, and take the shortest way from room
     to room if the task allows it."""
-    way = gold[: turns_to_win(task, (), gold)]
+    route = gold[: turns_to_win(task, (), gold)]
     for kind in (LOOK, "open door "):
-        way = _first_if_winning(task, tuple(action for action in way if not action.startswith(kind)), way)
+        route = _first_if_winning(task, tuple(action for action in route if not action.startswith(kind)), route)
     moved: list[str] = []
-    for action in map(_as_teleport, way):
+    for action in map(_as_teleport, route):
         if moved and action.startswith(TELEPORT) and moved[-1].startswith(TELEPORT):
             moved.pop()
         moved.append(action)
-    return _first_if_winning(task, tuple(moved), way)
+    return _first_if_winning(task, tuple(moved), route)
 
 
 def _first_if_winning(task: LabTask, plan: Plan, fallback: Plan) -> Plan:
@@ -73,10 +73,10 @@ def _as_teleport(action: str) -> str:
     return TELEPORT + action.removeprefix("go to ") if action.startswith("go to ") else action
 
 
-def fewest_turns(task: LabTask, way: Plan, played: Plan) -> int | None:
+def fewest_turns(task: LabTask, route: Plan, played: Plan) -> int | None:
     """Count the turns to the full score by the first kind of remainder that reaches it, with or without its first
     actions; None if none does. Raises `EngineError`."""
-    after, unplayed, *alternatives = list_remainders(way, played)
+    after, unplayed, *alternatives = list_remainders(route, played)
     skipped = range(SKIPPED + 1)
     for kind in ([after[n:] for n in skipped], [unplayed[n:] for n in skipped], *([plan] for plan in alternatives)):
         counts: list[int] = []
@@ -91,23 +91,23 @@ def fewest_turns(task: LabTask, way: Plan, played: Plan) -> int | None:
     return None
 
 
-def list_remainders(way: Plan, played: Sequence[str]) -> list[Plan]:
+def list_remainders(route: Plan, played: Sequence[str]) -> list[Plan]:
     """List candidate remainders of a route: after the last played action; all unplayed actions; the same after a look,
     or back in the room of the last action before; all from the first unplayed action; the full route.
 
     A played action matches the first equal action on the route that is not matched yet; going counts as teleporting.
     """
-    left = {at: _as_teleport(as_read(action)) for at, action in enumerate(way)}
+    left = {at: _as_teleport(as_read(action)) for at, action in enumerate(route)}
     last = -1
     for action_read in (_as_teleport(as_read(action)) for action in played):
         at = next((at for at, action in left.items() if action == action_read), None)
         if at is not None:
             del left[at]
             last = max(last, at)
-    unplayed = tuple(way[at] for at in left)
-    first = min(left, default=len(way))
-    back = [action for action in way[:first] if action.startswith(TELEPORT)][-1:]
-    return [way[last + 1 :], unplayed, (LOOK, *unplayed), (*back, *unplayed), way[first:], way]
+    unplayed = tuple(route[at] for at in left)
+    first = min(left, default=len(route))
+    back = [action for action in route[:first] if action.startswith(TELEPORT)][-1:]
+    return [route[last + 1 :], unplayed, (LOOK, *unplayed), (*back, *unplayed), route[first:], route]
 
 
 @functools.lru_cache(maxsize=4096)

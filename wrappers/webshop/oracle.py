@@ -59,8 +59,9 @@ class ShopOracle:
         """Return the expert's remaining actions; [] after a purchase, None if no search lists the product."""
         if self._page.kind == "done":
             return []
-        ways = [way for way in (self._from_here(), self._from_results(), self._from_search()) if way is not None]
-        return min(ways, key=len) if ways else None
+        candidates = (self._from_here(), self._from_results(), self._from_search())
+        routes = [route for route in candidates if route is not None]
+        return min(routes, key=len) if routes else None
 
     def _from_here(self) -> list[str] | None:
         """Plan from a page of the product itself."""

@@ -276,7 +276,7 @@ def test_calls_as_json_are_one_action_if_their_values_are_the_same():
 def test_only_the_experts_own_call_is_labelled_right_where_calls_are_json():
     env = make("json")
     start(env, MESSAGE)
-    play(env, [env.oracle().expert_action(), *env.oracle().way()[1:2]])
+    play(env, [env.oracle().expert_action(), *env.oracle().route()[1:2]])
     calls = ('["ghfbfh lnfx, 19"]', '["ghfbfh lnfx", 19]')
     actions = [f'Action: {{"tool": "caesar_decode", "args": {call}}} End Action' for call in calls]
     view = AgentView(task_id=MESSAGE, action_format="", goal=env.goal, rules="", initial_observation="", turns=())
