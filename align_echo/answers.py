@@ -26,7 +26,7 @@ STEPS = 100
 
 
 @dataclass(frozen=True)
-class Answer:
+class EnvReply:
     """The plain environment's answer to a step. `text` None: not asked, as the reply had no action or the episode had
     ended.
 
@@ -62,7 +62,7 @@ class Answer:
 
 def replayed(
     spec: EnvironmentSpec, trajectories: Iterable[Trajectory], data_root: str | Path | None = None
-) -> Iterator[tuple[Trajectory, list[Answer]]]:
+) -> Iterator[tuple[Trajectory, list[EnvReply]]]:
     """Yield each episode with the plain environment's answers to its steps, in its own split. No step limit ends a
     replay.
 
@@ -84,19 +84,19 @@ def replayed(
             env.close()
 
 
-def replay_answers(env: gym.Env[str, str], trajectory: Trajectory) -> list[Answer]:
+def replay_answers(env: gym.Env[str, str], trajectory: Trajectory) -> list[EnvReply]:
     """Replay an episode's actions (first line of each) from a fresh reset and return the answers.
 
     `env` is the raw environment with a step limit above the episode's length. Raises `UsageError` for an unknown task,
     `EngineError` if the engine breaks.
     """
     before, _ = env.reset(seed=trajectory.seed, options={"task": trajectory.task_id})
-    answers: list[Answer] = []
+    answers: list[EnvReply] = []
     over = False
     for spoken_action in trajectory.actions:
         action = None if spoken_action is None else first_line(spoken_action)
         if action is None or over:
-            answers.append(Answer(action))
+            answers.append(EnvReply(action))
             continue
         answer = _answer(env, action, before)
         answers.append(answer)
@@ -104,13 +104,13 @@ def replay_answers(env: gym.Env[str, str], trajectory: Trajectory) -> list[Answe
     return answers
 
 
-def _answer(env: gym.Env[str, str], action: str, before: str) -> Answer:
+def _answer(env: gym.Env[str, str], action: str, before: str) -> EnvReply:
     """Send an action in the current state, after `before` was shown, and return the answer."""
     base = base_env(env)
     listed = base.state.admissible_actions
     text, reward, terminated, truncated, info = env.step(action)
     over = terminated or truncated
-    return Answer(
+    return EnvReply(
         action=action,
         text=text,
         before=before,
@@ -135,7 +135,7 @@ def _is_offered(as_read: Callable[[str], str], action: str, listed: Sequence[str
 
 
 @dataclass(frozen=True)
-class Nonsense:
+class NonsenseRule:
     """The environment's reaction to nonsense.
 
     `is_refusal` recognises the answer to nonsense; None if the answers differ or are no refusal. `lists`: the
@@ -149,7 +149,7 @@ class Nonsense:
 
 def ask_nonsense(
     spec: EnvironmentSpec, measured: Iterable[str], data_root: str | Path | None = None
-) -> Nonsense:
+) -> NonsenseRule:
     """Send some nonsense actions at the start of some training tasks, excluding measured and test tasks.
 
     The common answer to all of them, in every task, is a refusal. Nothing is known if an answer repeats earlier text,
@@ -161,31 +161,31 @@ def ask_nonsense(
     except MissingDataError:
         tasks = []
     if not tasks:
-        return Nonsense()
+        return NonsenseRule()
     env = spec.make(spec.train_split, data_root=data_root)
     try:
         answers = [_first_answer(env, task, action) for task in tasks for action in NONSENSE]
     except EngineError:
-        return Nonsense()
+        return NonsenseRule()
     finally:
         env.close()
     lists, ticks = answers[0].offered is not None, any(answer.changed for answer in answers)
     if any(answer.gained or answer.ended or (answer.text or "").strip() in answer.before for answer in answers):
-        return Nonsense(None, lists, ticks)
+        return NonsenseRule(None, lists, ticks)
     patterns = {_pattern(answer) for answer in answers}
     first = patterns.pop()
     if patterns or not first:
-        return Nonsense(None, lists, ticks)
+        return NonsenseRule(None, lists, ticks)
     pattern = re.compile(first, re.DOTALL)
-    return Nonsense(lambda observation: pattern.fullmatch(observation.strip()) is not None, lists, ticks)
+    return NonsenseRule(lambda observation: pattern.fullmatch(observation.strip()) is not None, lists, ticks)
 
 
-def _first_answer(env: gym.Env[str, str], task: str, action: str) -> Answer:
+def _first_answer(env: gym.Env[str, str], task: str, action: str) -> EnvReply:
     opening, _ = env.reset(seed=0, options={"task": task})
     return _answer(env, action, opening)
 
 
-def _pattern(spoken: Answer) -> str:
+def _pattern(spoken: EnvReply) -> str:
     """Build a regular expression for an answer, with wildcards for the action's words and for numbers.
 
     Returns "" if the answer has no other words.

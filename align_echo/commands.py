@@ -1,7 +1,7 @@
 """Extract the commands in a message to an agent, however they are quoted, and the skeleton of its rule.
 
     >>> commands_in("You are not there: you need to `go to desk 1` first.")
-    [Command(text='go to desk 1', kind='first')]
+    [AgentCommand(text='go to desk 1', kind='first')]
 
 Reads commands in backquotes, in quotes of any kind, in bold, in tags, after a label ("Action: ...") or a colon, and
 unmarked commands after words of order ("you must ... first", "try ...", "... instead."). Pure functions over English
@@ -30,7 +30,7 @@ MOST_PLAIN_WORDS = 10
 """Maximum words of an unquoted command."""
 
 
-class Command(NamedTuple):
+class AgentCommand(NamedTuple):
     """One command of a message.
 
     `kind` is "first" (do this before), "instead" (use these words, or simply do this), or "named" (quoted, without an
@@ -41,13 +41,13 @@ class Command(NamedTuple):
     kind: CommandKind
 
 
-def commands_in(message: str, last_action: str = "") -> list[Command]:
+def commands_in(message: str, last_action: str = "") -> list[AgentCommand]:
     """Return the distinct commands of a message in order; an order's kind takes precedence over "named".
 
     Excludes `last_action`, templates with placeholders (`take X from Y`), and commands marked as forbidden or not
     working.
     """
-    commands: dict[str, Command] = {}
+    commands: dict[str, AgentCommand] = {}
     for command in _all_commands(message[:LONGEST_MESSAGE]):
         key = _plainly(command.text)
         if not key or key == _plainly(last_action) or PLACEHOLDER.search(command.text):
@@ -155,7 +155,7 @@ def _bare(text: str) -> str:
 _END = re.compile(r"(?<=[.!?])[)\"']*\s+|(?<=;)\s+|\n+")
 
 
-def _all_commands(message: str) -> Iterator[Command]:
+def _all_commands(message: str) -> Iterator[AgentCommand]:
     """Yield every command of every sentence, in order, with repetitions."""
     text, quoted = _masked(message.strip())
     used = 0
@@ -226,7 +226,7 @@ _IN_ITS_PLACE = re.compile(
 _AND = re.compile(r"[\s,]*(?:and|or|then|and then|,|->|→)?[\s,]*", re.IGNORECASE)
 
 
-def _quoted_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, tuple[int, Command]]]:
+def _quoted_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, tuple[int, AgentCommand]]]:
     """Yield (number, (position, command)) of the quotations that may be commands."""
     parts = sentence.split(_MASK)
     start = 0
@@ -244,7 +244,7 @@ def _quoted_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, tu
         form = PLACEHOLDER.search(text) is not None
         before_kind = None if form or kind == "named" else kind
         if 0 < len(text) <= LONGEST_COMMAND:
-            yield number, (start, Command(text, kind))
+            yield number, (start, AgentCommand(text, kind))
 
 
 def _kind(before: str, after: str) -> CommandKind:
@@ -324,7 +324,7 @@ _SMALL_WORDS = (
 )
 
 
-def _plain_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, Command, list[int]]]:
+def _plain_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, AgentCommand, list[int]]]:
     """Yield (position, command, numbers of the quotations in it) of unquoted orders."""
     used_spans: list[tuple[int, int]] = []
     if len(sentence) > LONGEST_SENTENCE:
@@ -342,7 +342,7 @@ def _plain_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, Com
                 text = text[0].lower() + text[1:]
             if _is_command(text, bool(numbers)):
                 used_spans.append((start, end))
-                yield start, Command(text, _plain_kind(sentence, match)), numbers
+                yield start, AgentCommand(text, _plain_kind(sentence, match)), numbers
 
 
 def _plain_kind(sentence: str, match: re.Match[str]) -> CommandKind:

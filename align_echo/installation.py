@@ -47,7 +47,7 @@ SETTINGS = (
 )
 
 
-class Finding(NamedTuple):
+class SetupFinding(NamedTuple):
     """One line of the report; `advice` says what to do, empty if nothing."""
 
     subject: str
@@ -56,25 +56,25 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-def look_around() -> list[Finding]:
+def look_around() -> list[SetupFinding]:
     """Collect all findings, in the order of the report."""
     settings = [_setting(name) for name in SETTINGS]  # before loading the engine, which sets some variables
     extras = (*_small(), *_java(), *_browser())
     return [*_installed(), *extras, *_local_models(), *_keys(), *settings, _games(), *_data(), *_third_party()]
 
 
-def _installed() -> Iterator[Finding]:
-    yield Finding("align-echo", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
+def _installed() -> Iterator[SetupFinding]:
+    yield SetupFinding("align-echo", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
     for package, module in PACKAGES.items():
         version = _version(package)
         if version and find_spec(module) is not None:
-            yield Finding(package, version)
+            yield SetupFinding(package, version)
         else:
-            yield Finding(package, "not installed", False, "pip install . in a checkout of align-echo")
-    yield Finding("shipped interfaces", ", ".join(shipped_interfaces()) or "none")
+            yield SetupFinding(package, "not installed", False, "pip install . in a checkout of align-echo")
+    yield SetupFinding("shipped interfaces", ", ".join(shipped_interfaces()) or "none")
 
 
-def _small() -> Iterator[Finding]:
+def _small() -> Iterator[SetupFinding]:
     """Check extras that need only Python packages, except for the build tools of ALFWorld's planner."""
     yield _extra("alfworld", "alfworld", f"only for ALFWorld's expert, its own engine and official games; {TOOLS}")
     yield _extra("thefuzz", "webshop", "only for WebShop")
@@ -88,7 +88,7 @@ def _small() -> Iterator[Finding]:
         yield _extra(loop, loop, "only for episodes in other people's loops (docs/loops.md)")
 
 
-def _java() -> Iterator[Finding]:
+def _java() -> Iterator[SetupFinding]:
     """Check extras with Java engines, and the Java runtime they would use."""
     yield _extra("scienceworld", "scienceworld", "only for ScienceWorld")
     yield _extra("textworld-express", "textworldexpress", "only for TextWorldExpress")
@@ -97,24 +97,24 @@ def _java() -> Iterator[Finding]:
     try:
         java = find_java("an installed environment")
     except AlignEchoError as error:
-        yield Finding("Java", "not found", False, str(error))
+        yield SetupFinding("Java", "not found", False, str(error))
     else:
-        yield Finding("Java", f"{java_version(java)}, {java}")
+        yield SetupFinding("Java", f"{java_version(java)}, {java}")
 
 
-def _browser() -> Iterator[Finding]:
+def _browser() -> Iterator[SetupFinding]:
     """Check the extra of MiniWoB, and the browser for its pages."""
     for package in ("miniwob", "selenium"):
         yield _extra(package, "miniwob", "only for MiniWoB")
     try:
         (browser, _), _ = find_chromium(), find_fonts()
     except AlignEchoError as error:
-        yield Finding("Chromium", "not found", False, str(error))
+        yield SetupFinding("Chromium", "not found", False, str(error))
     else:
-        yield Finding("Chromium", browser)
+        yield SetupFinding("Chromium", browser)
 
 
-def _local_models() -> Iterator[Finding]:
+def _local_models() -> Iterator[SetupFinding]:
     """Check packages for local models, without importing them, which takes seconds."""
     for package in ("torch", "transformers"):
         yield _extra(package, "train", "for local models and training")
@@ -122,14 +122,16 @@ def _local_models() -> Iterator[Finding]:
     lacks, plays = what_pocket_lacks(), choose_player(None, os.environ.get(MODEL_VARIABLE) or None)
     where = f" {' and '.join(sorted(POCKET_ENVIRONMENTS))}" if plays.model and plays.model.kind == POCKET else ""
     by_default = f"by default {plays.agent.name}{f' with the model {plays.model}' if plays.model else ''} plays{where}"
-    yield Finding("pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks)
+    yield SetupFinding(
+        "pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks
+    )
 
 
-def _extra(package: str, extra: str, what_for: str, *, module: str = "") -> Finding:
+def _extra(package: str, extra: str, what_for: str, *, module: str = "") -> SetupFinding:
     """Check one extra. `module` is the package's import name if it differs."""
     if find_spec(module or package.replace("-", "_")) is None:
-        return Finding(package, "not installed", False, f"{what_for}: {install_line(extra)}")
-    return Finding(package, _version(package))
+        return SetupFinding(package, "not installed", False, f"{what_for}: {install_line(extra)}")
+    return SetupFinding(package, _version(package))
 
 
 def _version(package: str) -> str:
@@ -139,21 +141,23 @@ def _version(package: str) -> str:
         return ""
 
 
-def _keys() -> Iterator[Finding]:
+def _keys() -> Iterator[SetupFinding]:
     present = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
     try:
         resolve_key(None)
     except AlignEchoError as error:
-        yield Finding("key for chat models", f"${present[0]} cannot be used", False, str(error))
+        yield SetupFinding("key for chat models", f"${present[0]} cannot be used", False, str(error))
         return
     if present:
-        yield Finding("key for chat models", f"${present[0]} is set")
+        yield SetupFinding("key for chat models", f"${present[0]} is set")
         return
     advice = "for hosted models: export OPENAI_API_KEY=...; a local endpoint needs none: --base-url http://..."
-    yield Finding("key for chat models", "none; the probe backend and the scripted agents need none", False, advice)
+    yield SetupFinding(
+        "key for chat models", "none; the probe backend and the scripted agents need none", False, advice
+    )
 
 
-def _setting(name: str) -> Finding:
+def _setting(name: str) -> SetupFinding:
     value = os.environ.get(name)
     if name == MODEL_VARIABLE:
         backend = "hybrid" if value and not read_name(value).only_plays else "probe"
@@ -166,26 +170,26 @@ def _setting(name: str) -> Finding:
         if value and name == TIMEOUT_VARIABLE:
             value = f"{resolve_timeout(None):g} s"
     except AlignEchoError as error:
-        return Finding(f"${name}", "cannot be used", False, str(error))
-    return Finding(f"${name}", value or "not set")
+        return SetupFinding(f"${name}", "cannot be used", False, str(error))
+    return SetupFinding(f"${name}", value or "not set")
 
 
-def _games() -> Finding:
+def _games() -> SetupFinding:
     """Report the memory limit of games."""
     try:
         usage = memory()
     except AlignEchoError as error:
-        return Finding(f"${MEMORY_VARIABLE}", "cannot be used", False, str(error))
+        return SetupFinding(f"${MEMORY_VARIABLE}", "cannot be used", False, str(error))
     sizes = f"{usage.bytes / 1e6:.0f} of at most {usage.bound / 1e6:,.0f} MB"
-    return Finding("games in memory", f"{sizes} in each process; ${MEMORY_VARIABLE} sets the bound, in MB")
+    return SetupFinding("games in memory", f"{sizes} in each process; ${MEMORY_VARIABLE} sets the bound, in MB")
 
 
-def _data() -> Iterator[Finding]:
+def _data() -> Iterator[SetupFinding]:
     for name in environments():
         yield _environment_data(ENVIRONMENTS.get(name))
 
 
-def _third_party() -> Iterator[Finding]:
+def _third_party() -> Iterator[SetupFinding]:
     """Check the registrations of other installed packages."""
     for registry in (ENVIRONMENTS, AGENTS, METHODS, RULES, FORMS):
         for name, entry in registry.entries().items():
@@ -195,12 +199,12 @@ def _third_party() -> Iterator[Finding]:
             try:
                 registry.get(name)
             except AlignEchoError as error:
-                yield Finding(subject, f"of {entry.origin}, cannot be used", False, str(error))
+                yield SetupFinding(subject, f"of {entry.origin}, cannot be used", False, str(error))
             else:
-                yield Finding(subject, f"of {entry.origin}")
+                yield SetupFinding(subject, f"of {entry.origin}")
 
 
-def _environment_data(spec: EnvironmentSpec) -> Finding:
+def _environment_data(spec: EnvironmentSpec) -> SetupFinding:
     """Count the tasks of each split. A missing split does not affect the others; its reason is the advice."""
     counts, missing, reasons = [], [], []
     for split in spec.splits:
@@ -211,10 +215,10 @@ def _environment_data(spec: EnvironmentSpec) -> Finding:
             reasons.append(" ".join(str(error).split()))
     subject, advice = f"{spec.name} tasks", "; ".join(dict.fromkeys(reasons))
     if not counts:
-        return Finding(subject, "not available", False, advice)
+        return SetupFinding(subject, "not available", False, advice)
     try:
         played = spec.games(None)
     except AlignEchoError as error:
-        return Finding(subject, "cannot be played", False, str(error))
+        return SetupFinding(subject, "cannot be played", False, str(error))
     absent = f"; no {', no '.join(missing)}" if missing else ""
-    return Finding(subject, ", ".join(counts) + (f" ({played})" if played else "") + absent, not missing, advice)
+    return SetupFinding(subject, ", ".join(counts) + (f" ({played})" if played else "") + absent, not missing, advice)

@@ -216,14 +216,14 @@ def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class Misfit(NamedTuple):
+class InterfaceMisfit(NamedTuple):
     """Why an interface does not fit an environment, in a few words. `in_code`: only other code can fix it."""
 
     reason: str
     in_code: bool
 
 
-def misfit(interface: Interface, contract: InterfaceContract, action_format: str = "") -> Misfit | None:
+def misfit(interface: Interface, contract: InterfaceContract, action_format: str = "") -> InterfaceMisfit | None:
     """Return why an interface cannot be played with a contract and an action format; None if it can. Names do not
     count.
 
@@ -232,12 +232,12 @@ def misfit(interface: Interface, contract: InterfaceContract, action_format: str
     """
     own_contract, own_format = interface.contract, interface.provenance.action_format
     if differences := [*_code_differences(own_contract, contract)]:
-        return Misfit("; ".join(differences), True)
+        return InterfaceMisfit("; ".join(differences), True)
     looks = [look for look in own_contract.read_only_actions if look not in contract.read_only_actions]
     if looks:
-        return Misfit(f"it may look by `{looks[0]}`, which is no look there", False)
+        return InterfaceMisfit(f"it may look by `{looks[0]}`, which is no look there", False)
     if own_format and action_format and own_format.casefold().split() != action_format.casefold().split():
-        return Misfit(f"its actions are {own_format!r}, not {action_format!r}", False)
+        return InterfaceMisfit(f"its actions are {own_format!r}, not {action_format!r}", False)
     return None
 
 

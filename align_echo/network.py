@@ -210,7 +210,7 @@ def _check_key_log() -> None:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ConnectionFailure:
     """Reason for a failed connection, in words. `hopeless`: retrying cannot help; otherwise a brief retry is
     worthwhile.
     """
@@ -219,28 +219,30 @@ class Failure:
     hopeless: bool
 
 
-def find_failure(error: BaseException) -> Failure | None:
+def find_failure(error: BaseException) -> ConnectionFailure | None:
     """Extract the connection failure from an HTTP client's error; None for other errors."""
     causes = list(_causes(error))
     refused = next((str(cause) for cause in causes if type(cause).__name__ == "ProxyError"), "")
     if refused:
         asked = refused.startswith("407")
-        return Failure("the proxy asks for a user and a password (407)", hopeless=True) if asked else None
+        return ConnectionFailure("the proxy asks for a user and a password (407)", hopeless=True) if asked else None
     if not any(type(cause).__name__ == "ConnectError" for cause in causes):
         return None
     return next((failure for cause in causes if (failure := _failure(cause)) is not None), None)
 
 
-def _failure(cause: BaseException) -> Failure | None:
+def _failure(cause: BaseException) -> ConnectionFailure | None:
     if isinstance(cause, ssl.SSLError):
-        return None if isinstance(cause, _PASSING_TLS) else Failure(_tls_reason(cause), hopeless=True)
+        return None if isinstance(cause, _PASSING_TLS) else ConnectionFailure(_tls_reason(cause), hopeless=True)
     if isinstance(cause, socket.gaierror):
         unknown = cause.errno in _UNKNOWN_HOST
-        return Failure(f"the host's name {'is unknown' if unknown else 'cannot be looked up now'}", hopeless=unknown)
+        return ConnectionFailure(
+            f"the host's name {'is unknown' if unknown else 'cannot be looked up now'}", hopeless=unknown
+        )
     if isinstance(cause, ConnectionRefusedError):
-        return Failure("nothing listens there (connection refused)", hopeless=False)
+        return ConnectionFailure("nothing listens there (connection refused)", hopeless=False)
     if isinstance(cause, OSError) and cause.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
-        return Failure(f"no way leads there ({cause.strerror})", hopeless=False)
+        return ConnectionFailure(f"no way leads there ({cause.strerror})", hopeless=False)
     return None
 
 

@@ -34,7 +34,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from align_echo.answers import Answer, Nonsense, ask_nonsense, replayed
+from align_echo.answers import EnvReply, NonsenseRule, ask_nonsense, replayed
 from align_echo.errors import EngineError
 from align_echo.intervals import TaskKey, task_key
 from align_echo.invalid import met_refusal, steps_in_runs
@@ -94,7 +94,7 @@ class EpisodeOutcomes:
 
     task: TaskKey
     known: Known | Literal[""]
-    answers: Sequence[Answer]
+    answers: Sequence[EnvReply]
     outcomes: Sequence[Outcome]
     shown: Sequence[Outcome]
 
@@ -119,7 +119,7 @@ class _Runs:
         return list(self.at_least.values())
 
 
-class Refusals:
+class RefusalCounts:
     """Sums of the outcomes of some episodes, task by task in order of first appearance."""
 
     def __init__(self) -> None:
@@ -189,9 +189,9 @@ class RefusalJudge:
         self._measured = set(measured)
         self._data_root = data_root
 
-    def judge(self, parts: Mapping[str, Iterable[Trajectory]]) -> dict[str, Refusals]:
+    def judge(self, parts: Mapping[str, Iterable[Trajectory]]) -> dict[str, RefusalCounts]:
         """Replay the fault-free episodes of each part, and count their refused steps. Raises as `episodes`."""
-        counts = {name: Refusals() for name in parts}
+        counts = {name: RefusalCounts() for name in parts}
         for name, episode in self.episodes(parts):
             counts[name].add(episode)
         return counts
@@ -235,7 +235,7 @@ class RefusalJudge:
             return self._spec.is_invalid
         return None if self._nonsense.lists else self._nonsense.is_refusal
 
-    def _inferred(self, spool: _Spool) -> tuple[Known | Literal[""], Callable[[Answer], Outcome]]:
+    def _inferred(self, spool: _Spool) -> tuple[Known | Literal[""], Callable[[EnvReply], Outcome]]:
         """Choose the source of outcomes for an environment without a test. Return it with a function from answer to
         outcome.
         """
@@ -247,7 +247,7 @@ class RefusalJudge:
             return "", lambda answer: "effect" if answer.gained else "unknown"
         return "inferred", words.outcome
 
-    def _by_list(self, answer: Answer, lists: _Lists) -> Outcome:
+    def _by_list(self, answer: EnvReply, lists: _Lists) -> Outcome:
         """Decide by the list. A list that never changes names forms rather than possible actions: answers must confirm
         more.
         """
@@ -264,13 +264,13 @@ class RefusalJudge:
         is_new = answer.words not in lists.plain and not self._is_refusal(answer)
         return "effect" if answer.changed and self._nonsense.ticks is False and is_new else "unknown"
 
-    def _is_refusal(self, answer: Answer) -> bool:
+    def _is_refusal(self, answer: EnvReply) -> bool:
         """Return True if an answer is worded like the answer to nonsense."""
         is_refusal = self._nonsense.is_refusal
         return is_refusal is not None and is_refusal(answer.text or "")
 
     @cached_property
-    def _nonsense(self) -> Nonsense:
+    def _nonsense(self) -> NonsenseRule:
         return ask_nonsense(self._spec, self._measured, self._data_root)
 
 
@@ -280,28 +280,28 @@ class _Replay:
     """
 
     task: TaskKey
-    answers: Sequence[Answer]
+    answers: Sequence[EnvReply]
     steps: Sequence[tuple[str | None, str]]
 
     @property
-    def asked(self) -> list[Answer]:
+    def asked(self) -> list[EnvReply]:
         """Answers of the environment, without steps that were not asked."""
         return [answer for answer in self.answers if answer.text is not None]
 
     def judged(
         self,
         known: Known | Literal[""],
-        outcome: Callable[[Answer], Outcome],
+        outcome: Callable[[EnvReply], Outcome],
         is_invalid: Callable[[str], bool] | None = None,
     ) -> EpisodeOutcomes:
         """Compute the outcomes. A reply without an action is refused; a step after the end is an effect."""
 
-        def step_outcome(answer: Answer) -> Outcome:
+        def step_outcome(answer: EnvReply) -> Outcome:
             if answer.text is not None:
                 return outcome(answer)
             return "refused" if answer.action is None else "effect"
 
-        def shown_outcome(step: tuple[str | None, str], answer: Answer, outcome: Outcome) -> Outcome:
+        def shown_outcome(step: tuple[str | None, str], answer: EnvReply, outcome: Outcome) -> Outcome:
             action, observation = step
             if action is None:
                 return "refused"
@@ -372,7 +372,7 @@ class _Lists:
                     lists._beside(answer)
         return lists
 
-    def _beside(self, answer: Answer) -> None:
+    def _beside(self, answer: EnvReply) -> None:
         self.gained |= answer.gained
         self.changed_beside |= answer.changed
         if not (answer.gained or answer.changed or answer.ended or answer.is_same_page):
@@ -424,7 +424,7 @@ class _Words:
         often = Counter(answer.shape for answer in episode.asked)
         self.again.update(shape for shape, count in often.items() if count > 1)
 
-    def outcome(self, answer: Answer) -> Outcome:
+    def outcome(self, answer: EnvReply) -> Outcome:
         """Decide the outcome of an answer."""
         if answer.gained:
             return "effect"
@@ -436,7 +436,7 @@ class _Words:
         return "effect" if is_new and not answer.ended and (is_own or not answer.is_same_page) else "unknown"
 
 
-def _changes(episode: Sequence[Answer], is_refusal: Callable[[str], bool]) -> Iterator[list[str]]:
+def _changes(episode: Sequence[EnvReply], is_refusal: Callable[[str], bool]) -> Iterator[list[str]]:
     """Yield answer shapes for each action that got a different answer the next time.
 
     They are the shapes since the first time, except answers to nonsense. One of those actions changed something.
@@ -456,14 +456,14 @@ def _changes(episode: Sequence[Answer], is_refusal: Callable[[str], bool]) -> It
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedTurns:
     """Number of refused turns in some episodes, and of those in runs of two or more; None if undecided."""
 
     turns: int | None = None
     in_runs: int | None = None
 
 
-PlayJudge = Callable[[Sequence[Trajectory]], Refused]
+PlayJudge = Callable[[Sequence[Trajectory]], RefusedTurns]
 """Counts the refused turns of episodes just played in one environment."""
 
 
@@ -475,16 +475,18 @@ def play_judge(spec: EnvironmentSpec) -> PlayJudge:
     """
     is_invalid = spec.is_invalid
 
-    def count(played: Sequence[Trajectory]) -> Refused:
+    def count(played: Sequence[Trajectory]) -> RefusedTurns:
         if is_invalid is not None:
             flags = [met_refusal(trajectory, is_invalid) for trajectory in played]
-            return Refused(sum(map(sum, flags)), sum(map(steps_in_runs, flags)))
+            return RefusedTurns(sum(map(sum, flags)), sum(map(steps_in_runs, flags)))
         judge = RefusalJudge(spec, [trajectory.task_id for trajectory in played])
         try:
             refusals = judge.judge({"": played})[""]
         except EngineError:
-            return Refused()
+            return RefusedTurns()
         in_runs = refusals.in_runs
-        return Refused(refusals.refused if refusals.is_certain else None, None if in_runs is None else sum(in_runs))
+        return RefusedTurns(
+            refusals.refused if refusals.is_certain else None, None if in_runs is None else sum(in_runs)
+        )
 
     return count

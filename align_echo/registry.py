@@ -35,7 +35,7 @@ Thing = TypeVar("Thing")
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegistryEntry:
     """One name and its origin.
 
     `target` is "module:Name", "" for an object registered in the program; `origin` names the package and its version,
@@ -48,7 +48,7 @@ class Entry:
 
 
 @cache
-def _entry_points() -> dict[str, dict[str, Entry]]:
+def _entry_points() -> dict[str, dict[str, RegistryEntry]]:
     """Collect our groups' entry points of every installed package: by group, then by name.
 
     If two packages have the same name, the first wins, ours before all. All metadata on `sys.path` is read: a checkout
@@ -61,14 +61,14 @@ def _entry_points() -> dict[str, dict[str, Entry]]:
         for point in package.entry_points
         if point.group.startswith(PREFIX)
     ]
-    by_group: dict[str, dict[str, Entry]] = {}
+    by_group: dict[str, dict[str, RegistryEntry]] = {}
     for package, point in sorted(points, key=lambda pair: (pair[0].name != OURS, pair[0].name)):
-        entry = Entry(point.name, point.value.replace(" ", ""), f"{package.name} {package.version}")
+        entry = RegistryEntry(point.name, point.value.replace(" ", ""), f"{package.name} {package.version}")
         by_group.setdefault(point.group, {}).setdefault(point.name, entry)
     return by_group
 
 
-class MadeWhenAsked(Mapping[str, Thing]):
+class LazyMapping(Mapping[str, Thing]):
     """Named objects in a fixed order, each built by `make(name)` on first access."""
 
     def __init__(self, names: Sequence[str], make: Callable[[str], Thing]) -> None:
@@ -99,14 +99,14 @@ class Registry(Generic[Thing]):
         self.group = group
         self._read = read
         self._known: dict[str, Thing] = {}
-        self._registered: dict[str, Entry] = {}
+        self._registered: dict[str, RegistryEntry] = {}
 
     def register(self, name: str, value: object) -> Thing:
         """Register an object by name. Raises `UsageError` for a name in use, and for an object of another kind."""
         if name in self.entries():
             raise UsageError(f"there is already {with_article(self.kind)} {name!r}, of {self.entries()[name].origin}")
         checked = self._read(name, value)
-        self._registered[name] = Entry(name, "", "this program")
+        self._registered[name] = RegistryEntry(name, "", "this program")
         self._known[name] = checked
         return checked
 
@@ -115,7 +115,7 @@ class Registry(Generic[Thing]):
         self._known[name] = value
         return value
 
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, RegistryEntry]:
         """Return every known name, ours first. Imports nothing."""
         return {**_entry_points().get(self.group, {}), **self._registered}
 

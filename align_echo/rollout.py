@@ -135,7 +135,7 @@ def run_tasks(
     """
     check_agent(agent)
     return run_batch(
-        lambda: EnvironmentHere(make_env(), agent, split, action_format, seed),
+        lambda: LocalHost(make_env(), agent, split, action_format, seed),
         tasks,
         workers=workers,
         on_trajectory=on_trajectory,
@@ -143,7 +143,7 @@ def run_tasks(
     )
 
 
-class Host(Protocol):
+class EpisodeHost(Protocol):
     """A place to play episodes one after another: an environment in this process, or in another."""
 
     def play(self, task: str | Episode) -> Trajectory: ...
@@ -151,7 +151,7 @@ class Host(Protocol):
 
 
 @dataclass(frozen=True)
-class EnvironmentHere:
+class LocalHost:
     """A host in this process."""
 
     env: gym.Env[str, str]
@@ -170,7 +170,7 @@ class EnvironmentHere:
 
 
 def run_batch(
-    make_host: Callable[[], Host],
+    make_host: Callable[[], EpisodeHost],
     tasks: Sequence[str | Episode],
     *,
     workers: int,
@@ -190,7 +190,7 @@ def run_batch(
 
 
 def play_batch(
-    make_host: Callable[[], Host],
+    make_host: Callable[[], EpisodeHost],
     tasks: Sequence[str | Episode],
     *,
     workers: int,
@@ -206,11 +206,11 @@ def play_batch(
     halt = Halt()
     waiting = iter(enumerate(tasks))
     sources: list[str] = []  # of the first episodes
-    hosts: list[Host] = []
+    hosts: list[EpisodeHost] = []
 
     def play() -> None:
         """Play tasks until none is left."""
-        host: Host | None = None
+        host: EpisodeHost | None = None
         while True:
             with next_task:
                 index, task = next(waiting, (-1, ""))

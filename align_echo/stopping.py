@@ -26,7 +26,7 @@ OVER_AFTER = 1.5
 """Default seconds from a signal to the forced end of the process, once its work is saved."""
 
 
-class Keeper:
+class WorkSaver:
     """Work held only in memory. `write` saves it and describes what was saved and where."""
 
     def __init__(self, write: Callable[[], str]) -> None:
@@ -57,7 +57,7 @@ class _Stop:
     late: bool = False
     watched: bool = False
     seconds: float = OVER_AFTER
-    keepers: list[Keeper] = field(default_factory=list)
+    keepers: list[WorkSaver] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     line: Callable[[Sequence[str]], str] | None = None
 
@@ -126,7 +126,7 @@ def keeping(write: Callable[[], str]) -> Iterator[None]:
 
     The description from `write` becomes a note of the exception.
     """
-    keeper = Keeper(write)
+    keeper = WorkSaver(write)
     _stop.keepers.append(keeper)
     try:
         with _heeding(), _stop_before_errors():

@@ -33,7 +33,7 @@ TOLD: dict[Kind, str] = {
 """Description of each kind of trouble, in the order of messages; a reset counts as a turn."""
 
 
-class Trouble(Frozen):
+class InterfaceTrouble(Frozen):
     """One kind of trouble: its count (episodes, turns or calls, see `TOLD`), and the first message with its task.
 
     `first` is one line, beginning with the interface's line number if known. For "silenced" it is the rule.
@@ -45,7 +45,7 @@ class Trouble(Frozen):
     task_id: str
 
 
-class Conduct(Frozen):
+class InterfaceConduct(Frozen):
     """Behaviour of an interface. `turns` are those with an action for it; on `failed_turns` it was bypassed.
 
     `works` is False if it failed on more than a tenth of its turns or of its resets.
@@ -56,9 +56,9 @@ class Conduct(Frozen):
     resets: NonNegativeInt = 0
     failed_resets: NonNegativeInt = 0
     works: bool = True
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[InterfaceTrouble, ...] = ()
 
-    def __add__(self, later: Conduct) -> Conduct:
+    def __add__(self, later: InterfaceConduct) -> InterfaceConduct:
         """Return the conduct in these episodes followed by those."""
         turns, failed = self.turns + later.turns, self.failed_turns + later.failed_turns
         resets, failed_resets = self.resets + later.resets, self.failed_resets + later.failed_resets
@@ -66,7 +66,7 @@ class Conduct(Frozen):
         for first in self.troubles:
             count = first.count + (troubles[first.kind].count if first.kind in troubles else 0)
             troubles[first.kind] = first.model_copy(update={"count": count})
-        return Conduct(
+        return InterfaceConduct(
             turns=turns,
             failed_turns=failed,
             resets=resets,
@@ -88,12 +88,12 @@ def few(failed: int, tries: int) -> bool:
     return failed <= MOST_FAILURES * tries
 
 
-def summarize_conduct(trajectories: Iterable[Trajectory]) -> Conduct:
+def summarize_conduct(trajectories: Iterable[Trajectory]) -> InterfaceConduct:
     """Summarise the behaviour of the interface in these episodes."""
-    return sum(map(_in_episode, trajectories), Conduct())
+    return sum(map(_in_episode, trajectories), InterfaceConduct())
 
 
-def tell(conducts: Mapping[str, Conduct]) -> list[str]:
+def tell(conducts: Mapping[str, InterfaceConduct]) -> list[str]:
     """Write a line per kind of trouble, over all conducts by name: counts, and the first message."""
     lines = []
     for kind, words in TOLD.items():
@@ -107,14 +107,14 @@ def tell(conducts: Mapping[str, Conduct]) -> list[str]:
     return lines
 
 
-def verdict(conducts: Mapping[str, Conduct]) -> str:
+def verdict(conducts: Mapping[str, InterfaceConduct]) -> str:
     """Write one line about the interfaces that did not work; "" if all did."""
     broken = [f"{name} ({conduct.failures})" for name, conduct in conducts.items() if not conduct.works]
     measured = "what was measured is the environment without it"
     return f"the interface did not work: {', '.join(broken)}; {measured}" if broken else ""
 
 
-def overstepped(conducts: Mapping[str, Conduct]) -> str:
+def overstepped(conducts: Mapping[str, InterfaceConduct]) -> str:
     """Write one line about the interfaces that broke their contract; "" if none did."""
     kinds = {name: {trouble.kind for trouble in conduct.troubles} for name, conduct in conducts.items()}
     names = [name for name, kinds_of_trouble in kinds.items() if kinds_of_trouble & {"refused", "forged"}]
@@ -124,18 +124,18 @@ def overstepped(conducts: Mapping[str, Conduct]) -> str:
 # ---------------------------------------------------------------- counting
 
 
-def _in_episode(trajectory: Trajectory) -> Conduct:
+def _in_episode(trajectory: Trajectory) -> InterfaceConduct:
     steps = [step for step in trajectory.steps if step.action is not None]
     failed, failed_resets = sum(bool(step.interface_error) for step in steps), int(bool(trajectory.reset_error))
     by_kind = {kind: _messages(trajectory, kind) for kind in TOLD}
-    return Conduct(
+    return InterfaceConduct(
         turns=len(steps),
         failed_turns=failed,
         resets=1,
         failed_resets=failed_resets,
         works=few(failed, len(steps)) and not failed_resets,
         troubles=tuple(
-            Trouble(kind=kind, count=len(messages), first=messages[0], task_id=trajectory.task_id)
+            InterfaceTrouble(kind=kind, count=len(messages), first=messages[0], task_id=trajectory.task_id)
             for kind, messages in by_kind.items()
             if messages
         ),

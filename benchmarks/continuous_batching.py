@@ -41,7 +41,7 @@ from transformers import ContinuousBatchingConfig, GenerationConfig, Qwen2Config
 import align_echo
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.rollout import run_tasks
 from align_echo.tokens import TokenSequence, token_sequence
@@ -61,9 +61,9 @@ from benchmarks.rounds import Round, at_least_one, shortened
 from benchmarks.rounds import rates as rates_of
 
 Ids = tuple[int, ...]
-Ask = Callable[[Ids], "Future[Reply]"]
+Ask = Callable[[Ids], "Future[TokenReply]"]
 Conversations = Sequence[TokenSequence]
-Replies = list[list[Reply]]
+Replies = list[list[TokenReply]]
 """Of each conversation the reply of each turn."""
 
 Timed = tuple[Replies, tuple[float, float]]
@@ -136,10 +136,10 @@ def engine_of(setting: Setting, encoder: ChatEncoder) -> Iterator[TransformersEn
 
 
 def ours(setting: Setting, encoder: ChatEncoder, _: argparse.Namespace, talks: Conversations) -> Timed:
-    sampling = Sampling(temperature=0.0, max_tokens=setting.reply_tokens, stop_ids=encoder.stop_ids)
+    sampling = SamplingConfig(temperature=0.0, max_tokens=setting.reply_tokens, stop_ids=encoder.stop_ids)
     with engine_of(setting, encoder) as engine:
         watch = Watch()
-        return replay(talks, lambda ids: engine.submit(Request(ids, sampling)), setting.batch), watch.read()
+        return replay(talks, lambda ids: engine.submit(TokenRequest(ids, sampling)), setting.batch), watch.read()
 
 
 def manager(setting: Setting, encoder: ChatEncoder, given: argparse.Namespace, talks: Conversations) -> Timed:
@@ -157,13 +157,13 @@ def managed(setting: Setting, encoder: ChatEncoder, room: ContinuousBatchingConf
     model = copy_of(setting.model)
     limits = generation(setting, encoder)
     with model.continuous_batching_context_manager(limits, continuous_batching_config=room, timeout=60) as running:
-        waiting: dict[str, Future[Reply]] = {}
+        waiting: dict[str, Future[TokenReply]] = {}
         over = threading.Event()
         thread = threading.Thread(target=deliver, args=(running, waiting, over))
         thread.start()
         numbers = iter(range(sys.maxsize))
 
-        def ask(ids: Ids) -> Future[Reply]:
+        def ask(ids: Ids) -> Future[TokenReply]:
             name = str(next(numbers))
             future = waiting[name] = Future()
             running.add_request(list(ids), request_id=name, eos_token_id=list(encoder.stop_ids) or -1)
@@ -176,7 +176,7 @@ def managed(setting: Setting, encoder: ChatEncoder, room: ContinuousBatchingConf
     return timed
 
 
-def deliver(running: Any, waiting: dict[str, Future[Reply]], over: threading.Event) -> None:
+def deliver(running: Any, waiting: dict[str, Future[TokenReply]], over: threading.Event) -> None:
     """Hand out what the manager answers."""
     while not over.is_set():
         result = running.get_result(timeout=0.1)
@@ -227,9 +227,9 @@ def tokens_of(talks: Conversations) -> int:
     return sum(len(talk.ids) for talk in talks)
 
 
-def reply_of(result: Any) -> Reply:
+def reply_of(result: Any) -> TokenReply:
     assert result.error is None, result.error
-    return Reply(tuple(result.generated_tokens), tuple(result.logprobs), "stop")
+    return TokenReply(tuple(result.generated_tokens), tuple(result.logprobs), "stop")
 
 
 def prompt(talk: TokenSequence, turn: int) -> Ids:
@@ -239,7 +239,7 @@ def prompt(talk: TokenSequence, turn: int) -> Ids:
 def replay(talks: Conversations, ask: Ask, batch: int) -> Replies:
     """The turns of each conversation one after the other, `batch` conversations at once."""
 
-    def answers(talk: TokenSequence) -> list[Reply]:
+    def answers(talk: TokenSequence) -> list[TokenReply]:
         return [ask(prompt(talk, turn)).result() for turn in range(len(talk.turns))]
 
     with ThreadPoolExecutor(batch) as pool:

@@ -33,7 +33,7 @@ from align_echo.halting import pause
 from align_echo.progress import Progress
 from align_echo.session import Episode
 from align_echo.types import Agent, Completion, Message, Trajectory
-from align_echo.workers.choice import RayActors, Threads, Workers
+from align_echo.workers.choice import RayWorkers, ThreadWorkers, Workers
 from align_echo.wrappers.catalogue import environment
 from benchmarks.processes import cpu_since, family_cpu
 from benchmarks.rounds import Round, at_least_one, rate, rates
@@ -108,7 +108,7 @@ def throughput(title: str, agent: Agent, tasks: list[str], rounds: int) -> dict[
     played: dict[tuple[str, int], list[Round]] = {}
     for _ in range(rounds):
         for count in COUNTS:
-            for kind, workers in (("threads", Threads(count)), ("actors", RayActors("", count))):
+            for kind, workers in (("threads", ThreadWorkers(count)), ("actors", RayWorkers("", count))):
                 if kind == "actors":
                     play(workers, agent, tasks[:count])  # each has begun
                 busy, start = family_cpu(), time.perf_counter()
@@ -132,8 +132,8 @@ def throughput(title: str, agent: Agent, tasks: list[str], rounds: int) -> dict[
 def kill_a_node(cluster: Any, agent: Agent, tasks: list[str]) -> dict[str, object]:
     """Play with a node killed when a third of the episodes has ended; how the result differs from an undisturbed one.
     """
-    undisturbed = play(Threads(1), agent, tasks)
-    play(RayActors("", 4), agent, tasks[:4])
+    undisturbed = play(ThreadWorkers(1), agent, tasks)
+    play(RayWorkers("", 4), agent, tasks[:4])
     losses, ended, killing = Losses(), list[Trajectory](), threading.Event()
 
     def kill() -> None:
@@ -148,7 +148,7 @@ def kill_a_node(cluster: Any, agent: Agent, tasks: list[str]) -> dict[str, objec
     killer = threading.Thread(target=kill)
     killer.start()
     start = time.perf_counter()
-    played = play(RayActors("", 4), agent, tasks, count, losses)
+    played = play(RayWorkers("", 4), agent, tasks, count, losses)
     took = time.perf_counter() - start
     killer.join()
     tables = [compare(SPEC, {"full": episodes}).model_dump_json() for episodes in (undisturbed, played)]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from align_echo.dice import Dice
 from align_echo.errors import AlignEchoError
-from align_echo.gui.screens import Prediction, read_predictions, write_predictions
+from align_echo.gui.screens import StepPrediction, read_predictions, write_predictions
 from align_echo.wrappers.gui.actions import ClickAction, Point, write
 from align_echo.wrappers.gui.steps import UnsavedStep, read_steps, write_steps
 
@@ -46,7 +46,7 @@ CONSTANT = 50.0
 
 
 def drawn(number: int, *, seed: str, size: tuple[int, int], colours: tuple[str, ...], anyone: bool, boxes: int = 2) -> (
-    tuple[UnsavedStep, Prediction]
+    tuple[UnsavedStep, StepPrediction]
 ):
     """A screen of `size` with so many boxes, and a click into the right one and into another, in random order."""
     from PIL import Image, ImageDraw
@@ -76,7 +76,7 @@ def drawn(number: int, *, seed: str, size: tuple[int, int], colours: tuple[str, 
         action=right,
         box=places[0],
     )
-    return step, Prediction(step=step.id, candidates=tuple(dice.shuffled([write(right), write(wrong)])))
+    return step, StepPrediction(step=step.id, candidates=tuple(dice.shuffled([write(right), write(wrong)])))
 
 
 def dataset(

@@ -36,7 +36,7 @@ from align_echo.sandbox import telemetry
 from align_echo.sandbox.constructs import STOOD_IN
 from align_echo.sandbox.session import Engine, Sandbox, SandboxSession
 from align_echo.sandbox.source import PreparedSource
-from align_echo.sandbox.spending import Spending
+from align_echo.sandbox.spending import TurnUsage
 from align_echo.sandbox.states import prelude
 from align_echo.session import Session
 from align_echo.wrappers import catalogue
@@ -77,7 +77,7 @@ class BeforeSession(SandboxSession):
         self._snippet(session, self._source.text)
 
     def _take_turn(self, action: str | None) -> Any:
-        self._spent = Spending(self._limits, self._log.characters)
+        self._spent = TurnUsage(self._limits, self._log.characters)
         rules, step = (line.partition(" = ")[2] for line in self._loop.splitlines() if "_align_value = " in line)
         if action is None:
             return self._guarded(lambda session: self._snippet(session, rules))

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from align_echo.errors import EngineError, UsageError
-from align_echo.workers.copies import Copies
+from align_echo.workers.copies import ForkPool
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
@@ -21,7 +21,7 @@ def numbered(number: int) -> tuple[int, int]:
 
 
 def test_answers_come_in_the_order_of_the_work_whoever_does_it():
-    with Copies[tuple[int, int]](2) as elsewhere:
+    with ForkPool[tuple[int, int]](2) as elsewhere:
         for number in range(5):
             elsewhere.give(partial(numbered, number))
         elsewhere.keep((5, os.getpid()))
@@ -32,7 +32,7 @@ def test_answers_come_in_the_order_of_the_work_whoever_does_it():
 
 
 def test_an_answer_may_be_larger_than_a_pipe_holds():
-    with Copies[str](1) as elsewhere:
+    with ForkPool[str](1) as elsewhere:
         elsewhere.give(lambda: "x" * 3_000_000)
         elsewhere.give(lambda: "y")
         assert [len(text) for text, _ in elsewhere.answers()] == [3_000_000, 1]
@@ -40,14 +40,14 @@ def test_an_answer_may_be_larger_than_a_pipe_holds():
 
 def test_a_copy_changes_nothing_here():
     known = {"here": 1}
-    with Copies[None](1) as elsewhere:
+    with ForkPool[None](1) as elsewhere:
         elsewhere.give(lambda: known.update(here=2))
         assert [*elsewhere.answers()] == [(None, True)]
     assert known == {"here": 1}
 
 
 def answers_of(count: int, *works: Callable[[], object]) -> list[object]:
-    with Copies[object](count) as elsewhere:
+    with ForkPool[object](count) as elsewhere:
         for work in works:
             elsewhere.give(work)
         return [answer for answer, _ in elsewhere.answers()]

@@ -21,11 +21,11 @@ from align_echo.gaia.examples import Example
 from align_echo.gaia.figures import Success, Trial
 from align_echo.gaia.fit.intuitive import Fitted
 from align_echo.gaia.flywheel import Flywheel, Turned
-from align_echo.gui.fit import FittedOnScreens
-from align_echo.gui.screens import Matched, Prediction, ScreenTrial, Taken
+from align_echo.gui.fit import ScreenFitResult
+from align_echo.gui.screens import ActionAccuracy, RuleAccuracy, ScreenTrialResult, StepPrediction
 from align_echo.hints import HintCount
 from align_echo.intervals import Estimate
-from align_echo.trouble import Conduct, Trouble
+from align_echo.trouble import InterfaceConduct, InterfaceTrouble
 from align_echo.types import ChoiceCounts
 from align_echo.wrappers.gui.steps import GuiStep
 
@@ -61,7 +61,7 @@ def test_links_to_a_section_lead_to_one_that_there_is(page):
 
 RECORDS = (
     *(RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, ChoiceCounts),
-    *(Study, Grid, Cell, Side, Change, Estimate, Refinement, Round, Conduct, Trouble),
+    *(Study, Grid, Cell, Side, Change, Estimate, Refinement, Round, InterfaceConduct, InterfaceTrouble),
     *(HintCount, Audit, SpeakerAudit, AuditRow),
 )
 
@@ -82,6 +82,8 @@ def test_every_key_that_the_critics_verbs_write_is_documented(record: type[BaseM
     assert set(record.model_fields) - words_in_code(ROOT / "docs" / "critic.md") == set()
 
 
-@pytest.mark.parametrize("record", [GuiStep, Prediction, ScreenTrial, Matched, Taken, FittedOnScreens])
+@pytest.mark.parametrize(
+    "record", [GuiStep, StepPrediction, ScreenTrialResult, ActionAccuracy, RuleAccuracy, ScreenFitResult]
+)
 def test_every_field_and_key_about_screens_is_documented(record: type[BaseModel]):
     assert set(record.model_fields) - words_in_code(ROOT / "docs" / "gui.md") == set()

@@ -27,7 +27,7 @@ pytest.importorskip("transformers")
 
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.engine import Engine, Forward, Reply, Request
+from align_echo.models.local.engine import Forward, ModelEngine, TokenReply, TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of
 from tests.models.local.tiny import tiny_encoder, tiny_model
@@ -43,7 +43,7 @@ def engine():
     made.close()
 
 
-def agent(engine: Engine, *, temperature: float = 1.0, context: int = 0, max_tokens: int = 6) -> Vanilla:
+def agent(engine: ModelEngine, *, temperature: float = 1.0, context: int = 0, max_tokens: int = 6) -> Vanilla:
     model = LocalModel(engine, ENCODER, context=context)
     return Vanilla(model, temperature=temperature, max_tokens=max_tokens)
 
@@ -123,15 +123,15 @@ class StandIn:
 class Breaking(StandIn):
     """An engine that breaks on the requests whose context holds a text, from the third turn on."""
 
-    def __init__(self, engine: Engine, text: str) -> None:
+    def __init__(self, engine: ModelEngine, text: str) -> None:
         self._engine = engine
         self._text = text
         self.context = engine.context
 
-    def submit(self, request: Request) -> Future[Reply]:
+    def submit(self, request: TokenRequest) -> Future[TokenReply]:
         chat = ENCODER.text(request.ids)
         if self._text in chat and chat.count("<|im_start|>assistant") > 2:
-            future: Future[Reply] = Future()
+            future: Future[TokenReply] = Future()
             future.set_exception(ModelError("the device is gone"))
             return future
         return self._engine.submit(request)
@@ -180,10 +180,10 @@ class Saying(StandIn):
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = itertools.cycle(texts)
 
-    def submit(self, request: Request) -> Future[Reply]:
+    def submit(self, request: TokenRequest) -> Future[TokenReply]:
         ids = (*ENCODER.plain(next(self._texts)), ENCODER.end_id)
-        future: Future[Reply] = Future()
-        future.set_result(Reply(ids, (-0.5,) * len(ids), "stop"))
+        future: Future[TokenReply] = Future()
+        future.set_result(TokenReply(ids, (-0.5,) * len(ids), "stop"))
         return future
 
 

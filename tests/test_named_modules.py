@@ -18,7 +18,7 @@ from align_echo.errors import UsageError
 from align_echo.named_modules import NamedModuleFinder
 from align_echo.registry import Registry, _entry_points
 from align_echo.types import AgentView
-from align_echo.workers.shipping import Work, pack, unpack
+from align_echo.workers.shipping import RolloutSpec, pack, unpack
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environment, recorded_environment
 from tests.view.episodes import episode
 
@@ -134,7 +134,7 @@ def test_a_module_that_could_not_be_imported_is_found_in_the_next_folder(kiosk, 
 
 def test_another_process_finds_what_is_imported_later(kiosk, monkeypatch, tmp_path):
     spec, agent = environment("kiosk:Kiosk"), agent_spec("kiosk:Clerk").build(None)  # type: ignore[arg-type]
-    packed, _ = pack(Work(lambda: spec.make("train"), agent, "train", "", 0))
+    packed, _ = pack(RolloutSpec(lambda: spec.make("train"), agent, "train", "", 0))
     forget(monkeypatch)
     monkeypatch.chdir(tmp_path)
     work = unpack(packed, lambda facts: NoviceModel("alfworld", "novice"))

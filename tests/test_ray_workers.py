@@ -19,7 +19,7 @@ from align_echo.jsonl import JsonlFile
 from align_echo.models import CallLog, RecordingModel, ReplyCache
 from align_echo.session import Episode
 from align_echo.types import Agent, AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
-from align_echo.workers.choice import RayActors, Threads, Workers, play_tasks
+from align_echo.workers.choice import RayWorkers, ThreadWorkers, Workers, play_tasks
 from align_echo.workers.ray_cluster import _connected, close_ray
 from align_echo.wrappers import AlignWrapper
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
@@ -111,14 +111,14 @@ def recorded(model: ChatModel, folder: Path) -> ChatModel:
 @pytest.mark.parametrize("makes", [lambda: Vanilla(Knowing()), Looker], ids=["model", "script"])
 def test_actors_play_what_threads_play(cluster, tmp_path, makes):
     threads, actors = JsonlFile(tmp_path / "threads.jsonl"), JsonlFile(tmp_path / "actors.jsonl")
-    assert play(RayActors("", ACTORS), makes(), actors) == play(Threads(2), makes(), threads)
+    assert play(RayWorkers("", ACTORS), makes(), actors) == play(ThreadWorkers(2), makes(), threads)
     assert on_file(actors) == on_file(threads)
 
 
 def test_a_process_plays_on_one_ray(cluster, tmp_path):
-    play(RayActors("", ACTORS), Looker(), JsonlFile(tmp_path / "actors.jsonl"))
+    play(RayWorkers("", ACTORS), Looker(), JsonlFile(tmp_path / "actors.jsonl"))
     with pytest.raises(UsageError, match=r"^this process plays on the Ray of this machine: another one needs"):
-        play(RayActors("ray://127.0.0.1:1"), Looker(), JsonlFile(tmp_path / "others.jsonl"))
+        play(RayWorkers("ray://127.0.0.1:1"), Looker(), JsonlFile(tmp_path / "others.jsonl"))
 
 
 def test_what_an_actor_refuses_is_one_line(cluster):
@@ -126,7 +126,7 @@ def test_what_an_actor_refuses_is_one_line(cluster):
         raise UsageError("there are no games on this machine")
 
     with pytest.raises(UsageError, match=r"^there are no games on this machine$"):
-        play_tasks(RayActors("", ACTORS), no_data, Looker(), EPISODES, split="test", on_trajectory=print)
+        play_tasks(RayWorkers("", ACTORS), no_data, Looker(), EPISODES, split="test", on_trajectory=print)
 
 
 def test_a_ray_that_does_not_start_is_one_line(monkeypatch):
@@ -164,10 +164,10 @@ def test_a_node_that_is_killed_in_mid_run_changes_no_figure(cluster, tmp_path):
         assert node_is_gone.wait(60)
 
     undisturbed, disturbed = JsonlFile(tmp_path / "undisturbed.jsonl"), JsonlFile(tmp_path / "disturbed.jsonl")
-    expected = play(Threads(1), Vanilla(Knowing()), undisturbed)
+    expected = play(ThreadWorkers(1), Vanilla(Knowing()), undisturbed)
     said: list[str] = []
     model = Knowing(before)
-    played = play(RayActors("", ACTORS), Vanilla(recorded(model, tmp_path)), disturbed, said)
+    played = play(RayWorkers("", ACTORS), Vanilla(recorded(model, tmp_path)), disturbed, said)
     assert played == expected
     assert on_file(disturbed) == on_file(undisturbed)
     assert sum("is played again on another" in line for line in said) == 2, said

@@ -14,7 +14,7 @@ from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import Comparison, compare
 from align_echo.evaluate.grid import cell_of, grid_of, lines_of, refusals_lines
 from align_echo.evaluate.tables import tables, undefined
-from align_echo.refusals import EpisodeOutcomes, RefusalJudge, Refusals, play_judge
+from align_echo.refusals import EpisodeOutcomes, RefusalCounts, RefusalJudge, play_judge
 from align_echo.session import Session
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
@@ -59,8 +59,8 @@ def replays(kind: type[Shelf], *episodes: tuple[str, ...], **declared: Any) -> l
     return [episode for _, episode in judge.episodes({"": played})]
 
 
-def judged(kind: type[Shelf], *episodes: tuple[str, ...], **declared: Any) -> Refusals:
-    refusals = Refusals()
+def judged(kind: type[Shelf], *episodes: tuple[str, ...], **declared: Any) -> RefusalCounts:
+    refusals = RefusalCounts()
     for episode in replays(kind, *episodes, **declared):
         refusals.add(episode)
     return refusals

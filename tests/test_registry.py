@@ -146,7 +146,7 @@ def python(code: str, folder: Path) -> str:
 
 def test_a_package_is_listed_without_being_imported(strangers):
     code = "from align_echo.wrappers.catalogue import ENVIRONMENTS; print(ENVIRONMENTS.entries()['lift'])"
-    assert python(code, strangers) == "Entry(name='lift', target='strangers:Lift', origin='strangers 2.0')\n"
+    assert python(code, strangers) == "RegistryEntry(name='lift', target='strangers:Lift', origin='strangers 2.0')\n"
 
 
 def test_an_installed_environment_has_one_name_however_it_is_asked_for(strangers):

@@ -13,7 +13,7 @@ import pytest
 
 from align_echo.errors import InterfaceError
 from align_echo.sandbox import pool, spending
-from align_echo.sandbox.deadlines import Deadline, Watch
+from align_echo.sandbox.deadlines import DeadlineRunner, WorkerDeadline
 from align_echo.sandbox.session import EngineReply, Sandbox, SandboxSession
 from align_echo.sandbox.source import prepare
 from align_echo.wrappers.align_wrapper import AlignWrapper
@@ -55,14 +55,14 @@ class TickingClock:
         return self.now
 
 
-class NotedWatch(Watch):
+class NotedWatch(DeadlineRunner):
     """A watch that notes how many seconds were given each time, and ends nothing."""
 
     def __init__(self) -> None:
         super().__init__()
         self.given: list[float] = []
 
-    def set(self, deadline: Deadline, seconds: float) -> None:
+    def set(self, deadline: WorkerDeadline, seconds: float) -> None:
         self.given.append(seconds)
 
 
@@ -106,12 +106,12 @@ def test_a_worker_that_stands_still_after_the_last_turn_is_ended_too(monkeypatch
     assert moments[-1].missed
 
 
-def monkeypatch_lifted(monkeypatch, work: Callable[[], None]) -> list[Deadline]:
+def monkeypatch_lifted(monkeypatch, work: Callable[[], None]) -> list[WorkerDeadline]:
     """Do some work when a turn has its answer; the deadlines that are lifted from then on."""
-    lifted: list[Deadline] = []
-    lift = Watch.lift
+    lifted: list[WorkerDeadline] = []
+    lift = DeadlineRunner.lift
 
-    def noting(watch: Watch, deadline: Deadline) -> None:
+    def noting(watch: DeadlineRunner, deadline: WorkerDeadline) -> None:
         lift(watch, deadline)
         lifted.append(deadline)
 
@@ -119,7 +119,7 @@ def monkeypatch_lifted(monkeypatch, work: Callable[[], None]) -> list[Deadline]:
 
     def closing(opened: SandboxSession) -> None:
         if not lifted:
-            monkeypatch.setattr(Watch, "lift", noting)
+            monkeypatch.setattr(DeadlineRunner, "lift", noting)
             work()
         close(opened)
 
@@ -218,9 +218,9 @@ def test_a_worker_that_never_starts_takes_no_more_than_a_turn(tmp_path):
 
 
 def test_a_watch_ends_what_is_late_and_leaves_the_rest_alone():
-    watch = Watch()
+    watch = DeadlineRunner()
     late, answered, patient = (subprocess.Popen(["sleep", "60"]) for _ in range(3))
-    deadlines = {process: Deadline(process.pid) for process in (late, answered, patient)}
+    deadlines = {process: WorkerDeadline(process.pid) for process in (late, answered, patient)}
     watch.set(deadlines[patient], 60)
     watch.set(deadlines[answered], 0.02)
     watch.lift(deadlines[answered])

@@ -23,9 +23,9 @@ from align_echo.rollout import run_batch, run_tasks
 from align_echo.session import Episode
 from align_echo.types import Agent, AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
 from align_echo.workers import remote
-from align_echo.workers.choice import Processes, RayActors, Threads, choose_workers, read_workers
+from align_echo.workers.choice import ProcessWorkers, RayWorkers, ThreadWorkers, choose_workers, read_workers
 from align_echo.workers.remote import LOSSES, EpisodeActor, LostError, RemoteHost
-from align_echo.workers.shipping import Work, pack, unpack
+from align_echo.workers.shipping import RolloutSpec, pack, unpack
 from align_echo.wrappers import AlignWrapper
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
 
@@ -78,7 +78,7 @@ def played_elsewhere(
     said: list[str] | None = None,
     workers: int = 2,
 ) -> list[Trajectory]:
-    work = Work(make, agent, "test", CONTRACT.environment, 7)
+    work = RolloutSpec(make, agent, "test", CONTRACT.environment, 7)
     packed, models = pack(work)
     note = (said if said is not None else []).append
     return run_batch(
@@ -226,7 +226,7 @@ def test_workers_are_kept_where_the_batch_ended_well_and_ended_where_it_was_give
             halt.set()
             return super().complete(messages, temperature=temperature, max_tokens=max_tokens)
 
-    work = Work(make_env, Vanilla(Stopping()), "test", "", 0)
+    work = RolloutSpec(make_env, Vanilla(Stopping()), "test", "", 0)
     packed, models = pack(work)
     host = RemoteHost(work, packed, models, connect, print)
     with under(halt), pytest.raises(CancelledError):
@@ -265,7 +265,7 @@ def test_what_cannot_be_sent_is_refused_in_one_line():
     agent = Counting(Knowing())
     agent.lock = threading.Lock()  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match=r"counting and its environment cannot be sent .*play on threads, --workers N"):
-        pack(Work(make_env, agent, "test", "", 0))
+        pack(RolloutSpec(make_env, agent, "test", "", 0))
 
 
 def test_a_module_of_the_current_folder_goes_along(tmp_path, monkeypatch):
@@ -277,7 +277,7 @@ def test_a_module_of_the_current_folder_goes_along(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     looker = importlib.import_module("my_agent_of_test_workers").Looker()
-    packed, _ = pack(Work(make_env, looker, "test", "", 0))
+    packed, _ = pack(RolloutSpec(make_env, looker, "test", "", 0))
     elsewhere = tmp_path / "elsewhere"
     del sys.modules["my_agent_of_test_workers"]
     elsewhere.mkdir()
@@ -289,8 +289,8 @@ def test_a_module_of_the_current_folder_goes_along(tmp_path, monkeypatch):
 
 
 def test_what_a_worker_lacks_is_said():
-    packed = pickle.dumps({}) + pickle.dumps(Work).replace(b"Work", b"Wrok")
-    with pytest.raises(UsageError, match=r"a worker lacks what this run needs \(.*Wrok"):
+    packed = pickle.dumps({}) + pickle.dumps(RolloutSpec).replace(b"RolloutSpec", b"RolloutSpce")
+    with pytest.raises(UsageError, match=r"a worker lacks what this run needs \(.*RolloutSpce"):
         unpack(packed, lambda facts: Knowing())
 
 
@@ -300,12 +300,12 @@ def test_what_a_worker_lacks_is_said():
 def test_workers_are_read_once(monkeypatch):
     monkeypatch.setattr("align_echo.errors.find_spec", lambda name: object())
     assert read_workers(None) is None
-    assert read_workers(3) == read_workers("3") == Threads(3)
-    assert read_workers("processes:2") == Processes(2)
-    assert read_workers("ray") == RayActors()
-    assert read_workers("ray:4") == RayActors("", 4)
-    assert read_workers("ray://node-1:10001") == RayActors("ray://node-1:10001")
-    assert read_workers("ray://[::1]:10001/12") == RayActors("ray://[::1]:10001", 12)
+    assert read_workers(3) == read_workers("3") == ThreadWorkers(3)
+    assert read_workers("processes:2") == ProcessWorkers(2)
+    assert read_workers("ray") == RayWorkers()
+    assert read_workers("ray:4") == RayWorkers("", 4)
+    assert read_workers("ray://node-1:10001") == RayWorkers("ray://node-1:10001")
+    assert read_workers("ray://[::1]:10001/12") == RayWorkers("ray://[::1]:10001", 12)
     rays = ("ray:", "ray:0", "ray4", "ray://node-1", "ray://node-1:1:2", "ray/2")
     for wrong in (0, "-1", "", "two", "processes", "processes:0", *rays):
         with pytest.raises(UsageError, match="--workers is a number of threads, or processes:N, ray"):
@@ -314,13 +314,13 @@ def test_workers_are_read_once(monkeypatch):
 
 def test_processes_are_for_models_that_this_machine_computes():
     local, endpoint = choose_player("vanilla", "pocket"), choose_player("vanilla", "some-model")
-    assert choose_workers(Processes(2), local) == Processes(2)
-    assert Processes(2).threads == 2 * choose_workers(None, local).threads
-    assert choose_workers(None, endpoint) == Threads(8)
+    assert choose_workers(ProcessWorkers(2), local) == ProcessWorkers(2)
+    assert ProcessWorkers(2).threads == 2 * choose_workers(None, local).threads
+    assert choose_workers(None, endpoint) == ThreadWorkers(8)
     with pytest.raises(UsageError, match="agent vanilla asks the model some-model: give a number of threads, or ray"):
-        choose_workers(Processes(2), endpoint)
+        choose_workers(ProcessWorkers(2), endpoint)
     with pytest.raises(UsageError, match="agent novice asks no model"):
-        choose_workers(Processes(2), choose_player("novice", None))
+        choose_workers(ProcessWorkers(2), choose_player("novice", None))
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

@@ -18,7 +18,7 @@ import gymnasium as gym
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.hints import silenced_by
 from align_echo.interface import Interface, bound
-from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Returned, Sandbox, SandboxSession
+from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Sandbox, SandboxSession, WrapStepResult
 from align_echo.sandbox.source import prepare
 from align_echo.types import HintEvent, Violation
 from align_echo.wrappers.hint_watch import HintWatch, was_accepted
@@ -206,7 +206,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
             self._log.append(LogLine(number, "violation", f"{violation.action!r}: {violation.reason}"))
             raise
 
-    def _note_forgery(self, returned: Returned, earned: bool, over: bool, number: int) -> None:
+    def _note_forgery(self, returned: WrapStepResult, earned: bool, over: bool, number: int) -> None:
         claims = [
             name
             for name, claim, truth in (("reward", returned.reward, earned), ("done", returned.done, over))

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from align_echo.commands import Command, build_skeleton, commands_in, guess_names, same_action, split_sentences
+from align_echo.commands import AgentCommand, build_skeleton, commands_in, guess_names, same_action, split_sentences
 from align_echo.types import HintEvent
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
@@ -49,7 +49,7 @@ class ParsedHint(NamedTuple):
     instance: Names
     start: int
     end: int
-    commands: tuple[Command, ...]
+    commands: tuple[AgentCommand, ...]
 
 
 @dataclass
@@ -62,7 +62,7 @@ class ShownHint:
     """
 
     advice: ParsedHint
-    command: Command
+    command: AgentCommand
     action: str
     answer: str | None
     waits: bool
@@ -217,7 +217,7 @@ class HintWatch:
             for order in ordered_commands(piece)
         )
 
-    def _is_futile(self, action: str, order: Command) -> bool:
+    def _is_futile(self, action: str, order: AgentCommand) -> bool:
         """Check if a command was refused in this situation: without a remedy, or waiting for this very action."""
         wanted, reached, ahead = _key(order.text), set[str](), [_key(order.text)]
         while ahead:
@@ -227,7 +227,7 @@ class HintWatch:
                 ahead += self._needs.get(key, ())
         return wanted in self._needs and (not self._needs[wanted] or _key(action) in reached)
 
-    def _repeats(self, action: str, answer: str | None, refused: bool, order: Command) -> bool:
+    def _repeats(self, action: str, answer: str | None, refused: bool, order: AgentCommand) -> bool:
         """Check if a command was accepted after this action before and led to the same action and answer again."""
         return any(
             same_action(hint.action, action)
@@ -295,7 +295,7 @@ def _objects(sentence: str, names: Iterable[str], action: str) -> tuple[Names, N
     return tuple(sorted(spoken)), tuple(sorted(own if spoken <= own else spoken))
 
 
-def ordered_commands(piece: ParsedHint) -> list[Command]:
+def ordered_commands(piece: ParsedHint) -> list[AgentCommand]:
     """Return the commands a sentence orders; all of its commands if it orders none."""
     ordered = [command for command in piece.commands if command.kind != "named"]
     return ordered or list(piece.commands)

@@ -40,7 +40,7 @@ from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent, ChatModel
-from align_echo.workers.choice import ONE_THREAD, RayActors, Workers, choose_workers, read_workers
+from align_echo.workers.choice import ONE_THREAD, RayWorkers, Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -333,7 +333,7 @@ def _probe(plan: Generation, progress: Progress, note: Callable[[str], None] | N
         seed=plan.seed,
         on_progress=progress.status,
         note=note,
-        processes=1 if isinstance(plan.workers, RayActors) else plan.workers.count,
+        processes=1 if isinstance(plan.workers, RayWorkers) else plan.workers.count,
     )
 
 

@@ -14,8 +14,8 @@ from align_echo.gaia.figures import Trial
 from align_echo.gaia.fit.intuitive import Fitted
 from align_echo.gaia.flywheel import Flywheel
 from align_echo.grammar import quantity
-from align_echo.gui.recording import Recording
-from align_echo.gui.screens import ScreenTrial, Taken
+from align_echo.gui.recording import RecordingResult
+from align_echo.gui.screens import RuleAccuracy, ScreenTrialResult
 from align_echo.intervals import Estimate
 from align_echo.report.plots import figure
 
@@ -134,7 +134,7 @@ def show_flywheel(summary: Flywheel) -> None:
     stdout().print(table)
 
 
-def show_screens(trial: ScreenTrial) -> None:
+def show_screens(trial: ScreenTrialResult) -> None:
     """Print the figures of the first candidates, the critic's report, and every rule by number of candidates."""
     print(f"{trial.steps:,} steps of {trial.episodes:,} episodes; {trial.unparsed} of {trial.candidates:,} candidates "
           "are no actions")
@@ -149,14 +149,14 @@ def show_screens(trial: ScreenTrial) -> None:
     stdout().print(table)
 
 
-def _row(point: Taken) -> tuple[str, ...]:
+def _row(point: RuleAccuracy) -> tuple[str, ...]:
     rule = "first" if point.candidates == 1 else point.rule
     grounding = "-" if point.grounding is None else percent(point.grounding)
     rates = percent(point.type), grounding, percent(point.success)
     return str(point.candidates), rule, *rates, f"{point.gain.value:+.1f}"
 
 
-def show_recording(recording: Recording) -> None:
+def show_recording(recording: RecordingResult) -> None:
     """Print the outcome of the replayed episodes."""
     print(f"{recording.steps:,} steps of {recording.episodes:,} episodes;", end=" ")
     print(f"in {recording.no_expert:,} turns the expert knows no action")

@@ -30,7 +30,7 @@ from align_echo.evaluate.tables import (
     verdicts_given,
 )
 from align_echo.runs import agent_details
-from align_echo.trouble import Conduct, overstepped, tell, verdict
+from align_echo.trouble import InterfaceConduct, overstepped, tell, verdict
 from align_echo.types import Usage
 
 
@@ -93,7 +93,7 @@ def evaluate(
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 
 
-def _show(plan: Plan, path: Path, result: Comparison) -> dict[str, Conduct]:
+def _show(plan: Plan, path: Path, result: Comparison) -> dict[str, InterfaceConduct]:
     """Print the tables and any trouble, and return the conduct of each variant."""
     console = stdout()
     conducts = {NAMES[name]: variant.conduct for name, variant in result.variants.items()}
@@ -111,7 +111,7 @@ def _show(plan: Plan, path: Path, result: Comparison) -> dict[str, Conduct]:
     return conducts
 
 
-def _show_rounds(plan: Plan, path: Path, rounds: Refinement) -> dict[str, Conduct]:
+def _show_rounds(plan: Plan, path: Path, rounds: Refinement) -> dict[str, InterfaceConduct]:
     stdout().print(rounds_table(rounds))
     print()
     critic = plan.refining.critic if plan.refining else None

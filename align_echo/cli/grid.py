@@ -16,7 +16,7 @@ from align_echo.cli import options
 from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder, say
 from align_echo.evaluate.grid import Grid, faults_line, refusals_lines, table_of
 from align_echo.evaluate.grid_run import play_grid, read_axes
-from align_echo.trouble import Conduct, overstepped, tell, verdict
+from align_echo.trouble import InterfaceConduct, overstepped, tell, verdict
 
 DEFAULT_TASKS = 20
 
@@ -52,7 +52,7 @@ def grid(
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 
 
-def _show(summary: Grid, played_by: Sequence[str], path: Path) -> dict[str, Conduct]:
+def _show(summary: Grid, played_by: Sequence[str], path: Path) -> dict[str, InterfaceConduct]:
     """Print the table and any trouble, and return the conduct of the interface in each side of each cell."""
     print_whole(table_of(summary))
     print()

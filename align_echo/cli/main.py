@@ -17,7 +17,7 @@ from align_echo.cli.output import redacted_output
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
 from align_echo.progress import printed_notices
-from align_echo.registry import MadeWhenAsked
+from align_echo.registry import LazyMapping
 
 RENAMED = {
     ("critic collect", "--guide"): "--judge",
@@ -43,7 +43,7 @@ def _build_command(name: str) -> Any:
 
 class _Root(TyperGroup):
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{**settings, "commands": MadeWhenAsked(VERBS, _build_command)})
+        super().__init__(**{**settings, "commands": LazyMapping(VERBS, _build_command)})
 
 
 app = typer.Typer(

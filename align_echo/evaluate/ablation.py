@@ -30,7 +30,7 @@ from align_echo.intervals import Estimate, bootstrap, by_task, scored, success_r
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
 from align_echo.session import Episode, Session, try_reset
-from align_echo.trouble import Conduct, summarize_conduct
+from align_echo.trouble import InterfaceConduct, summarize_conduct
 from align_echo.types import AgentReply, Frozen, Trajectory, Usage
 
 WHOLE = "full"
@@ -94,7 +94,7 @@ class RuleWorth(Frozen):
     worth: Estimate
     score_worth: Estimate
     over_placebo: Estimate
-    conduct: Conduct
+    conduct: InterfaceConduct
 
     @property
     def never_spoke(self) -> bool:
@@ -123,7 +123,7 @@ class Ablation(Frozen):
     over_placebo: Estimate
     rules: tuple[RuleWorth, ...]
     not_switched: tuple[str, ...]
-    conducts: dict[str, Conduct]
+    conducts: dict[str, InterfaceConduct]
     usage: Usage
 
 

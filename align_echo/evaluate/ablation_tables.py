@@ -12,7 +12,7 @@ from align_echo.evaluate.ablation import Ablation, RuleWorth
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.grammar import quantity
 from align_echo.sandbox.session import printable
-from align_echo.trouble import Conduct
+from align_echo.trouble import InterfaceConduct
 
 
 def ablation_table(ablation: Ablation) -> Table:
@@ -97,7 +97,7 @@ def ablation_lines(ablation: Ablation) -> Iterator[str]:
         yield f"{ablation.faults} episodes broke and are in no figure; --resume plays them again"
 
 
-def conducts_of(ablation: Ablation) -> dict[str, Conduct]:
+def conducts_of(ablation: Ablation) -> dict[str, InterfaceConduct]:
     """Return the conduct of the interface in each arm, by the arm's name."""
     return ablation.conducts | {f"without {rule.number}": rule.conduct for rule in ablation.rules if rule.played}
 

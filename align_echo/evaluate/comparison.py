@@ -39,9 +39,9 @@ from align_echo.intervals import (
     task_key,
 )
 from align_echo.progress import SILENT, Progress
-from align_echo.refusals import AnswerShares, Known, RefusalJudge, Refusals
+from align_echo.refusals import AnswerShares, Known, RefusalCounts, RefusalJudge
 from align_echo.session import Episode
-from align_echo.trouble import Conduct, summarize_conduct
+from align_echo.trouble import InterfaceConduct, summarize_conduct
 from align_echo.types import Agent, ChoiceCounts, Frozen, Step, Trajectory, Usage
 from align_echo.workers.choice import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -101,7 +101,7 @@ class VariantResult(Frozen):
     interface_fallbacks: NonNegativeInt
     violations: NonNegativeInt
     forged: NonNegativeInt = 0
-    conduct: Conduct = Conduct()
+    conduct: InterfaceConduct = InterfaceConduct()
     hints: tuple[HintCount, ...] = ()
     usage: Usage
     choices: ChoiceCounts | None = None
@@ -249,7 +249,7 @@ class VariantSums:
         self.overflows = self.unplayed = self.repeats = 0
         self.with_residue = self.engine_calls = self.fallbacks = self.violations = self.forged = 0
         self.residue: Counter[str] = Counter()
-        self.conduct = Conduct()
+        self.conduct = InterfaceConduct()
         self.hints: tuple[HintCount, ...] = ()
         self.usage = Usage()
         self.choices: ChoiceCounts | None = None
@@ -302,7 +302,7 @@ class VariantSums:
             self.choices = (self.choices or ChoiceCounts()) + step.choice.counts
 
 
-def _measure(variant: VariantSums, refusals: Refusals, seed: int) -> VariantResult:
+def _measure(variant: VariantSums, refusals: RefusalCounts, seed: int) -> VariantResult:
     tasks = list(variant.tasks.values())
     types = sorted({task.kind for task in tasks})
 
@@ -347,7 +347,7 @@ def _success_rate(tasks: Sequence[TaskSums]) -> Estimate:
 
 
 def _difference(
-    before: VariantSums, before_refusals: Refusals, after: VariantSums, after_refusals: Refusals, seed: int
+    before: VariantSums, before_refusals: RefusalCounts, after: VariantSums, after_refusals: RefusalCounts, seed: int
 ) -> Difference:
     tasks = _common(before, after)
     sums = _columns("old", tasks, before, before_refusals) | _columns("new", tasks, after, after_refusals)
@@ -379,7 +379,7 @@ def _common(before: VariantSums, after: VariantSums) -> list[TaskKey]:
     return [task for task in before.tasks if task in after.tasks]
 
 
-def _columns(side: str, tasks: Sequence[TaskKey], variant: VariantSums, refusals: Refusals) -> dict[str, Floats]:
+def _columns(side: str, tasks: Sequence[TaskKey], variant: VariantSums, refusals: RefusalCounts) -> dict[str, Floats]:
     refused = dict(zip(variant.tasks, refusals.in_runs or [0] * len(variant.tasks), strict=True))
     rows = [variant.tasks[task] for task in tasks]
     columns = {

@@ -16,7 +16,7 @@ from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, Differ
 from align_echo.evaluate.tables import NOT_DEFINED, WORTH, cell, failed_on, plain_table, refusals_line
 from align_echo.intervals import Percent, Points, Score, ScoreChange, SharePoints
 from align_echo.refusals import AnswerShares, Known
-from align_echo.trouble import Conduct
+from align_echo.trouble import InterfaceConduct
 from align_echo.types import Frozen, Trajectory, Usage
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -43,7 +43,7 @@ class Side(Frozen):
     episodes: NonNegativeInt
     faults: NonNegativeInt
     faults_by_source: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    conduct: Conduct = Conduct()
+    conduct: InterfaceConduct = InterfaceConduct()
     score: Score | None = None
     success: Percent | None = None
     consecutive_invalid: Percent | None = None

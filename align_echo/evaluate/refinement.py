@@ -22,7 +22,7 @@ from align_echo.halting import Halt, under
 from align_echo.intervals import Percent, Score, mean_score, scored, success_rate
 from align_echo.rollout import HOPELESS, failed
 from align_echo.session import Episode
-from align_echo.trouble import Conduct
+from align_echo.trouble import InterfaceConduct
 from align_echo.types import Frozen, Trajectory, Usage
 
 Play = Callable[[int, Sequence[Episode]], list[Trajectory]]
@@ -72,7 +72,7 @@ class Refinement(Frozen):
     games: str
     tasks: tuple[str, ...]
     rounds: tuple[Round, ...]
-    conduct: Conduct = Conduct()
+    conduct: InterfaceConduct = InterfaceConduct()
     usage: Usage
     critic_usage: Usage
 

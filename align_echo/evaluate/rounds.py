@@ -23,7 +23,7 @@ from align_echo.models.recording import get_weights
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
 from align_echo.session import Episode, try_reset
-from align_echo.trouble import Conduct, summarize_conduct
+from align_echo.trouble import InterfaceConduct, summarize_conduct
 from align_echo.types import Agent, ChatModel, Trajectory, Usage
 
 CRITIC_TEMPERATURE = 1.0
@@ -78,7 +78,7 @@ def _play_rounds(
     progress: Progress,
 ) -> Refinement:
     (interface,) = plan.variants.values()
-    conduct, usage, critic_usage = Conduct(), Usage(), Usage()
+    conduct, usage, critic_usage = InterfaceConduct(), Usage(), Usage()
 
     def play(number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
         nonlocal conduct, usage

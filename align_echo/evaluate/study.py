@@ -48,7 +48,7 @@ from align_echo.interface import Interface
 from align_echo.reading import in_yaml
 from align_echo.runs import interface_fingerprints
 from align_echo.types import Frozen, Usage
-from align_echo.workers.choice import Threads
+from align_echo.workers.choice import ThreadWorkers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -265,7 +265,7 @@ def _evaluation(
         player=player,
         base_url=file.base_url if model and model.has_endpoint else None,
         seed=seed,
-        workers=Threads(file.workers or workers_for(player)),
+        workers=ThreadWorkers(file.workers or workers_for(player)),
         temperature=file.temperature if model else None,
         max_tokens=file.max_tokens if model else None,
         preset=preset,

@@ -20,7 +20,7 @@ from align_echo.evaluate.grid import (
 )
 from align_echo.evaluate.study import HALVES, MAIN, Study
 from align_echo.evaluate.tables import WORTH
-from align_echo.trouble import Conduct
+from align_echo.trouble import InterfaceConduct
 
 
 def tables_of(study: Study) -> list[Table]:
@@ -63,7 +63,7 @@ def _faults(study: Study) -> list[str]:
     return lines
 
 
-def conducts_of(study: Study) -> dict[str, Conduct]:
+def conducts_of(study: Study) -> dict[str, InterfaceConduct]:
     """Return the conduct of the interface in each side played for a part."""
     return {
         f"{cell.environment} {cell.agent} {name}" + ("" if part == MAIN else f" ({part})"): cell.sides[name].conduct

@@ -20,7 +20,7 @@ from align_echo.interface import Interface, RuleRecord
 from align_echo.intervals import Estimate
 from align_echo.refusals import SOURCES, Known
 from align_echo.sandbox.session import printable
-from align_echo.trouble import Conduct
+from align_echo.trouble import InterfaceConduct
 from align_echo.types import ChoiceCounts
 
 NAMES = {"none": "none", "placebo": "placebo", "rules": "rules", "feedback": "feedback", "full": "both"}
@@ -274,7 +274,7 @@ def _graded(comparison: Comparison) -> bool:
     return any(abs(result.success_rate.value / 100 - result.mean_score.value) > 1e-9 for result in results)
 
 
-def failed_on(conduct: Conduct) -> str:
+def failed_on(conduct: InterfaceConduct) -> str:
     """Return the text in place of the figures of an interface that did not work."""
     return f"did not work: {conduct.failures}"
 

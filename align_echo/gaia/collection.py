@@ -35,7 +35,7 @@ from align_echo.gaia.labelling import (
 from align_echo.intervals import Percent, scored, success_rate
 from align_echo.jsonl import JsonlFile
 from align_echo.reading import json_object
-from align_echo.trouble import Conduct, summarize_conduct
+from align_echo.trouble import InterfaceConduct, summarize_conduct
 from align_echo.types import Frozen, Trajectory
 
 PART = "played"
@@ -63,7 +63,7 @@ class Collected(Frozen):
     episodes: int
     faults: int
     faults_by_source: dict[str, int] = Field(default_factory=dict)
-    conduct: Conduct = Conduct()
+    conduct: InterfaceConduct = InterfaceConduct()
     success_rate: Percent
     turns: int
     candidates: int

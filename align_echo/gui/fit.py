@@ -1,7 +1,7 @@
 """Train a critic on screens: takes predictions on a step dataset, returns a calibrated critic.
 
 The folder is laid out like a text critic's (`gaia/fit/folder.py`), with the image processor beside the tokenizer;
-`summary.json` is `FittedOnScreens`. Episodes are held out like tasks there. Not here: training (`learning.py`), and
+`summary.json` is `ScreenFitResult`. Episodes are held out like tasks there. Not here: training (`learning.py`), and
 its effect on selection (`trial.py`).
 """
 
@@ -19,7 +19,7 @@ from align_echo.files import write_atomically
 from align_echo.gaia.examples import LEAST_ACTIONS, check_enough, is_held_out, told_left_out
 from align_echo.gaia.fit.calibrated import fit_calibrated
 from align_echo.gaia.fit.folder import COMMAND, check_folder, open_folder
-from align_echo.gui.screens import PREDICTIONS, Proposed, read_predictions
+from align_echo.gui.screens import PREDICTIONS, ProposedStep, read_predictions
 from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 TINY = "tiny-vl"
 
 
-class FittedOnScreens(Frozen):
+class ScreenFitResult(Frozen):
     """Summary of a trained critic on screens: how many actions of how many `episodes` it learned from, and its
     results.
 
@@ -62,7 +62,7 @@ def fit_screens(
     least: int = LEAST_ACTIONS,
     resume: bool = False,
     progress: Progress = SILENT,
-) -> FittedOnScreens:
+) -> ScreenFitResult:
     """Train and calibrate a critic on the steps of `folder`; with `share` 0 it stays uncalibrated.
 
     `predictions` default to the folder's own file. Raises `UsageError` or `MissingDataError` for unusable data, and
@@ -96,7 +96,7 @@ def fit_screens(
     lock = open_folder(path, record, resume=resume)
     progress.say(f"learning from {len(learned):,} actions; {len(tested):,} held out; {told_left_out(left_out)}")
     held_out = _train(path, learner, encoder, learned, tested, settings, progress)
-    fitted = FittedOnScreens(
+    fitted = ScreenFitResult(
         learned_from=len(learned),
         episodes=len({example.step.episode for example in learned}),
         unparsed=sum(step.actions.count(None) for step in proposed),
@@ -140,7 +140,7 @@ def _train(
 
 
 def _divided(
-    folder: Path, proposed: Sequence[Proposed], share: float, seed: int
+    folder: Path, proposed: Sequence[ProposedStep], share: float, seed: int
 ) -> tuple[list[ScreenExample], list[ScreenExample]]:
     """Split into (training, held-out) examples, each balanced. Raises `UsageError` for a side without right or wrong
     actions.
@@ -161,7 +161,7 @@ def _divided(
         raise UsageError(f"the episodes are too few to hold {share} of them out: {advice}") from error
 
 
-def _left_out(proposed: Sequence[Proposed], used: int) -> dict[str, int]:
+def _left_out(proposed: Sequence[ProposedStep], used: int) -> dict[str, int]:
     """Count the unused candidates by reason, in words. `used` is the number of used ones."""
     actions = [(step.step.id, text) for step in proposed for text in step.texts]
     parsed = [(step, text) for step, text in actions if text is not None]

@@ -21,8 +21,8 @@ from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import balanced_places
 from align_echo.gaia.fit.trainer import LearningSettings, Part, VerdictTrainer, learner_of
-from align_echo.gui.screen_verdict import Screen
-from align_echo.gui.screens import Proposed
+from align_echo.gui.screen_verdict import ScreenState
+from align_echo.gui.screens import ProposedStep
 from align_echo.gui.vision import ScreenEncoder, ScreenQuestion, next_logits, read_verdicts
 from align_echo.progress import SILENT, Progress
 from align_echo.wrappers.gui.actions import parse
@@ -47,11 +47,11 @@ class ScreenExample:
 
     def sight(self, encoder: ScreenEncoder) -> ScreenQuestion:
         """Encode the question about the action. Raises `UsageError` for an unreadable picture."""
-        screen = Screen(load_screenshot(self.folder, self.step), self.step.instruction, self.step.history)
+        screen = ScreenState(load_screenshot(self.folder, self.step), self.step.instruction, self.step.history)
         return encoder.sight(screen, parse(self.action))
 
 
-def screen_examples(folder: Path, proposed: Iterable[Proposed]) -> list[ScreenExample]:
+def screen_examples(folder: Path, proposed: Iterable[ProposedStep]) -> list[ScreenExample]:
     """Build an example for each distinct action of the steps, in order."""
     return [
         ScreenExample(folder, proposal.step, action, label)

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.gui.recording import Recording, record
+from align_echo.gui.recording import RecordingResult, record
 from align_echo.intervals import scored
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
@@ -21,7 +21,7 @@ TOLD = 20
 """Episodes between two progress lines."""
 
 
-def record_episodes(episodes: Path, out: Path, *, progress: Progress = SILENT) -> Recording:
+def record_episodes(episodes: Path, out: Path, *, progress: Progress = SILENT) -> RecordingResult:
     """Record the episodes in a folder of `critic collect` or `evaluate`, or in a single file.
 
     Raises `MissingDataError` if there are no episodes, `UsageError` for episodes that cannot be replayed on screens.

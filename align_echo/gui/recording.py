@@ -14,7 +14,7 @@ from pathlib import Path
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.gaia.labelling import candidates_of
-from align_echo.gui.screens import PREDICTIONS, Prediction, write_predictions
+from align_echo.gui.screens import PREDICTIONS, StepPrediction, write_predictions
 from align_echo.rollout import replay
 from align_echo.types import AgentView, Frozen, Step, Trajectory
 from align_echo.wrappers.gui.actions import Point, parse, target_point
@@ -26,7 +26,7 @@ from align_echo.wrappers.miniwob.screen import read_screen
 Box = tuple[int, int, int, int]
 
 
-class Recording(Frozen):
+class RecordingResult(Frozen):
     """Outcome of recording `episodes`: the number of recorded `steps` and of those left out.
 
     `no_expert` turns have no expert action to record, `changed` episodes did not replay as recorded, and in `broken`
@@ -79,7 +79,7 @@ def record(
     folder: Path,
     *,
     on_episode: Callable[[int], None] = lambda number: None,
-) -> Recording:
+) -> RecordingResult:
     """Write a new step dataset with its predictions; it appears complete or not at all.
 
     `on_episode` receives the number of each replayed episode, from 1.
@@ -89,7 +89,7 @@ def record(
     """
     if folder.exists():
         raise UsageError(f"{folder} is there already: name another folder")
-    predictions: list[Prediction] = []
+    predictions: list[StepPrediction] = []
     counts = {"no_expert": 0, "changed": 0}
     broken: list[EngineError] = []
     env = make_env()
@@ -115,7 +115,7 @@ def record(
     finally:
         env.close()
         shutil.rmtree(beside, ignore_errors=True)
-    return Recording(episodes=len(episodes), steps=len(predictions), broken=len(broken), **counts)
+    return RecordingResult(episodes=len(episodes), steps=len(predictions), broken=len(broken), **counts)
 
 
 def _why_nothing(counts: Mapping[str, int]) -> str:
@@ -126,11 +126,11 @@ def _why_nothing(counts: Mapping[str, int]) -> str:
 
 def _replay_steps(
     env: MiniWoBEnv, trajectory: Trajectory, counts: dict[str, int]
-) -> Iterator[tuple[UnsavedStep, Prediction]]:
-    def look(view: AgentView, step: Step) -> tuple[UnsavedStep | None, Prediction]:
+) -> Iterator[tuple[UnsavedStep, StepPrediction]]:
+    def look(view: AgentView, step: Step) -> tuple[UnsavedStep | None, StepPrediction]:
         name = f"{trajectory.task_id}-{trajectory.sample}-{len(view.turns)}"
         texts = tuple(candidate.action or "" for candidate in candidates_of(step))
-        return step_at(env, view, name), Prediction(step=name, candidates=texts, agent=trajectory.agent)
+        return step_at(env, view, name), StepPrediction(step=name, candidates=texts, agent=trajectory.agent)
 
     replayed = 0
     for recorded, prediction in replay(env, trajectory, look):

@@ -34,7 +34,7 @@ MOST_EARLIER = 30
 
 
 @dataclass(frozen=True)
-class Screen:
+class ScreenState:
     """A moment of an episode: the screenshot, the instruction, and the earlier actions, one line each."""
 
     screenshot: Image
@@ -56,7 +56,7 @@ def marked(screenshot: Image, action: GuiAction) -> Image:
     return image
 
 
-def question(screen: Screen, action: GuiAction) -> Message:
+def question(screen: ScreenState, action: GuiAction) -> Message:
     """Write the question about the action, to go with the picture: at most about 18,000 characters."""
     values = {
         "instruction": clipped(one_line(screen.instruction), LONGEST_TASK),

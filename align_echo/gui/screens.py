@@ -36,7 +36,7 @@ SCREEN_RULES = ("critic", "placebo", "random", "majority", CEILING)
 """Rules that select a candidate. `CEILING` selects the first that succeeds: a perfect critic, pass@N."""
 
 
-class Prediction(Frozen):
+class StepPrediction(Frozen):
     """An agent's proposals in a step, in the order drawn: texts of any form."""
 
     step: str
@@ -44,10 +44,10 @@ class Prediction(Frozen):
     agent: str = ""
 
 
-class Proposed:
+class ProposedStep:
     """A step and its candidates. `actions` are the parsed candidates, None for a text that is no action."""
 
-    def __init__(self, step: GuiStep, prediction: Prediction) -> None:
+    def __init__(self, step: GuiStep, prediction: StepPrediction) -> None:
         self.step, self.agent = step, prediction.agent
         self.actions = tuple(_parsed(text) for text in prediction.candidates)
 
@@ -66,7 +66,7 @@ class Proposed:
         return by_action
 
 
-class Matched(Frozen):
+class ActionAccuracy(Frozen):
     """Percent of steps in which the selected action has the right type, hits, and succeeds; intervals are over
     episodes.
 
@@ -79,7 +79,7 @@ class Matched(Frozen):
     success: Estimate
 
 
-class Taken(Matched):
+class RuleAccuracy(ActionAccuracy):
     """Accuracy of a `rule` that selects among the first `candidates`. `gain` is in success over the first candidate,
     in points.
     """
@@ -89,7 +89,7 @@ class Taken(Matched):
     gain: Estimate
 
 
-class ScreenTrial(Frozen):
+class ScreenTrialResult(Frozen):
     """Result of predictions on a step dataset.
 
     `unparsed` of all `candidates` are no actions. `first` is the agent with one draw. `critic` is the report on all
@@ -102,23 +102,23 @@ class ScreenTrial(Frozen):
     candidates: int
     unparsed: int
     right_types: dict[str, int]
-    first: Matched
+    first: ActionAccuracy
     critic: CriticReport | None
-    curve: tuple[Taken, ...]
+    curve: tuple[RuleAccuracy, ...]
 
 
 # ---------------------------------------------------------------- predictions
 
 
-def read_predictions(file: Path, steps: Sequence[GuiStep], *, every: bool = True) -> list[Proposed]:
+def read_predictions(file: Path, steps: Sequence[GuiStep], *, every: bool = True) -> list[ProposedStep]:
     """Read a file of predictions with their steps, in the order of `steps`.
 
     Raises `MissingDataError` if there is none; `UsageError` with file and line for an invalid line, an unknown step or
     a repeated step; and, with `every`, `UsageError` if a step has no prediction.
     """
     known = {step.id: step for step in steps}
-    proposed: dict[str, Proposed] = {}
-    for number, prediction in records(file, Prediction):
+    proposed: dict[str, ProposedStep] = {}
+    for number, prediction in records(file, StepPrediction):
         if prediction.step not in known:
             raise UsageError(f"{file} line {number}: the dataset has no step {prediction.step!r}")
         if prediction.step in proposed:
@@ -127,14 +127,14 @@ def read_predictions(file: Path, steps: Sequence[GuiStep], *, every: bool = True
             )
         if not prediction.candidates:
             raise UsageError(f"{file} line {number}: the step {prediction.step!r} has no candidate")
-        proposed[prediction.step] = Proposed(known[prediction.step], prediction)
+        proposed[prediction.step] = ProposedStep(known[prediction.step], prediction)
     missing = [name for name in known if name not in proposed]
     if every and missing:
         raise UsageError(f"{file} lacks {len(missing)} of {len(known)} steps, such as {missing[0]!r}")
     return [proposed[name] for name in known if name in proposed]
 
 
-def write_predictions(predictions: Sequence[Prediction], file: Path) -> Path:
+def write_predictions(predictions: Sequence[StepPrediction], file: Path) -> Path:
     """Write the file read by `read_predictions`, atomically."""
     return write_atomically(file, "".join(prediction.model_dump_json() + "\n" for prediction in predictions))
 
@@ -150,20 +150,20 @@ def _parsed(text: str) -> GuiAction | None:
 
 
 def screen_trial(
-    proposed: Sequence[Proposed],
+    proposed: Sequence[ProposedStep],
     opinions: Sequence[Mapping[str, Opinion]] | None = None,
     *,
     temperature: float = 1.0,
     most: int | None = None,
     seed: int = 0,
-) -> ScreenTrial:
+) -> ScreenTrialResult:
     """Compute all figures, with at most `most` candidates per step; `opinions` are a critic's, by step and action.
 
     Raises `UsageError` if there is no step, or `most` is below 1.
     """
     if not proposed or (most is not None and most < 1):
         raise UsageError("a trial needs at least one step and one candidate")
-    return ScreenTrial(
+    return ScreenTrialResult(
         steps=len(proposed),
         episodes=len({proposal.step.episode for proposal in proposed}),
         candidates=sum(len(proposal.actions) for proposal in proposed),
@@ -176,13 +176,13 @@ def screen_trial(
 
 
 def curve(
-    proposed: Sequence[Proposed],
+    proposed: Sequence[ProposedStep],
     opinions: Sequence[Mapping[str, Opinion]] | None = None,
     *,
     temperature: float = 1.0,
     most: int | None = None,
     seed: int = 0,
-) -> list[Taken]:
+) -> list[RuleAccuracy]:
     """Score every rule at every number of candidates available in all steps, up to `most`."""
     first = [proposal.actions[0] for proposal in proposed]
     fewest = min(len(proposal.actions) for proposal in proposed)
@@ -197,11 +197,11 @@ def curve(
             ]
             selected = [proposal.actions[index] for proposal, index in zip(proposed, indices, strict=True)]
             gain = _gain(proposed, selected, first, seed)
-            successes.append(Taken(rule=rule, candidates=n, gain=gain, **dict(matched(proposed, selected))))
+            successes.append(RuleAccuracy(rule=rule, candidates=n, gain=gain, **dict(matched(proposed, selected))))
     return successes
 
 
-def verdicts(proposed: Sequence[Proposed], opinions: Sequence[Mapping[str, Opinion]]) -> list[LabelledVerdict]:
+def verdicts(proposed: Sequence[ProposedStep], opinions: Sequence[Mapping[str, Opinion]]) -> list[LabelledVerdict]:
     """Pair a critic's verdicts on the distinct actions of all steps with the labels."""
     return [
         LabelledVerdict(proposal.step.episode, action_type(parse(text)), label, opinion.verdict, opinion.logit)
@@ -211,14 +211,14 @@ def verdicts(proposed: Sequence[Proposed], opinions: Sequence[Mapping[str, Opini
     ]
 
 
-def matched(proposed: Sequence[Proposed], selected: Sequence[GuiAction | None]) -> Matched:
+def matched(proposed: Sequence[ProposedStep], selected: Sequence[GuiAction | None]) -> ActionAccuracy:
     """Compute type, grounding and success of one action per step; None is an unreadable action and counts as wrong."""
     pairs = [(proposal.step, action) for proposal, action in zip(proposed, selected, strict=True)]
     typed = [action is not None and type_matches(action, step) for step, action in pairs]
     pointed = [index for index, (step, _) in enumerate(pairs) if typed[index] and is_grounded(step)]
     episodes = [step.episode for step, _ in pairs]
     hit = [action is not None and hits(action, step) for step, action in pairs]
-    return Matched(
+    return ActionAccuracy(
         type=_rate(typed, episodes),
         grounding=_rate([hit[index] for index in pointed], [episodes[index] for index in pointed]) if pointed else None,
         success=_rate([_succeeds(action, step) for step, action in pairs], episodes),
@@ -226,7 +226,7 @@ def matched(proposed: Sequence[Proposed], selected: Sequence[GuiAction | None]) 
 
 
 def _index(
-    rule: str, proposed: Proposed, n: int, opinions: Mapping[str, Opinion], temperature: float, seed: int
+    rule: str, proposed: ProposedStep, n: int, opinions: Mapping[str, Opinion], temperature: float, seed: int
 ) -> int:
     """Return the index of the candidate selected by a rule among the first n."""
     if rule == CEILING:
@@ -253,7 +253,7 @@ def _rate(values: Sequence[bool], episodes: Sequence[str]) -> Estimate:
 
 
 def _gain(
-    proposed: Sequence[Proposed], selected: Sequence[GuiAction | None], first: Sequence[GuiAction | None], seed: int
+    proposed: Sequence[ProposedStep], selected: Sequence[GuiAction | None], first: Sequence[GuiAction | None], seed: int
 ) -> Estimate:
     """Compute the gain in success over the first candidates, in points."""
     episodes = [proposal.step.episode for proposal in proposed]

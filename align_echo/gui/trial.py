@@ -2,7 +2,7 @@
 
     config.json       the settings; a resumed run must use the same
     opinions.jsonl    the critic's opinions, step by step (`gaia/opinions.py`)
-    summary.json      `ScreenTrial`, written last
+    summary.json      `ScreenTrialResult`, written last
 
 Not here: the figures (`screens.py`), and the critic (`vision.py`).
 """
@@ -20,8 +20,8 @@ from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config, check_folder, open_folder
 from align_echo.files import write_atomically
 from align_echo.gaia.opinions import FILE, StepOpinions, by_action
-from align_echo.gui.screen_verdict import Screen
-from align_echo.gui.screens import PREDICTIONS, Proposed, ScreenTrial, read_predictions, screen_trial
+from align_echo.gui.screen_verdict import ScreenState
+from align_echo.gui.screens import PREDICTIONS, ProposedStep, ScreenTrialResult, read_predictions, screen_trial
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
@@ -48,7 +48,7 @@ def trial_on_screens(
     seed: int = 0,
     resume: bool = False,
     progress: Progress = SILENT,
-) -> ScreenTrial:
+) -> ScreenTrialResult:
     """Score predictions on the steps of `folder`, and evaluate the critic in the folder `judge` on them.
 
     `predictions` default to the folder's own. `candidates` limits the candidates per step. Writes `summary.json`.
@@ -104,7 +104,7 @@ def _scorer(critic: Path) -> VisionScorer:
 
 
 def collect_opinions(
-    scorer: VisionScorer, folder: Path, proposed: Sequence[Proposed], file: Path, progress: Progress = SILENT
+    scorer: VisionScorer, folder: Path, proposed: Sequence[ProposedStep], file: Path, progress: Progress = SILENT
 ) -> list[Mapping[str, Opinion]]:
     """Ask the critic about the distinct actions of each step, except those already in `file`."""
     stored = JsonlFile(file)
@@ -122,8 +122,8 @@ def collect_opinions(
     return opinions
 
 
-def _asked(scorer: VisionScorer, folder: Path, proposed: Proposed) -> list[Opinion]:
+def _asked(scorer: VisionScorer, folder: Path, proposed: ProposedStep) -> list[Opinion]:
     step = proposed.step
-    screen = Screen(load_screenshot(folder, step), step.instruction, step.history)
+    screen = ScreenState(load_screenshot(folder, step), step.instruction, step.history)
     actions = list(proposed.labels)
     return scorer.score(screen, actions) if actions else []

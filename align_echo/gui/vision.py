@@ -23,7 +23,7 @@ from align_echo.critic.scoring import read_calibration
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.grammar import with_article
-from align_echo.gui.screen_verdict import Screen, marked, question
+from align_echo.gui.screen_verdict import ScreenState, marked, question
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.loading import load_tokenizer, read_checked_files
@@ -64,7 +64,7 @@ class ScreenEncoder:
         self._tokenizer.save_pretrained(str(folder))
         self._pictures.save_pretrained(str(folder))
 
-    def sight(self, screen: Screen, action: GuiAction) -> ScreenQuestion:
+    def sight(self, screen: ScreenState, action: GuiAction) -> ScreenQuestion:
         """Encode the question about one action. Raises `UsageError` for a picture that the model cannot take."""
         try:
             picture = self._pictures([marked(screen.screenshot, action)], return_tensors="pt")
@@ -128,7 +128,7 @@ class VisionScorer:
     temperature: float = 1.0
     at_once: int = AT_ONCE
 
-    def score(self, screen: Screen, actions: Sequence[str]) -> list[Opinion]:
+    def score(self, screen: ScreenState, actions: Sequence[str]) -> list[Opinion]:
         """Judge each action proposed on a screen, in order; a text that is no action gets no verdict.
 
         Raises `UsageError` for an unusable picture.

@@ -31,7 +31,7 @@ LONGEST_NAME = 200
 """Maximum characters of an unknown name quoted in an error."""
 
 
-class Guest:
+class ClientSession:
     """Episodes of one client. Methods are thread-safe: each call waits for the one before."""
 
     def __init__(self, panel: TaskPanel, agent: str, record: JsonlFile | None = None) -> None:

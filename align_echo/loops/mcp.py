@@ -18,7 +18,7 @@ from align_echo import __version__
 from align_echo.errors import AlignEchoError, MissingExtraError
 from align_echo.jsonl import JsonlFile
 from align_echo.loops.driving import TaskPanel
-from align_echo.loops.guests import Guest, ending, opening
+from align_echo.loops.guests import ClientSession, ending, opening
 
 try:
     from mcp.server.mcpserver import MCPServer
@@ -42,7 +42,7 @@ MOST_TASKS = 100
 
 def make_server(panel: TaskPanel, record: JsonlFile | None = None) -> MCPServer:
     """Make a server of these tasks. The environment is closed when the server ends."""
-    guest = Guest(panel, "mcp", record)
+    guest = ClientSession(panel, "mcp", record)
 
     @asynccontextmanager
     async def lifespan(server: MCPServer) -> AsyncIterator[None]:
@@ -64,7 +64,7 @@ def make_server(panel: TaskPanel, record: JsonlFile | None = None) -> MCPServer:
     return server
 
 
-def _tools(panel: TaskPanel, guest: Guest) -> tuple[Callable[..., str], ...]:
+def _tools(panel: TaskPanel, guest: ClientSession) -> tuple[Callable[..., str], ...]:
     """Return the tools. The client reads their docstrings."""
 
     def list_tasks(start: int = 0, count: int = 20) -> str:

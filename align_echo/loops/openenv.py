@@ -31,7 +31,7 @@ from align_echo.dice import Dice
 from align_echo.errors import AlignEchoError, MissingExtraError, UsageError
 from align_echo.jsonl import JsonlFile
 from align_echo.loops.driving import TaskPanel
-from align_echo.loops.guests import Guest, describe_json_type
+from align_echo.loops.guests import ClientSession, describe_json_type
 from align_echo.types import AgentView, Step
 
 try:
@@ -93,7 +93,7 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
     def __init__(self, panel: TaskPanel, record: JsonlFile | None) -> None:
         super().__init__()
         self._panel = panel
-        self._guest = Guest(panel, "openenv", record)
+        self._guest = ClientSession(panel, "openenv", record)
         label = panel.interface.label if panel.interface else "none"
         self._state = TextState(environment=panel.spec.name, split=panel.split, interface=label)
 

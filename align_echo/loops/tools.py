@@ -33,7 +33,7 @@ NOT_DONE = "Not done: the episode was over."
 __all__ = ["answered", "opening", "tool_definitions"]
 
 
-class Dumped(Protocol):
+class PydanticMessage(Protocol):
     """A message of the `openai` client, or of another client with pydantic models."""
 
     def model_dump(self, *, exclude_none: bool) -> dict[str, Any]: ...
@@ -48,7 +48,7 @@ def tool_definitions(session: Session) -> list[dict[str, Any]]:
     return [{"type": "function", "function": function}]
 
 
-def answered(session: Session, message: Mapping[str, Any] | Dumped) -> list[dict[str, Any]]:
+def answered(session: Session, message: Mapping[str, Any] | PydanticMessage) -> list[dict[str, Any]]:
     """Carry out an assistant's message. Return the message and the answers to its calls, for the next request.
 
     Raises `UsageError` before a reset and after the end, `EngineError` if the environment breaks.

@@ -50,7 +50,7 @@ class Call(Frozen):
     error: str = ""
 
 
-class Beginning(Frozen):
+class CallReference(Frozen):
     """Reference to the first `messages` messages of an earlier call in the file."""
 
     request: str
@@ -60,7 +60,7 @@ class Beginning(Frozen):
 class _Line(Call):
     """A call as written: `messages` are those that follow the messages referred to by `after`."""
 
-    after: Beginning | None = None
+    after: CallReference | None = None
 
 
 class CallLog:
@@ -77,7 +77,7 @@ class CallLog:
         hashes = _hashes(call.messages)
         with self._lock:
             count = next((n for n in range(len(hashes), 0, -1) if hashes[n - 1] in self._written), 0)
-            after = Beginning(request=self._written[hashes[count - 1]], messages=count) if count else None
+            after = CallReference(request=self._written[hashes[count - 1]], messages=count) if count else None
         self._file.append(_Line(**{**dict(call), "messages": call.messages[count:]}, after=after))
         with self._lock:
             self._written |= dict.fromkeys(hashes[count:], call.request)

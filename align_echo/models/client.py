@@ -30,7 +30,7 @@ MOST_BYTES = 16 * 2**20
 PACKED = ("gzip", "x-gzip", "deflate")
 
 
-class Client:
+class EndpointClient:
     """HTTP client for the server at `base_url`, with this `Authorization` header (None: no key).
 
     `timeout` is the deadline of each request in seconds. After `quiet` seconds without an answer `notices` reports the
@@ -142,7 +142,7 @@ class _WholeAnswers(openai.DefaultAsyncHttpxClient):
 
 
 async def _read(response: Any) -> bytes:
-    """Read and decompress the full body. Raises `ModelError` as `Client.post` documents."""
+    """Read and decompress the full body. Raises `ModelError` as `EndpointClient.post` documents."""
     packing = response.headers.get("content-encoding", "identity").strip().lower()
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32) if packing in PACKED else None
     if unpacking is None and packing not in ("", "identity"):

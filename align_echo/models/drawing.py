@@ -24,7 +24,7 @@ def model_for_sample(model: ChatModel, sample: int) -> ChatModel:
 
 
 @runtime_checkable
-class Drawer(ChatModel, Protocol):
+class BatchChatModel(ChatModel, Protocol):
     """A model that draws replies for multiple sample numbers at once, as `draw_each` does."""
 
     def draw(
@@ -53,11 +53,11 @@ def draw_each(
 ) -> list[Completion | ModelError]:
     """Draw one reply per sample as `draw` does, with a `ModelError` in place of a failed reply.
 
-    A model without the protocol `Drawer` is asked one sample at a time, and no more after the first failure.
+    A model without the protocol `BatchChatModel` is asked one sample at a time, and no more after the first failure.
     """
     if not samples:
         return []
-    if isinstance(model, Drawer):
+    if isinstance(model, BatchChatModel):
         return model.draw(messages, samples, temperature=temperature, max_tokens=max_tokens)
     drawn: list[Completion | ModelError] = []
     for sample in samples:

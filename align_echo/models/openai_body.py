@@ -1,8 +1,8 @@
 """Parse the answer of an OpenAI-compatible endpoint to a chat request. Not here: requests and prices.
 
 Endpoints differ, so unambiguous variants are accepted: content in parts is joined, invalid token counts are 0, half of
-a surrogate pair is replaced. A body that is no chat completion is requested again. A withheld reply (`Body.withheld`)
-is distinguished from an empty one.
+a surrogate pair is replaced. A body that is no chat completion is requested again. A withheld reply
+(`ChatReply.withheld`) is distinguished from an empty one.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _POSITIONS = TypeAdapter(list[_Listed])
 """Tokens of a full reply, in order."""
 
 
-class Body(BaseModel):
+class ChatReply(BaseModel):
     """A chat completion with at least one choice. Other fields are ignored."""
 
     choices: list[_Choice]
@@ -126,11 +126,11 @@ class Body(BaseModel):
         return [(entry.token, entry.logprob) for entry in listed] if all(map(_is_logprob, listed)) else []
 
 
-def read_body(text: str) -> Body:
+def read_body(text: str) -> ChatReply:
     """Parse the body of an answer. Raises `PassingFault` for any other text, and for a body without a choice."""
     try:
         # Not `model_validate_json`: it refuses half a letter anywhere.
-        body = Body.model_validate(json.loads(text))
+        body = ChatReply.model_validate(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise PassingFault(f"the reply's body is not a chat completion: {text[:80]!r}") from error
     if not body.choices:

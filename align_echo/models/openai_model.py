@@ -26,10 +26,10 @@ from align_echo.errors import (
 )
 from align_echo.halting import pause
 from align_echo.models.choosing import MAX_TOKENS, listed_choice, more_to_read, word_choice
-from align_echo.models.client import Client
+from align_echo.models.client import EndpointClient
 from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
 from align_echo.models.names import WITHOUT_ENDPOINT
-from align_echo.models.openai_body import CHARACTERS_PER_TOKEN, Body, read_body
+from align_echo.models.openai_body import CHARACTERS_PER_TOKEN, ChatReply, read_body
 from align_echo.models.prices import Price, find_price
 from align_echo.models.retry import PassingFault, RetryPolicy, ask, ask_all, is_overflow, judged, said_by, timed
 from align_echo.redaction import without_secrets
@@ -94,7 +94,7 @@ class OpenAICompatibleModel:
         self._refused: frozenset[str] = frozenset()  # the fields of `OPTIONAL` that the model rejects
         self._takes_n = True
         self._lists_tokens = True
-        self._client = Client(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
+        self._client = EndpointClient(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
 
     @property
     def name(self) -> str:
@@ -187,10 +187,10 @@ class OpenAICompatibleModel:
 
     def _ask(
         self, messages: Sequence[Message], temperature: float, max_tokens: int, more: Mapping[str, Any] | None = None
-    ) -> Body:
+    ) -> ChatReply:
         """Send a request with these fields and return the answer, retrying passing faults."""
 
-        def attempt() -> Body:
+        def attempt() -> ChatReply:
             with self._slots, timed():
                 return read_body(self._send(messages, temperature, max_tokens, more or {}))
 
@@ -241,7 +241,7 @@ class OpenAICompatibleModel:
         readable = [name for name in names if name.isprintable() and len(name) <= LONGEST_NAME]
         return did_you_mean(self._model, [name for name in (*readable, *WITHOUT_ENDPOINT) if name != self._model])
 
-    def _replies(self, body: Body, most: int, max_tokens: int) -> list[Completion | ModelError]:
+    def _replies(self, body: ChatReply, most: int, max_tokens: int) -> list[Completion | ModelError]:
         """Extract up to `most` replies of an answer, splitting its usage; an error in place of a withheld reply."""
         count = min(len(body.choices), most)
         prompt, completion = body.spent

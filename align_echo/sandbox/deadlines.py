@@ -17,7 +17,7 @@ from collections.abc import Callable
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
-class Deadline:
+class WorkerDeadline:
     """The time by which one worker process has to answer. Without a process id, nothing can be killed."""
 
     def __init__(self, process: int | None) -> None:
@@ -33,17 +33,17 @@ class Deadline:
                 os.kill(self.process, _KILL)
 
 
-class Watch:
+class DeadlineRunner:
     """A thread that sleeps until the next deadline and kills all overdue processes. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._changed = threading.Condition()  # reentrant: a finalizer may lock it again in this thread
-        self._moments: dict[Deadline, float] = {}
+        self._moments: dict[WorkerDeadline, float] = {}
         self._wakes = math.inf
         self._thread: threading.Thread | None = None
 
-    def set(self, deadline: Deadline, seconds: float) -> None:
+    def set(self, deadline: WorkerDeadline, seconds: float) -> None:
         """Kill the deadline's process after these seconds, unless it is lifted before."""
         moment = self._clock() + seconds
         with self._changed:
@@ -54,7 +54,7 @@ class Watch:
             if moment < self._wakes:
                 self._changed.notify()
 
-    def lift(self, deadline: Deadline) -> None:
+    def lift(self, deadline: WorkerDeadline) -> None:
         """Cancel a deadline. `missed` does not change after this."""
         with self._changed:
             self._moments.pop(deadline, None)

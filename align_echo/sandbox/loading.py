@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from align_echo.errors import EngineError, InterfaceError
 from align_echo.interface import Interface, InterfaceContract
-from align_echo.sandbox.pool import Worker
+from align_echo.sandbox.pool import SandboxWorker
 from align_echo.sandbox.references import EXPECT, EXPECT_FUNCTION
 from align_echo.sandbox.source import PreparedSource, prepare
 from align_echo.sandbox.states import StateKey, begin, prelude
@@ -106,7 +106,7 @@ def _problem_in_session(source: PreparedSource, contract: InterfaceContract, sec
     """Check as `_problem` does, in a worker of the pool, where operating system calls are answered as in an episode."""
     import pydantic_monty
 
-    worker = Worker(seconds, memory)
+    worker = SandboxWorker(seconds, memory)
     try:
         assert worker.session is not None
         begin(worker.session, StateKey(contract.step_layout, source.stood_in, seconds, memory))

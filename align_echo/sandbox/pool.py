@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from align_echo.errors import EngineError, UsageError
-from align_echo.sandbox.deadlines import Deadline, Watch
+from align_echo.sandbox.deadlines import DeadlineRunner, WorkerDeadline
 from align_echo.sandbox.telemetry import stop_vain_searches
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _OWN_SHARE = 0.9
 _SUSPENSIONS = 1_000_000
 
 
-class Worker:
+class SandboxWorker:
     """A worker process checked out for one session; returned by `close`, at the latest on garbage collection.
 
     Its clock stands still and its random numbers are seeded, so that episodes are reproducible. `waiting` is the
@@ -57,7 +57,7 @@ class Worker:
             "max_suspensions": _SUSPENSIONS,
         }
         self.session = _Search(_shared_pool(), limits).session(patience)
-        self._deadline = Deadline(self.session.worker_pid)
+        self._deadline = WorkerDeadline(self.session.worker_pid)
         _workers.add(self)
 
     @property
@@ -148,9 +148,9 @@ class _Search:
 
 _pool: pydantic_monty.Monty | None = None
 _lock = threading.Lock()
-_watch = Watch()
+_watch = DeadlineRunner()
 _forked = False
-_workers: weakref.WeakSet[Worker] = weakref.WeakSet()
+_workers: weakref.WeakSet[SandboxWorker] = weakref.WeakSet()
 
 
 def _shared_pool() -> pydantic_monty.Monty:
@@ -190,7 +190,7 @@ def _abandon_pool() -> None:
     """Drop all references to the parent's workers in a forked child, without freeing them."""
     global _pool, _lock, _watch, _forked
     _lock = threading.Lock()
-    _watch = Watch()
+    _watch = DeadlineRunner()
     for worker in list(_workers):
         _never_free(worker.waiting)
         _never_free(worker.session)

@@ -1,8 +1,8 @@
 """Find what an interface's functions need: modules, module attributes, attributes of `env` and `logger`, and global
 names.
 
-Each is a `Reference`: a line of code that fails in the sandbox if the target is missing (`loading.py` runs it after
-loading the source). Only functions are read; the module level is run. Not here: names that code checks first
+Each is a `SourceReference`: a line of code that fails in the sandbox if the target is missing (`loading.py` runs it
+after loading the source). Only functions are read; the module level is run. Not here: names that code checks first
 (`hasattr`, `try`), names it sets itself, and the types of other values. Pure functions.
 """
 
@@ -29,14 +29,14 @@ _NO_NAME = _ANY | {"NameError"}
 _ASKED_BY = ("hasattr", "getattr", "setattr", "delattr")
 
 
-class Reference(NamedTuple):
+class SourceReference(NamedTuple):
     """A need of the author's line, and a line of code that fails if it is missing."""
 
     line: int
     code: str
 
 
-def references(tree: ast.Module, nodes: Sequence[ast.AST], contract: InterfaceContract) -> list[Reference]:
+def references(tree: ast.Module, nodes: Sequence[ast.AST], contract: InterfaceContract) -> list[SourceReference]:
     """Return the needs of a source's functions, in line order, each once at its first use.
 
     `nodes` are all nodes of the tree.
@@ -45,8 +45,10 @@ def references(tree: ast.Module, nodes: Sequence[ast.AST], contract: InterfaceCo
     for statement in tree.body:
         reader.visit(statement)
     functions = {node.name: node.lineno for node in tree.body if isinstance(node, ast.FunctionDef)}
-    wanted = [Reference(functions[name], f"{EXPECT_FUNCTION}({name}, {name!r})") for name in ("InferRules", "WrapStep")]
-    first: dict[str, Reference] = {}
+    wanted = [
+        SourceReference(functions[name], f"{EXPECT_FUNCTION}({name}, {name!r})") for name in ("InferRules", "WrapStep")
+    ]
+    first: dict[str, SourceReference] = {}
     for reference in sorted([*wanted, *reader.collected], key=lambda each: each.line):
         first.setdefault(reference.code, reference)
     return list(first.values())
@@ -66,7 +68,7 @@ class _ReferenceReader(ast.NodeVisitor):
     """Collects references. A name with more than one meaning is skipped."""
 
     def __init__(self, tree: ast.Module, nodes: Sequence[ast.AST], contract: InterfaceContract) -> None:
-        self.collected: list[Reference] = []
+        self.collected: list[SourceReference] = []
         self._contract = contract
         self._scopes: list[_Scope] = []
         self._caught: list[frozenset[str]] = []
@@ -195,7 +197,7 @@ class _ReferenceReader(ast.NodeVisitor):
 
     def _need(self, node: ast.stmt | ast.expr, code: str, unless: frozenset[str]) -> None:
         if self._in_function and not any(names & unless for names in self._caught):
-            self.collected.append(Reference(node.lineno, code))
+            self.collected.append(SourceReference(node.lineno, code))
 
 
 # ---------------------------------------------------------------- reading names

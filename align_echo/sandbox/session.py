@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract
 from align_echo.sandbox.loading import check_source_loads, describe
-from align_echo.sandbox.pool import START, Worker
+from align_echo.sandbox.pool import START, SandboxWorker
 from align_echo.sandbox.source import PreparedSource
-from align_echo.sandbox.spending import Spending, took_too_long
+from align_echo.sandbox.spending import TurnUsage, took_too_long
 from align_echo.sandbox.states import NEXT, StateKey, begin, loop
 from align_echo.sandbox.telemetry import thread
 from align_echo.sandbox.wording import printable as printable
@@ -98,7 +98,7 @@ Engine = Callable[[str], EngineReply]
 """Serves one engine call of interface code: action -> reply. May raise `RefusedError`."""
 
 
-class Returned(NamedTuple):
+class WrapStepResult(NamedTuple):
     """Result of `WrapStep`: the text for the agent, and unverified claims on reward and done."""
 
     observation: str
@@ -148,11 +148,11 @@ class SandboxSession:
         self._loop = loop(contract)
         arguments = {"init_obs": init_obs, "task": task, **extra_arguments}
         self._arguments = {f"_align_{name}": value for name, value in arguments.items()}
-        self._spent = Spending(limits, self._log.characters)
+        self._spent = TurnUsage(limits, self._log.characters)
         self._first = True
         if within_turn:
             self._spent.go_on()
-        self._worker = Worker(limits.seconds, limits.memory, limits.seconds if within_turn else START)
+        self._worker = SandboxWorker(limits.seconds, limits.memory, limits.seconds if within_turn else START)
         try:
             self._guarded(self._begin)
         except InterfaceError:
@@ -171,7 +171,7 @@ class SandboxSession:
             raise InterfaceError("InferRules did not return text")
         return rules[: self._limits.text]
 
-    def wrap_step(self, action: str) -> Returned:
+    def wrap_step(self, action: str) -> WrapStepResult:
         """Call `WrapStep` for the agent's action. Raises `InterfaceError`.
 
         Any engine exception besides `RefusedError` ends the session and propagates.
@@ -179,7 +179,7 @@ class SandboxSession:
         value = self._take_turn(action)
         if type(value) is not tuple or len(value) != 3 or [type(part) for part in value] != [str, bool, bool]:
             raise InterfaceError("WrapStep did not return (observation, reward, done)")
-        return Returned(value[0][: self._limits.text], value[1], value[2])
+        return WrapStepResult(value[0][: self._limits.text], value[1], value[2])
 
     def take_log(self, turn: int) -> list[LogLine]:
         """Return and clear the lines logged since the last call, as lines of this turn.
@@ -254,7 +254,7 @@ class SandboxSession:
         import pydantic_monty
 
         if not self._first:
-            self._spent = Spending(self._limits, self._log.characters)
+            self._spent = TurnUsage(self._limits, self._log.characters)
         self._first = False
 
         def go_on(session: pydantic_monty.MontySession) -> Any:

@@ -21,7 +21,7 @@ from functools import lru_cache
 from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract, check_source, parse_source
 from align_echo.sandbox.constructs import STOOD_IN, is_name, only_defines, refusal, refuse_unsupported
-from align_echo.sandbox.references import Reference, references
+from align_echo.sandbox.references import SourceReference, references
 
 MODULE_NAME = '"interface"'
 READ = "_align_read"
@@ -49,7 +49,7 @@ class PreparedSource:
     lines: tuple[int, ...]
     only_defines: bool
     stood_in: frozenset[str]
-    needs: tuple[Reference, ...] = ()
+    needs: tuple[SourceReference, ...] = ()
 
     def author_line(self, line: int) -> int:
         """Return the author's line number of a line of `text`."""

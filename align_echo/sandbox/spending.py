@@ -18,7 +18,7 @@ _SHARE = 0.95
 _TEXT = (str, bytes)
 
 
-class Limits(Protocol):
+class TurnLimits(Protocol):
     """Limits of a turn (`Sandbox`): seconds, engine calls, and characters passed in and out."""
 
     @property
@@ -31,10 +31,10 @@ class Limits(Protocol):
     def crossing(self) -> int: ...
 
 
-class Spending:
+class TurnUsage:
     """Usage of one turn so far. Each method raises `InterfaceError` when a limit is exceeded."""
 
-    def __init__(self, limits: Limits, logged: Callable[[], int]) -> None:
+    def __init__(self, limits: TurnLimits, logged: Callable[[], int]) -> None:
         """Start counting. `logged` returns the number of characters logged so far, which count too."""
         self._limits = limits
         self._logged = logged

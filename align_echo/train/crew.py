@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from align_echo.errors import UsageError
 from align_echo.files import clear
 from align_echo.models.local.chat import LocalModel
-from align_echo.models.local.engine import Engine
+from align_echo.models.local.engine import ModelEngine
 from align_echo.models.local.loading import load_encoder, pocket_folder, read_checked_files
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_strange_model, without_bars, without_plans
@@ -36,7 +36,7 @@ class Crew:
     """The models of both roles: the weights that learn, and engines that sample with them after each `publish`."""
 
     backbone: Backbone
-    engines: Mapping[Role, Engine]
+    engines: Mapping[Role, ModelEngine]
     models: Mapping[Role, LocalModel]
     tokenizers: Mapping[Role, PreTrainedTokenizerBase]
     served: ServedWeights
@@ -115,7 +115,7 @@ def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path
         on_device: PreTrainedModel = model.to(device)
         return on_device
 
-    def engine(role: Role) -> Engine:
+    def engine(role: Role) -> ModelEngine:
         if config.collecting.servers:
             return served_by(config.collecting.servers, sources[role], backbone)
         dtype = getattr(torch, config.collecting.dtype)

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from align_echo.errors import ModelError, UsageError
-from align_echo.models.local.engine import Engine, Reply
-from align_echo.models.local.fleet import Fleet
+from align_echo.models.local.engine import ModelEngine, TokenReply
+from align_echo.models.local.fleet import EngineGroup
 from align_echo.models.local.publishing import VERIFICATION, check_weights
 from align_echo.models.local.vllm_server import VllmServer
 from align_echo.models.retry import RetryPolicy
@@ -33,7 +33,7 @@ ATTEMPTS = 3
 """Attempts at one of several servers before its requests go to the others."""
 
 
-def served_by(addresses: Sequence[str], source: str, backbone: Backbone) -> Engine:
+def served_by(addresses: Sequence[str], source: str, backbone: Backbone) -> ModelEngine:
     """Connect to the vLLM servers at these base URLs as one engine.
 
     For adapters each must serve the model `source` of the backbone; its log-probabilities of a short reply are
@@ -41,7 +41,7 @@ def served_by(addresses: Sequence[str], source: str, backbone: Backbone) -> Engi
     """
     retry = RetryPolicy(attempts=ATTEMPTS) if len(addresses) > 1 else None
 
-    def connect(address: str) -> Engine:
+    def connect(address: str) -> ModelEngine:
         server = VllmServer("", base_url=address, retry=retry)
         try:
             if isinstance(backbone, Adapters):
@@ -53,10 +53,10 @@ def served_by(addresses: Sequence[str], source: str, backbone: Backbone) -> Engi
             raise
         return server
 
-    return Fleet(addresses, connect)
+    return EngineGroup(addresses, connect)
 
 
-def _check_model(model: Any, reply: Reply, otherwise: str) -> None:
+def _check_model(model: Any, reply: TokenReply, otherwise: str) -> None:
     """Compare the log-probabilities of a server's reply to `VERIFICATION` with the model's.
 
     Raises `UsageError` with the message `otherwise` if they differ.
@@ -88,7 +88,7 @@ class ServedWeights:
         self._versions: dict[Role, list[Path]] = {}
         self._number = 0
 
-    def publish(self, engine: Engine, backbone: Backbone) -> None:
+    def publish(self, engine: ModelEngine, backbone: Backbone) -> None:
         """Load the current weights into the engine. Roles without training are published once."""
         if not self._versions:
             shutil.rmtree(self._folder, ignore_errors=True)

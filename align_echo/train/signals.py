@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from align_echo.faults import faults_by_source
-from align_echo.refusals import PlayJudge, Refused
+from align_echo.refusals import PlayJudge, RefusedTurns
 from align_echo.train.advantages import Advantages
 from align_echo.train.batching import Batch
 from align_echo.train.loss import BatchLoss
@@ -83,7 +83,7 @@ def of_play(played: Sequence[Trajectory], judge: PlayJudge | None) -> Signals:
     signals["policy/no_action_share"] = sum(step.action is None for step in steps) / len(steps)
     signals["policy/cut_share"] = sum(step.cut_off for step in steps) / len(steps)
     signals["policy/turn_limit_share"] = sum(trajectory.steps[-1].truncated for trajectory in whole) / len(whole)
-    refused = judge(whole) if judge is not None else Refused()
+    refused = judge(whole) if judge is not None else RefusedTurns()
     if refused.turns is not None:
         signals["policy/invalid_share"] = refused.turns / len(steps)
     if refused.in_runs is not None:

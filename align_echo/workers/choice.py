@@ -15,7 +15,7 @@ import gymnasium as gym
 from align_echo.agents.players import WORKERS_WITH_LOCAL_MODEL, Player, workers_for
 from align_echo.errors import UsageError, require
 from align_echo.faults import check_agent
-from align_echo.rollout import EnvironmentHere, play_batch
+from align_echo.rollout import LocalHost, play_batch
 from align_echo.session import Episode
 from align_echo.types import Agent, Trajectory
 
@@ -26,7 +26,7 @@ _REMOTE_RAY = re.compile(r"(ray://(?:\[[^\]\s]+\]|[^\[\]/:\s]+):\d+)(?:/([1-9]\d
 
 
 @dataclass(frozen=True)
-class Threads:
+class ThreadWorkers:
     """Worker threads of this process."""
 
     count: int = 1
@@ -40,7 +40,7 @@ class Threads:
 
 
 @dataclass(frozen=True)
-class Processes:
+class ProcessWorkers:
     """Processes that each run the local model, while threads of this process play the episodes."""
 
     count: int
@@ -57,7 +57,7 @@ class Processes:
 
 
 @dataclass(frozen=True)
-class RayActors:
+class RayWorkers:
     """Ray actors. `address` "" means the cluster of `RAY_ADDRESS`, or else a local Ray started by this process.
 
     `count` None: one actor per CPU.
@@ -74,9 +74,9 @@ class RayActors:
     model_processes = 0
 
 
-Workers = Threads | Processes | RayActors
+Workers = ThreadWorkers | ProcessWorkers | RayWorkers
 
-ONE_THREAD = Threads()
+ONE_THREAD = ThreadWorkers()
 
 
 def read_workers(value: int | str | None) -> Workers | None:
@@ -88,15 +88,15 @@ def read_workers(value: int | str | None) -> Workers | None:
         return None
     text = str(value).strip()
     if text.isdecimal() and len(text) <= 6 and int(text) > 0:
-        return Threads(int(text))
+        return ThreadWorkers(int(text))
     if (processes := _PROCESSES.fullmatch(text)) is not None:
-        return Processes(int(processes[1]))
+        return ProcessWorkers(int(processes[1]))
     local, remote = _LOCAL_RAY.fullmatch(text), _REMOTE_RAY.fullmatch(text)
     if not (local or remote):
         raise UsageError(f"--workers is {FORMS}, not {text!r}")
     require(f"--workers {text}", "ray", ("ray", "cloudpickle"))
     address, count = ("", local[1]) if local else (remote[1], remote[2]) if remote else ("", None)
-    return RayActors(address, int(count) if count else None)
+    return RayWorkers(address, int(count) if count else None)
 
 
 def choose_workers(requested: Workers | None, player: Player) -> Workers:
@@ -105,8 +105,8 @@ def choose_workers(requested: Workers | None, player: Player) -> Workers:
     Raises `UsageError` for `processes:N` if no process of this machine runs the player's model.
     """
     if requested is None:
-        return Threads(workers_for(player))
-    if isinstance(requested, Processes) and not (player.model and player.model.runs_on_transformers):
+        return ThreadWorkers(workers_for(player))
+    if isinstance(requested, ProcessWorkers) and not (player.model and player.model.runs_on_transformers):
         asks = f"asks the model {player.model}" if player.model else "asks no model"
         raise UsageError(
             f"--workers processes:{requested.count} computes a local model in processes of its own, and the agent "
@@ -132,17 +132,17 @@ def play_tasks(
 
     `say` receives a line, on any thread, about each lost worker.
     """
-    if isinstance(workers, Threads | Processes):
+    if isinstance(workers, ThreadWorkers | ProcessWorkers):
         check_agent(agent)
         play_batch(
-            lambda: EnvironmentHere(make_env(), agent, split, action_format, seed),
+            lambda: LocalHost(make_env(), agent, split, action_format, seed),
             tasks,
             workers=workers.threads,
             on_end=lambda _, trajectory: on_trajectory(trajectory),
         )
         return
     from align_echo.workers.ray_cluster import play_on_ray
-    from align_echo.workers.shipping import Work
+    from align_echo.workers.shipping import RolloutSpec
 
-    work = Work(make_env, agent, split, action_format, seed)
+    work = RolloutSpec(make_env, agent, split, action_format, seed)
     play_on_ray(workers.address, workers.count, work, tasks, on_trajectory=on_trajectory, say=say)

@@ -43,7 +43,7 @@ class _Copy(Generic[Answer]):
     answer: list[Answer]
 
 
-class Copies(Generic[Answer]):
+class ForkPool(Generic[Answer]):
     """At most `count` copies at a time. Answers come in the order in which work was submitted. `with` kills running
     copies.
     """
@@ -52,7 +52,7 @@ class Copies(Generic[Answer]):
         self._count = count
         self._given: list[_Copy[Answer]] = []
 
-    def __enter__(self) -> Copies[Answer]:
+    def __enter__(self) -> ForkPool[Answer]:
         return self
 
     def __exit__(self, *error: object) -> None:

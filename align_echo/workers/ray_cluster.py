@@ -22,7 +22,7 @@ from align_echo.rollout import play_batch
 from align_echo.session import Episode
 from align_echo.types import Trajectory
 from align_echo.workers.remote import EpisodeActor, LostError, RemoteHost
-from align_echo.workers.shipping import Work, pack
+from align_echo.workers.shipping import RolloutSpec, pack
 
 POLL = 0.2
 """Seconds between checks for a halt while a thread waits for an actor."""
@@ -46,7 +46,7 @@ STORE = 100 * 2**20
 def play_on_ray(
     address: str,
     count: int | None,
-    work: Work,
+    work: RolloutSpec,
     tasks: Sequence[str | Episode],
     *,
     on_trajectory: Callable[[Trajectory], object],

@@ -26,7 +26,7 @@ from align_echo.models.drawing import draw_each, model_for_sample
 from align_echo.rollout import run_episode
 from align_echo.session import Episode, base_env, interface_on_record
 from align_echo.types import ChatModel, Completion, Message, Trajectory, WordChoice
-from align_echo.workers.shipping import ModelFacts, Work, unpack
+from align_echo.workers.shipping import ModelFacts, RolloutSpec, unpack
 
 LOSSES = 3
 """Actors that an episode may lose before it ends as a fault of the environment."""
@@ -47,7 +47,7 @@ class LostError(Exception):
 
 
 @dataclass(frozen=True)
-class Ready:
+class ReadyMessage:
     """An environment is ready: the fields that a trajectory records about it."""
 
     environment: str
@@ -55,7 +55,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Query:
+class ModelRequest:
     """A call of a model's method. `sample` None: the model as it is."""
 
     number: int
@@ -67,7 +67,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Raised:
+class ErrorMessage:
     """An exception that ended the work, other than an episode's own faults."""
 
     error: Exception
@@ -76,7 +76,7 @@ class Raised:
 Answers = dict[int, Any]
 """Answers of the models, or the exceptions they raised, by question number."""
 
-Event = Ready | Trajectory | Raised | list[Query]
+Event = ReadyMessage | Trajectory | ErrorMessage | list[ModelRequest]
 
 
 # ---------------------------------------------------------------- in the other process
@@ -86,8 +86,8 @@ class _Channel:
     """Channel between the thread that plays and the calls from outside."""
 
     def __init__(self) -> None:
-        self.events: SimpleQueue[Ready | Trajectory | Raised | Query] = SimpleQueue()
-        self._pending: Ready | Trajectory | Raised | None = None
+        self.events: SimpleQueue[ReadyMessage | Trajectory | ErrorMessage | ModelRequest] = SimpleQueue()
+        self._pending: ReadyMessage | Trajectory | ErrorMessage | None = None
         self._lock = threading.Lock()
         self._slots: dict[int, SimpleQueue[Any]] = {}
         self._asked = 0
@@ -97,7 +97,7 @@ class _Channel:
         pending, self._pending = self._pending, None
         event = pending or self.events.get()
         questions = []
-        while isinstance(event, Query):
+        while isinstance(event, ModelRequest):
             questions.append(event)
             try:
                 event = self.events.get_nowait()
@@ -108,7 +108,7 @@ class _Channel:
         self._pending = event  # the asking thread did not wait for its answer
         return questions
 
-    def ask(self, question: Query) -> Any:
+    def ask(self, question: ModelRequest) -> Any:
         """Send a question and wait for its answer. Raises the model's exception."""
         slot: SimpleQueue[Any] = SimpleQueue()
         with self._lock:
@@ -181,7 +181,7 @@ class DistantModel:
         return chosen
 
     def _ask(self, method: Literal["complete", "draw", "choose"], *arguments: Any, **options: Any) -> Any:
-        return self.channel.ask(Query(0, self.facts.index, self.sample, method, arguments, options))
+        return self.channel.ask(ModelRequest(0, self.facts.index, self.sample, method, arguments, options))
 
 
 class EpisodeActor:
@@ -189,9 +189,9 @@ class EpisodeActor:
 
     def __init__(self) -> None:
         self._channel = _Channel()
-        self._jobs: SimpleQueue[Callable[[], Ready | Trajectory]] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], ReadyMessage | Trajectory]] = SimpleQueue()
         threading.Thread(target=self._run, name="episodes", daemon=True).start()
-        self._work: Work | None = None
+        self._work: RolloutSpec | None = None
         self._env: Any = None
 
     def version(self) -> str:
@@ -211,7 +211,7 @@ class EpisodeActor:
         self._channel.answered(answers)
         return self._channel.next()
 
-    def _on_thread(self, job: Callable[[], Ready | Trajectory]) -> Event:
+    def _on_thread(self, job: Callable[[], ReadyMessage | Trajectory]) -> Event:
         self._jobs.put(job)
         return self._channel.next()
 
@@ -221,15 +221,15 @@ class EpisodeActor:
             try:
                 self._channel.events.put(job())
             except BaseException as error:
-                self._channel.events.put(Raised(portable(error)))
+                self._channel.events.put(ErrorMessage(portable(error)))
 
-    def _prepare(self, packed: bytes) -> Ready:
+    def _prepare(self, packed: bytes) -> ReadyMessage:
         if self._env is not None:
             self._env.close()
         self._env = None
         self._work = unpack(packed, lambda facts: DistantModel(facts, self._channel))
         self._env = self._work.make_env()
-        return Ready(base_env(self._env).contract.environment, interface_on_record(self._env))
+        return ReadyMessage(base_env(self._env).contract.environment, interface_on_record(self._env))
 
     def _play(self, episode: str | Episode) -> Trajectory:
         work = self._work
@@ -242,7 +242,7 @@ class EpisodeActor:
 # ---------------------------------------------------------------- in this process
 
 
-class Link(Protocol):
+class ActorClient(Protocol):
     """Connection to one actor. `call` calls a method; raises `LostError`, and `CancelledError` during a halt."""
 
     def call(self, method: str, *arguments: object) -> Any: ...
@@ -258,10 +258,10 @@ class RemoteHost:
 
     def __init__(
         self,
-        work: Work,
+        work: RolloutSpec,
         packed: bytes,
         models: Sequence[ChatModel],
-        connect: Callable[[], Link],
+        connect: Callable[[], ActorClient],
         say: Callable[[str], None],
     ) -> None:
         self._work = work
@@ -269,8 +269,8 @@ class RemoteHost:
         self._models = models
         self._connect = connect
         self._say = say
-        self._link: Link | None = None
-        self._ready: Ready | None = None
+        self._link: ActorClient | None = None
+        self._ready: ReadyMessage | None = None
 
     def play(self, task: str | Episode) -> Trajectory:
         """Play the episode, on another actor after a loss. Raises `EngineError` if no actor lives long enough to begin
@@ -296,7 +296,7 @@ class RemoteHost:
         if link is not None:
             link.close(reusable=True)
 
-    def _prepared(self) -> tuple[Link, Ready]:
+    def _prepared(self) -> tuple[ActorClient, ReadyMessage]:
         """Return an actor with its environment. Raises `EngineError` if every new actor is lost."""
         for seconds in (*PAUSES, None):
             if self._link is not None and self._ready is not None:
@@ -304,7 +304,7 @@ class RemoteHost:
             try:
                 self._link = self._connect()
                 ready = self._drive(self._link, "prepare", self._packed)
-                assert isinstance(ready, Ready)
+                assert isinstance(ready, ReadyMessage)
                 self._ready = ready
             except LostError as error:
                 self._drop()
@@ -318,7 +318,7 @@ class RemoteHost:
         assert self._ready is not None
         return self._link, self._ready
 
-    def _drive(self, link: Link, method: str, *arguments: object) -> Ready | Trajectory:
+    def _drive(self, link: ActorClient, method: str, *arguments: object) -> ReadyMessage | Trajectory:
         """Call an actor and answer its questions until it is done. An exception ends the actor."""
         try:
             event: Event = link.call(method, *arguments)
@@ -326,7 +326,7 @@ class RemoteHost:
                 check_halt()
                 answers = on_threads(self._answer, event, min(AT_ONCE, len(event)))
                 event = link.call("answer", dict(answers))
-            if isinstance(event, Raised):
+            if isinstance(event, ErrorMessage):
                 raise event.error
             return event
         except LostError:
@@ -340,7 +340,7 @@ class RemoteHost:
         if link is not None:
             link.close(reusable=False)
 
-    def _answer(self, question: Query) -> tuple[int, Any]:
+    def _answer(self, question: ModelRequest) -> tuple[int, Any]:
         """Return a model's answer or its exception. A halt is handled by this process, not by the actor."""
         model = self._models[question.model]
         if question.sample is not None:
@@ -352,7 +352,7 @@ class RemoteHost:
         except Exception as error:
             return question.number, portable(error)
 
-    def _broken(self, ready: Ready, episode: Episode, reason: str) -> Trajectory:
+    def _broken(self, ready: ReadyMessage, episode: Episode, reason: str) -> Trajectory:
         """Build the trajectory of an episode after every actor was lost while it played it."""
         return Trajectory(
             **ready.interface,

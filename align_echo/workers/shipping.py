@@ -32,7 +32,7 @@ INSTALLED = ("site-packages", "dist-packages")
 
 
 @dataclass(frozen=True)
-class Work:
+class RolloutSpec:
     """Everything a process needs to play episodes: the environment factory, the agent, and the arguments of
     `run_episode`.
     """
@@ -55,7 +55,7 @@ class ModelFacts:
     identity: str
 
 
-def pack(work: Work) -> tuple[bytes, list[ChatModel]]:
+def pack(work: RolloutSpec) -> tuple[bytes, list[ChatModel]]:
     """Pickle the work without its models. Return the bytes and the models.
 
     Raises `UsageError` if the agent or the environment holds something that cannot be sent.
@@ -73,7 +73,7 @@ def pack(work: Work) -> tuple[bytes, list[ChatModel]]:
             ) from error
 
 
-def unpack(packed: bytes, model: Callable[[ModelFacts], ChatModel]) -> Work:
+def unpack(packed: bytes, model: Callable[[ModelFacts], ChatModel]) -> RolloutSpec:
     """Restore the work; `model` supplies each chat model. Raises `UsageError` for something that this machine lacks."""
     stream = io.BytesIO(packed)
     try:
@@ -81,11 +81,11 @@ def unpack(packed: bytes, model: Callable[[ModelFacts], ChatModel]) -> Work:
         work = _Unpickler(stream, model).load()
     except (ImportError, AttributeError) as error:
         raise UsageError(f"a worker lacks what this run needs ({first_line(error)}): install it there too") from error
-    assert isinstance(work, Work)
+    assert isinstance(work, RolloutSpec)
     return work
 
 
-def _packed(work: Work, by_value: Sequence[ModuleType]) -> tuple[bytes, list[ChatModel]]:
+def _packed(work: RolloutSpec, by_value: Sequence[ModuleType]) -> tuple[bytes, list[ChatModel]]:
     buffer = io.BytesIO()
     pickle.dump(served_modules(), buffer)
     pickler = _Pickler(buffer)

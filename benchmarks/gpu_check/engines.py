@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
-from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from benchmarks.gpu_check.talks import DEADLINE, Ask, Ids
 
@@ -37,9 +37,9 @@ def running(model: Any, slots: int, context: int, *, graphs: bool = True) -> Ite
 @contextmanager
 def ours(model: Any, rows: int, reply: int, context: int, *, graphs: bool = True) -> Iterator[Ask]:
     """Greedy replies of so many tokens by our engine."""
-    sampling = Sampling(temperature=0.0, max_tokens=reply)
+    sampling = SamplingConfig(temperature=0.0, max_tokens=reply)
     with running(model, rows, context, graphs=graphs) as engine:
-        yield lambda ids: engine.submit(Request(ids, sampling))
+        yield lambda ids: engine.submit(TokenRequest(ids, sampling))
 
 
 @contextmanager
@@ -59,13 +59,13 @@ def continuous(model: Any, rows: int, reply: int, context: int, *, graphs: bool 
     with model.continuous_batching_context_manager(
         limits, continuous_batching_config=settings, timeout=DEADLINE
     ) as manager:
-        waiting: dict[str, Future[Reply]] = {}
+        waiting: dict[str, Future[TokenReply]] = {}
         over = threading.Event()
         thread = threading.Thread(target=_deliver, args=(manager, waiting, over), daemon=True)
         thread.start()
         names = iter(range(sys.maxsize))
 
-        def ask(ids: Ids) -> Future[Reply]:
+        def ask(ids: Ids) -> Future[TokenReply]:
             name = str(next(names))
             future = waiting[name] = Future()
             manager.add_request(list(ids), request_id=name)
@@ -78,14 +78,14 @@ def continuous(model: Any, rows: int, reply: int, context: int, *, graphs: bool 
             thread.join()
 
 
-def _deliver(manager: Any, waiting: dict[str, Future[Reply]], over: threading.Event) -> None:
+def _deliver(manager: Any, waiting: dict[str, Future[TokenReply]], over: threading.Event) -> None:
     """Hand out what the manager answers; where it has stopped, that."""
     while not over.is_set():
         result = manager.get_result(timeout=0.1)
         if result is not None:
             future = waiting.pop(result.request_id)
             if result.error is None:
-                future.set_result(Reply(tuple(result.generated_tokens), tuple(result.logprobs), "length"))
+                future.set_result(TokenReply(tuple(result.generated_tokens), tuple(result.logprobs), "length"))
             else:
                 future.set_exception(RuntimeError(result.error))
         elif not manager.is_running():
@@ -99,13 +99,13 @@ def vllm(model: Any, rows: int, reply: int, context: int) -> Iterator[Ask]:
     from align_echo.models.local.vllm_engine import VllmEngine
     from benchmarks.rollout_arms.setting import pocket_model
 
-    sampling = Sampling(temperature=0.0, max_tokens=reply)
+    sampling = SamplingConfig(temperature=0.0, max_tokens=reply)
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         pocket_model()[1].save_pretrained(folder)
         engine = VllmEngine(folder, context=context, memory=0.5)
         try:
-            yield lambda ids: engine.submit(Request(ids, sampling))
+            yield lambda ids: engine.submit(TokenRequest(ids, sampling))
         finally:
             engine.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from align_echo.models.local.engine import Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from benchmarks.gpu_check.engines import ENGINES, running, why_missing
 from benchmarks.gpu_check.shapes import Work
 from benchmarks.gpu_check.talks import FIRST_ID, replay, talks
@@ -53,8 +53,8 @@ def decoding(model: Any, name: str, columns: int, graphs: bool, rows: int = 8) -
 
         def drawn(count: int) -> float:
             begun = time.perf_counter()
-            sampling = Sampling(temperature=0.0, max_tokens=count)
-            for future in [engine.submit(Request(prompt, sampling)) for prompt in prompts]:
+            sampling = SamplingConfig(temperature=0.0, max_tokens=count)
+            for future in [engine.submit(TokenRequest(prompt, sampling)) for prompt in prompts]:
                 future.result()
             return time.perf_counter() - begun
 

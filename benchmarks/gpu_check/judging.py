@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from align_echo.models.local.engine import Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from benchmarks.gpu_check.engines import running
 from benchmarks.gpu_check.shapes import Work
 from benchmarks.gpu_check.talks import FIRST_ID, Ids
@@ -73,13 +73,13 @@ def _ready(model: Any, way: str, prompts: Sequence[Ids]) -> Iterator[Judge]:
     with running(model, CANDIDATES, len(prompts[0]) + 8) as engine:
         _scored(engine, others)
         if way == "scorer, conversation kept":
-            engine.submit(Request(prompts[0][:-QUESTION], Sampling(temperature=0.0, max_tokens=1))).result()
+            engine.submit(TokenRequest(prompts[0][:-QUESTION], SamplingConfig(temperature=0.0, max_tokens=1))).result()
         yield partial(_scored, engine)
 
 
 def _scored(engine: Any, prompts: Sequence[Ids]) -> list[float]:
-    sampling = Sampling(temperature=0.0, max_tokens=1, choices=WORDS)
-    replies = [future.result() for future in [engine.submit(Request(prompt, sampling)) for prompt in prompts]]
+    sampling = SamplingConfig(temperature=0.0, max_tokens=1, choices=WORDS)
+    replies = [future.result() for future in [engine.submit(TokenRequest(prompt, sampling)) for prompt in prompts]]
     return [reply.choices[0] - reply.choices[1] for reply in replies]
 
 

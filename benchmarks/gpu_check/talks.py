@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from align_echo.models.local.engine import Reply
+from align_echo.models.local.engine import TokenReply
 from benchmarks.gpu_check.shapes import Work
 
 Ids = tuple[int, ...]
-Ask = Callable[[Ids], "Future[Reply]"]
+Ask = Callable[[Ids], "Future[TokenReply]"]
 DEADLINE = 60.0
 """Seconds in which a reply must have come."""
 
@@ -46,10 +46,10 @@ def talks(work: Work, rows: int, vocabulary: int, seed: int) -> list[Talk]:
     return made
 
 
-def replay(conversations: Sequence[Talk], ask: Ask) -> list[list[Reply]]:
+def replay(conversations: Sequence[Talk], ask: Ask) -> list[list[TokenReply]]:
     """Every conversation's replies, turn after turn, all conversations at once."""
 
-    def replies(talk: Talk) -> list[Reply]:
+    def replies(talk: Talk) -> list[TokenReply]:
         return [ask(prompt).result(DEADLINE) for prompt in talk.prompts]
 
     with ThreadPoolExecutor(len(conversations)) as pool:

@@ -27,7 +27,7 @@ from align_echo.gui.learning import (
     screen_examples,
     verdicts_on,
 )
-from align_echo.gui.screens import PREDICTIONS, Prediction, Proposed, read_predictions
+from align_echo.gui.screens import PREDICTIONS, ProposedStep, StepPrediction, read_predictions
 from align_echo.gui.vision import ScreenEncoder, VisionScorer, load_scorer
 from align_echo.gui.vision_tiny import tiny_vision
 from align_echo.types import Frozen
@@ -71,7 +71,7 @@ def explored(folder: Path, count: int, *, seed: int) -> list[ScreenExample]:
         inside = [Point(x1 + dice.below(x2 - x1), y1 + dice.below(y2 - y1)) for _ in range(count)]
         anywhere = [Point(dice.below(step.width), dice.below(step.height)) for _ in range(count)]
         clicks = tuple(write(ClickAction(point)) for point in (*inside, *anywhere))
-        proposed.append(Proposed(step, Prediction(step=step.id, candidates=clicks)))
+        proposed.append(ProposedStep(step, StepPrediction(step=step.id, candidates=clicks)))
     return screen_examples(folder, proposed)
 
 

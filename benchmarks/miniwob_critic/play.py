@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from align_echo.critic.selection import by_critic
 from align_echo.errors import ReplyFormatError
 from align_echo.gui.recording import box_around
-from align_echo.gui.screen_verdict import Screen
-from align_echo.gui.screens import Prediction, Proposed
+from align_echo.gui.screen_verdict import ScreenState
+from align_echo.gui.screens import ProposedStep, StepPrediction
 from align_echo.gui.vision import VisionScorer
 from align_echo.intervals import Estimate, clustered_rate
 from align_echo.session import extend, start_view, take_turn
@@ -57,7 +57,7 @@ def critic_of(scorer: VisionScorer) -> Choose:
         distinct = list(dict.fromkeys(text for text in texts if text is not None))
         if not distinct:
             return 0
-        judged = scorer.score(Screen(env.screenshot(), env.goal, history), distinct)
+        judged = scorer.score(ScreenState(env.screenshot(), env.goal, history), distinct)
         return by_critic(texts, dict(zip(distinct, judged, strict=True)))
 
     return choose
@@ -75,7 +75,7 @@ def never_wrong(env: MiniWoBEnv, _history: Sequence[str], candidates: Sequence[s
         id="now", episode="now", number=0, instruction=env.goal, screenshot="now.png", width=width, height=height,
         action=right, box=box,
     )  # fmt: skip
-    actions = Proposed(step, Prediction(step="now", candidates=tuple(candidates))).actions
+    actions = ProposedStep(step, StepPrediction(step="now", candidates=tuple(candidates))).actions
     return next((index for index, action in enumerate(actions) if action is not None and succeeds(action, step)), 0)
 
 

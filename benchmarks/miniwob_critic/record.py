@@ -12,7 +12,7 @@ from pathlib import Path
 
 from align_echo.agents.novices.miniwob import screen_novice
 from align_echo.gui.recording import step_at
-from align_echo.gui.screens import PREDICTIONS, Prediction, write_predictions
+from align_echo.gui.screens import PREDICTIONS, StepPrediction, write_predictions
 from align_echo.session import extend, start_view, take_turn
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.gui.actions import ClickAction
@@ -30,7 +30,7 @@ def drawn(view: AgentView, seed: int, count: int) -> list[AgentReply]:
 
 def episode(
     env: MiniWoBEnv, task_id: str, *, seed: int, candidates: int, turns: int
-) -> Iterator[tuple[UnsavedStep, Prediction]]:
+) -> Iterator[tuple[UnsavedStep, StepPrediction]]:
     """The clicks of one episode of at most so many turns, each with its candidates."""
     view = start_view(env, task_id, "", 0)
     for number in range(turns):
@@ -40,7 +40,7 @@ def episode(
             return
         replies = drawn(view, seed, candidates)
         if isinstance(step.action, ClickAction):
-            yield step, Prediction(step=name, candidates=tuple(reply.text for reply in replies), agent="novice")
+            yield step, StepPrediction(step=name, candidates=tuple(reply.text for reply in replies), agent="novice")
         view = extend(view, take_turn(env, replies[0]))
 
 

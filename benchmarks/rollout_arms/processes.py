@@ -11,7 +11,7 @@ from pathlib import Path
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine_process import EngineSettings, ProcessEngine
-from align_echo.models.local.fleet import Fleet
+from align_echo.models.local.fleet import EngineGroup
 from align_echo.rollout import run_tasks
 from benchmarks.rollout_arms.setting import SPEC, SPLIT, Played, Setting, Watch, make, player
 
@@ -20,7 +20,7 @@ TICKS = 100
 
 
 class InProcesses:
-    """As `Ours`, with `Fleet` and `ProcessEngine` in place of the engine."""
+    """As `Ours`, with `EngineGroup` and `ProcessEngine` in place of the engine."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -32,7 +32,7 @@ class InProcesses:
         setting.model.save_pretrained(folder)
         setting.tokenizer.save_pretrained(folder)
         self._engines = {str(n): ProcessEngine(EngineSettings(folder, "processes")) for n in range(setting.processes)}
-        self._fleet = Fleet(list(self._engines), lambda address: self._engines[address].wait_until_ready())
+        self._fleet = EngineGroup(list(self._engines), lambda address: self._engines[address].wait_until_ready())
 
     def __call__(self, tasks: Sequence[str], seed: int) -> Played:
         agent = player(self._setting, LocalModel(self._fleet, self._encoder, seed=seed))

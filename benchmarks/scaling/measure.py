@@ -21,7 +21,7 @@ from peft import get_peft_model
 import align_echo
 from align_echo.files import write_atomically
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.engine import Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.tokens import TokenSequence
 from align_echo.train.batching import batches
@@ -176,7 +176,7 @@ def _engine() -> dict[str, Any]:
     def timed(count: int, length: int, drawn: int) -> float:
         contexts = torch.randint(10, 2000, (count, length), generator=dice).tolist()
         begun = time.process_time()
-        requests = [Request(tuple(ids), Sampling(max_tokens=drawn, seed=1)) for ids in contexts]
+        requests = [TokenRequest(tuple(ids), SamplingConfig(max_tokens=drawn, seed=1)) for ids in contexts]
         for future in [engine.submit(request) for request in requests]:
             future.result()
         return time.process_time() - begun

@@ -20,7 +20,7 @@ from align_echo.interface import Interface, load_interface
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.models.retry import RetryPolicy
 from align_echo.types import ChatModel, Misalignment, Trajectory
-from align_echo.workers.choice import Threads
+from align_echo.workers.choice import ThreadWorkers
 from tests.align.endpoint import Answer, Drop, Endpoint, Raw, Reply, Script, Status, serve
 from tests.align.room_world import (
     ANALYZER,
@@ -82,7 +82,7 @@ def run(
         iterations=iterations,
         resume=resume,
         on_event=on_event,
-        workers=Threads(workers),
+        workers=ThreadWorkers(workers),
         seed=seed,
     )
 

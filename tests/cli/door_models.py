@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from align_echo.models.local.chat import LocalModel
-from align_echo.models.local.engine import Request
+from align_echo.models.local.engine import TokenRequest
 from align_echo.models.names import ModelName
 from align_echo.wrappers.plain import TextEnvironment
 from align_echo.wrappers.text_env import TextEnv
@@ -127,7 +127,7 @@ class Drawn:
     base_urls: set[str | None] = field(default_factory=set)
 
     @property
-    def drawn(self) -> list[Request]:
+    def drawn(self) -> list[TokenRequest]:
         """Requests for replies, and not for verdicts in one word."""
         asked = [request for engine in self.engines.values() for request in engine.asked]
         return [request for request in asked if not request.sampling.choices]

@@ -17,9 +17,9 @@ from transformers.utils import logging as transformers_logging
 from align_echo.critic.opinion import Opinion
 from align_echo.critic.scoring import read_calibration
 from align_echo.display import Display
-from align_echo.gui.fit import FittedOnScreens
-from align_echo.gui.screen_verdict import Screen
-from align_echo.gui.screens import ScreenTrial
+from align_echo.gui.fit import ScreenFitResult
+from align_echo.gui.screen_verdict import ScreenState
+from align_echo.gui.screens import ScreenTrialResult
 from align_echo.gui.vision import VisionScorer
 from align_echo.gui.vision_tiny import tiny_vision
 from benchmarks.vision_critic import dataset
@@ -51,7 +51,7 @@ def one_line(error: str) -> bool:
 def test_train_and_put_on_trial(folder, settings, run):
     status, out, err = run(*train(folder, settings))
     assert status == 0, err
-    fitted = FittedOnScreens.model_validate_json(Path("made/summary.json").read_text())
+    fitted = ScreenFitResult.model_validate_json(Path("made/summary.json").read_text())
     assert fitted.held_out is not None
     assert fitted.held_out.n + fitted.learned_from == 60
     assert (fitted.unparsed, fitted.episodes) == (0, fitted.learned_from // 2)
@@ -61,7 +61,7 @@ def test_train_and_put_on_trial(folder, settings, run):
 
     status, out, err = run("critic", "gui-steps", folder, "--judge", "made/critic", "--out", "trial")
     assert status == 0, err
-    trial = ScreenTrial.model_validate_json(Path("trial/summary.json").read_text())
+    trial = ScreenTrialResult.model_validate_json(Path("trial/summary.json").read_text())
     assert trial.critic is not None
     assert (trial.critic.n, trial.critic.temperature) == (60, fitted.temperature)
     assert {(point.rule, point.candidates) for point in trial.curve} == {
@@ -131,7 +131,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
     calls: list[int] = []
     score = VisionScorer.score
 
-    def counted(scorer: VisionScorer, screen: Screen, actions: Sequence[str]) -> list[Opinion]:
+    def counted(scorer: VisionScorer, screen: ScreenState, actions: Sequence[str]) -> list[Opinion]:
         calls.append(len(actions))
         return score(scorer, screen, actions)
 
@@ -171,7 +171,7 @@ def test_more_candidates_than_there_are_are_told_of(folder, run):
     status, _, err = run("critic", "gui-steps", folder, "--candidates", 5, "--out", "a")
     assert status == 0, err
     assert err.splitlines() == ["not all steps have 5 candidates: rules choose among 2 at most"]
-    trial = ScreenTrial.model_validate_json(Path("a/summary.json").read_text())
+    trial = ScreenTrialResult.model_validate_json(Path("a/summary.json").read_text())
     assert {point.candidates for point in trial.curve} == {1, 2}
 
 
@@ -185,7 +185,7 @@ def test_predictions_that_are_named_twice_count_once_and_hostile_ones_are_no_act
     named = [part for name in ("some.jsonl", "./some.jsonl", "copy.jsonl") for part in ("--predictions", name)]
     status, _, err = run(*train(folder, settings, *named))
     assert status == 0, err
-    fitted = FittedOnScreens.model_validate_json(Path("made/summary.json").read_text())
+    fitted = ScreenFitResult.model_validate_json(Path("made/summary.json").read_text())
     assert fitted.held_out is not None
     assert (fitted.unparsed, fitted.learned_from + fitted.held_out.n) == (len(hostile), 60)
     status, _, err = run(*train(folder, settings, "--predictions", "copy.jsonl", "--resume"))
@@ -200,7 +200,7 @@ def test_predictions_are_scored_without_a_critic_and_without_a_model(folder, run
     command = ["critic", "gui-steps", folder, "--predictions", "worse.jsonl", "--candidates", 1]
     status, out, err = run(*command, "--out", "a")
     assert status == 0, err
-    trial = ScreenTrial.model_validate_json(Path("a/summary.json").read_text())
+    trial = ScreenTrialResult.model_validate_json(Path("a/summary.json").read_text())
     assert (trial.unparsed, trial.candidates, trial.first.success.value, trial.critic) == (30, 60, 0.0, None)
     assert {point.candidates for point in trial.curve} == {1}
     assert "30 of 60 candidates are no actions" in out

@@ -34,7 +34,7 @@ KINDS = {"python", "yaml", "toml", "json", "sh", "bash", "text", INDENTED}
 NOT_RUN = {
     "docs/vllm.md": (
         "needs vLLM and a GPU",
-        {"engine": "align_echo.models.local.engine.Engine", "forward": "builtins.object"},
+        {"engine": "align_echo.models.local.engine.ModelEngine", "forward": "builtins.object"},
     ),
 }
 """Pages whose Python is compiled and its names looked up, but which is not run: why, and what the text gives it."""

@@ -32,7 +32,7 @@ from align_echo.gui import learning as gui_learning
 from align_echo.gui.fit import fit_screens
 from align_echo.gui.learning import VisionSettings
 from align_echo.gui.vision import ScreenEncoder
-from align_echo.models.local.engine import Request
+from align_echo.models.local.engine import TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.train.batching import batches
 from align_echo.train.trainer import RoleTrainer
@@ -58,7 +58,7 @@ class FitRecord:
     at_once: list[int] = field(default_factory=list)
     imitated: list[int] = field(default_factory=list)
     judged: list[tuple[int, int]] = field(default_factory=list)
-    asked: list[Request] = field(default_factory=list)
+    asked: list[TokenRequest] = field(default_factory=list)
     layers: list[torch.dtype] = field(default_factory=list)
     saved: list[int] = field(default_factory=list)
     begun: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -258,7 +258,7 @@ def record(tmp_path, monkeypatch):
         records[-1].judged.append((len(drawn), len(harvest.rows) // len(drawn)))
         return harvest
 
-    def asked(engine: TransformersEngine, request: Request) -> Any:
+    def asked(engine: TransformersEngine, request: TokenRequest) -> Any:
         records[-1].asked.append(request)
         return submit(engine, request)
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from align_echo.critic.opinion import Opinion
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.gui.screens import (
-    Prediction,
-    Proposed,
-    ScreenTrial,
-    Taken,
+    ProposedStep,
+    RuleAccuracy,
+    ScreenTrialResult,
+    StepPrediction,
     curve,
     read_predictions,
     screen_trial,
@@ -33,14 +33,15 @@ def step(number: int, action: str | None = "click(50, 50)", episode: str = "") -
     )
 
 
-def proposed(*rows: tuple[str, ...], right: str | None = "click(50, 50)") -> list[Proposed]:
+def proposed(*rows: tuple[str, ...], right: str | None = "click(50, 50)") -> list[ProposedStep]:
     """One step a row, with its candidates."""
     return [
-        Proposed(step(number, right), Prediction(step=str(number), candidates=row)) for number, row in enumerate(rows)
+        ProposedStep(step(number, right), StepPrediction(step=str(number), candidates=row))
+        for number, row in enumerate(rows)
     ]
 
 
-def taken(trial: ScreenTrial, rule: str, n: int) -> Taken:
+def taken(trial: ScreenTrialResult, rule: str, n: int) -> RuleAccuracy:
     return next(point for point in trial.curve if (point.rule, point.candidates) == (rule, n))
 
 
@@ -91,7 +92,7 @@ def test_the_curve_ends_where_the_step_with_the_fewest_candidates_does_or_where_
 
 def test_intervals_take_episodes_as_what_is_drawn():
     steps = [step(number, episode="one") for number in range(50)]
-    together = screen_trial([Proposed(step, Prediction(step=step.id, candidates=(HIT,))) for step in steps])
+    together = screen_trial([ProposedStep(step, StepPrediction(step=step.id, candidates=(HIT,))) for step in steps])
     apart = screen_trial(proposed(*[(HIT,)] * 50))
     assert together.first.success.n == 1
     assert together.first.success.low < apart.first.success.low
@@ -129,7 +130,7 @@ def written(tmp_path: Path, *lines: object) -> Path:
 
 
 def test_predictions_are_read_in_the_order_of_the_steps(tmp_path):
-    rows = [Prediction(step="1", candidates=(HIT, NOISE), agent="a"), Prediction(step="0", candidates=(MISS,))]
+    rows = [StepPrediction(step="1", candidates=(HIT, NOISE), agent="a"), StepPrediction(step="0", candidates=(MISS,))]
     found = read_predictions(write_predictions(rows, tmp_path / "p.jsonl"), [step(0), step(1)])
     assert [(one.step.id, one.texts, one.agent) for one in found] == [
         ("0", ("click(90, 90)",), ""), ("1", (HIT, None), "a")

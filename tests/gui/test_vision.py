@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.gui.screen_verdict import MOST_EARLIER, RED, Screen, marked, question
+from align_echo.gui.screen_verdict import MOST_EARLIER, RED, ScreenState, marked, question
 from align_echo.gui.vision import VisionScorer, load_scorer, next_logits, read_vision
 from align_echo.gui.vision_tiny import tiny_vision
 from align_echo.wrappers.gui.actions import parse
@@ -29,8 +29,8 @@ def tiny():
     return tiny_vision(seed=1)
 
 
-def shown(instruction: str = "Click the blue box.", history: Sequence[str] = ()) -> Screen:
-    return Screen(screen("blue", (20, 30, 60, 70)), instruction, history)
+def shown(instruction: str = "Click the blue box.", history: Sequence[str] = ()) -> ScreenState:
+    return ScreenState(screen("blue", (20, 30, 60, 70)), instruction, history)
 
 
 def red_pixels(image: Image.Image) -> set[tuple[int, int]]:
@@ -152,7 +152,7 @@ def test_what_is_no_action_has_no_verdict(tiny):
 
 def test_the_model_sees_the_picture(tiny):
     model, encoder = tiny
-    other = Screen(screen("green", (90, 100, 120, 160)), "Click the blue box.")
+    other = ScreenState(screen("green", (90, 100, 120, 160)), "Click the blue box.")
     batch = encoder.batch([encoder.sight(one, CLICK) for one in (shown(), other)], CPU)
     first, second = next_logits(model.eval(), batch)
     assert not torch.allclose(first, second, atol=1e-3)
@@ -182,4 +182,4 @@ def test_a_model_that_sees_nothing_is_refused(tmp_path):
 
 def test_a_picture_that_no_model_takes_is_refused_in_one_line(tiny):
     with pytest.raises(UsageError, match="cannot take the screenshot"):
-        tiny[1].sight(Screen(Image.new("RGB", (3000, 2)), "Click."), CLICK)
+        tiny[1].sight(ScreenState(Image.new("RGB", (3000, 2)), "Click."), CLICK)

@@ -9,7 +9,7 @@ import pytest
 from align_echo.errors import EngineError, UsageError
 from align_echo.jsonl import JsonlFile
 from align_echo.loops.driving import TaskPanel
-from align_echo.loops.guests import LEFT, Guest, ending, opening
+from align_echo.loops.guests import LEFT, ClientSession, ending, opening
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 from tests.play import WINNING
@@ -27,9 +27,9 @@ class Brittle(RoomEnv):
         return super()._act(action)
 
 
-def guest(record: Path | None = None, kind: type[RoomEnv] = RoomEnv) -> Guest:
+def guest(record: Path | None = None, kind: type[RoomEnv] = RoomEnv) -> ClientSession:
     panel = TaskPanel.build(instead_of(environment("alfworld"), kind))
-    return Guest(panel, "somebody", None if record is None else JsonlFile(record))
+    return ClientSession(panel, "somebody", None if record is None else JsonlFile(record))
 
 
 def recorded(file: Path) -> list[Trajectory]:

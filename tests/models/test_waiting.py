@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import EngineError, ModelError, UsageError
-from align_echo.models.client import Client
+from align_echo.models.client import EndpointClient
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.models.retry import BRIEF, RetryPolicy
 from align_echo.network import LOGGER
@@ -166,7 +166,7 @@ def test_an_answer_that_does_not_come_is_said_while_it_is_waited_for(first, capl
         exchange.send((HEAD + b"{}")[len(first) :])
 
     with serving(answer) as server, when_said(heard.set):
-        client = Client(server.url, authorization=None, timeout=600.0, quiet=0.01)
+        client = EndpointClient(server.url, authorization=None, timeout=600.0, quiet=0.01)
         assert client.post(f"{server.url}/x", {}) == "{}"
         assert client.post(f"{server.url}/x", {}) == "{}"
     assert caplog.messages == [f"{server.url}: no whole answer after 0 s; given up after 600 s (Ctrl-C stops)"]

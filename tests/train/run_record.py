@@ -18,7 +18,7 @@ import torch
 from transformers import TrainerCallback
 
 from align_echo.errors import AlignEchoError, ModelError
-from align_echo.models.local.engine import Request
+from align_echo.models.local.engine import TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model
 from align_echo.rollout import run_tasks
@@ -79,7 +79,7 @@ class Asked(NamedTuple):
     """A request to an engine; `held_out` where held-out tasks are played, `harvest` counted from 0."""
 
     engine: str
-    request: Request
+    request: TokenRequest
     held_out: bool
     harvest: int
 
@@ -139,7 +139,7 @@ class RunRecord:
     trainer: RoleCheckpoints | None = None
     crew: Crew | None = None
 
-    def requests(self, role: Role | None = None, *, held_out: bool = False) -> list[Request]:
+    def requests(self, role: Role | None = None, *, held_out: bool = False) -> list[TokenRequest]:
         """Those for replies, and not for verdicts in one word."""
         return [
             asked.request
@@ -296,7 +296,7 @@ def _watch_play(patch: pytest.MonkeyPatch, record: RunRecord) -> None:
         record.engines[options["name"]] = Engine(options["slots"], model.dtype)
         make(engine, model, **options)
 
-    def asked(engine: TransformersEngine, request: Request) -> Any:
+    def asked(engine: TransformersEngine, request: TokenRequest) -> Any:
         record.asked.append(Asked(engine.name, request, record.is_evaluated, len(record.harvests)))
         return submit(engine, request)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.errors import ModelError
-from align_echo.refusals import Refused, play_judge
+from align_echo.refusals import RefusedTurns, play_judge
 from align_echo.session import Episode
 from align_echo.train.config import checked_config, method
 from align_echo.train.methods.echo import echo
@@ -25,7 +25,7 @@ from tests.train.scripted_stage import BROKEN, ScriptedStage
 REFUSAL = "Nothing happens."
 
 
-def counted(played: Sequence[Trajectory]) -> Refused:
+def counted(played: Sequence[Trajectory]) -> RefusedTurns:
     """Refused turns, in an environment that says so itself."""
     spec = dataclasses.replace(environment("alfworld"), is_invalid=lambda observation: observation == REFUSAL)
     return play_judge(spec)(played)

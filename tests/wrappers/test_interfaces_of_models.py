@@ -19,7 +19,15 @@ import pytest
 
 from align_echo.agents.novices import make_novice
 from align_echo.interface import Interface, InterfaceContract, load_interface
-from align_echo.sandbox.session import Engine, EngineReply, LogLine, RefusedError, Returned, Sandbox, SandboxSession
+from align_echo.sandbox.session import (
+    Engine,
+    EngineReply,
+    LogLine,
+    RefusedError,
+    Sandbox,
+    SandboxSession,
+    WrapStepResult,
+)
 from align_echo.sandbox.source import PreparedSource
 from align_echo.session import extend, start_view, take_turn
 from align_echo.types import Agent, AgentReply, AgentView, Step
@@ -322,12 +330,12 @@ class PythonSession(SandboxSession):
     def infer_rules(self) -> str:
         return str(self._code["InferRules"](*(self._arguments[name] for name in self._contract.infer_rules_args)))
 
-    def wrap_step(self, action: str) -> Returned:
+    def wrap_step(self, action: str) -> WrapStepResult:
         given = {**self._arguments, "agent_action": action}
         observation, *rest = self._code["WrapStep"](*(given[name] for name in self._contract.wrap_step_args))
         if self._contract.step_layout == "scored":
             rest = [rest[1] >= 100, rest[0]]
-        return Returned(observation[:20_000], bool(rest[0]), bool(rest[1]))
+        return WrapStepResult(observation[:20_000], bool(rest[0]), bool(rest[1]))
 
     def take_log(self, turn: int) -> list[LogLine]:
         lines, self._lines[:] = [line._replace(turn=turn) for line in self._lines], []

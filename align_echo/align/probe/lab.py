@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from align_echo.align.probe import runtime
 from align_echo.align.probe.names import NUMBERED
 from align_echo.align.probe.sayings import Sayings
-from align_echo.workers.copies import Copies, usable_cores
+from align_echo.workers.copies import ForkPool, usable_cores
 from align_echo.wrappers.text_env import ActionOptions, Snapshot, TextEnv
 
 Answer = TypeVar("Answer")
@@ -102,7 +102,7 @@ class Lab:
         What the laboratory holds afterwards and the steps that it counts are the same with and without copies.
         """
         answers: list[Answer] = []
-        with Copies[tuple[Answer, int]](self.copies) as elsewhere:
+        with ForkPool[tuple[Answer, int]](self.copies) as elsewhere:
             for number, work in enumerate(works, 1):
                 if self.copies > 1 and number < count:
                     elsewhere.give(partial(self._with_steps, work))

@@ -22,7 +22,7 @@ from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.spec import Row
-from align_echo.workers.copies import Copies
+from align_echo.workers.copies import ForkPool
 
 MAX_CONDITIONS = 4
 MIN_SUPPORT = 4
@@ -319,7 +319,7 @@ def learn(spec: dict[str, Any], cases: Sequence[Case], processes: int = 1) -> di
         if case.template in spec["templates"] and case.names:
             by_template[case.template].append(case)
     shares = _shares(by_template, processes)
-    with Copies[dict[str, list[Row]]](processes) as elsewhere:
+    with ForkPool[dict[str, list[Row]]](processes) as elsewhere:
         for share in shares[1:]:
             elsewhere.give(partial(_learn_share, spec, share))
         elsewhere.keep(_learn_share(spec, shares[0]))

@@ -2,7 +2,7 @@
 
 The model's replies enter its next context as the sampled ids, never as text. Messages and the ids of earlier calls
 must agree to the token, or the call is refused. Batched questions (`draw`, `choose`) are submitted together, so the
-engine computes a shared context only once. Not here: running the model (an `Engine`).
+engine computes a shared context only once. Not here: running the model (an `ModelEngine`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import takewhile
 from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
 from align_echo.halting import wait_for_result
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.engine import Engine, Reply, Request, Sampling
+from align_echo.models.local.engine import ModelEngine, SamplingConfig, TokenReply, TokenRequest
 from align_echo.types import NO_REPLY, Completion, Message, Tokens, Usage, WordChoice
 
 
@@ -24,12 +24,12 @@ from align_echo.types import NO_REPLY, Completion, Message, Tokens, Usage, WordC
 class LocalModel:
     """A `ChatModel` on an engine. Instances may share an engine and an encoder.
 
-    `top_k`, `top_p` and `stop` are as in `Sampling`. `adapter` names a loaded adapter. `context` limits the tokens of
-    a conversation (0: the engine's limit). `weights` distinguishes models of one name (a hash of the files). A reply
-    depends only on its context's ids, the settings, `seed` and `sample`.
+    `top_k`, `top_p` and `stop` are as in `SamplingConfig`. `adapter` names a loaded adapter. `context` limits the
+    tokens of a conversation (0: the engine's limit). `weights` distinguishes models of one name (a hash of the files).
+    A reply depends only on its context's ids, the settings, `seed` and `sample`.
     """
 
-    engine: Engine
+    engine: ModelEngine
     encoder: ChatEncoder
     top_k: int = 0
     top_p: float = 1.0
@@ -75,7 +75,7 @@ class LocalModel:
         """
         before, gained = conversation_ids(self.encoder, messages)
         ids = before + gained
-        sampling = Sampling(
+        sampling = SamplingConfig(
             temperature=temperature,
             top_k=self.top_k,
             top_p=self.top_p,
@@ -100,7 +100,7 @@ class LocalModel:
         probabilities, `TokenDriftError` as `complete` does.
         """
         start, choices = first_differing([self.encoder.plain(word) for word in words], words)
-        greedy = Sampling(temperature=0.0, max_tokens=1, choices=choices)
+        greedy = SamplingConfig(temperature=0.0, max_tokens=1, choices=choices)
         known = [conversation_ids(self.encoder, messages) for messages in conversations]
         contexts = [before + gained + start for before, gained in known]
         replies = self._replies([(ids, greedy) for ids in contexts])
@@ -109,9 +109,9 @@ class LocalModel:
             for ids, reply in zip(contexts, replies, strict=True)
         ]
 
-    def _replies(self, requests: Sequence[tuple[tuple[int, ...], Sampling]]) -> list[Reply | ModelError]:
+    def _replies(self, requests: Sequence[tuple[tuple[int, ...], SamplingConfig]]) -> list[TokenReply | ModelError]:
         """Submit all contexts at once and wait for the engine's replies."""
-        futures: list[Future[Reply]] = []
+        futures: list[Future[TokenReply]] = []
         try:
             for ids, sampling in requests:
                 futures.append(self._begin(ids, sampling))
@@ -121,20 +121,20 @@ class LocalModel:
                 future.cancel()
             raise
 
-    def _begin(self, ids: tuple[int, ...], sampling: Sampling) -> Future[Reply]:
+    def _begin(self, ids: tuple[int, ...], sampling: SamplingConfig) -> Future[TokenReply]:
         """Submit a context, limiting the reply to the available room. The future carries any `ModelError`."""
-        failed: Future[Reply] = Future()
+        failed: Future[TokenReply] = Future()
         room = (self.context or self.engine.context) - len(ids)
         try:
             if room < 1:
                 raise ContextOverflowError(f"{len(ids)} tokens leave no room for a reply in the context of {self.name}")
             fitting = replace(sampling, max_tokens=min(sampling.max_tokens, room))
-            return self.engine.submit(Request(ids, fitting, self.adapter))
+            return self.engine.submit(TokenRequest(ids, fitting, self.adapter))
         except ModelError as error:
             failed.set_exception(error)
             return failed
 
-    def _completion(self, before: tuple[int, ...], gained: tuple[int, ...], reply: Reply) -> Completion:
+    def _completion(self, before: tuple[int, ...], gained: tuple[int, ...], reply: TokenReply) -> Completion:
         return Completion(
             text=self.encoder.text(reply.ids),
             finish_reason=reply.finish_reason,
@@ -142,14 +142,14 @@ class LocalModel:
             tokens=Tokens(start=len(before), context_ids=gained, sampled_ids=reply.ids, logprobs=reply.logprobs),
         )
 
-    def _choice(self, words: Sequence[str], choices: Sequence[int], context: int, reply: Reply) -> WordChoice:
+    def _choice(self, words: Sequence[str], choices: Sequence[int], context: int, reply: TokenReply) -> WordChoice:
         if len(reply.choices) != len(choices):
             raise UsageError(f"{self.engine.name} does not tell how probable given tokens are: use another engine")
         word = dict(zip(choices, words, strict=True)).get(reply.ids[0])
         return WordChoice(said=word, logprobs=reply.choices, usage=_usage(context, 1))
 
 
-def _ended(future: Future[Reply]) -> Reply | ModelError:
+def _ended(future: Future[TokenReply]) -> TokenReply | ModelError:
     try:
         return wait_for_result(future)
     except ModelError as error:

@@ -16,13 +16,13 @@ from align_echo.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SamplingConfig:
     """Sampling settings. `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 are off.
 
     `stop_ids` end a reply and are part of it. `stop` are strings that end it too, including the tokens that completed
     them. `seed` fixes the draw: the same ids and sampling give the same reply, whatever else the engine does at the
     time (up to ties that differ by rounding). `choices` are token ids whose log-probabilities at the first drawn
-    position are reported (`Reply.choices`); they do not change the draw.
+    position are reported (`TokenReply.choices`); they do not change the draw.
     """
 
     temperature: float = 1.0
@@ -44,19 +44,19 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Request:
+class TokenRequest:
     """A request to continue `ids` (the full context). `adapter` names a loaded adapter; "" is the model itself."""
 
     ids: tuple[int, ...]
-    sampling: Sampling
+    sampling: SamplingConfig
     adapter: str = ""
 
 
 @dataclass(frozen=True)
-class Reply:
+class TokenReply:
     """A reply: `ids` [T] as sampled, `logprobs` [T] as `align_echo.types.Tokens` defines them.
 
-    `choices` are the natural log-probabilities of `Sampling.choices`, in their order, at the reply's first token:
+    `choices` are the natural log-probabilities of `SamplingConfig.choices`, in their order, at the reply's first token:
     always at temperature 1, before top-k and top-p.
     """
 
@@ -71,7 +71,7 @@ Forward = Callable[[tuple[int, ...]], Sequence[float]]
 temperature 1 [T - 1]."""
 
 
-class Engine(Protocol):
+class ModelEngine(Protocol):
     """A running model. Thread-safe; concurrent requests are batched.
 
     It can load new weights while it runs, from folders where a trainer publishes them.
@@ -92,7 +92,7 @@ class Engine(Protocol):
     def changed(self) -> bool:
         """True if the model's own weights may differ from those at the start."""
 
-    def submit(self, request: Request) -> Future[Reply]:
+    def submit(self, request: TokenRequest) -> Future[TokenReply]:
         """Start a request. The future raises `ContextOverflowError` without room for a reply, `ModelError` for a
         fault.
 
@@ -103,7 +103,7 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """Load the LoRA adapter in the folder, as saved by PEFT, for requests with `Request.adapter` = `name`.
+        """Load the LoRA adapter in the folder, as saved by PEFT, for requests with `TokenRequest.adapter` = `name`.
 
         Raises `MissingDataError` if the folder has no adapter, `UsageError` or `ModelError` if it cannot be loaded;
         the previous adapter of that name then stays. Save every version to its own folder.

@@ -23,7 +23,7 @@ from typing import Any
 
 from align_echo.errors import ModelError
 from align_echo.halting import wait_for_result
-from align_echo.models.local.engine import Forward, Reply, Request
+from align_echo.models.local.engine import Forward, TokenReply, TokenRequest
 from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 
 STARTS = 4
@@ -52,10 +52,10 @@ class ModelReady:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """Outcome of a numbered message: a `Reply`, None for a completed change, or an exception."""
+    """Outcome of a numbered message: a `TokenReply`, None for a completed change, or an exception."""
 
     number: int
-    outcome: Reply | Exception | None
+    outcome: TokenReply | Exception | None
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class ProcessEngine:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._numbers = 0
-        self._pending: dict[int, tuple[Request | NewWeights, Future[Any]]] = {}
+        self._pending: dict[int, tuple[TokenRequest | NewWeights, Future[Any]]] = {}
         self._changes: dict[str, NewWeights] = {}
         self._starts = 0
         self._closed = False
@@ -127,7 +127,7 @@ class ProcessEngine:
         """Id of the current model process."""
         return self._process.pid
 
-    def submit(self, request: Request) -> Future[Reply]:
+    def submit(self, request: TokenRequest) -> Future[TokenReply]:
         """Start a request, see `Engine`. Raises `ModelError` if closed or if the process was lost too often."""
         return self._ask(request)
 
@@ -156,7 +156,7 @@ class ProcessEngine:
         wait_for_result(self._ask(change))
         self._changes[change.adapter] = change
 
-    def _ask(self, message: Request | NewWeights) -> Future[Any]:
+    def _ask(self, message: TokenRequest | NewWeights) -> Future[Any]:
         if os.getpid() != self._owner:
             raise ModelError(f"{self.name} runs for the process that this one was forked from: load it here anew")
         future: Future[Any] = Future()

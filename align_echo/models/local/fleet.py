@@ -24,7 +24,7 @@ from align_echo.errors import (
     UsageError,
     first_line,
 )
-from align_echo.models.local.engine import Engine, Forward, Reply, Request
+from align_echo.models.local.engine import Forward, ModelEngine, TokenReply, TokenRequest
 
 REQUEST_ERRORS = (RequestRejectedError, ReplyWithheldError, NoAnswerError)
 """Errors that any engine would return for the same request."""
@@ -34,23 +34,23 @@ REQUEST_ERRORS = (RequestRejectedError, ReplyWithheldError, NoAnswerError)
 class _Asked:
     """A request, its future, the thread that asked, and that thread's context (halts)."""
 
-    request: Request
-    answer: Future[Reply]
+    request: TokenRequest
+    answer: Future[TokenReply]
     thread: threading.Thread
     context: Context
 
 
-class Fleet:
-    """The engines at `addresses`, each made by `connect`, as one `Engine`.
+class EngineGroup:
+    """The engines at `addresses`, each made by `connect`, as one `ModelEngine`.
 
     A failing engine is left out, with a warning, and its requests go to the others. It is tried again when weights are
     published, and receives all adapters again. If no engine is left, requests raise the last `ModelError`. Raises the
     exceptions of `connect`.
     """
 
-    def __init__(self, addresses: Sequence[str], connect: Callable[[str], Engine]) -> None:
+    def __init__(self, addresses: Sequence[str], connect: Callable[[str], ModelEngine]) -> None:
         self._connect = connect
-        self._engines: dict[str, Engine] = {}
+        self._engines: dict[str, ModelEngine] = {}
         self._lost: dict[str, str] = {}
         self._adapters: dict[str, str] = {}
         self._seats: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
@@ -88,8 +88,8 @@ class Fleet:
         with self._lock:
             return dict(self._lost)
 
-    def submit(self, request: Request) -> Future[Reply]:
-        """Start a request, see `Engine`. Raises `ModelError` if no engine is left."""
+    def submit(self, request: TokenRequest) -> Future[TokenReply]:
+        """Start a request, see `ModelEngine`. Raises `ModelError` if no engine is left."""
         asked = _Asked(request, Future(), threading.current_thread(), copy_context())
         self._send(asked)
         return asked.answer
@@ -105,7 +105,7 @@ class Fleet:
         address = self._seat(asked.thread)
         sent = asked.context.copy().run(self._engines[address].submit, asked.request)
 
-        def cancel(answer: Future[Reply]) -> None:
+        def cancel(answer: Future[TokenReply]) -> None:
             if answer.cancelled():
                 sent.cancel()
 
@@ -123,7 +123,7 @@ class Fleet:
                 self._seats[thread] = min(left, key=lambda address: load[address])
             return self._seats[thread]
 
-    def _receive(self, asked: _Asked, address: str, done: Future[Reply]) -> None:
+    def _receive(self, asked: _Asked, address: str, done: Future[TokenReply]) -> None:
         if done.cancelled():
             asked.answer.cancel()
             return
@@ -149,17 +149,17 @@ class Fleet:
     # ------------------------------------------------------------ adapters and weights
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """Load an adapter into all engines, see `Engine`. Raises `ModelError` if none could."""
+        """Load an adapter into all engines, see `ModelEngine`. Raises `ModelError` if none could."""
         self._return()
         self._adapters[name] = folder
         self._on_all(lambda engine: engine.load_adapter(name, folder))
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
-        """Publish weights to all engines, see `Engine`. Raises `ModelError` if none could."""
+        """Publish weights to all engines, see `ModelEngine`. Raises `ModelError` if none could."""
         self._return()
         self._on_all(lambda engine: engine.publish_weights(folder, forward))
 
-    def _on_all(self, change: Callable[[Engine], None]) -> None:
+    def _on_all(self, change: Callable[[ModelEngine], None]) -> None:
         for address, engine in self._engines.items():
             if address not in self._lost:
                 try:

@@ -18,7 +18,7 @@ from align_echo.models.endpoint import resolve_base_url
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine_process import EngineSettings, ProcessEngine
-from align_echo.models.local.fleet import Fleet
+from align_echo.models.local.fleet import EngineGroup
 from align_echo.models.local.model_files import check_file_sizes, check_model_files
 from align_echo.models.local.tokenizer_files import check_tokenizer
 from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
@@ -116,7 +116,7 @@ def run_in_processes(source: str, *, name: str, processes: int) -> LocalModel:
         encoder = load_encoder(source)
         engines = {f"process {n}": ProcessEngine(EngineSettings(source, name)) for n in range(1, processes + 1)}
         try:
-            fleet = Fleet(list(engines), lambda address: engines[address].wait_until_ready())
+            fleet = EngineGroup(list(engines), lambda address: engines[address].wait_until_ready())
         except BaseException:
             for engine in engines.values():
                 engine.close()

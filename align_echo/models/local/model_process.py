@@ -18,7 +18,7 @@ from typing import IO, Any
 import torch
 
 from align_echo.errors import ModelError, portable
-from align_echo.models.local.engine import Reply
+from align_echo.models.local.engine import TokenReply
 from align_echo.models.local.engine_process import CancelledRequest, EngineSettings, ModelAnswer, ModelReady, NewWeights
 from align_echo.models.local.loading import run_pocket, run_transformers
 from align_echo.models.names import POCKET
@@ -52,9 +52,9 @@ def _serve(heard: IO[bytes], say: Callable[[object], None]) -> None:
         say(portable(error, ModelError))
         return
     say(ModelReady(engine.context, model.weights))
-    under_way: dict[int, Future[Reply]] = {}
+    under_way: dict[int, Future[TokenReply]] = {}
 
-    def answer(number: int, done: Future[Reply]) -> None:
+    def answer(number: int, done: Future[TokenReply]) -> None:
         under_way.pop(number, None)
         if not done.cancelled():
             error = done.exception()

@@ -49,7 +49,7 @@ class PocketConfig:
 
 
 @dataclass(frozen=True)
-class Logits:
+class ForwardResult:
     """Output of a forward pass: logits [1, W, V] at W positions."""
 
     logits: torch.Tensor
@@ -170,7 +170,7 @@ class PocketModel(nn.Module):
         use_cache: bool,
         logits_to_keep: torch.Tensor,  # [W]
         packed_step: PackedStep | FixedStep,
-    ) -> Logits:
+    ) -> ForwardResult:
         """Compute one step for `slot_attention.forward`. Only the slots hold a cache."""
         x = self.model.embed_tokens(input_ids)
         angles = position_ids[..., None].float() * self._speeds
@@ -179,7 +179,7 @@ class PocketModel(nn.Module):
         for layer in self.model.layers:
             x = layer(x, rotation, packed_step)
         x = self.model.norm(x)
-        return Logits(linear(x[:, logits_to_keep], self.model.embed_tokens.weight))
+        return ForwardResult(linear(x[:, logits_to_keep], self.model.embed_tokens.weight))
 
     def stock(self) -> PreTrainedModel:
         """Load the same model with `transformers`, from the same files."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from align_echo.errors import MissingDataError, ModelError
-from align_echo.models.local.engine import Forward, Reply, Request, Sampling
+from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest
 
 SAME_WEIGHTS = 0.05
 """Log-probabilities of the same token under the same weights differ by less on any backend (bfloat16 rounding)."""
 
-VERIFICATION = Request(tuple(range(1, 17)), Sampling(temperature=0, max_tokens=16))
+VERIFICATION = TokenRequest(tuple(range(1, 17)), SamplingConfig(temperature=0, max_tokens=16))
 """Request sent to an engine after new weights were published."""
 
 
-def check_weights(forward: Forward, reply: Reply) -> None:
+def check_weights(forward: Forward, reply: TokenReply) -> None:
     """Raise `ModelError` unless the publisher computes the same log-probabilities for the reply to `VERIFICATION`."""
     ids = VERIFICATION.ids + reply.ids
     wanted = forward(ids)[len(VERIFICATION.ids) - 1 :]

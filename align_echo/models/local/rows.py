@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from align_echo.errors import ModelError
-from align_echo.models.local.engine import Reply, Request
+from align_echo.models.local.engine import TokenReply, TokenRequest
 from align_echo.models.local.sampling import draw, logprobs_at
 from align_echo.models.local.slot_attention import SlotPart
 
@@ -30,8 +30,8 @@ class PendingRequest:
     `most` is its maximum number of tokens. `again`: a step with this request failed before.
     """
 
-    request: Request
-    future: Future[Reply]
+    request: TokenRequest
+    future: Future[TokenReply]
     most: int
     again: bool = False
     logprobs: list[float] = field(default_factory=list)
@@ -78,7 +78,7 @@ class EngineRow:
         return self.done < len(self.context)
 
     @property
-    def futures(self) -> list[Future[Reply]]:
+    def futures(self) -> list[Future[TokenReply]]:
         return [pending.future for pending in self.requests]
 
     def leave_cancelled(self) -> None:

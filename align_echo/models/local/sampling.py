@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import torch
 
-from align_echo.models.local.engine import Sampling
+from align_echo.models.local.engine import SamplingConfig
 
 LEAST_DIVISOR = 1e-30
 """Lower bound of the temperature: float32 would overflow below it."""
 
 
 def draw(
-    logits_BV: torch.Tensor, samplings: Sequence[Sampling], uniforms: Sequence[float]
+    logits_BV: torch.Tensor, samplings: Sequence[SamplingConfig], uniforms: Sequence[float]
 ) -> tuple[list[int], list[float]]:
     """Sample a token [B] per row and its natural log-probability [B] at the row's temperature, before top-k and top-p.
 
@@ -67,7 +67,7 @@ def _drawn(kept_BV: torch.Tensor, uniforms: Sequence[float]) -> torch.Tensor:
     return torch.minimum(drawn_B1, last_B1)[:, 0].clamp_(max=kept_BV.shape[1] - 1)  # beyond only if all are NaN
 
 
-def _kept(logprobs_BV: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:
+def _kept(logprobs_BV: torch.Tensor, samplings: Sequence[SamplingConfig]) -> torch.Tensor:
     """Set log-probabilities to -inf for tokens removed by top-k, and then by top-p among the rest."""
     size = logprobs_BV.shape[1]
     ks = [sampling.top_k if 0 < sampling.top_k < size else size for sampling in samplings]

@@ -23,7 +23,7 @@ WORTH = 0.8
 
 
 @dataclass(frozen=True)
-class Family:
+class PrefixGroup:
     """Rows with equal first columns, by their indices in the step."""
 
     members: tuple[int, ...]
@@ -64,7 +64,7 @@ class RowRun:
         return table[self.first : self.end, ..., self.begin : self.columns]
 
 
-def families(common: np.ndarray) -> list[Family]:
+def families(common: np.ndarray) -> list[PrefixGroup]:
     """Group rows by shared columns to save the most reads; no row is in two groups.
 
     `common` [B, B]: lower bound of the columns two rows share; symmetric.
@@ -72,12 +72,12 @@ def families(common: np.ndarray) -> list[Family]:
     return _families(list(range(len(common))), common.tolist())
 
 
-def _families(members: list[int], common: list[list[int]]) -> list[Family]:
+def _families(members: list[int], common: list[list[int]]) -> list[PrefixGroup]:
     if len(members) < 2:
         return []
     columns = min(common[members[0]][index] for index in members[1:])
-    single_family = Family(tuple(members), columns)
-    divided: list[Family] = []
+    single_family = PrefixGroup(tuple(members), columns)
+    divided: list[PrefixGroup] = []
     left = members
     while left:
         nearer = common[left[0]]
@@ -108,7 +108,9 @@ def runs(slots: Sequence[int], starts: Sequence[int], begins: Sequence[int]) -> 
 class ScoreTable:
     """Attention plan for the B rows of a step that draw one token each; W columns."""
 
-    def __init__(self, starts: Sequence[int], shared: list[Family], own: list[RowRun], slots: Sequence[int]) -> None:
+    def __init__(
+        self, starts: Sequence[int], shared: list[PrefixGroup], own: list[RowRun], slots: Sequence[int]
+    ) -> None:
         self.rows = len(starts)
         self._own = own
         self._shared = [(_index(family.members), slots[family.members[0]], family.columns) for family in shared]

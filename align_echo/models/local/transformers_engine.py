@@ -24,7 +24,7 @@ import torch
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.halting import wait_for_result
 from align_echo.models.local.decode_graphs import DecodeGraphs
-from align_echo.models.local.engine import Forward, Reply, Request
+from align_echo.models.local.engine import Forward, TokenReply, TokenRequest
 from align_echo.models.local.publishing import VERIFICATION, check_weights, model_folder
 from align_echo.models.local.rows import (
     EngineRow,
@@ -145,7 +145,7 @@ class TransformersEngine:
         """Loaded adapters, by name."""
         return self._adapters.names
 
-    def submit(self, request: Request) -> Future[Reply]:
+    def submit(self, request: TokenRequest) -> Future[TokenReply]:
         """Start a request. Raises `UsageError` for an invalid request; the future raises as in `Engine`.
 
         The future can be cancelled at any time before its reply; this stops the generation.
@@ -160,7 +160,7 @@ class TransformersEngine:
             raise UsageError(f"a request needs room for one token, not for {request.sampling.max_tokens}")
         if request.adapter and request.adapter not in self._adapters.names:
             raise UsageError(f"{self._name} has no adapter {request.adapter!r}; loaded: {list(self._adapters.names)}")
-        future: Future[Reply] = Future()
+        future: Future[TokenReply] = Future()
         if len(ids) >= self._context:
             future.set_exception(
                 ContextOverflowError(f"{len(ids)} tokens leave no room for a reply in {self._context} of {self._name}")
@@ -408,7 +408,7 @@ class TransformersEngine:
         if reason == "broken":
             fail([pending.future], ModelError(f"{self._name}: {NO_NUMBERS}"))
         elif reason and pending.future.set_running_or_notify_cancel():
-            pending.future.set_result(Reply(tuple(row.drawn), tuple(pending.logprobs), reason, pending.choices))
+            pending.future.set_result(TokenReply(tuple(row.drawn), tuple(pending.logprobs), reason, pending.choices))
 
     def _begin_again(self, error: ModelError) -> None:
         """Recover from a failed step: drop the cache and restart all requests, each once; a second failure ends them.

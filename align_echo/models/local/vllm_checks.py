@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
-from align_echo.models.local.engine import Reply, Request
+from align_echo.models.local.engine import TokenReply, TokenRequest
 
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
 
@@ -48,7 +48,7 @@ def mode_seen(first: Sequence[float], second: Sequence[float], hot: Sequence[flo
     return "raw_logprobs" if abs(first[0] - hot[0]) < ROUNDING else None
 
 
-def check_request(request: Request, mode: LogprobsMode) -> None:
+def check_request(request: TokenRequest, mode: LogprobsMode) -> None:
     """Raise `UsageError` if vLLM cannot answer the request in this mode with correct log-probabilities."""
     sampling = request.sampling
     if not request.ids or sampling.max_tokens < 1:
@@ -78,7 +78,7 @@ def check_request(request: Request, mode: LogprobsMode) -> None:
         )
 
 
-def room(request: Request, context: int) -> int:
+def room(request: TokenRequest, context: int) -> int:
     """Return the maximum number of reply tokens. Raises `ContextOverflowError` if there is no room."""
     left = context - len(request.ids)
     if left < 1:
@@ -86,8 +86,9 @@ def room(request: Request, context: int) -> int:
     return min(request.sampling.max_tokens, left)
 
 
-def extract_choices(request: Request, first: Mapping[int, float]) -> tuple[float, ...]:
-    """Extract `Reply.choices` from vLLM's values at the reply's first token, by token id; -inf at the lowest value.
+def extract_choices(request: TokenRequest, first: Mapping[int, float]) -> tuple[float, ...]:
+    """Extract `TokenReply.choices` from vLLM's values at the reply's first token, by token id; -inf at the lowest
+    value.
 
     Raises `UsageError` if a choice is missing, `ModelError` if there are no values.
     """
@@ -100,14 +101,14 @@ def extract_choices(request: Request, first: Mapping[int, float]) -> tuple[float
 
 
 def checked_reply(
-    request: Request,
+    request: TokenRequest,
     longest: int,
     ids: Sequence[int],
     logprobs: Sequence[float],
     reason: str | None,
     choices: tuple[float, ...] = (),
-) -> Reply:
-    """Validate and build a `Reply`. Raises `ModelError` if it cannot be the answer to the request."""
+) -> TokenReply:
+    """Validate and build a `TokenReply`. Raises `ModelError` if it cannot be the answer to the request."""
     if not ids:
         raise ModelError("the reply has no tokens")
     if len(ids) != len(logprobs):
@@ -121,7 +122,7 @@ def checked_reply(
     if not set(request.sampling.stop_ids).isdisjoint(ids[:-1]):
         raise ModelError("the reply goes on after its end token")
     if reason == "stop":
-        return Reply(tuple(ids), tuple(logprobs), "stop", choices)
+        return TokenReply(tuple(ids), tuple(logprobs), "stop", choices)
     if reason == "length":
-        return Reply(tuple(ids), tuple(logprobs), "length", choices)
+        return TokenReply(tuple(ids), tuple(logprobs), "length", choices)
     raise ModelError(f"the reply ended for the reason {reason!r}")

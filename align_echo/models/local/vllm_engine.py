@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from align_echo.errors import MissingExtraError, ModelError, TokenDriftError, UsageError, first_line
-from align_echo.models.local.engine import Forward, Reply, Request, Sampling
+from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
 from align_echo.models.local.vllm_checks import LogprobsMode, check_request, checked_reply, extract_choices, room
@@ -104,7 +104,7 @@ class VllmEngine:
         """Maximum tokens of a context and its reply together."""
         return self._context
 
-    def submit(self, request: Request) -> Future[Reply]:
+    def submit(self, request: TokenRequest) -> Future[TokenReply]:
         """Start a request. Raises `UsageError` if vLLM cannot answer it; the future raises as in `Engine`."""
         check_request(request, self._mode)
         self._adapters.require(request.adapter)
@@ -124,7 +124,7 @@ class VllmEngine:
 
     # ------------------------------------------------------------ replies
 
-    async def _answer(self, request: Request) -> Reply:
+    async def _answer(self, request: TokenRequest) -> TokenReply:
         with self._adapters.using(request.adapter) as version:
             reply = await self._reply(request, version)
         await self._verified.wait()
@@ -132,7 +132,7 @@ class VllmEngine:
             raise ModelError(self._broken)
         return reply
 
-    async def _reply(self, request: Request, version: AdapterVersion | None) -> Reply:
+    async def _reply(self, request: TokenRequest, version: AdapterVersion | None) -> TokenReply:
         longest = room(request, self._context)
         parameters = self._parameters(request.sampling, longest)
         output = await self._continue(request.ids, parameters, self._lora(version) if version else None)
@@ -158,7 +158,7 @@ class VllmEngine:
             raise TokenDriftError(f"{self._name} continued other token ids than it was given")
         return outputs[-1]
 
-    def _parameters(self, sampling: Sampling, longest: int) -> Any:
+    def _parameters(self, sampling: SamplingConfig, longest: int) -> Any:
         return self._vllm.SamplingParams(
             max_tokens=longest,
             temperature=sampling.temperature,
@@ -178,7 +178,7 @@ class VllmEngine:
     # ------------------------------------------------------------ adapters and weights
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """Load the LoRA adapter in the folder for requests with `Request.adapter` = `name`.
+        """Load the LoRA adapter in the folder for requests with `TokenRequest.adapter` = `name`.
 
         Running requests keep their version. Raises `UsageError` if the engine was made without adapters,
         `MissingDataError` if the folder has no adapter, `ModelError` if vLLM cannot load it.

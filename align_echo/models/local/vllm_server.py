@@ -20,9 +20,9 @@ from pydantic import BaseModel, ValidationError
 
 from align_echo.errors import ModelError, TokenDriftError, UsageError
 from align_echo.halting import pause
-from align_echo.models.client import Client
+from align_echo.models.client import EndpointClient
 from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
-from align_echo.models.local.engine import Forward, Reply, Request, Sampling
+from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
 from align_echo.models.local.vllm_checks import (
@@ -107,7 +107,7 @@ class VllmServer:
         self._retry = retry or RetryPolicy()
         self._wait = wait
         authorization = resolve_authorization(base_url, api_key)
-        self._client = Client(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
+        self._client = EndpointClient(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
         served = self._models(RetryPolicy(attempts=3))
         base_models = [listed for listed in served if listed.max_model_len]
         card = next((listed for listed in base_models if listed.id == (model or base_models[0].id)), None)
@@ -159,7 +159,7 @@ class VllmServer:
         """True if the engine takes no more requests."""
         return self._closed
 
-    def submit(self, request: Request) -> Future[Reply]:
+    def submit(self, request: TokenRequest) -> Future[TokenReply]:
         """Start a request. Raises `UsageError` if the server cannot answer it; the future raises as in `Engine`."""
         check_request(request, self._mode)
         self._adapters.require(request.adapter)
@@ -181,7 +181,7 @@ class VllmServer:
 
     # ------------------------------------------------------------ replies
 
-    def _answer(self, request: Request) -> Reply:
+    def _answer(self, request: TokenRequest) -> TokenReply:
         with self._adapters.using(request.adapter) as version:
             reply = self._reply(request, version.served if version else self._model)
         self._verified.wait()
@@ -189,12 +189,12 @@ class VllmServer:
             raise ModelError(self._broken)
         return reply
 
-    def _reply(self, request: Request, served: str) -> Reply:
+    def _reply(self, request: TokenRequest, served: str) -> TokenReply:
         longest = room(request, self._context)
         fields = {**_fields(request.ids, request.sampling, longest), "model": served}
         return self._asked(lambda: self._ask_once(request, longest, fields), self._retry)
 
-    def _ask_once(self, request: Request, longest: int, fields: Mapping[str, Any]) -> Reply:
+    def _ask_once(self, request: TokenRequest, longest: int, fields: Mapping[str, Any]) -> TokenReply:
         choice = self._choice(self._post(f"{self._base_url}/completions", fields), fields["prompt"])
         try:
             logprobs, first_choices = choice.logprobs.token_logprobs, extract_choices(request, choice.logprobs.first)
@@ -217,7 +217,7 @@ class VllmServer:
     # ------------------------------------------------------------ adapters and weights
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """Load the LoRA adapter in the folder, read by the server itself, for requests with `Request.adapter` =
+        """Load the LoRA adapter in the folder, read by the server itself, for requests with `TokenRequest.adapter` =
         `name`.
 
         Running requests keep their version. Raises `UsageError` if the server does not allow it, `MissingDataError` if
@@ -331,7 +331,7 @@ class VllmServer:
 
     def _probe_once(self, only: int, temperature: float) -> list[float]:
         """Return the value of the only allowed token, then those of the most likely tokens."""
-        fields = {**_fields((1,), Sampling(temperature=temperature), 1), "model": self._model}
+        fields = {**_fields((1,), SamplingConfig(temperature=temperature), 1), "model": self._model}
         fields |= {"allowed_token_ids": [only], "logprobs": 5}
         text = self._asked(lambda: self._post(f"{self._base_url}/completions", fields), self._retry)
         try:
@@ -341,7 +341,7 @@ class VllmServer:
         return [*logprobs.token_logprobs, *(value for listed in logprobs.top_logprobs for value in listed.values())]
 
 
-def _fields(ids: Sequence[int], sampling: Sampling, longest: int) -> dict[str, Any]:
+def _fields(ids: Sequence[int], sampling: SamplingConfig, longest: int) -> dict[str, Any]:
     """Build the body of a request, except the model's name. All settings are explicit, since servers have defaults."""
     return {
         "prompt": list(ids),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedModel, TopKLogitsWarper, TopPLogitsWarper
 
-from align_echo.models.local.engine import Request
+from align_echo.models.local.engine import TokenRequest
 
 
 @torch.inference_mode()
@@ -19,7 +19,7 @@ def logprobs_of(model: PreTrainedModel, ids: Sequence[int], temperature: float) 
 
 
 @torch.inference_mode()
-def plain_reply(model: PreTrainedModel, request: Request) -> tuple[int, ...]:
+def plain_reply(model: PreTrainedModel, request: TokenRequest) -> tuple[int, ...]:
     """The reply's ids: up to `max_tokens`, or the first stop id. Stop strings are left out."""
     sampling = request.sampling
     dice = random.Random(sampling.seed)
@@ -32,7 +32,7 @@ def plain_reply(model: PreTrainedModel, request: Request) -> tuple[int, ...]:
     return tuple(ids[len(request.ids) :])
 
 
-def _next(logits: torch.Tensor, request: Request, uniform: float) -> int:
+def _next(logits: torch.Tensor, request: TokenRequest, uniform: float) -> int:
     sampling = request.sampling
     if sampling.temperature == 0:
         return int(logits.argmax())

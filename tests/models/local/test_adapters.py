@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, Qwen3ForCausalLM
 
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.models.local.chat import LocalModel
-from align_echo.models.local.engine import Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.types import Message
 from tests.models.local.plain_loop import plain_reply
@@ -62,8 +62,8 @@ def engine(references) -> Iterator[TransformersEngine]:
     running.close()
 
 
-def request(adapter: str, seed: int) -> Request:
-    return Request(tuple(range(60, 90)), Sampling(max_tokens=6, seed=seed), adapter)
+def request(adapter: str, seed: int) -> TokenRequest:
+    return TokenRequest(tuple(range(60, 90)), SamplingConfig(max_tokens=6, seed=seed), adapter)
 
 
 def test_requests_for_several_adapters_are_each_answered_with_their_own(engine, references):

@@ -17,7 +17,7 @@ from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError,
 from align_echo.models.choosing import choose
 from align_echo.models.drawing import draw, model_for_sample
 from align_echo.models.local.chat import LocalModel, conversation_ids, first_differing
-from align_echo.models.local.engine import Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.types import Message, WordChoice
 from tests.models.local.plain_loop import logprobs_of
@@ -78,7 +78,7 @@ def paused(engine: TransformersEngine) -> Iterator[None]:
 # ---------------------------------------------------------------- tokens
 
 samplings = st.builds(
-    Sampling,
+    SamplingConfig,
     temperature=st.sampled_from([0.0, 0.5, 1.0, 1.7]),
     top_k=st.sampled_from([0, 1, 7]),
     top_p=st.sampled_from([1.0, 0.5]),
@@ -86,7 +86,7 @@ samplings = st.builds(
     seed=st.integers(0, 2**63 - 1),
     choices=st.lists(st.integers(0, SIZE - 1), max_size=4).map(tuple),
 )
-any_request = st.builds(Request, st.lists(st.integers(3, 280), min_size=1, max_size=30).map(tuple), samplings)
+any_request = st.builds(TokenRequest, st.lists(st.integers(3, 280), min_size=1, max_size=30).map(tuple), samplings)
 
 
 @settings(max_examples=25)
@@ -102,8 +102,8 @@ def test_choices_have_the_probabilities_of_a_full_forward_pass_at_temperature_1_
 
 
 def test_asking_about_tokens_changes_no_draw(model):
-    plain = Request((5, 6, 7), Sampling(max_tokens=8, seed=3))
-    curious = Request((5, 6, 7), Sampling(max_tokens=8, seed=3, choices=(9, 4)))
+    plain = TokenRequest((5, 6, 7), SamplingConfig(max_tokens=8, seed=3))
+    curious = TokenRequest((5, 6, 7), SamplingConfig(max_tokens=8, seed=3, choices=(9, 4)))
     first, second = (model.engine.submit(request).result(WAIT) for request in (plain, curious))
     assert (first.ids, first.choices) == (second.ids, ())
     assert second.logprobs == pytest.approx(first.logprobs, abs=1e-5)
@@ -112,7 +112,7 @@ def test_asking_about_tokens_changes_no_draw(model):
 @pytest.mark.parametrize("wrong", [-1, SIZE])
 def test_choices_that_are_no_tokens_are_refused_at_once(model, wrong):
     with pytest.raises(UsageError, match="no choices but token ids"):
-        model.engine.submit(Request((5,), Sampling(choices=(3, wrong))))
+        model.engine.submit(TokenRequest((5,), SamplingConfig(choices=(3, wrong))))
 
 
 # ---------------------------------------------------------------- words

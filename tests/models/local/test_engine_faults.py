@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from align_echo.errors import MissingDataError, ModelError, UsageError
 from align_echo.halting import Halt, under, wait_for_result
-from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of, plain_reply
 from tests.models.local.tiny import tiny_encoder, tiny_model
@@ -35,11 +35,11 @@ def engine() -> Iterator[TransformersEngine]:
     running.close()
 
 
-def request(last_id: int, length: int = 30, tokens: int = 5) -> Request:
-    return Request((*SHARED[: length - 1], last_id), Sampling(max_tokens=tokens, seed=last_id))
+def request(last_id: int, length: int = 30, tokens: int = 5) -> TokenRequest:
+    return TokenRequest((*SHARED[: length - 1], last_id), SamplingConfig(max_tokens=tokens, seed=last_id))
 
 
-def outcomes(futures: list[Future[Reply]]) -> list[str]:
+def outcomes(futures: list[Future[TokenReply]]) -> list[str]:
     return [str(error) if (error := future.exception(WAIT)) else "answered" for future in futures]
 
 
@@ -61,7 +61,7 @@ def test_logits_that_are_no_numbers_end_their_own_reply_only(engine, reference, 
         assert futures[number].result().ids == plain_reply(reference, request(number + 3))
 
 
-def three_after(engine: TransformersEngine, act: Callable[[], None]) -> list[Future[Reply]]:
+def three_after(engine: TransformersEngine, act: Callable[[], None]) -> list[Future[TokenReply]]:
     """Three requests that arrive together, after something was done."""
     begun, hold = threading.Event(), threading.Event()
 
@@ -84,7 +84,7 @@ def test_what_a_broken_conversation_computed_spoils_none_that_comes_after_it(eng
         return output.masked_fill((inputs[0] == 200)[..., None], float("nan"))
 
     engine._model.get_input_embeddings().register_forward_hook(broken_for_200)
-    long = [Request((*SHARED, *SHARED, 200, last_id), Sampling(max_tokens=5)) for last_id in range(3, 7)]
+    long = [TokenRequest((*SHARED, *SHARED, 200, last_id), SamplingConfig(max_tokens=5)) for last_id in range(3, 7)]
     assert all("no numbers" in outcome for outcome in outcomes([engine.submit(request) for request in long]))
     short = [request(length, length) for length in (12, 16, 20, 24)]  # each stands before what the broken ones left
     replies = [future.result(WAIT).ids for future in [engine.submit(request) for request in short]]
@@ -150,7 +150,10 @@ def test_of_replies_computed_as_one_a_cancelled_one_ends_alone(engine, reference
         return forward(**options)
 
     monkeypatch.setattr(engine._model, "forward", counted)
-    gone, stays = Request(SHARED, Sampling(0.0, max_tokens=400)), Request(SHARED, Sampling(0.0, max_tokens=9))
+    gone, stays = (
+        TokenRequest(SHARED, SamplingConfig(0.0, max_tokens=400)),
+        TokenRequest(SHARED, SamplingConfig(0.0, max_tokens=9)),
+    )
     gate = threading.Event()
     changing = threading.Thread(target=engine.update, args=(lambda model: gate.wait(WAIT),))
     changing.start()

@@ -15,9 +15,9 @@ import pytest
 from align_echo.errors import MissingDataError, ModelError, UsageError
 from align_echo.models import load_model
 from align_echo.models.local.chat import LocalModel
-from align_echo.models.local.engine import Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from align_echo.models.local.engine_process import STARTS, EngineSettings, ProcessEngine
-from align_echo.models.local.fleet import Fleet
+from align_echo.models.local.fleet import EngineGroup
 from align_echo.models.local.loading import run_in_processes, run_transformers
 from align_echo.types import Message
 from tests.models.local.plain_loop import logprobs_of
@@ -26,7 +26,7 @@ from tests.models.local.tiny import tiny_model, tiny_tokenizer
 WAIT = 120.0
 """Seconds until a reply counts as lost."""
 
-REQUESTS = [Request((5, 6, 7 + n), Sampling(max_tokens=5 + n, seed=n)) for n in range(6)]
+REQUESTS = [TokenRequest((5, 6, 7 + n), SamplingConfig(max_tokens=5 + n, seed=n)) for n in range(6)]
 
 
 @pytest.fixture(scope="module")
@@ -102,16 +102,16 @@ def test_a_process_that_goes_on_being_killed_is_the_model_s_fault(folder):
 @pytest.mark.long
 def test_what_the_other_process_raises_is_raised_here(shared):
     with pytest.raises(UsageError, match="needs token ids"):
-        shared.submit(Request((10**6,), Sampling())).result(WAIT)
+        shared.submit(TokenRequest((10**6,), SamplingConfig())).result(WAIT)
     with pytest.raises(UsageError, match="has no adapter 'none'"):
-        shared.submit(Request((5,), Sampling(), adapter="none")).result(WAIT)
+        shared.submit(TokenRequest((5,), SamplingConfig(), adapter="none")).result(WAIT)
     with pytest.raises(MissingDataError, match="holds no adapter"):
         shared.load_adapter("a", "/nowhere")
 
 
 @pytest.mark.long
 def test_what_waits_when_it_is_closed_is_told_and_nothing_is_left(engine):
-    waiting = engine.submit(Request((5,), Sampling(max_tokens=10_000)))
+    waiting = engine.submit(TokenRequest((5,), SamplingConfig(max_tokens=10_000)))
     pid = engine.pid
     engine.close()
     with pytest.raises(ModelError, match="was closed"):
@@ -124,7 +124,7 @@ def test_what_waits_when_it_is_closed_is_told_and_nothing_is_left(engine):
 
 @pytest.mark.long
 def test_a_reply_that_nobody_waits_for_is_drawn_no_further(shared, expected):
-    futures = [shared.submit(Request((9, n), Sampling(max_tokens=100_000, seed=n))) for n in range(70)]
+    futures = [shared.submit(TokenRequest((9, n), SamplingConfig(max_tokens=100_000, seed=n))) for n in range(70)]
     assert all(future.cancel() for future in futures), "as many as there are slots, and more"
     assert drawn(shared) == expected
 
@@ -146,7 +146,7 @@ def test_several_processes_are_one_model_whose_identity_is_that_of_one_in_this_p
     here, there = load_model(str(folder), seed=3), load_model(str(folder), seed=3, processes=2)
     assert isinstance(here, LocalModel)
     assert isinstance(there, LocalModel)
-    assert isinstance(there.engine, Fleet)
+    assert isinstance(there.engine, EngineGroup)
     assert (there.name, there.identity, there.engine.context) == (here.name, here.identity, here.engine.context)
     chat = [Message(role="user", content="what now?")]
     replies = [model.complete(chat, temperature=1.0, max_tokens=9).text for model in (here, there)]

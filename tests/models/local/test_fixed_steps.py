@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from align_echo.models.local.decode_graphs import DecodeGraphs
-from align_echo.models.local.engine import Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from align_echo.models.local.slot_attention import PackedStep, SlotPart, forward, use_slots
 from align_echo.models.local.slots import SlotCache
 from align_echo.models.local.transformers_engine import TransformersEngine
@@ -77,8 +77,8 @@ def test_replies_of_an_engine_that_replays_are_those_of_a_plain_loop():
     dice = random.Random(2)
     try:
         contexts = [tuple(dice.randrange(8, 200) for _ in range(dice.randrange(3, 60))) for _ in range(9)]
-        samplings = [Sampling(temperature=dice.choice([0.0, 1.0]), max_tokens=12, seed=seed) for seed in range(9)]
-        requests = [Request(context, sampling) for context, sampling in zip(contexts, samplings, strict=True)]
+        samplings = [SamplingConfig(temperature=dice.choice([0.0, 1.0]), max_tokens=12, seed=seed) for seed in range(9)]
+        requests = [TokenRequest(context, sampling) for context, sampling in zip(contexts, samplings, strict=True)]
         futures = [engine.submit(request) for request in requests]
         for request, future in zip(requests, futures, strict=True):
             assert future.result(30).ids == plain_reply(reference, request)

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from align_echo.errors import ContextOverflowError, ModelError
-from align_echo.models.local.engine import Engine, Reply, Request, Sampling
-from align_echo.models.local.fleet import Fleet
+from align_echo.models.local.engine import ModelEngine, SamplingConfig, TokenReply, TokenRequest
+from align_echo.models.local.fleet import EngineGroup
 from tests.models.local.vllm_client import IDS, connect
 from tests.models.local.vllm_stand_in import CONTEXT, Refusal, StandIn, save_adapter, serve
 
@@ -26,15 +26,15 @@ def _one_thread() -> None:
 
 
 @pytest.fixture
-def two() -> Iterator[tuple[list[StandIn], Fleet]]:
+def two() -> Iterator[tuple[list[StandIn], EngineGroup]]:
     with ExitStack() as stack:
         servers = [stack.enter_context(serve(StandIn())) for _ in range(2)]
         by_url = {server.url: server for server in servers}
 
-        def reach(address: str) -> Engine:
+        def reach(address: str) -> ModelEngine:
             return connect(by_url[address], model="")
 
-        fleet = Fleet(list(by_url), reach)
+        fleet = EngineGroup(list(by_url), reach)
         for server in servers:
             server.requests.clear()
         yield servers, fleet
@@ -43,15 +43,15 @@ def two() -> Iterator[tuple[list[StandIn], Fleet]]:
         fleet.close()
 
 
-def request(seed: int, adapter: str = "", ids: tuple[int, ...] = IDS) -> Request:
-    return Request(ids, Sampling(max_tokens=8, seed=seed), adapter)
+def request(seed: int, adapter: str = "", ids: tuple[int, ...] = IDS) -> TokenRequest:
+    return TokenRequest(ids, SamplingConfig(max_tokens=8, seed=seed), adapter)
 
 
-def on_threads_at_once(work: Callable[[int], Reply], count: int) -> list[Reply]:
+def on_threads_at_once(work: Callable[[int], TokenReply], count: int) -> list[TokenReply]:
     """Each number on a thread of its own, all of which are there at once."""
     together = threading.Barrier(count)
 
-    def wait_and_work(number: int) -> Reply:
+    def wait_and_work(number: int) -> TokenReply:
         together.wait(60)
         reply = work(number)
         together.wait(60)
@@ -64,8 +64,8 @@ def on_threads_at_once(work: Callable[[int], Reply], count: int) -> list[Reply]:
 def test_threads_are_divided_over_the_servers_and_keep_theirs(two):
     servers, fleet = two
 
-    def turns(number: int) -> Reply:
-        replies: list[Reply] = [fleet.submit(request(10 * number + turn)).result(60) for turn in range(3)]
+    def turns(number: int) -> TokenReply:
+        replies: list[TokenReply] = [fleet.submit(request(10 * number + turn)).result(60) for turn in range(3)]
         return replies[-1]
 
     on_threads_at_once(turns, 4)

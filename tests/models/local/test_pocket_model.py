@@ -14,7 +14,7 @@ from align_echo.errors import UsageError
 from align_echo.models import load_model
 from align_echo.models.local import loading
 from align_echo.models.local.chat import LocalModel
-from align_echo.models.local.engine import Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from align_echo.models.local.loading import pocket_folder, run_transformers
 from align_echo.types import Message, WordChoice
 
@@ -75,7 +75,7 @@ def test_an_episode_is_played_without_transformers(tmp_path):
 def test_whoever_changes_it_changes_the_one_of_transformers(monkeypatch):
     monkeypatch.setattr(loading, "_running", {})
     engine: Any = pocket().engine
-    request = Request(tuple(range(5, 25)), Sampling(temperature=0, max_tokens=12))
+    request = TokenRequest(tuple(range(5, 25)), SamplingConfig(temperature=0, max_tokens=12))
     before = engine.submit(request).result(60)
     classes = []
     engine.update(lambda model: classes.append(type(model).__name__))

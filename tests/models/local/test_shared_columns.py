@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from align_echo.models.local import slot_attention
-from align_echo.models.local.engine import Request, Sampling
-from align_echo.models.local.shared_columns import CALL, Family, RowRun, families, runs, score_table
+from align_echo.models.local.engine import SamplingConfig, TokenRequest
+from align_echo.models.local.shared_columns import CALL, PrefixGroup, RowRun, families, runs, score_table
 from align_echo.models.local.slots import SlotCache
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of, plain_reply
@@ -30,20 +30,20 @@ def common_of(rows: list[list[int]]) -> np.ndarray:
 
 def test_rows_that_share_rules_and_no_more_are_one_family():
     rows = [[*range(700), -row, *range(900)] for row in range(1, 5)]
-    assert families(common_of(rows)) == [Family((0, 1, 2, 3), 700)]
+    assert families(common_of(rows)) == [PrefixGroup((0, 1, 2, 3), 700)]
 
 
 def test_two_attempts_that_are_told_to_several_rows_are_two_families():
     rules = list(range(700))
     rows = [[*rules, *[-1 - row % 2] * 1800, 10_000 + row] for row in range(6)]
-    assert families(common_of(rows)) == [Family((0, 2, 4), 2500), Family((1, 3, 5), 2500)]
+    assert families(common_of(rows)) == [PrefixGroup((0, 2, 4), 2500), PrefixGroup((1, 3, 5), 2500)]
 
 
 def test_a_pair_that_shares_a_little_more_stays_with_the_others():
     rows = [[*range(700), -row] for row in range(6)]
     rows[3] = [*rows[2], *[5] * CALL]
     rows[2] = list(rows[3])
-    assert families(common_of(rows)) == [Family(tuple(range(6)), 700)]
+    assert families(common_of(rows)) == [PrefixGroup(tuple(range(6)), 700)]
 
 
 @pytest.mark.parametrize("shared", [0, CALL // 2])
@@ -111,9 +111,9 @@ def test_replies_of_rows_with_one_opening_are_those_of_a_plain_loop(monkeypatch)
     dice = random.Random(3)
     rules = [dice.randrange(8, 200) for _ in range(600)]
     contexts = [(*rules, *(dice.randrange(8, 200) for _ in range(dice.randrange(3, 300)))) for _ in range(7)]
-    samplings = [Sampling(temperature=dice.choice([0.0, 1.0]), max_tokens=10, seed=seed) for seed in range(7)]
+    samplings = [SamplingConfig(temperature=dice.choice([0.0, 1.0]), max_tokens=10, seed=seed) for seed in range(7)]
     engine = TransformersEngine(tiny_model(context=2048, kv_heads=1), name="tiny", decode=encoder.text, slots=5)
-    requests = [Request(ids, sampling) for ids, sampling in zip(contexts, samplings, strict=True)]
+    requests = [TokenRequest(ids, sampling) for ids, sampling in zip(contexts, samplings, strict=True)]
     try:
         for request, future in [(request, engine.submit(request)) for request in requests]:
             reply = future.result(120)

@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
-from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.sampling import draw
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of, plain_reply
@@ -50,9 +50,9 @@ def engine() -> Iterator[TransformersEngine]:
     running.close()
 
 
-def draws(**fixed) -> st.SearchStrategy[Sampling]:
+def draws(**fixed) -> st.SearchStrategy[SamplingConfig]:
     return st.builds(
-        Sampling,
+        SamplingConfig,
         temperature=st.sampled_from([0.0, 0.5, 1.0, 1.7]),
         top_k=st.sampled_from([0, 0, 1, 7]),
         top_p=st.sampled_from([1.0, 1.0, 0.5, 0.9]),
@@ -67,7 +67,7 @@ SHARED = tuple(range(60, 90))
 contexts = st.tuples(st.sampled_from([(), SHARED]), st.lists(st.integers(3, 280), min_size=1, max_size=30)).map(
     lambda parts: (*parts[0], *parts[1])
 )
-requests = st.builds(Request, ids=contexts, sampling=draws())
+requests = st.builds(TokenRequest, ids=contexts, sampling=draws())
 
 
 @settings(max_examples=20)
@@ -82,7 +82,7 @@ def test_replies_are_those_of_a_plain_loop_whatever_else_is_in_the_batch(engine,
 def test_recorded_logprobs_are_those_of_a_full_forward_pass(engine, reference, data, conversations, turns):
     contexts_now = [data.draw(contexts) for _ in range(conversations)]
     for _ in range(turns):
-        batch = [Request(ids, data.draw(draws())) for ids in contexts_now]
+        batch = [TokenRequest(ids, data.draw(draws())) for ids in contexts_now]
         replies = [future.result(WAIT) for future in [engine.submit(request) for request in batch]]
         for number, (request, reply) in enumerate(zip(batch, replies, strict=True)):
             ids = request.ids + reply.ids
@@ -92,21 +92,23 @@ def test_recorded_logprobs_are_those_of_a_full_forward_pass(engine, reference, d
 
 
 def test_a_reply_ends_with_its_stop_token_and_says_why(engine, reference):
-    free = Request(SHARED, Sampling(temperature=1.0, max_tokens=12, seed=1))
+    free = TokenRequest(SHARED, SamplingConfig(temperature=1.0, max_tokens=12, seed=1))
     drawn = engine.submit(free).result(WAIT)
     assert drawn.finish_reason == "length"
     assert len(drawn.ids) == 12
-    stopped = Request(SHARED, Sampling(temperature=1.0, max_tokens=12, seed=1, stop_ids=(drawn.ids[4],)))
+    stopped = TokenRequest(SHARED, SamplingConfig(temperature=1.0, max_tokens=12, seed=1, stop_ids=(drawn.ids[4],)))
     reply = engine.submit(stopped).result(WAIT)
     assert reply.finish_reason == "stop"
     assert reply.ids == drawn.ids[: drawn.ids.index(drawn.ids[4]) + 1]
 
 
 def test_a_reply_ends_with_the_tokens_that_completed_a_stop_string(engine):
-    free = engine.submit(Request(SHARED, Sampling(max_tokens=40, seed=3))).result(WAIT)
+    free = engine.submit(TokenRequest(SHARED, SamplingConfig(max_tokens=40, seed=3))).result(WAIT)
     text = ENCODER.text(free.ids)
     wanted = next(text[at : at + 2] for at in range(5, len(text)) if "\ufffd" not in text[at : at + 2])
-    reply = engine.submit(Request(SHARED, Sampling(max_tokens=40, seed=3, stop=("never this", wanted)))).result(WAIT)
+    reply = engine.submit(
+        TokenRequest(SHARED, SamplingConfig(max_tokens=40, seed=3, stop=("never this", wanted)))
+    ).result(WAIT)
     assert reply.finish_reason == "stop"
     assert reply.ids == free.ids[: len(reply.ids)]
     assert wanted in ENCODER.text(reply.ids)
@@ -115,10 +117,10 @@ def test_a_reply_ends_with_the_tokens_that_completed_a_stop_string(engine):
 
 def test_a_context_without_room_overflows_and_a_reply_is_cut_at_its_end():
     running = engine_of(tiny_model(), context=40)
-    full = running.submit(Request(tuple(range(3, 43)), Sampling()))
+    full = running.submit(TokenRequest(tuple(range(3, 43)), SamplingConfig()))
     with pytest.raises(ContextOverflowError, match="no room"):
         full.result(WAIT)
-    reply = running.submit(Request(tuple(range(3, 38)), Sampling(max_tokens=50, seed=2))).result(WAIT)
+    reply = running.submit(TokenRequest(tuple(range(3, 38)), SamplingConfig(max_tokens=50, seed=2))).result(WAIT)
     assert reply.finish_reason == "length"
     assert len(reply.ids) == 5
     running.close()
@@ -130,9 +132,9 @@ def test_a_context_without_room_overflows_and_a_reply_is_cut_at_its_end():
 )
 def test_requests_that_no_model_could_answer_are_refused_at_once(engine, ids, adapter, message):
     with pytest.raises(UsageError, match=message):
-        engine.submit(Request(ids, Sampling(), adapter))
+        engine.submit(TokenRequest(ids, SamplingConfig(), adapter))
     with pytest.raises(UsageError, match="room for one token"):
-        engine.submit(Request(SHARED, Sampling(max_tokens=0)))
+        engine.submit(TokenRequest(SHARED, SamplingConfig(max_tokens=0)))
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2])
@@ -140,13 +142,15 @@ def test_only_what_is_new_in_a_context_is_computed(kv_heads, monkeypatch):
     running = engine_of(tiny_model(kv_heads=kv_heads), step_tokens=1024)
     computed = count_tokens(running, monkeypatch)
     opening = tuple(range(3, 203))
-    first = running.submit(Request(opening, Sampling(max_tokens=5, seed=1))).result(WAIT)
+    first = running.submit(TokenRequest(opening, SamplingConfig(max_tokens=5, seed=1))).result(WAIT)
     assert sum(computed) == 200 + 4
     computed.clear()
-    running.submit(Request((*opening, *first.ids, 7, 8, 9), Sampling(max_tokens=1))).result(WAIT)
+    running.submit(TokenRequest((*opening, *first.ids, 7, 8, 9), SamplingConfig(max_tokens=1))).result(WAIT)
     assert sum(computed) == 1 + 3, "the last token of the reply and the new message"
     computed.clear()
-    futures = [running.submit(Request((*opening, last_id), Sampling(max_tokens=1))) for last_id in (20, 21, 22)]
+    futures = [
+        running.submit(TokenRequest((*opening, last_id), SamplingConfig(max_tokens=1))) for last_id in (20, 21, 22)
+    ]
     assert [len(future.result(WAIT).ids) for future in futures] == [1, 1, 1]
     assert sum(computed) == 3, "the opening is copied from the slot that holds it"
     running.close()
@@ -156,7 +160,7 @@ def test_requests_that_come_together_read_a_shared_opening_once(monkeypatch):
     running = engine_of(tiny_model(), step_tokens=64)
     computed = count_tokens(running, monkeypatch)
     opening = tuple(range(3, 203))
-    together(running, [Request((*opening, last_id), Sampling(max_tokens=1)) for last_id in range(3, 7)])
+    together(running, [TokenRequest((*opening, last_id), SamplingConfig(max_tokens=1)) for last_id in range(3, 7)])
     assert sum(computed) == 201 + 3
     running.close()
 
@@ -165,12 +169,12 @@ def test_replies_to_one_context_are_computed_once_until_they_differ(monkeypatch,
     running = engine_of(tiny_model(), step_tokens=64)
     computed = count_tokens(running, monkeypatch)
     context = tuple(range(3, 203))
-    batch = [Request(context, Sampling(temperature=0.0, max_tokens=most)) for most in (6, 6, 2, 6)]
+    batch = [TokenRequest(context, SamplingConfig(temperature=0.0, max_tokens=most)) for most in (6, 6, 2, 6)]
     replies = together(running, batch)
     assert [reply.ids for reply in replies] == [plain_reply(reference, request) for request in batch]
     assert sum(computed) == 200 + 5
     computed.clear()
-    apart = [Request((*context, 9), Sampling(top_k=2, max_tokens=4, seed=seed)) for seed in range(4)]
+    apart = [TokenRequest((*context, 9), SamplingConfig(top_k=2, max_tokens=4, seed=seed)) for seed in range(4)]
     drawn = [reply.ids for reply in together(running, apart)]
     assert drawn == [plain_reply(reference, request) for request in apart]
     begun = {ids[:length] for ids in drawn for length in range(1, 4)}
@@ -188,7 +192,7 @@ def test_no_more_are_drawn_at_once_than_there_are_slots(monkeypatch):
         return draw(logits, samplings, uniforms)
 
     monkeypatch.setattr("align_echo.models.local.rows.draw", measured)
-    replies = together(running, [Request(SHARED, Sampling(max_tokens=1, seed=seed)) for seed in range(20)])
+    replies = together(running, [TokenRequest(SHARED, SamplingConfig(max_tokens=1, seed=seed)) for seed in range(20)])
     assert len(replies) == sum(sizes) == 20
     assert max(sizes) == 3
     running.close()
@@ -197,7 +201,7 @@ def test_no_more_are_drawn_at_once_than_there_are_slots(monkeypatch):
 @settings(max_examples=20)
 @given(samplings=st.lists(draws(), min_size=2, max_size=9), tail=st.lists(st.integers(3, 280), max_size=30))
 def test_replies_to_one_context_are_those_of_a_plain_loop_even_with_few_slots(few_slots, reference, samplings, tail):
-    batch = [Request((*SHARED, *tail), sampling) for sampling in samplings]
+    batch = [TokenRequest((*SHARED, *tail), sampling) for sampling in samplings]
     replies = together(few_slots, batch)
     for request, reply in zip(batch, replies, strict=True):
         assert reply.ids == plain_reply(reference, request)
@@ -212,7 +216,7 @@ def few_slots() -> Iterator[TransformersEngine]:
     running.close()
 
 
-def together(running: TransformersEngine, batch: list[Request]) -> list[Reply]:
+def together(running: TransformersEngine, batch: list[TokenRequest]) -> list[TokenReply]:
     """The replies to requests that all wait when the engine looks."""
     begun, hold = threading.Event(), threading.Event()
 
@@ -244,7 +248,10 @@ def count_tokens(running: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -
 
 def test_more_conversations_than_slots_are_all_answered(reference):
     running = engine_of(tiny_model(), slots=2)
-    batch = [Request((*SHARED, *range(3, 4 + number)), Sampling(max_tokens=4, seed=number)) for number in range(12)]
+    batch = [
+        TokenRequest((*SHARED, *range(3, 4 + number)), SamplingConfig(max_tokens=4, seed=number))
+        for number in range(12)
+    ]
     replies: dict[int, tuple[int, ...]] = {}
 
     def ask(number: int) -> None:
@@ -261,7 +268,7 @@ def test_more_conversations_than_slots_are_all_answered(reference):
 
 def test_replaced_weights_answer_from_then_on_and_no_cache_of_the_old_ones_is_used():
     running = engine_of(tiny_model())
-    request = Request(SHARED, Sampling(max_tokens=6, seed=4))
+    request = TokenRequest(SHARED, SamplingConfig(max_tokens=6, seed=4))
     before = running.submit(request).result(WAIT)
     other = tiny_model(seed=1)
     running.load_weights(other.state_dict())
@@ -274,11 +281,11 @@ def test_replaced_weights_answer_from_then_on_and_no_cache_of_the_old_ones_is_us
 
 def test_conversations_that_outgrow_the_rows_keep_what_was_computed(reference, monkeypatch):
     running = engine_of(tiny_model(), step_tokens=1024)
-    short = Request(tuple(range(3, 103)), Sampling(max_tokens=3, seed=1))
+    short = TokenRequest(tuple(range(3, 103)), SamplingConfig(max_tokens=3, seed=1))
     first = running.submit(short).result(WAIT)
-    running.submit(Request(tuple(range(100, 290)) * 2, Sampling(max_tokens=3))).result(WAIT)
+    running.submit(TokenRequest(tuple(range(100, 290)) * 2, SamplingConfig(max_tokens=3))).result(WAIT)
     computed = count_tokens(running, monkeypatch)
-    onward = Request((*short.ids, *first.ids, 9), Sampling(max_tokens=1, seed=2))
+    onward = TokenRequest((*short.ids, *first.ids, 9), SamplingConfig(max_tokens=1, seed=2))
     assert running.submit(onward).result(WAIT).ids == plain_reply(reference, onward)
     assert sum(computed) == 2
     running.close()
@@ -296,18 +303,22 @@ def test_weights_that_do_not_fit_change_nothing(wrong, reference):
         state["model.norm.weight"] = torch.zeros(3)
     with pytest.raises(UsageError, match=wrong):
         running.load_weights(state)
-    request = Request(SHARED, Sampling(max_tokens=4, seed=4))
+    request = TokenRequest(SHARED, SamplingConfig(max_tokens=4, seed=4))
     assert running.submit(request).result(WAIT).ids == plain_reply(reference, request)
     running.close()
 
 
 def test_a_change_of_the_model_waits_for_replies_under_way():
     running = engine_of(tiny_model())
-    old = [running.submit(Request((*SHARED, last), Sampling(max_tokens=30, seed=last))) for last in range(3, 8)]
+    old = [
+        running.submit(TokenRequest((*SHARED, last), SamplingConfig(max_tokens=30, seed=last))) for last in range(3, 8)
+    ]
     running.load_weights(tiny_model(seed=1).state_dict())
     assert all(future.done() for future in old)
     reference = tiny_model()
-    assert old[0].result().ids == plain_reply(reference, Request((*SHARED, 3), Sampling(max_tokens=30, seed=3)))
+    assert old[0].result().ids == plain_reply(
+        reference, TokenRequest((*SHARED, 3), SamplingConfig(max_tokens=30, seed=3))
+    )
     running.close()
 
 
@@ -315,12 +326,12 @@ def test_a_fault_in_a_step_reaches_every_caller_and_the_engine_goes_on(monkeypat
     running = engine_of(tiny_model())
     forward = running._model.forward
     monkeypatch.setattr(running._model, "forward", lambda **options: 1 / 0)
-    broken = [running.submit(Request((*SHARED, last_id), Sampling(max_tokens=3))) for last_id in range(3, 9)]
+    broken = [running.submit(TokenRequest((*SHARED, last_id), SamplingConfig(max_tokens=3))) for last_id in range(3, 9)]
     for future in broken:
         with pytest.raises(ModelError, match="ZeroDivisionError"):
             future.result(WAIT)
     monkeypatch.setattr(running._model, "forward", forward)
-    request = Request(SHARED, Sampling(max_tokens=3, seed=5))
+    request = TokenRequest(SHARED, SamplingConfig(max_tokens=3, seed=5))
     assert running.submit(request).result(WAIT).ids == plain_reply(reference, request)
     running.close()
 
@@ -335,7 +346,9 @@ def test_closing_ends_what_is_under_way_and_what_waits_and_may_be_repeated(monke
         return forward(**options)
 
     monkeypatch.setattr(running._model, "forward", slow)
-    futures = [running.submit(Request((*SHARED, last_id), Sampling(max_tokens=400))) for last_id in range(3, 9)]
+    futures = [
+        running.submit(TokenRequest((*SHARED, last_id), SamplingConfig(max_tokens=400))) for last_id in range(3, 9)
+    ]
     assert begun.wait(WAIT)
     closing = threading.Thread(target=running.close)
     closing.start()
@@ -348,7 +361,7 @@ def test_closing_ends_what_is_under_way_and_what_waits_and_may_be_repeated(monke
         with pytest.raises(ModelError, match="closed"):
             future.result(WAIT)
     with pytest.raises(ModelError, match="closed"):
-        running.submit(Request(SHARED, Sampling()))
+        running.submit(TokenRequest(SHARED, SamplingConfig()))
     with pytest.raises(ModelError, match="closed"):
         running.update(lambda model: None)
 
@@ -388,7 +401,7 @@ def test_other_architectures_and_sliding_windows_are_computed_as_their_own_code_
     reference.load_state_dict(model.state_dict())
     reference.train(False)
     running = engine_of(model)
-    batch = [Request((*SHARED, *range(3, 4 + n)), Sampling(max_tokens=8, seed=n)) for n in range(6)]
+    batch = [TokenRequest((*SHARED, *range(3, 4 + n)), SamplingConfig(max_tokens=8, seed=n)) for n in range(6)]
     replies = [future.result(WAIT) for future in [running.submit(request) for request in batch]]
     assert [reply.ids for reply in replies] == [plain_reply(reference, request) for request in batch]
     running.close()

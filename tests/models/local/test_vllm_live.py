@@ -25,7 +25,7 @@ from align_echo.errors import ContextOverflowError, MissingDataError, ModelError
 from align_echo.models.choosing import choose
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.engine import Forward, Reply, Request, Sampling
+from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.vllm_engine import VllmEngine
 from align_echo.models.local.vllm_server import VllmServer
 from align_echo.tokens import join
@@ -98,23 +98,23 @@ def forward_of(model: Any) -> Forward:
     return lambda ids: forward_logprobs(model, ids)
 
 
-def gap(model: Any, request: Request, reply: Reply) -> float:
+def gap(model: Any, request: TokenRequest, reply: TokenReply) -> float:
     """The largest difference from the forward pass."""
     wanted = forward_logprobs(model, request.ids + reply.ids, request.sampling.temperature)[len(request.ids) - 1 :]
     return max(abs(logprob - own) for logprob, own in zip(reply.logprobs, wanted, strict=True))
 
 
-def requests(count: int, adapter: str = "") -> list[Request]:
+def requests(count: int, adapter: str = "") -> list[TokenRequest]:
     generator = torch.Generator().manual_seed(1)
     made = []
     for number in range(count):
         ids = tuple(torch.randint(0, 300, (3 + 17 * number,), generator=generator).tolist())
-        sampling = Sampling(temperature=(0.0, 0.7, 1.0)[number % 3], max_tokens=40, stop_ids=(2,), seed=number)
-        made.append(Request(ids, sampling, adapter))
+        sampling = SamplingConfig(temperature=(0.0, 0.7, 1.0)[number % 3], max_tokens=40, stop_ids=(2,), seed=number)
+        made.append(TokenRequest(ids, sampling, adapter))
     return made
 
 
-def answers(engine: Engines, batch: list[Request]) -> list[Reply]:
+def answers(engine: Engines, batch: list[TokenRequest]) -> list[TokenReply]:
     """All under way at once."""
     return [future.result(120) for future in [engine.submit(request) for request in batch]]
 
@@ -248,13 +248,15 @@ def test_a_reply_does_not_depend_on_what_else_is_asked(engine):
 
 
 def test_a_reply_ends_with_its_end_token_or_with_the_tokens_that_complete_a_stop_string(engine):
-    (free,) = answers(engine, [Request((40, 41, 42), Sampling(max_tokens=12, seed=5))])
+    (free,) = answers(engine, [TokenRequest((40, 41, 42), SamplingConfig(max_tokens=12, seed=5))])
     assert (len(free.ids), free.finish_reason) == (12, "length")
-    (ended,) = answers(engine, [Request((40, 41, 42), Sampling(max_tokens=12, seed=5, stop_ids=(free.ids[6],)))])
+    (ended,) = answers(
+        engine, [TokenRequest((40, 41, 42), SamplingConfig(max_tokens=12, seed=5, stop_ids=(free.ids[6],)))]
+    )
     assert (ended.ids, ended.finish_reason) == (free.ids[: free.ids.index(free.ids[6]) + 1], "stop")
     encoder = ChatEncoder(tiny_tokenizer())
     text = encoder.text(free.ids[3:5])
-    (cut,) = answers(engine, [Request((40, 41, 42), Sampling(max_tokens=12, seed=5, stop=(text,)))])
+    (cut,) = answers(engine, [TokenRequest((40, 41, 42), SamplingConfig(max_tokens=12, seed=5, stop=(text,)))])
     assert cut.finish_reason == "stop"
     assert cut.ids == free.ids[: len(cut.ids)]
     assert text in encoder.text(cut.ids)
@@ -263,7 +265,7 @@ def test_a_reply_ends_with_its_end_token_or_with_the_tokens_that_complete_a_stop
 
 def test_the_models_own_end_token_is_a_token_like_any_other_unless_asked_for(engine, folder):
     ids = forced_to(load(folder / "model"), 2)
-    (reply,) = answers(engine, [Request(ids, Sampling(temperature=0, max_tokens=3))])
+    (reply,) = answers(engine, [TokenRequest(ids, SamplingConfig(temperature=0, max_tokens=3))])
     assert (reply.ids[0], len(reply.ids)) == (2, 3)
 
 
@@ -299,20 +301,20 @@ def test_a_conversation_is_one_token_sequence_and_planted_special_tokens_stay_te
 
 def test_a_full_context_is_an_overflow_and_a_nearly_full_one_cuts_the_reply(engine):
     with pytest.raises(ContextOverflowError):
-        answers(engine, [Request((7,) * CONTEXT, Sampling())])
-    (reply,) = answers(engine, [Request((7,) * (CONTEXT - 2), Sampling(max_tokens=50))])
+        answers(engine, [TokenRequest((7,) * CONTEXT, SamplingConfig())])
+    (reply,) = answers(engine, [TokenRequest((7,) * (CONTEXT - 2), SamplingConfig(max_tokens=50))])
     assert (len(reply.ids), reply.finish_reason) == (2, "length")
 
 
 def test_a_token_that_the_model_does_not_know_is_an_error_of_that_request_alone(engine):
     with pytest.raises(ModelError, match="vocabulary"):
-        answers(engine, [Request((99999,), Sampling(max_tokens=2))])
+        answers(engine, [TokenRequest((99999,), SamplingConfig(max_tokens=2))])
     answers(engine, requests(2))
 
 
 def test_a_context_that_was_seen_is_not_computed_again(engine):
     ids = tuple(range(3, 283))
-    answers(engine, [Request(ids, Sampling(max_tokens=2))])
+    answers(engine, [TokenRequest(ids, SamplingConfig(max_tokens=2))])
     before = cached_tokens(engine, (*ids, 5))
     assert before >= 128
 
@@ -320,10 +322,10 @@ def test_a_context_that_was_seen_is_not_computed_again(engine):
 def cached_tokens(engine: Engines, ids: tuple[int, ...]) -> int:
     """How many of the context's tokens came out of the prefix cache."""
     if isinstance(engine, VllmEngine):
-        parameters = engine._parameters(Sampling(), 1)
+        parameters = engine._parameters(SamplingConfig(), 1)
         return int(engine._wait(engine._continue(ids, parameters, None)).num_cached_tokens)
     before = hits(engine)
-    answers(engine, [Request(ids, Sampling(max_tokens=1))])
+    answers(engine, [TokenRequest(ids, SamplingConfig(max_tokens=1))])
     return hits(engine) - before
 
 
@@ -356,7 +358,7 @@ def test_an_adapter_that_vllm_cannot_load_is_told_and_the_engine_goes_on(engine,
     with pytest.raises(ModelError):
         engine.load_adapter("broken", str(tmp_path))
     with pytest.raises(UsageError, match="no adapter broken is loaded"):
-        engine.submit(Request((1,), Sampling(), "broken"))
+        engine.submit(TokenRequest((1,), SamplingConfig(), "broken"))
     answers(engine, requests(2))
 
 
@@ -394,7 +396,10 @@ def test_tied_embeddings_are_published_rightly_or_refused(folder, tmp_path):
 
 def test_top_k_and_top_p_are_drawn_with_raw_log_probabilities(folder):
     model = load(folder / "model")
-    batch = [Request((7, 8, number), Sampling(top_k=3, top_p=0.9, max_tokens=20, seed=number)) for number in range(4)]
+    batch = [
+        TokenRequest((7, 8, number), SamplingConfig(top_k=3, top_p=0.9, max_tokens=20, seed=number))
+        for number in range(4)
+    ]
     with in_process(folder / "model", adapters=0, logprobs_mode="raw_logprobs") as engine:
         replies = answers(engine, batch)
         assert max(gap(model, request, reply) for request, reply in zip(batch, replies, strict=True)) < 1e-4

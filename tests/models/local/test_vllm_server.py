@@ -19,7 +19,7 @@ from align_echo.errors import (
 )
 from align_echo.models.choosing import choose
 from align_echo.models.local.chat import LocalModel, first_differing
-from align_echo.models.local.engine import Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from align_echo.models.local.vllm_server import VllmServer
 from align_echo.tokens import join
 from align_echo.types import Message, WordChoice
@@ -133,7 +133,9 @@ def test_a_server_that_takes_less_than_it_says_reports_an_overflow():
         ask(engine, (7,) * (CONTEXT + 1))
 
 
-@pytest.mark.parametrize("request_", [Request((), Sampling()), Request(IDS, Sampling(max_tokens=0))])
+@pytest.mark.parametrize(
+    "request_", [TokenRequest((), SamplingConfig()), TokenRequest(IDS, SamplingConfig(max_tokens=0))]
+)
 def test_a_request_without_context_or_room_is_refused_at_once(shared, request_):
     with pytest.raises(UsageError, match="needs a context"):
         shared[1].submit(request_)
@@ -141,7 +143,7 @@ def test_a_request_without_context_or_room_is_refused_at_once(shared, request_):
 
 def test_many_requests_under_way_at_once_keep_their_own_answers(shared):
     _, engine = shared
-    requests = [Request((number, 8), Sampling(seed=number, max_tokens=4)) for number in range(30)]
+    requests = [TokenRequest((number, 8), SamplingConfig(seed=number, max_tokens=4)) for number in range(30)]
     together = [future.result(60) for future in [engine.submit(request) for request in requests]]
     assert together == [engine.submit(request).result(60) for request in requests]
 

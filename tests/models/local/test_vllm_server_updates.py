@@ -16,7 +16,7 @@ from align_echo.errors import (
     ModelError,
     UsageError,
 )
-from align_echo.models.local.engine import Forward, Reply, Request, Sampling
+from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest
 from tests.models.local.tiny import tiny_model
 from tests.models.local.vllm_client import IDS, agrees, ask, forward_logprobs, running
 from tests.models.local.vllm_stand_in import CONTEXT, StandIn, save_adapter
@@ -50,7 +50,7 @@ def test_a_replaced_version_of_an_adapter_goes_once_its_requests_are_answered(tm
         engine.load_adapter("agent", str(folders[0]))
         (first,) = stand_in.adapters
         stand_in.hold = first
-        under_way: Future[Reply] = engine.submit(Request(IDS, Sampling(max_tokens=8), "agent"))
+        under_way: Future[TokenReply] = engine.submit(TokenRequest(IDS, SamplingConfig(max_tokens=8), "agent"))
         assert stand_in.waiting.acquire(timeout=60)
         engine.load_adapter("agent", str(folders[1]))
         assert first in stand_in.adapters
@@ -131,7 +131,7 @@ def test_a_server_that_keeps_part_of_the_old_weights_is_found_out_and_not_used_u
 def test_replies_made_before_published_weights_are_verified_wait_for_the_verdict(other):
     with running(StandIn(reload_keeps_head=True)) as (stand_in, engine), ThreadPoolExecutor() as threads:
         stand_in.hold = "tiny"
-        under_way = engine.submit(Request(IDS, Sampling(max_tokens=1)))
+        under_way = engine.submit(TokenRequest(IDS, SamplingConfig(max_tokens=1)))
         assert stand_in.waiting.acquire(timeout=60)
         publication = threads.submit(engine.publish_weights, str(other), forward_of(other))
         assert stand_in.waiting.acquire(timeout=60), "the verification has begun"

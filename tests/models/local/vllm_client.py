@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.models.local.engine import SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.vllm_server import VllmServer
 from align_echo.models.retry import RetryPolicy
 from tests.models.local.vllm_stand_in import StandIn, logits_of, serve
@@ -42,8 +42,8 @@ def running(stand_in: StandIn | None = None) -> Iterator[tuple[StandIn, VllmServ
             engine.close()
 
 
-def ask(engine: VllmServer, ids: tuple[int, ...] = IDS, adapter: str = "", **sampling: Any) -> Reply:
-    return engine.submit(Request(ids, Sampling(**{"max_tokens": 8, **sampling}), adapter)).result(60)
+def ask(engine: VllmServer, ids: tuple[int, ...] = IDS, adapter: str = "", **sampling: Any) -> TokenReply:
+    return engine.submit(TokenRequest(ids, SamplingConfig(**{"max_tokens": 8, **sampling}), adapter)).result(60)
 
 
 def forward_logprobs(model: torch.nn.Module, ids: tuple[int, ...], temperature: float = 1.0) -> list[float]:
@@ -52,6 +52,6 @@ def forward_logprobs(model: torch.nn.Module, ids: tuple[int, ...], temperature: 
     return [float(logprobs_TV[index, token]) for index, token in enumerate(ids[1:])]
 
 
-def agrees(model: torch.nn.Module, ids: tuple[int, ...], reply: Reply, temperature: float = 1.0) -> bool:
+def agrees(model: torch.nn.Module, ids: tuple[int, ...], reply: TokenReply, temperature: float = 1.0) -> bool:
     wanted = forward_logprobs(model, ids + reply.ids, temperature)[len(ids) - 1 :]
     return reply.logprobs == pytest.approx(wanted, abs=1e-4)
