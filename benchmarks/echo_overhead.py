@@ -36,7 +36,7 @@ from typing import Any
 
 from align_echo.models.names import POCKET, what_pocket_lacks
 from align_echo.train.config import TrainConfig, checked_config, merged, method
-from align_echo.train.run import queries_at
+from align_echo.train.run import choose_tasks
 from align_echo.train.stage import PARTS
 from align_echo.wrappers.catalogue import make, tasks
 from benchmarks.rollout_arms.setting import SPLIT, random_model
@@ -107,7 +107,7 @@ def measure(model: str, fixed: bool, given: argparse.Namespace) -> Found:
     warm_up = merged(config_of("echo", 2, given, model=model, seed=0).model_dump(), small)
     measured(checked_config(warm_up, "warm-up"), fixed, 1)
     for number in range(given.rounds):
-        for task in queries_at(0, pool, given.queries, number):
+        for task in choose_tasks(0, pool, given.queries, number):
             env.reset(options={"task": task})  # what is compiled once and kept on disk
         for arm in names[number % len(names) :] + names[: number % len(names)]:
             config = config_of(arm, samples_of(arm, by_arm, given), given, model=model, seed=number)

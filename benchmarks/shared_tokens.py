@@ -18,12 +18,12 @@ import torch
 
 import align_echo
 from align_echo.train.advantages import group_advantages
-from align_echo.train.batching import Batch, batches
+from align_echo.train.batching import TensorBatch, batches
 from align_echo.train.config import checked_config, merged, method
-from align_echo.train.crew import gather, sources_of
+from align_echo.train.crew import find_sources, gather
 from align_echo.train.forward import token_logprobs
 from align_echo.train.rows import Row
-from align_echo.train.run import harvest_with, local_stage, queries_at
+from align_echo.train.run import choose_tasks, local_stage, play_batch
 from align_echo.wrappers.catalogue import environment
 from benchmarks.rollout_arms.setting import pocket_model
 from benchmarks.rounds import Round, at_least_one, costs
@@ -40,18 +40,18 @@ PLAYED = {
 def played_rows(seed: int) -> list[Row]:
     """Rows of a step that have an advantage."""
     config = checked_config(merged(method("grpo"), {**PLAYED, "seed": seed}), "grpo")
-    crew = gather(config, sources_of(config))
+    crew = gather(config, find_sources(config))
     stage = local_stage(config, environment(config.env), crew, "train", 1.0)
     try:
-        queries = queries_at(0, align_echo.tasks("alfworld", split="train"), 8, seed)
-        rows = harvest_with(config, queries, stage.at_step(0)).rows
+        queries = choose_tasks(0, align_echo.tasks("alfworld", split="train"), 8, seed)
+        rows = play_batch(config, queries, stage.at_step(0)).rows
     finally:
         crew.close()
     advantages = group_advantages([row.reward for row in rows], [(row.role, row.group) for row in rows]).values
     return [row for row, advantage in zip(rows, advantages, strict=True) if advantage]
 
 
-def passes(model: Any, divided: Sequence[Batch]) -> tuple[Round, torch.Tensor]:
+def passes(model: Any, divided: Sequence[TensorBatch]) -> tuple[Round, torch.Tensor]:
     """What all forward and backward passes take, and the gradient [P]."""
     model.zero_grad()
     clock, begun = time.perf_counter(), time.process_time()

@@ -177,10 +177,10 @@ def _train(
     path: Path, examples: list[Path], model: ModelName, rule: Rule | None, config: Path | None, changes: Changes,
     share: float, least: int, resume: bool,
 ) -> None:  # fmt: skip
-    from align_echo.train.crew import source_of
+    from align_echo.train.crew import find_source
 
     named = config is not None or any(value is not None for value in changes.values())
-    settings = settings_of(source_of(model), config, changes) if named else None
+    settings = settings_of(find_source(model), config, changes) if named else None
     with resumable(path), Display() as display:
         fitted = fit(
             examples, path, model=model, rule=rule, settings=settings, share=share, least=least,
@@ -335,7 +335,7 @@ def flywheel(
 ) -> None:
     """Collect, train and evaluate a critic, and repeat under its guidance, for some rounds."""
     require_training()
-    from align_echo.train.crew import source_of
+    from align_echo.train.crew import find_source
 
     spec, start = environment(env), read_name(critic_model)
     path = run_folder(out, resume, "flywheel", spec.name)
@@ -343,7 +343,7 @@ def flywheel(
     settings = Wheel(
         spec=spec,
         player=choose_player(agent, model, (spec.name,)),
-        settings=settings_of(source_of(start), config, changes),
+        settings=settings_of(find_source(start), config, changes),
         critic=start,
         split=split or spec.train_split,
         test_split=test_split or spec.test_split,

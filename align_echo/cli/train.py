@@ -55,11 +55,11 @@ def train(
     chosen = stored_config(resumed, settings) if resumed else _config(method, config, settings)
     folder = run_folder(out, resume, "train", chosen.env)
     from align_echo.train import telling
-    from align_echo.train.run import Run
+    from align_echo.train.run import TrainingRun
 
-    run = Run(chosen, folder, resume=resume)
+    run = TrainingRun(chosen, folder, resume=resume)
     if dry_run:
-        print("\n".join([*telling.announced(run), *telling.memory_of(chosen)]))
+        print("\n".join([*telling.announced(run), *telling.describe_memory(chosen)]))
         return
     for line in telling.announced(run):
         note(line)

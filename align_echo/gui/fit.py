@@ -184,12 +184,12 @@ def _begin(name: ModelName, seed: int) -> tuple[Any, Any]:
 
 
 def _source(name: ModelName) -> str:
-    """Return the model's source. Raises `UsageError` as `source_of`, and for the pocket model, which cannot see."""
-    from align_echo.train.crew import source_of
+    """Return the model's source. Raises `UsageError` as `find_source`, and for the pocket model, which cannot see."""
+    from align_echo.train.crew import find_source
 
     if name.kind == POCKET:
         raise UsageError(f"the pocket model sees no screens: name {TINY}, a Qwen2.5-VL's folder, or transformers:HUB")
-    return source_of(name, small=TINY)
+    return find_source(name, small=TINY)
 
 
 def _contents(files: Sequence[Path]) -> dict[str, Path]:

@@ -48,7 +48,7 @@ try:
     from align_echo.models.local.encoding import ChatEncoder
     from align_echo.models.local.transformers_engine import TransformersEngine
     from align_echo.models.local.weights import load_state
-    from align_echo.train.serving import logprobs_of
+    from align_echo.train.serving import compute_logprobs
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] not in ("torch", "datasets", "peft", "transformers", "tokenizers"):
         raise
@@ -216,7 +216,7 @@ def publish(model: LocalModel, policy: Any, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="published-", dir=folder) as weights:
         policy.save_pretrained(weights)
-        model.engine.publish_weights(weights, partial(logprobs_of, policy))
+        model.engine.publish_weights(weights, partial(compute_logprobs, policy))
 
 
 # ---------------------------------------------------------------- rows

@@ -19,7 +19,7 @@ DELTA = 1e-4
 
 
 @dataclass(frozen=True)
-class Advantages:
+class GroupAdvantages:
     """Advantages `values` [B] in the order of the rewards, and the number of groups: all of them, those without
     variance, and those of a single sample."""
 
@@ -31,7 +31,7 @@ class Advantages:
 
 def group_advantages(
     rewards: Sequence[float], keys: Sequence[Hashable], *, delta: float = DELTA, scaled: bool = True
-) -> Advantages:
+) -> GroupAdvantages:
     """Compute (r - mean) / (std + delta) within each group; with `scaled` off, r - mean.
 
     The advantages of a group have mean 0. They are all 0 for a group of one sample (counted in `singletons`) and for a
@@ -60,9 +60,9 @@ def group_advantages(
             scale = statistics.stdev(group, mean) + delta if scaled else 1.0
             for index in indices:
                 values[index] = (rewards[index] - mean) / scale
-    return Advantages(tuple(values), len(members), zero_variance, singletons)
+    return GroupAdvantages(tuple(values), len(members), zero_variance, singletons)
 
 
-def uncompared(rewards: Sequence[float]) -> Advantages:
+def uncompared(rewards: Sequence[float]) -> GroupAdvantages:
     """Return each reward as its own advantage, for rows to imitate. There are no groups."""
-    return Advantages(tuple(rewards), 0, 0, 0)
+    return GroupAdvantages(tuple(rewards), 0, 0, 0)

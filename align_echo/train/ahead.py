@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 
 from align_echo.halting import Halt, under, wait_for_result
-from align_echo.train.rows import Harvest
+from align_echo.train.rows import RolloutBatch
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class _UnderWay:
     number: int
     steps: int
     halt: Halt
-    future: Future[Harvest]
+    future: Future[RolloutBatch]
 
 
-class Ahead:
+class AheadWorker:
     """A thread that plays at most one batch ahead. `play` plays a batch by its number."""
 
-    def __init__(self, play: Callable[[int], Harvest]) -> None:
+    def __init__(self, play: Callable[[int], RolloutBatch]) -> None:
         self._play = play
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="next-batch")
         self._next: _UnderWay | None = None
@@ -44,7 +44,7 @@ class Ahead:
         if self._next is not None:
             self._next.future.exception()
 
-    def take(self, number: int) -> tuple[Harvest, int] | None:
+    def take(self, number: int) -> tuple[RolloutBatch, int] | None:
         """Return a batch and the number of steps behind the weights that played it; None if it was never begun.
 
         Waits for the batch and raises its errors.

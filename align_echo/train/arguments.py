@@ -15,7 +15,7 @@ from align_echo.train.processes import LONGEST_WAIT
 from align_echo.train.trackers import PROJECT, reported_by_name
 
 
-def arguments_of(
+def build_arguments(
     folder: Path,
     *,
     steps: int,

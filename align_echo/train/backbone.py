@@ -88,7 +88,7 @@ class WholeModels:
         load_state(self._models[role], state)
 
 
-class Adapters:
+class AdapterModels:
     """A LoRA adapter for each role on one frozen model. The model without adapters is the reference."""
 
     def __init__(self, model: PreTrainedModel, lora: LoraConfig, *, trained: Sequence[Role] = ROLES) -> None:
@@ -162,7 +162,7 @@ class Adapters:
         set_peft_model_state_dict(self._model, dict(state), adapter_name=role)
 
 
-Backbone = WholeModels | Adapters
+Backbone = WholeModels | AdapterModels
 """The weights of both roles. `trained` lists the roles with rows to learn from, `kept` those of them with weights of
 their own (of roles that share weights, the first). The model from `activate` must stay active until the end of the
 backward pass.

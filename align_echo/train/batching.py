@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 
 from align_echo.train.rows import Role, Row
-from align_echo.train.trees import Tree, trees
+from align_echo.train.trees import TokenTree, trees
 
 Normalisation = Literal["sequence", "token"]
 
@@ -24,7 +24,7 @@ token of a padded row (`python -m benchmarks.shared_tokens`, pocket model, CPU).
 
 
 @dataclass(frozen=True)
-class Batch:
+class TensorBatch:
     """A micro-batch: B rows of one role, at most T tokens long.
 
     `ids` [B, T] int64 is padded on the right; with a `tree`, the model reads it in place of `ids` (its rows are 0, 1
@@ -35,7 +35,7 @@ class Batch:
     """
 
     role: Role
-    tree: Tree | None
+    tree: TokenTree | None
     ids: torch.Tensor
     mask: torch.Tensor
     sampled: torch.Tensor
@@ -51,7 +51,7 @@ class Batch:
         """Number of tokens in a forward pass, with padding."""
         return self.ids.numel() if self.tree is None else len(self.tree.ids)
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> TensorBatch:
         """Move all tensors to a device."""
         return replace(
             self,
@@ -91,14 +91,16 @@ def batches(
     *,
     tokens_per_batch: int,
     share: bool = False,
-) -> list[Batch]:
+) -> list[TensorBatch]:
     """Divide rows into micro-batches of one role, long rows first.
 
     A micro-batch has at most `tokens_per_batch` tokens with padding, unless a single row is longer. With `share`, rows
     are read as trees where that is `WORTHWHILE`.
     """
     return [
-        batch_of([rows[row] for row in group], [advantages[row] for row in group], [scale[row] for row in group], tree)
+        build_batch(
+            [rows[row] for row in group], [advantages[row] for row in group], [scale[row] for row in group], tree
+        )
         for role in sorted({row.role for row in rows})
         for tree, group in _divided(
             {index: row.tokens.ids for index, row in enumerate(rows) if row.role == role}, tokens_per_batch, share
@@ -108,9 +110,9 @@ def batches(
 
 def _divided(
     rows: Mapping[int, Sequence[int]], tokens_per_batch: int, share: bool
-) -> list[tuple[Tree | None, list[int]]]:
+) -> list[tuple[TokenTree | None, list[int]]]:
     """Group the indices of rows: those of each worthwhile tree, and the rest by similar length."""
-    divided: list[tuple[Tree | None, list[int]]] = []
+    divided: list[tuple[TokenTree | None, list[int]]] = []
     alone = dict(rows)
     if share:
         indices = list(rows)
@@ -127,9 +129,9 @@ def _divided(
     return divided + [(None, group) for group in groups]
 
 
-def batch_of(
-    rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float], tree: Tree | None = None
-) -> Batch:
+def build_batch(
+    rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float], tree: TokenTree | None = None
+) -> TensorBatch:
     """Convert rows of one role to tensors, in this order."""
     size, longest = len(rows), max(len(row.tokens.ids) for row in rows)
     ids = torch.zeros(size, longest, dtype=torch.long)
@@ -142,7 +144,7 @@ def batch_of(
         sampled[index, :length] = torch.tensor(row.tokens.logprobs)
         for number, (first, end) in enumerate(row.tokens.turns):
             turn[index, first:end] = number
-    return Batch(
+    return TensorBatch(
         role=rows[0].role,
         tree=tree,
         ids=ids,

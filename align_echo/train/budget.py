@@ -12,7 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from align_echo.train.run_folder import steps_in
 
 
-class Budget(TrainerCallback):
+class TurnBudget(TrainerCallback):
     """Callback that ends a run after the step with which it reaches `most` turns. The weights of this step are
     evaluated and saved.
 

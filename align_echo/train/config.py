@@ -17,10 +17,10 @@ from align_echo.errors import UsageError, did_you_mean, first_line
 from align_echo.reading import first_wrong, yaml_mapping
 from align_echo.regular_files import read_text
 from align_echo.runs import CONFIG
-from align_echo.train.method import METHODS, Collecting, Method
+from align_echo.train.method import METHODS, CollectingSettings, Method
 from align_echo.train.presets import implementation_for, methods, preset_settings
 from align_echo.train.renamed_keys import refuse_old_keys
-from align_echo.train.rollouts import Rollouts
+from align_echo.train.rollouts import RolloutSettings
 from align_echo.train.rows import Role
 from align_echo.train.run_folder import on_record
 from align_echo.train.trackers import why_unusable
@@ -33,7 +33,7 @@ Weights = Literal["shared", "adapters", "models"]
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Lora(Frozen, allow_inf_nan=False):
+class LoraSettings(Frozen, allow_inf_nan=False):
     """Low-rank adapters as in PEFT, on all linear layers."""
 
     rank: int = Field(default=8, ge=1)
@@ -42,7 +42,7 @@ class Lora(Frozen, allow_inf_nan=False):
     """Scale of the adapters: alpha / rank."""
 
 
-class Optimising(Frozen, allow_inf_nan=False):
+class OptimizerSettings(Frozen, allow_inf_nan=False):
     """AdamW with a rate for each role."""
 
     lr: float = Field(default=1e-6, gt=0)
@@ -61,14 +61,14 @@ class Optimising(Frozen, allow_inf_nan=False):
     """Gradients are clipped to this norm, separately for each set of weights."""
 
 
-class Trl(Frozen):
+class TrlSettings(Frozen):
     """TRL's trainer, with `backend: trl`."""
 
     rows: int = Field(default=4, ge=1)
     """Rows a process computes at once; `step.tokens_per_batch` and `share_prefixes` are for our own trainer."""
 
 
-class Evaluating(Frozen, allow_inf_nan=False):
+class EvaluationSettings(Frozen, allow_inf_nan=False):
     """Held-out tasks, played without critiques. The best checkpoint is the one with the best `score`."""
 
     every: int = Field(default=0, ge=0)
@@ -109,21 +109,21 @@ class TrainConfig(Frozen, allow_inf_nan=False):
     """One model for both roles, an adapter for each on one model, or a model each."""
     trained: tuple[Role, ...] = ("policy", "critic")
     """Roles that learn; the other keeps its weights."""
-    collecting: Collecting = Collecting()
+    collecting: CollectingSettings = CollectingSettings()
     """How a batch is played: see below."""
     step: StepSettings = StepSettings()
     """How a batch becomes steps: see below."""
-    optimising: Optimising = Optimising()
+    optimising: OptimizerSettings = OptimizerSettings()
     """The optimizer: see below."""
-    evaluating: Evaluating = Evaluating()
+    evaluating: EvaluationSettings = EvaluationSettings()
     """Held-out tasks: see below."""
-    lora: Lora = Lora()
+    lora: LoraSettings = LoraSettings()
     """Adapters, with `weights: adapters`: see below."""
     backend: Literal["own", "trl"] = "own"
     """Trainer: our own, or TRL's GRPOTrainer on the same rows."""
-    trl: Trl = Trl()
+    trl: TrlSettings = TrlSettings()
     """TRL's trainer: see below."""
-    rollouts: Rollouts = Rollouts()
+    rollouts: RolloutSettings = RolloutSettings()
     """Episodes to keep for reading: see below."""
     steps: int = Field(default=100, ge=1)
     """Steps of the optimizer."""

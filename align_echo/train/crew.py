@@ -24,15 +24,15 @@ from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_strange_model, without_bars, without_plans
 from align_echo.models.names import ADAPTER, POCKET, ModelName, read_name
 from align_echo.train import processes
-from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
-from align_echo.train.config import Lora, TrainConfig
+from align_echo.train.backbone import ROLES, AdapterModels, Backbone, WholeModels
+from align_echo.train.config import LoraSettings, TrainConfig
 from align_echo.train.forward import CHECKED_IDS, check_parts
 from align_echo.train.rows import Role
 from align_echo.train.serving import PUBLISHED, ServedWeights, served_by
 
 
 @dataclass(frozen=True)
-class Crew:
+class RoleModels:
     """The models of both roles: the weights that learn, and engines that sample with them after each `publish`."""
 
     backbone: Backbone
@@ -55,7 +55,7 @@ class Crew:
 
     def publish(self) -> None:
         """Load the current weights into the engines. Engines of roles without training keep their first weights."""
-        by_adapter = isinstance(self.backbone, Adapters)
+        by_adapter = isinstance(self.backbone, AdapterModels)
         for engine in dict.fromkeys(self.engines.values()):
             if not isinstance(engine, TransformersEngine):
                 self.served.publish(engine, self.backbone)
@@ -71,7 +71,7 @@ class Crew:
         self.served.close()
 
 
-def source_of(name: ModelName, *, small: str = POCKET) -> str:
+def find_source(name: ModelName, *, small: str = POCKET) -> str:
     """Return the folder or hub name of a model to train.
 
     Raises `UsageError` for a model that cannot be trained, with `small` as a suggestion, and `MissingDataError` if the
@@ -91,14 +91,14 @@ def source_of(name: ModelName, *, small: str = POCKET) -> str:
     return name.source
 
 
-def sources_of(config: TrainConfig) -> dict[Role, str]:
-    """Return each role's model source. Raises as `source_of` does."""
-    policy = source_of(read_name(config.model))
-    return {"policy": policy, "critic": source_of(read_name(config.critic)) if config.critic else policy}
+def find_sources(config: TrainConfig) -> dict[Role, str]:
+    """Return each role's model source. Raises as `find_source` does."""
+    policy = find_source(read_name(config.model))
+    return {"policy": policy, "critic": find_source(read_name(config.critic)) if config.critic else policy}
 
 
-def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path()) -> Crew:
-    """Load models, engines and tokenizers. `sources` come from `sources_of`; servers read weights in the run's
+def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path()) -> RoleModels:
+    """Load models, engines and tokenizers. `sources` come from `find_sources`; servers read weights in the run's
     `folder`.
 
     Raises `UsageError` for an unusable model, and as `served_by` does.
@@ -131,36 +131,38 @@ def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path
             backbone.activate(role).gradient_checkpointing_enable({"use_reentrant": False})
     policy = engine("policy")
     critic = engine("critic") if config.weights == "models" else policy
-    if isinstance(backbone, Adapters) and isinstance(policy, TransformersEngine):
+    if isinstance(backbone, AdapterModels) and isinstance(policy, TransformersEngine):
         _give_adapters(policy, backbone)
     models: dict[Role, LocalModel] = {
         role: LocalModel(
-            served, encoders[role], seed=config.seed, adapter=role if isinstance(backbone, Adapters) else ""
+            served, encoders[role], seed=config.seed, adapter=role if isinstance(backbone, AdapterModels) else ""
         )
         for role, served in zip(ROLES, (policy, critic), strict=True)
     }
     tokenizers = {
         role: AutoTokenizer.from_pretrained(source, trust_remote_code=False) for role, source in sources.items()
     }
-    return Crew(backbone, {"policy": policy, "critic": critic}, models, tokenizers, ServedWeights(folder / PUBLISHED))
+    return RoleModels(
+        backbone, {"policy": policy, "critic": critic}, models, tokenizers, ServedWeights(folder / PUBLISHED)
+    )
 
 
 def _backbone(config: TrainConfig, load: Callable[[Role], PreTrainedModel]) -> Backbone:
     reference = config.step.objective.beta > 0
     if config.weights == "adapters":
         torch.manual_seed(config.seed)
-        return Adapters(load("policy"), lora_of(config.lora), trained=config.trained)
+        return AdapterModels(load("policy"), build_lora_config(config.lora), trained=config.trained)
     policy = load("policy")
     critic = load("critic") if config.weights == "models" else policy
     return WholeModels({"policy": policy, "critic": critic}, trained=config.trained, reference=reference)
 
 
-def lora_of(lora: Lora) -> LoraConfig:
+def build_lora_config(lora: LoraSettings) -> LoraConfig:
     """Build PEFT's config."""
     return LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
-def _give_adapters(engine: TransformersEngine, backbone: Adapters) -> None:
+def _give_adapters(engine: TransformersEngine, backbone: AdapterModels) -> None:
     for role in ROLES:
         with TemporaryDirectory(prefix="align-echo-") as folder:
             backbone.save(role, Path(folder))

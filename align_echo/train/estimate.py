@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from align_echo.models.local.loading import read_checked_files
 from align_echo.train.backbone import ROLES
 from align_echo.train.config import TrainConfig
-from align_echo.train.crew import sources_of
+from align_echo.train.crew import find_sources
 from align_echo.train.rows import Role
 from align_echo.wrappers.catalogue import environment
 
@@ -28,7 +28,7 @@ BYTES = 4
 
 
 @dataclass(frozen=True)
-class Cost:
+class RunCost:
     """Upper bounds on the cost of a run. Counts are of one batch unless stated otherwise.
 
     `episodes` are the policy's, `lessons` the expert's, `most_turns` the turns of both. `replies` are the policy's
@@ -53,8 +53,8 @@ class Cost:
     disk: int
 
 
-def estimate(config: TrainConfig) -> Cost:
-    """Compute upper bounds for a config. Raises as `source_of` does, and `UsageError` for an unknown model or
+def estimate(config: TrainConfig) -> RunCost:
+    """Compute upper bounds for a config. Raises as `find_source` does, and `UsageError` for an unknown model or
     environment.
     """
     collecting = config.collecting
@@ -62,9 +62,9 @@ def estimate(config: TrainConfig) -> Cost:
     played = config.implementation.bounds(collecting)
     replies = played.episodes * turns * collecting.best_of
     rows = {"policy": played.rows, "critic": played.critiques}
-    sources = sources_of(config)
-    sizes = {role: parameters_of(sources[role]) for role in (ROLES if config.weights == "models" else ROLES[:1])}
-    return Cost(
+    sources = find_sources(config)
+    sizes = {role: count_parameters(sources[role]) for role in (ROLES if config.weights == "models" else ROLES[:1])}
+    return RunCost(
         episodes=played.episodes,
         lessons=played.lessons,
         most_turns=(played.episodes + played.lessons) * turns,
@@ -87,7 +87,7 @@ def _evaluations(config: TrainConfig) -> int:
     return 2 + math.ceil(config.steps / every) if every else 0
 
 
-def parameters_of(source: str) -> int:
+def count_parameters(source: str) -> int:
     """Count the parameters of a causal language model from its config alone."""
     make = cast("Any", AutoModelForCausalLM)
     config = read_checked_files(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))

@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicLayer
 
 from align_echo.errors import UsageError
 from align_echo.train.tree_attention import over_trees, tree_inputs
-from align_echo.train.trees import Tree, trees
+from align_echo.train.trees import TokenTree, trees
 
 CHUNK = 4096
 """Positions with logits in memory at once."""
@@ -33,7 +33,7 @@ def token_logprobs(
     ids_BT: torch.Tensor,
     mask_BT: torch.Tensor,
     *,
-    tree: Tree | None = None,
+    tree: TokenTree | None = None,
     temperature: float = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute log-probabilities and entropies of the tokens in `mask`.
@@ -71,7 +71,7 @@ def _rows(decoder: Any, ids_BT: torch.Tensor, counted: torch.Tensor) -> Predicte
     return hidden, ids_BT[:, 1:][counted], torch.arange(len(hidden), device=ids_BT.device)
 
 
-def _tree(decoder: Any, tree: Tree, counted: torch.Tensor) -> Predicted:
+def _tree(decoder: Any, tree: TokenTree, counted: torch.Tensor) -> Predicted:
     """Read a tree. A token sampled by several rows after the same prefix is predicted once."""
     with over_trees(decoder):
         inputs = tree_inputs(decoder, tree, counted.device)

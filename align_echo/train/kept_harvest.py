@@ -10,22 +10,22 @@ from pathlib import Path
 
 import torch
 
-from align_echo.train.batching import Batch
+from align_echo.train.batching import TensorBatch
 from align_echo.train.signals import Signals
-from align_echo.train.trees import Tree
+from align_echo.train.trees import TokenTree
 
 HARVEST = "harvest.pt"
 
 
 @dataclass
-class KeptHarvest:
+class CurrentBatch:
     """A batch divided into micro-batches, with their log-probabilities under earlier weights (`old`).
 
     `steps` is the number of steps behind the weights that played it. Each of its steps reports `signals`; only the
     first reports the seconds of play.
     """
 
-    batches: list[Batch]
+    batches: list[TensorBatch]
     old: list[torch.Tensor | None]
     steps: int
     signals: Signals = field(default_factory=dict)
@@ -36,9 +36,11 @@ class KeptHarvest:
         torch.save({"batches": batches, "old": self.old, "steps": self.steps, "signals": self.signals}, file)
 
     @classmethod
-    def read(cls, file: Path, device: torch.device) -> KeptHarvest:
+    def read(cls, file: Path, device: torch.device) -> CurrentBatch:
         """Read a file of `write`. Files hold values only: no code in them is run."""
         values = torch.load(file, weights_only=True, map_location="cpu")
-        batches = [Batch(**{**each, "tree": each["tree"] and Tree(**each["tree"])}) for each in values["batches"]]
+        batches = [
+            TensorBatch(**{**each, "tree": each["tree"] and TokenTree(**each["tree"])}) for each in values["batches"]
+        ]
         old = [each if each is None else each.to(device) for each in values["old"]]
         return cls(batches, old, values["steps"], values["signals"])

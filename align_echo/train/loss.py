@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from align_echo.train.batching import Batch
+from align_echo.train.batching import TensorBatch
 from align_echo.train.objective import (
     LUFFY_GAMMA,
     MOST_WEIGHT,
@@ -29,7 +29,7 @@ from align_echo.train.objective import (
 from align_echo.types import Frozen
 
 
-class Objective(Frozen):
+class ObjectiveSettings(Frozen):
     """Settings of the loss."""
 
     clip_low: float = Field(default=0.2, ge=0, le=1)
@@ -76,9 +76,9 @@ class BatchLoss:
 
 
 def batch_loss(
-    batch: Batch,
+    batch: TensorBatch,
     logprobs: torch.Tensor,
-    objective: Objective,
+    objective: ObjectiveSettings,
     *,
     old: torch.Tensor | None = None,
     reference: torch.Tensor | None = None,

@@ -19,7 +19,7 @@ from align_echo.grammar import with_article
 from align_echo.models.endpoint import resolve_base_url
 from align_echo.registry import Registry
 from align_echo.train.rewards import RewardName
-from align_echo.train.rows import Harvest, Role
+from align_echo.train.rows import Role, RolloutBatch
 from align_echo.train.stage import Stage
 from align_echo.types import Frozen
 
@@ -36,7 +36,7 @@ def _address(url: str) -> str:
     return address if address.endswith("/v1") else f"{address}/v1"
 
 
-class Collecting(Frozen, allow_inf_nan=False):
+class CollectingSettings(Frozen, allow_inf_nan=False):
     """How a batch is played."""
 
     tasks: int = Field(default=4, ge=1)
@@ -70,7 +70,7 @@ class Collecting(Frozen, allow_inf_nan=False):
 
 
 @dataclass(frozen=True)
-class Bounds:
+class BatchCost:
     """Upper bounds on the cost of a batch: the policy's `episodes`, the expert's `lessons`, texts of the critic
     (`critiques`), and the policy's `rows` to learn from."""
 
@@ -90,8 +90,8 @@ class Method:
     """
 
     name: str
-    collect: Callable[[Sequence[str], Stage, Collecting], Harvest]
-    bounds: Callable[[Collecting], Bounds]
+    collect: Callable[[Sequence[str], Stage, CollectingSettings], RolloutBatch]
+    bounds: Callable[[CollectingSettings], BatchCost]
     roles: tuple[Role, ...] = ("policy",)
     needs: Literal["", "expert", "distances"] = ""
     refines: bool = False
@@ -108,7 +108,7 @@ def _read(name: str, entry: object) -> Method:
 METHODS: Registry[Method] = Registry("method", "align_echo.methods", _read)
 
 
-def episodes_alone(collecting: Collecting) -> Bounds:
+def episodes_alone(collecting: CollectingSettings) -> BatchCost:
     """Compute the bounds of a method that plays `samples` episodes of each task and learns from all of them."""
     count = collecting.tasks * collecting.samples
-    return Bounds(count, rows=count)
+    return BatchCost(count, rows=count)

@@ -17,8 +17,8 @@ from align_echo.faults import stop_if_hopeless
 from align_echo.refusals import PlayJudge
 from align_echo.rollout import HOPELESS
 from align_echo.session import Episode
-from align_echo.train.signals import Signals, of_play
-from align_echo.train.stage import Made, Proposal, ReviewRequest, Stage
+from align_echo.train.signals import Signals, play_signals
+from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
 from align_echo.types import Trajectory, Usage
 
 
@@ -37,7 +37,7 @@ class ObservedStage:
 
     def signals(self, judge: PlayJudge | None) -> Signals:
         """Compute the signals so far. `judge` identifies refused turns; None if unknown."""
-        measured = of_play(self.played, judge) | {f"seconds/{name}": took for name, took in self._seconds.items()}
+        measured = play_signals(self.played, judge) | {f"seconds/{name}": took for name, took in self._seconds.items()}
         drawing = self._seconds.get("play", 0.0) + self._seconds.get("critic", 0.0)
         sampled = self._spent.completion_tokens
         return measured | ({"tokens_per_second": sampled / drawing} if drawing and sampled else {})
@@ -58,7 +58,7 @@ class ObservedStage:
         self._spent = sum((review.usage for review in reviews), self._spent)
         return reviews
 
-    def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
         """Ask the critic for verdicts, timed as "critic"."""
         with self._timed("critic"):
             judgements = self._stage.judge(proposals)

@@ -1,6 +1,6 @@
 """Reasons why a step taught nothing, from its signals, in plain words with advice.
 
-`obstacles` is a pure function of the signals; `Alarm` decides when to repeat a warning. Not here: measuring
+`obstacles` is a pure function of the signals; `ObstacleAlarm` decides when to repeat a warning. Not here: measuring
 (`signals.py`), and runs that learn slowly.
 """
 
@@ -24,7 +24,7 @@ REPEAT_AFTER = 25
 
 
 @dataclass(frozen=True)
-class Obstacle:
+class LearningObstacle:
     """A reason why nothing was learned: `fact` is the measurement and `advice` the change to make, in words.
 
     `kind` is the same whatever the figures. A `certain` obstacle cannot be the chance of a single step.
@@ -36,7 +36,7 @@ class Obstacle:
     certain: bool = False
 
 
-def obstacles(step: int, signals: Signals, config: TrainConfig) -> list[Obstacle]:
+def obstacles(step: int, signals: Signals, config: TrainConfig) -> list[LearningObstacle]:
     """List the reasons why a step taught nothing; empty if it taught something. Root causes only, no consequences."""
     checks = (_broken(signals, config), _unreadable_replies(signals, config), _unreadable_critiques(signals, config))
     first_causes = [obstacle for obstacle in checks if obstacle is not None]
@@ -57,7 +57,7 @@ def nothing_differs(signals: Signals) -> bool:
     return groups > 0 and equal + signals.get("singleton_groups", 0) >= groups
 
 
-class Alarm:
+class ObstacleAlarm:
     """The warnings of a run. Each obstacle is reported once, then every `REPEAT_AFTER` steps, and when it is over."""
 
     def __init__(self, config: TrainConfig) -> None:
@@ -79,7 +79,7 @@ class Alarm:
             self._facts[obstacle.kind] = obstacle.fact
         return [f"warning: step {step}: nothing can be learned: {known.fact}: {known.advice}" for known in due]
 
-    def _is_due(self, step: int, obstacle: Obstacle) -> bool:
+    def _is_due(self, step: int, obstacle: LearningObstacle) -> bool:
         if not obstacle.certain and self._in_a_row < self._patience:
             return False
         return step - self._last_warning.get(obstacle.kind, -REPEAT_AFTER) >= REPEAT_AFTER
@@ -95,7 +95,7 @@ class Alarm:
 # ---------------------------------------------------------------- first causes
 
 
-def _broken(signals: Signals, config: TrainConfig) -> Obstacle | None:
+def _broken(signals: Signals, config: TrainConfig) -> LearningObstacle | None:
     """Check for a fault in every episode."""
     by_source = {source: signals.get(f"count/{source}_faults", 0) for source in BROKE}
     episodes = signals.get("episodes", 0)
@@ -104,10 +104,10 @@ def _broken(signals: Signals, config: TrainConfig) -> Obstacle | None:
     source = max(by_source, key=lambda name: by_source[name])
     see = "rollouts/ holds what it said (`fault`)" if config.rollouts.episodes else "set rollouts.episodes to see it"
     fact = f"all {episodes:g} episodes broke ({BROKE[source]})"
-    return Obstacle("broken", fact, f"{see}, and align-echo doctor what is missing", certain=True)
+    return LearningObstacle("broken", fact, f"{see}, and align-echo doctor what is missing", certain=True)
 
 
-def _unreadable_replies(signals: Signals, config: TrainConfig) -> Obstacle | None:
+def _unreadable_replies(signals: Signals, config: TrainConfig) -> LearningObstacle | None:
     """Check for replies of the policy without an action, nearly all of them."""
     share = signals.get("policy/no_action_share", 0)
     if share < NEARLY_ALL:
@@ -115,12 +115,12 @@ def _unreadable_replies(signals: Signals, config: TrainConfig) -> Obstacle | Non
     fact = f"{share:.0%} of the policy's replies held no action"
     if signals.get("policy/cut_share", 0) >= NEARLY_ALL:
         fact += ", as they were cut off"
-        return Obstacle("unreadable", fact, f"raise {_now(config, 'reply_tokens')}", certain=True)
+        return LearningObstacle("unreadable", fact, f"raise {_now(config, 'reply_tokens')}", certain=True)
     start = "take a --model that knows the action format, or teach it one first (--method sft)"
-    return Obstacle("unreadable", fact, f"{start}; {_now(config, 'reply_tokens')} may be too few", certain=True)
+    return LearningObstacle("unreadable", fact, f"{start}; {_now(config, 'reply_tokens')} may be too few", certain=True)
 
 
-def _unreadable_critiques(signals: Signals, config: TrainConfig) -> Obstacle | None:
+def _unreadable_critiques(signals: Signals, config: TrainConfig) -> LearningObstacle | None:
     """Check for a critic without readable replies and a policy without any other attempt to learn from."""
     outcomes = ("lost", "won")
     asked = sum(signals.get(f"count/critiques_of_{outcome}_attempts", 0) for outcome in outcomes)
@@ -130,35 +130,37 @@ def _unreadable_critiques(signals: Signals, config: TrainConfig) -> Obstacle | N
     room = f"raise {_now(config, 'critique_tokens')}"
     if verdicts and verdicts >= signals.get("rows", 0):
         advice = f"teach the critic its form first (align-echo critic train --reasoning), or {room}"
-        return Obstacle("unread verdicts", "no verdict of the critic could be read", advice, certain=True)
+        return LearningObstacle("unread verdicts", "no verdict of the critic could be read", advice, certain=True)
     policy_learns = "policy" in config.trained and "policy/reward" in signals
     if not asked or unread < asked or policy_learns:
         return None
     fact = f"none of {asked:g} critiques could be read"
     if cut >= NEARLY_ALL * asked:
-        return Obstacle("unread critiques", f"{fact}, as they were cut off", room, certain=True)
+        return LearningObstacle("unread critiques", f"{fact}, as they were cut off", room, certain=True)
     advice = f"take a critic that knows its form (critic: FOLDER, or another --model), or {room}"
-    return Obstacle("unread critiques", fact, advice, certain=True)
+    return LearningObstacle("unread critiques", fact, advice, certain=True)
 
 
-def _without_rows(signals: Signals, config: TrainConfig) -> Obstacle | None:
+def _without_rows(signals: Signals, config: TrainConfig) -> LearningObstacle | None:
     """Check for a step without rows of a trained role."""
     if any(f"{role}/reward" in signals for role in config.trained):
         return None
     turns = _now(config, "turns")
     if signals.get("count/failed_lessons", 0):
-        return Obstacle("no rows", "the environment's expert won none of the tasks", f"raise {turns}", certain=True)
+        return LearningObstacle(
+            "no rows", "the environment's expert won none of the tasks", f"raise {turns}", certain=True
+        )
     if signals.get("policy/context_limit_share", 0) >= NEARLY_ALL:
         advice = "take a --model with a longer context, or an --interface with fewer rules"
-        return Obstacle("no rows", "no task fits into the model's context", advice, certain=True)
+        return LearningObstacle("no rows", "no task fits into the model's context", advice, certain=True)
     advice = "the counts in signals.jsonl (count/...) tell what could not be used"
-    return Obstacle("no rows", "there was no episode or reply to learn from", advice, certain=True)
+    return LearningObstacle("no rows", "there was no episode or reply to learn from", advice, certain=True)
 
 
 # ---------------------------------------------------------------- equal rewards, and no gradient
 
 
-def _equal_rewards(signals: Signals, config: TrainConfig) -> Obstacle:
+def _equal_rewards(signals: Signals, config: TrainConfig) -> LearningObstacle:
     """Describe equal rewards of all samples of each task."""
     roles = [role for role in config.trained if f"{role}/reward" in signals]
     role = roles[0]
@@ -168,17 +170,18 @@ def _equal_rewards(signals: Signals, config: TrainConfig) -> Obstacle:
     facts, advice = [fact for fact, _ in cut_short], [change for _, change in cut_short if change]
     if constant and role == "policy" and reward >= 1:
         harder = "take harder tasks (task_types, split), or end the run"
-        return Obstacle("all won", "every task was won by every sample", harder)
+        return LearningObstacle("all won", "every task was won by every sample", harder)
     samples = f"more samples a task ({_now(config, 'samples')})"
     if constant and role == "policy" and reward == 0:
         fact = "every task was lost by every sample"
         ways = ["easier tasks (task_types)", "a stronger start (--model, or what --method sft trained)"]
         ways += ["an --interface"] if config.interface == "none" else []
-        return Obstacle("all lost", _joined([fact, *facts]), _either([*advice, _choice([*ways, samples])]))
+        return LearningObstacle("all lost", _joined([fact, *facts]), _either([*advice, _choice([*ways, samples])]))
     fact = f"every reward of the {role} was {reward:.3g}" if constant else "all samples of a task earned the same"
     ways = [samples, f"more tasks a step ({_now(config, 'tasks')})"]
     ways += [f"more varied replies ({_now(config, 'temperature')})"]
-    return Obstacle("constant" if constant else "equal", _joined([fact, *facts]), _either([*advice, _choice(ways)]))
+    kind = "constant" if constant else "equal"
+    return LearningObstacle(kind, _joined([fact, *facts]), _either([*advice, _choice(ways)]))
 
 
 def _cut_short(signals: Signals, config: TrainConfig) -> list[tuple[str, str]]:
@@ -196,7 +199,7 @@ def _cut_short(signals: Signals, config: TrainConfig) -> list[tuple[str, str]]:
     return [words for name, words in limits.items() if signals.get(name, 0) >= NEARLY_ALL]
 
 
-def _without_gradient(step: int, signals: Signals, config: TrainConfig) -> list[Obstacle]:
+def _without_gradient(step: int, signals: Signals, config: TrainConfig) -> list[LearningObstacle]:
     """Check for a zero gradient although rewards differ."""
     updates = config.step.updates
     waiting = "policy" if (step - 1) // updates * updates < config.step.critic_warmup else ""
@@ -207,8 +210,8 @@ def _without_gradient(step: int, signals: Signals, config: TrainConfig) -> list[
     fact = f"the gradient of the {' and of the '.join(still)} is 0 although rewards differ"
     if any(signals.get(f"{role}/clip_share", 0) >= NEARLY_ALL for role in still):
         advice = "lower step.updates or the rate (optimising.lr), or widen step.objective.clip_low and clip_high"
-        return [Obstacle("no gradient", f"{fact}, as every ratio is clipped", advice)]
-    return [Obstacle("no gradient", fact, "look at trained and at step.objective: no token counts")]
+        return [LearningObstacle("no gradient", f"{fact}, as every ratio is clipped", advice)]
+    return [LearningObstacle("no gradient", fact, "look at trained and at step.objective: no token counts")]
 
 
 def _now(config: TrainConfig, name: str) -> str:

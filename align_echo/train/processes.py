@@ -27,7 +27,7 @@ from align_echo.critic.verdict import Verdict
 from align_echo.errors import AlignEchoError, TrainingError
 from align_echo.session import Episode
 from align_echo.train.launched import how_many, keep_to_this_machine
-from align_echo.train.stage import Made, Proposal, ReviewRequest, Stage
+from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
 from align_echo.types import Trajectory
 
 LONGEST_WAIT = timedelta(hours=3)
@@ -97,7 +97,7 @@ def gathered(make: Callable[[], Made], *, group: distributed.ProcessGroup | None
     return [cast(Made, each) for _, each in everything]
 
 
-def of_first(make: Callable[[], Made]) -> Made:
+def call_on_first(make: Callable[[], Made]) -> Made:
     """Call `make` in the first process only and return its result in every process."""
     result = gathered(lambda: make() if is_first() else None)[0]
     return cast(Made, result)
@@ -158,7 +158,7 @@ class SharedStage:
         """Label the action of each turn."""
         return _shared(self._stage.labels, played)
 
-    def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
         """Ask the critic for a reasoned verdict on each."""
         return _shared(self._stage.judge, proposals)
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from align_echo.critic.review import Review
 from align_echo.files import clear
 from align_echo.jsonl import JsonlFile
-from align_echo.train.rows import Harvest
+from align_echo.train.rows import RolloutBatch
 from align_echo.types import Frozen, Trajectory
 
 ROLLOUTS, CRITIQUES = "rollouts", "critiques"
@@ -27,7 +27,7 @@ ROLLOUTS, CRITIQUES = "rollouts", "critiques"
 MEBIBYTE = 2**20
 
 
-class Rollouts(Frozen, allow_inf_nan=False):
+class RolloutSettings(Frozen, allow_inf_nan=False):
     """Limits of the saved rollouts: `episodes` in a batch (0: none), and `mebibytes` in all."""
 
     episodes: int = Field(default=16, ge=0)
@@ -47,7 +47,7 @@ class ReviewedAttempt(Frozen):
 class RolloutFiles:
     """The saved rollouts of a run of at most `steps` steps, in its folder."""
 
-    def __init__(self, folder: Path, settings: Rollouts, steps: int) -> None:
+    def __init__(self, folder: Path, settings: RolloutSettings, steps: int) -> None:
         self._folder = folder
         self._settings = settings
         self._steps = steps
@@ -58,12 +58,12 @@ class RolloutFiles:
             late = [file.name for file in (self._folder / part).glob("*.jsonl") if int(file.stem) >= step]
             clear(self._folder / part, late)
 
-    def keep(self, step: int, harvest: Harvest) -> None:
+    def keep(self, step: int, harvest: RolloutBatch) -> None:
         """Write the rollouts of a batch under the number of its first `step`, if there is room."""
         group = side_by_side(widest_group(harvest.episodes), harvest.reviewed)[: self._settings.episodes]
         parts: dict[str, Sequence[BaseModel]] = {
             ROLLOUTS: [without_tokens(episode) for episode in group],
-            CRITIQUES: reviews_of(group, harvest.reviewed),
+            CRITIQUES: select_reviews(group, harvest.reviewed),
         }
         size = sum(len(record.model_dump_json().encode()) + 1 for records in parts.values() for record in records)
         if self._written + size > room(step, self._steps, self._settings.mebibytes * MEBIBYTE):
@@ -127,7 +127,7 @@ def side_by_side(
     return [attempt for episode in first for attempt in with_following(episode)]
 
 
-def reviews_of(
+def select_reviews(
     group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, Review]]
 ) -> list[ReviewedAttempt]:
     """Select the critic's replies about these episodes, in order."""

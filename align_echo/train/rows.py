@@ -42,7 +42,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Harvest:
+class RolloutBatch:
     """The result of a method on a batch of tasks.
 
     `refinements` are pairs of scores: an attempt's, and that of the next attempt (after a critique, if any). `counts`

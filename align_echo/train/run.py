@@ -48,25 +48,25 @@ from align_echo.runs import CHECKPOINTS, begin_run, check_room, checkpoint_step,
 from align_echo.session import try_reset
 from align_echo.train import launched, processes
 from align_echo.train.arguments import run_settings
-from align_echo.train.budget import Budget, played_before
+from align_echo.train.budget import TurnBudget, played_before
 from align_echo.train.config import TrainConfig
-from align_echo.train.crew import Crew, gather, sources_of
+from align_echo.train.crew import RoleModels, find_sources, gather
 from align_echo.train.estimate import estimate
 from align_echo.train.held_out import HeldOut
 from align_echo.train.needs import require_trl
 from align_echo.train.observed import ObservedStage
-from align_echo.train.obstacles import Alarm
+from align_echo.train.obstacles import ObstacleAlarm
 from align_echo.train.processes import SharedStage
 from align_echo.train.role_checkpoints import RoleCheckpoints
 from align_echo.train.rollouts import RolloutFiles
-from align_echo.train.rows import Harvest, Role
+from align_echo.train.rows import Role, RolloutBatch
 from align_echo.train.run_folder import append, check_run_folder, keep_before, lasts, made_nothing, steps_in, stored_as
 from align_echo.train.serving import PUBLISHED
 from align_echo.train.signals import Signals
 from align_echo.train.stage import PARTS, LocalStage, Stage
 from align_echo.train.threads import computing_with
 from align_echo.train.trackers import TENSORBOARD, tracking
-from align_echo.train.trainer import RoleTrainer, optimizer_of
+from align_echo.train.trainer import RoleTrainer, build_optimizer
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -84,7 +84,7 @@ def _ignore_line(line: str) -> None:
     """Do nothing. The default of `say`, for callers who read the signals."""
 
 
-def of_types(wanted: Sequence[str] | None, tasks: Sequence[str], task_type: Callable[[str], str]) -> list[str]:
+def select_tasks(wanted: Sequence[str] | None, tasks: Sequence[str], task_type: Callable[[str], str]) -> list[str]:
     """Select the tasks of the wanted types; all for None. Raises `UsageError` for a type without tasks."""
     if wanted is None:
         return list(tasks)
@@ -96,7 +96,7 @@ def of_types(wanted: Sequence[str] | None, tasks: Sequence[str], task_type: Call
     return [task for task in tasks if types[task] in wanted]
 
 
-def queries_at(number: int, pool: Sequence[str], count: int, seed: int) -> list[str]:
+def choose_tasks(number: int, pool: Sequence[str], count: int, seed: int) -> list[str]:
     """Choose the tasks of a batch by its number, from 0: the same in every process.
 
     Batches go through all tasks in laps, each lap in another random order; a remainder smaller than a batch is skipped.
@@ -108,9 +108,9 @@ def queries_at(number: int, pool: Sequence[str], count: int, seed: int) -> list[
     return Dice(f"training tasks {seed} {lap}").shuffled(pool)[index * count : (index + 1) * count]
 
 
-def harvest_with(
+def play_batch(
     config: TrainConfig, tasks: Sequence[str], stage: Stage, judge: PlayJudge | None = None
-) -> Harvest:
+) -> RolloutBatch:
     """Play a batch by the config's method and add signals of play.
 
     `judge` identifies refused turns; None if unknown.
@@ -124,7 +124,7 @@ def harvest_with(
 
 
 def local_stage(
-    config: TrainConfig, spec: EnvironmentSpec, crew: Crew, split: str, temperature: float
+    config: TrainConfig, spec: EnvironmentSpec, crew: RoleModels, split: str, temperature: float
 ) -> LocalStage:
     """Build the stage of a config for a split, with the crew's policy and critic."""
     interface = spec.interface(config.interface)
@@ -140,11 +140,11 @@ def local_stage(
         critic_tokens=config.collecting.critique_tokens,
         rule=default_rule(spec),
         workers=config.collecting.workers,
-        parts=parts_of(config, torch.cuda.is_available()),
+        parts=count_parts(config, torch.cuda.is_available()),
     )
 
 
-def parts_of(config: TrainConfig, on_gpu: bool) -> int:
+def count_parts(config: TrainConfig, on_gpu: bool) -> int:
     """Return in how many parts a batch is played.
 
     One with servers (more was not measured), with adapters (an engine computes one of them a step), and on a GPU (few
@@ -153,10 +153,10 @@ def parts_of(config: TrainConfig, on_gpu: bool) -> int:
     return 1 if config.collecting.servers or config.weights == "adapters" or on_gpu else PARTS
 
 
-class Run:
+class TrainingRun:
     """A training run with checked inputs. Call `train` once; a resumed run continues from its newest checkpoint.
 
-    With several processes each has a `Run`; only the first writes.
+    With several processes each has a `TrainingRun`; only the first writes.
     """
 
     def __init__(self, config: TrainConfig, folder: Path, *, resume: bool = False) -> None:
@@ -165,21 +165,21 @@ class Run:
         """
         processes.join()
         self.config = config
-        processes.of_first(self._check_backend)
-        self.folder = processes.of_first(lambda: folder)
+        processes.call_on_first(self._check_backend)
+        self.folder = processes.call_on_first(lambda: folder)
         self._spec = environment(config.env)
         self._split = self._spec.check_split(config.split or self._spec.train_split)
         self._held_out = self._spec.check_split(config.evaluating.split or self._spec.test_split)
-        self._sources = sources_of(config)
+        self._sources = find_sources(config)
         self.on_record = self._record()
-        self.tasks = of_types(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
-        queries_at(0, self.tasks, config.collecting.tasks, config.seed)
+        self.tasks = select_tasks(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
+        choose_tasks(0, self.tasks, config.collecting.tasks, config.seed)
         if config.implementation.needs == "expert":
             require_expert(self._spec, self._split, self.tasks, None)
         self._resuming = resume
-        self._resume = processes.of_first(lambda: check_run_folder(self.folder, self.on_record, resume=resume))
+        self._resume = processes.call_on_first(lambda: check_run_folder(self.folder, self.on_record, resume=resume))
         if not resume:
-            processes.of_first(lambda: check_room(self.folder, estimate(config).disk))
+            processes.call_on_first(lambda: check_room(self.folder, estimate(config).disk))
         self._rollouts = RolloutFiles(self.folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
         self._say: Callable[[str], None] = _ignore_line
@@ -259,7 +259,7 @@ class Run:
         crew = gather(self.config, self._sources, self.folder)
         locks: list[FolderLock] = []
         try:
-            processes.of_first(lambda: locks.append(self._begin_folder()))
+            processes.call_on_first(lambda: locks.append(self._begin_folder()))
             self._evaluation = self._held_out_tasks(crew, evaluated) if self.config.evaluating.every else None
             names = self.config.report_to if processes.is_first() else ()
             with (
@@ -275,7 +275,7 @@ class Run:
             crew.save(self.folder)
             took = None if self._resume else round(time.monotonic() - start, 1)  # unknown for a resumed run
             figures = {"before": before, "after": after, "seconds": took}
-            return processes.of_first(lambda: self._end(trainer, figures))
+            return processes.call_on_first(lambda: self._end(trainer, figures))
         finally:
             crew.close()
             for lock in locks:
@@ -332,24 +332,24 @@ class Run:
         first = next(iter(steps_in(self.folder / HELD_OUT)), None)
         return first and {name: value for name, value in first.items() if name != "step"}
 
-    def _held_out_tasks(self, crew: Crew, evaluated: Callable[[int, dict[str, Any]], None]) -> HeldOut:
+    def _held_out_tasks(self, crew: RoleModels, evaluated: Callable[[int, dict[str, Any]], None]) -> HeldOut:
         config = self.config
         tasks = self._spec.tasks(self._held_out)
         chosen = Dice(f"held-out tasks {config.seed}").shuffled(tasks)[: config.evaluating.tasks]
         stage = self._stage(crew, self._held_out, config.evaluating.temperature)
         return HeldOut(SharedStage(stage), chosen, config.seed, self.folder / HELD_OUT, evaluated)
 
-    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleCheckpoints:
+    def _trainer(self, crew: RoleModels, watch: Callable[[int, Signals], None]) -> RoleCheckpoints:
         config = self.config
         plain = self._stage(crew, self._split, config.collecting.temperature)
         stage = replace(plain, best_of=config.collecting.best_of)
         judge = play_judge(self._spec)
 
-        def play(number: int) -> Harvest:
-            tasks = queries_at(number, self.tasks, config.collecting.tasks, config.seed)
-            return harvest_with(config, tasks, stage.at_step(number), judge)
+        def play(number: int) -> RolloutBatch:
+            tasks = choose_tasks(number, self.tasks, config.collecting.tasks, config.seed)
+            return play_batch(config, tasks, stage.at_step(number), judge)
 
-        def keep(number: int, batch: Harvest) -> None:
+        def keep(number: int, batch: RolloutBatch) -> None:
             step = number * config.step.updates + 1
             budget.add(batch.steps)
             if not processes.is_first():
@@ -358,8 +358,8 @@ class Run:
                 append(self.folder / "refinements.jsonl", {"step": step, "scores": batch.refinements})
             self._rollouts.keep(step, batch)
 
-        alarm = Alarm(config)
-        budget = Budget(config.environment_steps or 0, self._played)
+        alarm = ObstacleAlarm(config)
+        budget = TurnBudget(config.environment_steps or 0, self._played)
 
         def observe(step: int, signals: Signals) -> None:
             if not processes.is_first():
@@ -379,7 +379,7 @@ class Run:
             play,
             config.step,
             arguments,
-            optimizer=optimizer_of(
+            optimizer=build_optimizer(
                 crew.backbone, rates, weight_decay=config.optimising.weight_decay, betas=config.optimising.betas
             ),
             publish=crew.publish,
@@ -401,10 +401,10 @@ class Run:
         settings = run_settings(self.config, self.folder, self._last_step)
         if self.config.backend == "own":
             return RoleTrainer, TrainingArguments(**settings)
-        from align_echo.train.trl_plan import grpo_arguments, plan_of
+        from align_echo.train.trl_plan import grpo_arguments, plan_micro_batches
         from align_echo.train.trl_trainer import TrlTrainer
 
-        plan = plan_of(self.config)
+        plan = plan_micro_batches(self.config)
         return partial(TrlTrainer, plan=plan), grpo_arguments(self.config, plan, settings)
 
     @property
@@ -418,5 +418,5 @@ class Run:
         spent = self._played >= (self.config.environment_steps or math.inf)
         return self.begun_at if spent else self.config.steps
 
-    def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
+    def _stage(self, crew: RoleModels, split: str, temperature: float) -> LocalStage:
         return local_stage(self.config, self._spec, crew, split, temperature)

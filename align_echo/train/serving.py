@@ -20,7 +20,7 @@ from align_echo.models.local.fleet import EngineGroup
 from align_echo.models.local.publishing import VERIFICATION, check_weights
 from align_echo.models.local.vllm_server import VllmServer
 from align_echo.models.retry import RetryPolicy
-from align_echo.train.backbone import ROLES, Adapters, Backbone
+from align_echo.train.backbone import ROLES, AdapterModels, Backbone
 from align_echo.train.rows import Role
 
 PUBLISHED = "published"
@@ -44,7 +44,7 @@ def served_by(addresses: Sequence[str], source: str, backbone: Backbone) -> Mode
     def connect(address: str) -> ModelEngine:
         server = VllmServer("", base_url=address, retry=retry)
         try:
-            if isinstance(backbone, Adapters):
+            if isinstance(backbone, AdapterModels):
                 reply = server.submit(VERIFICATION).result()
                 with backbone.reference("policy") as bare:
                     _check_model(bare, reply, f"the server at {address} serves another model than {source}")
@@ -65,13 +65,13 @@ def _check_model(model: Any, reply: TokenReply, otherwise: str) -> None:
     if any(token >= known for token in reply.ids):
         raise UsageError(f"{otherwise}: its vocabulary is larger")
     try:
-        check_weights(partial(logprobs_of, model), reply)
+        check_weights(partial(compute_logprobs, model), reply)
     except ModelError as error:
         raise UsageError(f"{otherwise}: {error}") from error
 
 
 @torch.no_grad()
-def logprobs_of(model: Any, ids: tuple[int, ...]) -> list[float]:
+def compute_logprobs(model: Any, ids: tuple[int, ...]) -> list[float]:
     """Compute natural log-probabilities [T - 1] of ids[1:] by a forward pass over ids [T]."""
     device = next(model.parameters()).device
     logits_TV = model(input_ids=torch.tensor([ids], device=device), use_cache=False).logits[0, :-1].float()
@@ -93,7 +93,7 @@ class ServedWeights:
         if not self._versions:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._number += 1
-        by_adapter = isinstance(backbone, Adapters)
+        by_adapter = isinstance(backbone, AdapterModels)
         for role in ROLES if by_adapter else backbone.kept:
             if role not in backbone.trained and role in self._versions:
                 continue
@@ -103,7 +103,7 @@ class ServedWeights:
             if by_adapter:
                 engine.load_adapter(role, str(version))
             else:
-                engine.publish_weights(str(version), partial(logprobs_of, backbone.activate(role)))
+                engine.publish_weights(str(version), partial(compute_logprobs, backbone.activate(role)))
             self._forget(role, version)
 
     def _forget(self, role: Role, version: Path) -> None:

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel, TrainerCallback
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.train.arguments import arguments_of
+from align_echo.train.arguments import build_arguments
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.keeping import KeepingTrainer
 from align_echo.train.optimizers import MuonWithAdamW
@@ -51,7 +51,7 @@ class SftSettings(Frozen):
 
 
 @dataclass(frozen=True)
-class Chat:
+class EncodedChat:
     """A demonstration in T tokens: `ids` [T] int32, `weights` [T] float32 of each token as a target."""
 
     ids: np.ndarray
@@ -59,7 +59,7 @@ class Chat:
     kind: str
 
 
-def encode(demonstration: Demonstration, encoder: ChatEncoder, *, context_weight: float) -> Chat:
+def encode(demonstration: Demonstration, encoder: ChatEncoder, *, context_weight: float) -> EncodedChat:
     """Encode a chat as in a rollout, with the weight of each token.
 
     A single question without instructions before it has half of `context_weight`: part of it is instructions.
@@ -73,19 +73,19 @@ def encode(demonstration: Demonstration, encoder: ChatEncoder, *, context_weight
         weights[: supervised.turns[0][0]] *= 0.5
     for (first, end), weight in zip(supervised.turns, demonstration.weights, strict=True):
         weights[first:end] = weight
-    return Chat(np.asarray(supervised.ids, dtype=np.int32), weights, demonstration.kind)
+    return EncodedChat(np.asarray(supervised.ids, dtype=np.int32), weights, demonstration.kind)
 
 
-def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[list[Chat]]:
+def batches(chats: Sequence[EncodedChat], *, tokens_per_batch: int, seed: int) -> list[list[EncodedChat]]:
     """Divide chats into batches of similar length, in random order.
 
     The padded size of a batch is at most `tokens_per_batch`, unless a single chat is longer.
     """
     shuffled = Dice(f"sft {seed}").shuffled(range(len(chats)))
-    batched: list[list[Chat]] = []
+    batched: list[list[EncodedChat]] = []
     for start in range(0, len(shuffled), POOL):
         pool = sorted((chats[index] for index in shuffled[start : start + POOL]), key=lambda chat: len(chat.ids))
-        batch: list[Chat] = []
+        batch: list[EncodedChat] = []
         for chat in pool:
             if batch and (len(batch) + 1) * len(chat.ids) > tokens_per_batch:
                 batched.append(batch)
@@ -95,7 +95,9 @@ def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[
     return Dice(f"sft order {seed}").shuffled(batched)
 
 
-def schedule(chats: Sequence[Chat], settings: SftSettings, lead: Sequence[Sequence[Chat]] = ()) -> list[list[Chat]]:
+def schedule(
+    chats: Sequence[EncodedChat], settings: SftSettings, lead: Sequence[Sequence[EncodedChat]] = ()
+) -> list[list[EncodedChat]]:
     """Order the batches of a run: each part of the lead once, then every epoch in another random order."""
     size, seed = settings.tokens_per_batch, settings.seed
     planned = [batch for part in lead for batch in batches(part, tokens_per_batch=size, seed=seed)]
@@ -105,7 +107,7 @@ def schedule(chats: Sequence[Chat], settings: SftSettings, lead: Sequence[Sequen
     return planned
 
 
-def pad(batch: Sequence[Chat]) -> dict[str, torch.Tensor]:
+def pad(batch: Sequence[EncodedChat]) -> dict[str, torch.Tensor]:
     """Pad a batch on the right, with weight 0: `input_ids` [B, T] and `weights` [B, T]."""
     longest = max(len(chat.ids) for chat in batch)
     ids = torch.zeros(len(batch), longest, dtype=torch.long)
@@ -131,11 +133,11 @@ def weighted_loss(logits_BTV: torch.Tensor, ids_BT: torch.Tensor, weights_BT: to
 
 def fine_tune(
     model: PreTrainedModel,
-    chats: Sequence[Chat],
+    chats: Sequence[EncodedChat],
     settings: SftSettings,
     folder: Path,
     *,
-    lead: Sequence[Sequence[Chat]] = (),
+    lead: Sequence[Sequence[EncodedChat]] = (),
     resume: bool = False,
     callbacks: Iterable[TrainerCallback] = (),
 ) -> float:
@@ -149,7 +151,7 @@ def fine_tune(
     planned = schedule(counting, settings, first)
     if not planned:
         raise UsageError(f"there is nothing to learn: no chat of at most {settings.longest} tokens has one that counts")
-    arguments = arguments_of(
+    arguments = build_arguments(
         folder,
         steps=len(planned),
         lr=settings.adamw_lr,
@@ -174,12 +176,12 @@ def fine_tune(
     return float(trainer.train(resume_from_checkpoint=resume or None).training_loss)
 
 
-def _counts(chat: Chat, longest: int) -> bool:
+def _counts(chat: EncodedChat, longest: int) -> bool:
     """Return whether a chat is short enough and has a weight on any token after the first."""
     return len(chat.ids) <= longest and bool(chat.weights[1:].any())
 
 
-def _padded(batches_of_step: list[list[Chat]]) -> dict[str, torch.Tensor]:
+def _padded(batches_of_step: list[list[EncodedChat]]) -> dict[str, torch.Tensor]:
     """Collate a step's single batch, and pad it."""
     (batch,) = batches_of_step
     return pad(batch)

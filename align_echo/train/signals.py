@@ -14,10 +14,10 @@ import torch
 
 from align_echo.faults import faults_by_source
 from align_echo.refusals import PlayJudge, RefusedTurns
-from align_echo.train.advantages import Advantages
-from align_echo.train.batching import Batch
+from align_echo.train.advantages import GroupAdvantages
+from align_echo.train.batching import TensorBatch
 from align_echo.train.loss import BatchLoss
-from align_echo.train.rows import Harvest
+from align_echo.train.rows import RolloutBatch
 from align_echo.trouble import summarize_conduct
 from align_echo.types import Trajectory
 
@@ -39,7 +39,7 @@ Signals = dict[str, float]
 """Figures of a step by name, without undetermined ones."""
 
 
-def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
+def batch_signals(harvest: RolloutBatch, advantages: GroupAdvantages) -> Signals:
     """Compute the signals of a batch: rewards by role, groups without variance, gains by score band, event counts.
 
     Without groups there is no share of groups, and a single reward has no standard deviation.
@@ -64,7 +64,7 @@ def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
     return signals | gains(harvest.refinements) | harvest.signals
 
 
-def of_play(played: Sequence[Trajectory], judge: PlayJudge | None) -> Signals:
+def play_signals(played: Sequence[Trajectory], judge: PlayJudge | None) -> Signals:
     """Compute the signals of play: the number of episodes, and shares in [0, 1] of turns and of sound episodes.
 
     Also counts faults by source, and turns and resets with a failure of the interface. There are no shares of nothing,
@@ -120,7 +120,7 @@ def without_loss(logs: Signals) -> Signals:
     return {name: value for name, value in logs.items() if name not in ("loss", "grad_norm")}
 
 
-class Losses:
+class LossSummary:
     """Accumulator of a step's losses over micro-batches; for `stale` rows also of the drift of the weights."""
 
     def __init__(self, *, stale: bool = False) -> None:
@@ -131,7 +131,7 @@ class Losses:
         self._revised: list[torch.Tensor] = []
 
     @classmethod
-    def of(cls, parts: Sequence[Losses]) -> Losses:
+    def of(cls, parts: Sequence[LossSummary]) -> LossSummary:
         """Merge the losses of a step from several processes."""
         merged = cls()
         for part in parts:
@@ -143,7 +143,7 @@ class Losses:
             merged._revised += part._revised
         return merged
 
-    def add(self, batch: Batch, loss: BatchLoss, entropies: torch.Tensor) -> None:
+    def add(self, batch: TensorBatch, loss: BatchLoss, entropies: torch.Tensor) -> None:
         """Add a micro-batch; `entropies` [B, T-1] in nats."""
         counted = batch.mask.bool()
         compared = counted & ~batch.expert

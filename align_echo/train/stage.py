@@ -42,7 +42,7 @@ class ReviewRequest:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ActionProposal:
     """A proposed action to judge: that of an attempt's turn, counted from 0. `sample` as for reviews."""
 
     attempt: Trajectory
@@ -70,7 +70,7 @@ class Stage(Protocol):
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
         """Label the action of each turn of each episode; None if the oracle cannot tell."""
 
-    def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
         """Ask the critic for a reasoned verdict on each action."""
 
     def lessons(self, tasks: Sequence[str]) -> list[Trajectory]:
@@ -162,10 +162,10 @@ class LocalStage:
         except EngineError:
             return [None] * len(trajectory.steps)
 
-    def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
         """Ask the critic for a reasoned verdict on each action. It reads the policy's conversation."""
 
-        def judge_one(proposal: Proposal) -> Judgement:
+        def judge_one(proposal: ActionProposal) -> Judgement:
             view = view_before(proposal.attempt, proposal.turn, self.action_format)
             return judge(
                 self.critic,

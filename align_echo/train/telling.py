@@ -11,9 +11,9 @@ from align_echo.grammar import quantity
 from align_echo.intervals import Estimate
 from align_echo.train import processes
 from align_echo.train.config import TrainConfig
-from align_echo.train.estimate import Cost, estimate
+from align_echo.train.estimate import RunCost, estimate
 from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
-from align_echo.train.run import Run
+from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals
 
 STEP_SIGNALS = (
@@ -34,7 +34,7 @@ WEIGHTS = {"shared": "one model for both", "adapters": "an adapter each on one m
 """Descriptions of `weights`."""
 
 
-def announced(run: Run) -> list[str]:
+def announced(run: TrainingRun) -> list[str]:
     """Describe a run before it starts: method, model, environment, cost, files."""
     if run.is_finished:
         return [f"the run in {run.folder} is finished: nothing is left to do"]
@@ -54,7 +54,7 @@ def announced(run: Run) -> list[str]:
     ]
 
 
-def memory_of(config: TrainConfig) -> list[str]:
+def describe_memory(config: TrainConfig) -> list[str]:
     """Describe the run's memory by use."""
     cost = estimate(config)
     head = f"memory for {cost.parameters:,} parameters, without activations and caches:"
@@ -99,7 +99,7 @@ def _playing(config: TrainConfig) -> list[str]:
     return [*([where] if servers else []), *([ahead] if config.step.ahead else [])]
 
 
-def _budget(config: TrainConfig, cost: Cost) -> list[str]:
+def _budget(config: TrainConfig, cost: RunCost) -> list[str]:
     """Describe the cost of a batch, and of the run."""
     collecting = config.collecting
     until = f", or until {config.environment_steps:,} turns are played" if config.environment_steps else ""
@@ -117,7 +117,7 @@ def _budget(config: TrainConfig, cost: Cost) -> list[str]:
     return [*lines, f"  rows to learn from: {rows}", f"in all batches at most {quantity(in_all, 'episode')}"]
 
 
-def _held_out_tasks(run: Run, cost: Cost) -> list[str]:
+def _held_out_tasks(run: TrainingRun, cost: RunCost) -> list[str]:
     if not cost.evaluations:
         return []
     when = f"every {run.config.evaluating.every} steps, {cost.evaluations} times at most"

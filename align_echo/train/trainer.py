@@ -28,29 +28,29 @@ from align_echo import stopping
 from align_echo.errors import TrainingError
 from align_echo.runs import checkpoint_step
 from align_echo.train import processes
-from align_echo.train.advantages import Advantages, group_advantages, uncompared
-from align_echo.train.ahead import Ahead
+from align_echo.train.advantages import GroupAdvantages, group_advantages, uncompared
+from align_echo.train.ahead import AheadWorker
 from align_echo.train.backbone import Backbone
-from align_echo.train.batching import Batch, Normalisation, batches, scales
+from align_echo.train.batching import Normalisation, TensorBatch, batches, scales
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
-from align_echo.train.kept_harvest import HARVEST, KeptHarvest
-from align_echo.train.loss import Objective, batch_loss
+from align_echo.train.kept_harvest import HARVEST, CurrentBatch
+from align_echo.train.loss import ObjectiveSettings, batch_loss
 from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
-from align_echo.train.rows import Harvest, Role, Row
-from align_echo.train.signals import LOSSES, Losses, Signals, numbers, of_harvest, without_loss
+from align_echo.train.rows import Role, RolloutBatch, Row
+from align_echo.train.signals import LOSSES, LossSummary, Signals, batch_signals, numbers, without_loss
 from align_echo.types import Frozen
 
-Recipe = Callable[[int], Harvest]
+PlayFunction = Callable[[int], RolloutBatch]
 """Function that plays a batch with the current weights, by its number from 0."""
 
-PLAYED_BY = "-played-by.safetensors"
+PLAYING_WEIGHTS = "-played-by.safetensors"
 """Suffix of a checkpoint's file with the weights that play the batch under way, after the role's name."""
 
 
 class StepSettings(Frozen):
     """How a batch becomes steps."""
 
-    objective: Objective = Objective()
+    objective: ObjectiveSettings = ObjectiveSettings()
     """The loss: see below."""
     advantage: Literal["group", "reward"] = "group"
     """Advantage: the reward compared within its group, or the reward itself (imitation)."""
@@ -87,7 +87,7 @@ class RoleTrainer(RoleCheckpoints):
     def __init__(
         self,
         backbone: Backbone,
-        play: Recipe,
+        play: PlayFunction,
         settings: StepSettings,
         arguments: TrainingArguments,
         *,
@@ -99,7 +99,7 @@ class RoleTrainer(RoleCheckpoints):
         tokenizers: Mapping[Role, PreTrainedTokenizerBase] = MappingProxyType({}),
         callbacks: Iterable[TrainerCallback] = (),
         last: Path | None = None,
-        keep: Callable[[int, Harvest], None] = lambda number, harvest: None,
+        keep: Callable[[int, RolloutBatch], None] = lambda number, harvest: None,
     ) -> None:
         """Create the trainer. `tokenizers` are saved beside their roles' weights, so each folder is a complete model.
 
@@ -124,13 +124,13 @@ class RoleTrainer(RoleCheckpoints):
         self._temperature = temperature
         self._evaluation = evaluation
         self._tokenizers = tokenizers
-        self._current: KeptHarvest | None = None
+        self._current: CurrentBatch | None = None
         self._norms: dict[Role, torch.Tensor] = {}
         self._signals: Signals = {}
         self._folder = Path(str(arguments.output_dir))
         self._last = last
         self._keep = keep
-        self._ahead = Ahead(play) if settings.ahead else None
+        self._ahead = AheadWorker(play) if settings.ahead else None
         self._published: int | None = None  # steps behind the engines' weights in a resumed run
         self._played_by: dict[int, Mapping[Role, Mapping[str, torch.Tensor]]] = {}  # by the number of a batch
 
@@ -149,7 +149,7 @@ class RoleTrainer(RoleCheckpoints):
             self._current = self._next_batch((step - 1) // updates)
         current, played = self._current, time.perf_counter()
         model.train()
-        losses = Losses.of(processes.gathered(lambda: self._learn_part(current))).read()
+        losses = LossSummary.of(processes.gathered(lambda: self._learn_part(current))).read()
         if updates > 1 and (step - 1) % updates == 0:
             self._share_old(current)
         processes.sum_gradients([weights for role in self._backbone.kept for weights in self._backbone.weights(role)])
@@ -170,16 +170,16 @@ class RoleTrainer(RoleCheckpoints):
         """Number of the current step."""
         return int(self.state.global_step) + 1
 
-    def _learn_part(self, current: KeptHarvest) -> Losses:
+    def _learn_part(self, current: CurrentBatch) -> LossSummary:
         """Accumulate the gradients of this process's micro-batches."""
         takers = processes.fair_shares([batch.computed for batch in current.batches], processes.count())
-        losses = Losses(stale=self._settings.ahead)
+        losses = LossSummary(stale=self._settings.ahead)
         for index, batch in enumerate(current.batches):
             if takers[index] == processes.index():
                 self._learn(current, index, batch, losses)
         return losses
 
-    def _share_old(self, current: KeptHarvest) -> None:
+    def _share_old(self, current: CurrentBatch) -> None:
         """Share the first log-probabilities of all micro-batches among processes: one alone may have to save them."""
         if processes.count() > 1:
             parts = processes.gathered(lambda: [old if old is None else old.cpu() for old in current.old])
@@ -187,7 +187,7 @@ class RoleTrainer(RoleCheckpoints):
                 shared = next((part[index] for part in parts if part[index] is not None), None)
                 current.old[index] = shared if shared is None else shared.to(self.args.device)
 
-    def _learn(self, current: KeptHarvest, index: int, batch: Batch, losses: Losses) -> None:
+    def _learn(self, current: CurrentBatch, index: int, batch: TensorBatch, losses: LossSummary) -> None:
         batch = batch.to(self.args.device)
         role_model = self._backbone.activate(batch.role)
         with self.compute_loss_context_manager():
@@ -212,22 +212,22 @@ class RoleTrainer(RoleCheckpoints):
                 raise TrainingError(f"the gradient of step {self._step} ({role}) is no number: lower lr")
         return norms
 
-    def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    def _forward(self, model: Any, batch: TensorBatch) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self.args.bf16):
             return token_logprobs(model, batch.ids, batch.mask, tree=batch.tree, temperature=self._temperature)
 
     @torch.no_grad()
-    def _reference(self, batch: Batch) -> torch.Tensor:
+    def _reference(self, batch: TensorBatch) -> torch.Tensor:
         with self._backbone.reference(batch.role) as model:
             return self._forward(model, batch)[0]
 
-    def _next_batch(self, number: int) -> KeptHarvest:
+    def _next_batch(self, number: int) -> CurrentBatch:
         batch, steps = self._played(number)
         self._keep(number, batch)
         if self._ahead is not None and (number + 1) * self._settings.updates < self.args.max_steps:
             self._play_ahead(self._ahead, number)
         rows = [row for row in batch.rows if row.role in self._backbone.trained]
-        advantages = advantages_of(rows, self._settings)
+        advantages = compute_advantages(rows, self._settings)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)
         divided = batches(
@@ -235,9 +235,9 @@ class RoleTrainer(RoleCheckpoints):
             tokens_per_batch=self._settings.tokens_per_batch,
             share=self._shares,
         )
-        return KeptHarvest(divided, [None] * len(divided), steps, of_harvest(batch, advantages))
+        return CurrentBatch(divided, [None] * len(divided), steps, batch_signals(batch, advantages))
 
-    def _played(self, number: int) -> tuple[Harvest, int]:
+    def _played(self, number: int) -> tuple[RolloutBatch, int]:
         """Return a batch, played ahead or now, and the number of steps behind the weights that played it."""
         played_ahead = self._ahead.take(number) if self._ahead is not None else None
         if played_ahead is not None:
@@ -247,7 +247,7 @@ class RoleTrainer(RoleCheckpoints):
             self._publish()
         return self._play(number), self._step - 1 if steps is None else steps
 
-    def _play_ahead(self, ahead: Ahead, number: int) -> None:
+    def _play_ahead(self, ahead: AheadWorker, number: int) -> None:
         """Start the next batch with the current weights, which checkpoints hold until its first step."""
         self._publish()
         states = {role: self._backbone.state(role) for role in self._backbone.kept}
@@ -270,7 +270,7 @@ class RoleTrainer(RoleCheckpoints):
             return False
         return True
 
-    def _give_up(self, batch: Batch, logprobs: torch.Tensor) -> None:
+    def _give_up(self, batch: TensorBatch, logprobs: torch.Tensor) -> None:
         file = self._folder / "post-mortem.pt"
         tensors = {name: value for name, value in vars(batch).items() if name != "tree"}
         torch.save({"step": self._step, **tensors, "logprobs": logprobs.detach()}, file)
@@ -307,7 +307,7 @@ class RoleTrainer(RoleCheckpoints):
                 self._ahead.settle()
         return super().evaluate(metric_key_prefix=metric_key_prefix)
 
-    def _play_next(self, ahead: Ahead) -> None:
+    def _play_next(self, ahead: AheadWorker) -> None:
         """Start the next batch of a resumed run before the engines lose the weights for it."""
         steps, self._published = self._published, None
         if steps is not None:
@@ -318,7 +318,7 @@ class RoleTrainer(RoleCheckpoints):
         folder, to_come = Path(output_dir or self._folder), self._batch_after(int(self.state.global_step))
         if processes.is_first() and folder.parent == self._folder:
             for role, state in self._played_by.get(to_come, {}).items():
-                save_file(dict(state), folder / f"{role}{PLAYED_BY}")
+                save_file(dict(state), folder / f"{role}{PLAYING_WEIGHTS}")
 
     def _batch_after(self, step: int) -> int:
         """Return the number of the batch after the one of this step."""
@@ -326,7 +326,7 @@ class RoleTrainer(RoleCheckpoints):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
-        files = {role: folder / f"{role}{PLAYED_BY}" for role in self._backbone.kept}
+        files = {role: folder / f"{role}{PLAYING_WEIGHTS}" for role in self._backbone.kept}
         if self._ahead is not None and all(file.is_file() for file in files.values()):
             to_come = self._batch_after(checkpoint_step(str(folder)))
             self._played_by = {to_come: {role: load_file(file) for role, file in files.items()}}
@@ -336,7 +336,7 @@ class RoleTrainer(RoleCheckpoints):
             self._published = (to_come - 1) * self._settings.updates
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         if (folder / HARVEST).is_file():
-            self._current = KeptHarvest.read(folder / HARVEST, self.args.device)
+            self._current = CurrentBatch.read(folder / HARVEST, self.args.device)
 
     def _keep_more(self, folder: Path) -> None:
         """Write the current batch if it has steps left."""
@@ -344,7 +344,7 @@ class RoleTrainer(RoleCheckpoints):
             self._current.write(folder / HARVEST)
 
 
-def advantages_of(rows: Sequence[Row], settings: StepSettings) -> Advantages:
+def compute_advantages(rows: Sequence[Row], settings: StepSettings) -> GroupAdvantages:
     """Compute the advantage of each row."""
     rewards = [row.reward for row in rows]
     if settings.advantage == "reward":
@@ -379,7 +379,7 @@ def useful(
     )
 
 
-def optimizer_of(
+def build_optimizer(
     backbone: Backbone,
     rates: dict[Role, float],
     *,

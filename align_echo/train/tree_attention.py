@@ -18,7 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from align_echo.errors import UsageError
-from align_echo.train.trees import Tree
+from align_echo.train.trees import TokenTree
 
 NAME = "align_echo_tree"
 BLOCK = {"cpu": 128, "cuda": 2048}
@@ -26,7 +26,7 @@ BLOCK = {"cpu": 128, "cuda": 2048}
 
 
 @dataclass(frozen=True)
-class Block:
+class AttentionBlock:
     """A block of B tokens, `first` to `end`: the positions `keys` [K] it attends to, in order, and the `bias` [B, K] on
     the scores: 0, or the lowest number to mask a position.
     """
@@ -37,7 +37,7 @@ class Block:
     bias: torch.Tensor
 
 
-def blocks(ends_N: torch.Tensor, dtype: torch.dtype, size: int = 0) -> list[Block]:
+def blocks(ends_N: torch.Tensor, dtype: torch.dtype, size: int = 0) -> list[AttentionBlock]:
     """Divide a tree into blocks, given the ends of its tokens' subtrees.
 
     A token attends to itself and to its ancestors.
@@ -51,7 +51,7 @@ def blocks(ends_N: torch.Tensor, dtype: torch.dtype, size: int = 0) -> list[Bloc
         keys = torch.cat([above, places_N[first:end]])
         seen_BK = (keys[None, :] <= places_N[first:end, None]) & (places_N[first:end, None] < ends_N[keys][None, :])
         bias = torch.zeros(seen_BK.shape, dtype=dtype, device=ends_N.device)
-        divided.append(Block(first, end, keys, bias.masked_fill_(~seen_BK, torch.finfo(dtype).min)))
+        divided.append(AttentionBlock(first, end, keys, bias.masked_fill_(~seen_BK, torch.finfo(dtype).min)))
     return divided
 
 
@@ -67,7 +67,7 @@ def over_trees(model: Any) -> Iterator[None]:
         model.set_attn_implementation(own)
 
 
-def tree_inputs(model: Any, tree: Tree, device: torch.device) -> dict[str, Any]:
+def tree_inputs(model: Any, tree: TokenTree, device: torch.device) -> dict[str, Any]:
     """Build the inputs of a model within `over_trees` to read a tree."""
     return {
         "input_ids": torch.tensor(tree.ids, device=device)[None],
@@ -91,7 +91,7 @@ def tree_attention(
     value: torch.Tensor,  # [1, K, N, D]
     attention_mask: torch.Tensor | None,
     *,
-    tree_blocks: list[Block],
+    tree_blocks: list[AttentionBlock],
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,

@@ -16,7 +16,7 @@ from align_echo.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Tree:
+class TokenTree:
     """R conversations as a tree of N tokens: parents first, each subtree contiguous.
 
     `ids` [N] are tokens, `positions` [N] their positions in the conversations, `ends` [N] the index after each token's
@@ -36,7 +36,7 @@ def common(first: Sequence[int], second: Sequence[int]) -> int:
     return next((position for position, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
-def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> Tree:
+def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> TokenTree:
     """Build the tree of these conversations; `rows` are their numbers (default 0, 1 ...).
 
     Raises `UsageError` for an empty conversation.
@@ -67,10 +67,10 @@ def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = No
     for node in path:
         ends[node] = len(ids)
     numbered = tuple(numbers[row] for row in order)
-    return Tree(tuple(ids), tuple(positions), tuple(ends), tuple(paths), numbered)
+    return TokenTree(tuple(ids), tuple(positions), tuple(ends), tuple(paths), numbered)
 
 
-def trees(conversations: Sequence[Sequence[int]], *, most_tokens: int) -> list[Tree]:
+def trees(conversations: Sequence[Sequence[int]], *, most_tokens: int) -> list[TokenTree]:
     """Build trees of at most `most_tokens`, in the order of ids; a longer conversation is a tree of its own."""
     order = sorted(range(len(conversations)), key=lambda row: tuple(conversations[row]))
     shared = [0, *(common(conversations[left], conversations[right]) for left, right in pairwise(order))]

@@ -33,7 +33,7 @@ class MicroBatches:
     counts: Mapping[Role, int]
 
 
-def plan_of(config: TrainConfig) -> MicroBatches:
+def plan_micro_batches(config: TrainConfig) -> MicroBatches:
     """Plan enough micro-batches for the method's maximum number of rows."""
     method, rows = config.implementation, config.trl.rows
     bounds = method.bounds(config.collecting)

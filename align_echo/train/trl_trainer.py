@@ -29,15 +29,15 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from align_echo.errors import TrainingError, UsageError
 from align_echo.train import launched, processes
-from align_echo.train.backbone import Adapters, Backbone
-from align_echo.train.batching import Batch, batch_of, scales
+from align_echo.train.backbone import AdapterModels, Backbone
+from align_echo.train.batching import TensorBatch, build_batch, scales
 from align_echo.train.forward import token_logprobs
 from align_echo.train.kept_harvest import HARVEST
 from align_echo.train.objective import calibration_weights, near
 from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
-from align_echo.train.rows import Harvest, Role
-from align_echo.train.signals import Signals, numbers, of_harvest, without_loss
-from align_echo.train.trainer import Recipe, StepSettings, advantages_of, useful
+from align_echo.train.rows import Role, RolloutBatch
+from align_echo.train.signals import Signals, batch_signals, numbers, without_loss
+from align_echo.train.trainer import PlayFunction, StepSettings, compute_advantages, useful
 from align_echo.train.trl_plan import MicroBatches, columns, divided
 
 
@@ -55,7 +55,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
     def __init__(
         self,
         backbone: Backbone,
-        play: Recipe,
+        play: PlayFunction,
         settings: StepSettings,
         arguments: GRPOConfig,
         *,
@@ -68,14 +68,14 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         tokenizers: Mapping[Role, PreTrainedTokenizerBase] = MappingProxyType({}),
         callbacks: Iterable[TrainerCallback] = (),
         last: Path | None = None,
-        keep: Callable[[int, Harvest], None] = lambda number, harvest: None,
+        keep: Callable[[int, RolloutBatch], None] = lambda number, harvest: None,
     ) -> None:
         """Create the trainer.
 
         Raises `UsageError` if weights would be divided out of reach of the engines, or cannot be divided as requested.
         """
         arguments.temperature = temperature
-        learner: Any = backbone.module if isinstance(backbone, Adapters) else backbone.activate(backbone.kept[0])
+        learner: Any = backbone.module if isinstance(backbone, AdapterModels) else backbone.activate(backbone.kept[0])
         rewards: Any = _unasked
         nothing = Dataset.from_dict({"prompt": [""] * math.ceil(max(1, arguments.max_steps) / settings.updates)})
         super().__init__(
@@ -87,7 +87,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             processing_class=tokenizers[backbone.kept[0]],
             callbacks=list(callbacks),
         )
-        processes.of_first(self._check_division)
+        processes.call_on_first(self._check_division)
         self.remove_callback(PrinterCallback)
         self.beta = settings.objective.beta  # set late: with it TRL would load a reference of its own
         self._backbone, self._play, self._settings, self._plan = backbone, play, settings, plan
@@ -161,10 +161,10 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         rows = [row for row in batch.rows if row.role in self._backbone.trained]
         if any(row.expert for row in rows):
             raise UsageError("backend: trl has no loss for an expert's tokens: take backend: own")
-        advantages = advantages_of(rows, self._settings)
+        advantages = compute_advantages(rows, self._settings)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)
-        self._signals = of_harvest(batch, advantages)
+        self._signals = batch_signals(batch, advantages)
         taught = list(
             zip(*useful(rows, advantages.values, scale, self._settings, self._backbone.trained), strict=True)
         )
@@ -172,13 +172,13 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             self._settings.objective.reweigh and any(row.moved for row, _, _ in taught)
         )
         return [
-            self._inputs_for(batch_of(*columns(part)), needs_old)
+            self._inputs_for(build_batch(*columns(part)), needs_old)
             for role in self._plan.counts
             for part in divided([weighed for weighed in taught if weighed[0].role == role], role, self._plan)
         ]
 
     @torch.no_grad()
-    def _inputs_for(self, batch: Batch, needs_old: bool) -> _Part:
+    def _inputs_for(self, batch: TensorBatch, needs_old: bool) -> _Part:
         """Convert a micro-batch to TRL's inputs. Padding is on the right, out of sight of causal attention."""
         batch = batch.to(self.args.device)
         sampled_from = batch.mask.any(0).nonzero().flatten().tolist()
@@ -207,7 +207,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
                 inputs["old_per_token_logps"] = old
         if self.beta:
             with self._backbone.reference(batch.role) as reference:
-                if reference is model and isinstance(self._backbone, Adapters):
+                if reference is model and isinstance(self._backbone, AdapterModels):
                     known = self._get_per_token_logps_and_entropies(self.model, *read)[0]
                 else:
                     logprobs, _ = token_logprobs(reference, batch.ids, batch.mask, temperature=self.temperature)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from align_echo.train.config import TrainConfig, checked_config, merged, method
-from align_echo.train.run import queries_at
+from align_echo.train.run import choose_tasks
 from align_echo.train.stage import PARTS
 from align_echo.wrappers.catalogue import make, tasks
 from benchmarks.gpu_check.shapes import Work
@@ -48,7 +48,7 @@ def saved(model: Any, folder: Path) -> None:
     model.save_pretrained(folder)
     pocket_model()[1].save_pretrained(folder)
     env = make("alfworld", split=SPLIT)
-    for task in queries_at(0, tasks("alfworld", split=SPLIT), 4, 0):
+    for task in choose_tasks(0, tasks("alfworld", split=SPLIT), 4, 0):
         env.reset(options={"task": task})
 
 

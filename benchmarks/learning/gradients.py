@@ -20,11 +20,11 @@ from align_echo.train.advantages import group_advantages
 from align_echo.train.backbone import ROLES
 from align_echo.train.batching import batches, scales
 from align_echo.train.config import TrainConfig, checked_config, read_file
-from align_echo.train.crew import Crew, gather, sources_of
+from align_echo.train.crew import RoleModels, find_sources, gather
 from align_echo.train.forward import token_logprobs
 from align_echo.train.loss import batch_loss
 from align_echo.train.rows import Row
-from align_echo.train.run import harvest_with, local_stage, queries_at
+from align_echo.train.run import choose_tasks, local_stage, play_batch
 from align_echo.wrappers.catalogue import environment, tasks
 from benchmarks.learning.studies import study
 
@@ -32,7 +32,7 @@ Gradients = dict[str, torch.Tensor]
 """By role, and of "both": all weights in a row [W]."""
 
 
-def gradients(crew: Crew, rows: Sequence[Row], config: TrainConfig, *, together: bool) -> Gradients:
+def gradients(crew: RoleModels, rows: Sequence[Row], config: TrainConfig, *, together: bool) -> Gradients:
     """Of one step on these rows."""
     compared = group_advantages([row.reward for row in rows], [(row.role, row.group) for row in rows])
     scale = scales(rows, config.step.normalisation, together=together)
@@ -61,12 +61,12 @@ def main() -> None:
     torch.set_num_threads(2)
     spec = environment(config.env)
     split = spec.train_split
-    crew, pool = gather(config, sources_of(config)), tasks(config.env, split=split)
+    crew, pool = gather(config, find_sources(config)), tasks(config.env, split=split)
     stage = local_stage(config, spec, crew, split, config.collecting.temperature)
     by_part: dict[str, list[float]] = defaultdict(list)
     for number in range(given.harvests):
-        queries = queries_at(number, pool, config.collecting.tasks, config.seed)
-        harvest = harvest_with(config, queries, stage.at_step(number))
+        queries = choose_tasks(number, pool, config.collecting.tasks, config.seed)
+        harvest = play_batch(config, queries, stage.at_step(number))
         tokens = {role: sum(sum(row.tokens.mask) for row in harvest.rows if row.role == role) for role in ROLES}
         share = tokens["critic"] / sum(tokens.values())
         print(f"harvest {number}: {len(harvest.rows)} rows, {share:.1%} of the tokens are the critic's")

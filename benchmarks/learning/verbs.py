@@ -25,8 +25,8 @@ from align_echo.gaia.flywheel import turn as turn_in
 from align_echo.gaia.trial import trial as trial_in
 from align_echo.models.names import POCKET, read_name
 from align_echo.train.config import checked_config, merged, read_file
-from align_echo.train.crew import source_of
-from align_echo.train.run import Run
+from align_echo.train.crew import find_source
+from align_echo.train.run import TrainingRun
 from align_echo.wrappers.catalogue import environment
 
 Work = partial[object]
@@ -53,7 +53,7 @@ def evaluate(plan: partial[Plan], folder: Path, resume: bool) -> object:
 def train(folder: Path, resume: bool, *, config: Path, seed: int) -> object:
     """`align-echo train --config`."""
     config_read = checked_config(merged(read_file(config), {"seed": seed}), str(config))
-    return Run(config_read, folder, resume=resume).train(
+    return TrainingRun(config_read, folder, resume=resume).train(
         lambda step, signals: note(f"step {step}/{config_read.steps}")
     )
 
@@ -82,7 +82,7 @@ def collect(
 def train_critic(folder: Path, resume: bool, *, examples: Sequence[Path], model: str, seed: int) -> object:
     """`align-echo critic train`."""
     name = read_name(model)
-    settings = settings_of(source_of(name), None, {"seed": seed})
+    settings = settings_of(find_source(name), None, {"seed": seed})
     with Display() as display:
         return fit(examples, folder, model=name, settings=settings, resume=resume, progress=display)
 
@@ -115,7 +115,7 @@ def turn(
     wheel = Wheel(
         spec=spec,
         player=choose_player(None, pocket, (spec.name,)),
-        settings=settings_of(source_of(pocket), config, {"seed": seed}),
+        settings=settings_of(find_source(pocket), config, {"seed": seed}),
         critic=pocket,
         split=split,
         test_split=test_split,

@@ -28,7 +28,7 @@ from align_echo import __version__
 from align_echo.errors import UsageError, first_line
 from align_echo.files import write_atomically
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.train.sft import Chat, SftSettings, encode, fine_tune
+from align_echo.train.sft import EncodedChat, SftSettings, encode, fine_tune
 from align_echo.train.threads import computing_with
 from align_echo.types import Frozen
 from benchmarks.pocket.corpus import digest, make_part, read_part
@@ -193,14 +193,14 @@ def made_of(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def chats_of(parts: list[Path], encoder: ChatEncoder, training: SftSettings) -> list[Chat]:
+def chats_of(parts: list[Path], encoder: ChatEncoder, training: SftSettings) -> list[EncodedChat]:
     """The demonstrations of some parts in tokens."""
     return [
         encode(shown, encoder, context_weight=training.context_weight) for part in parts for shown in read_part(part)
     ]
 
 
-def facts_of(parts: list[Path], chats: list[Chat]) -> dict[str, object]:
+def facts_of(parts: list[Path], chats: list[EncodedChat]) -> dict[str, object]:
     """Which data a stage was taught, for its record."""
     return {
         "data_sha256": digest(parts),

@@ -26,10 +26,10 @@ from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.tokens import TokenSequence
 from align_echo.train.batching import batches
 from align_echo.train.config import TrainConfig, checked_config, merged, method
-from align_echo.train.crew import gather, lora_of, sources_of
+from align_echo.train.crew import build_lora_config, find_sources, gather
 from align_echo.train.forward import token_logprobs
 from align_echo.train.rows import Row, policy_row
-from align_echo.train.run import harvest_with, local_stage, queries_at
+from align_echo.train.run import choose_tasks, local_stage, play_batch
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 from benchmarks.rollout_arms.setting import pocket_model
@@ -99,13 +99,13 @@ def written(file: Path, record: dict[str, dict[str, Any]]) -> None:
 
 def _episodes(config: TrainConfig) -> tuple[list[Trajectory], float]:
     """The episodes of a harvest, and the CPU seconds that they took."""
-    crew = gather(config, sources_of(config))
+    crew = gather(config, find_sources(config))
     stage = local_stage(config, environment(config.env), crew, "train", 1.0)
     try:
         tasks = align_echo.tasks(config.env, split="train")
-        queries = queries_at(0, tasks, config.collecting.tasks, config.seed)
+        queries = choose_tasks(0, tasks, config.collecting.tasks, config.seed)
         begun = cpu_seconds()
-        return list(harvest_with(config, queries, stage.at_step(0)).episodes), cpu_seconds() - begun
+        return list(play_batch(config, queries, stage.at_step(0)).episodes), cpu_seconds() - begun
     finally:
         crew.close()
 
@@ -228,6 +228,6 @@ def _sizes(config: TrainConfig) -> dict[str, int]:
     model = pocket_model()[0]
     weights = sum(parameter.numel() for parameter in model.parameters()) * 4
     with tempfile.TemporaryDirectory() as folder:
-        get_peft_model(model, lora_of(config.lora)).save_pretrained(folder)
+        get_peft_model(model, build_lora_config(config.lora)).save_pretrained(folder)
         adapter = (Path(folder) / "adapter_model.safetensors").stat().st_size
     return {"weights_bytes": weights, "adapters_bytes": 2 * adapter}

@@ -18,12 +18,12 @@ from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
-from align_echo.train.method import Collecting, Method
+from align_echo.train.method import CollectingSettings, Method
 from align_echo.train.methods.echo import METHOD as PLAIN_ECHO
 from align_echo.train.methods.grpo import METHOD as PLAIN_GRPO
 from align_echo.train.methods.icrl import METHOD as PLAIN_ICRL
-from align_echo.train.rows import Harvest
-from align_echo.train.stage import Made, Proposal, ReviewRequest, Stage
+from align_echo.train.rows import RolloutBatch
+from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
 from align_echo.types import Trajectory
 
 WINNING = 0.6
@@ -66,7 +66,7 @@ class GradedStage:
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
         return self._stage.labels(played)
 
-    def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
         return self._stage.judge(proposals)
 
     def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
@@ -86,9 +86,9 @@ def _critique(review: Review) -> Critique:
 
 
 def _with_grades(method: Method) -> Method:
-    plain: Callable[[Sequence[str], Stage, Collecting], Harvest] = method.collect
+    plain: Callable[[Sequence[str], Stage, CollectingSettings], RolloutBatch] = method.collect
 
-    def collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    def collect(tasks: Sequence[str], stage: Stage, collecting: CollectingSettings) -> RolloutBatch:
         return plain(tasks, GradedStage(stage), collecting)
 
     return replace(method, collect=collect)

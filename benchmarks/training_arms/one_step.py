@@ -17,9 +17,9 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainingArgum
 
 from align_echo.tokens import TokenSequence
 from align_echo.train.backbone import WholeModels
-from align_echo.train.loss import Objective
-from align_echo.train.rows import Harvest, Row
-from align_echo.train.trainer import RoleTrainer, StepSettings, optimizer_of
+from align_echo.train.loss import ObjectiveSettings
+from align_echo.train.rows import RolloutBatch, Row
+from align_echo.train.trainer import RoleTrainer, StepSettings, build_optimizer
 from benchmarks.training_arms.stopwatch import Spent, Stopwatch
 
 GROUP = 8
@@ -66,9 +66,9 @@ def ours(model: Any, rows: Sequence[Row], micro: int, steps: int, folder: Path, 
     longest = max(len(row.tokens.ids) for row in rows)
     trainer = RoleTrainer(
         backbone,
-        watch.paused(lambda number: Harvest(tuple(rows))),
+        watch.paused(lambda number: RolloutBatch(tuple(rows))),
         StepSettings(
-            objective=Objective(beta=BETA if kl else 0.0),
+            objective=ObjectiveSettings(beta=BETA if kl else 0.0),
             tokens_per_batch=micro * longest,
             normalisation="sequence",  # as TRL's "grpo" does
             share_prefixes=False,
@@ -83,7 +83,7 @@ def ours(model: Any, rows: Sequence[Row], micro: int, steps: int, folder: Path, 
             logging_steps=1,
             save_strategy="no",
         ),
-        optimizer=optimizer_of(backbone, {"policy": LR, "critic": LR}),
+        optimizer=build_optimizer(backbone, {"policy": LR, "critic": LR}),
         publish=lambda: None,
         watch=lambda step, signals: None,
         callbacks=[watch],

@@ -1,4 +1,4 @@
-"""Training runs whose steps are divided into phases, with the tokens of each: the package's own `Run`, watched."""
+"""Training runs divided into phases, with the tokens of each: the package's own `TrainingRun`, watched."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from align_echo.critic.review import Review
 from align_echo.models.local.chat import LocalModel
 from align_echo.session import Episode
 from align_echo.train.config import TrainConfig
-from align_echo.train.crew import Crew
-from align_echo.train.run import Run
+from align_echo.train.crew import RoleModels
+from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Made, ReviewRequest, Stage
 from align_echo.train.trainer import RoleTrainer
@@ -94,7 +94,7 @@ class WatchedStage(LocalStage):
             return LocalStage.overlapped(replace(self, watch=Untimed()), collect, queries)
 
 
-class WatchedRun(Run):
+class WatchedRun(TrainingRun):
     """A run whose steps are timed. `parts` of a harvest go on at once, whatever a run would choose by itself."""
 
     def __init__(self, config: TrainConfig, folder: Path, *, fixed: bool, parts: int = 1) -> None:
@@ -111,7 +111,7 @@ class WatchedRun(Run):
         self._counts.update(trained=sum(int(signals["trained_tokens"]) for signals in told))
         return Measured(self._stopwatch.steps[-1], self._counts, told[-1])
 
-    def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
+    def _stage(self, crew: RoleModels, split: str, temperature: float) -> LocalStage:
         plain = super()._stage(crew, split, temperature)
         watched = WatchedStage(**{attribute.name: getattr(plain, attribute.name) for attribute in fields(plain)})
         if self._fixed:
@@ -127,7 +127,7 @@ class WatchedRun(Run):
         agent.walk = True
         return agent
 
-    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
+    def _trainer(self, crew: RoleModels, watch: Callable[[int, Signals], None]) -> RoleTrainer:
         trainer: Any = super()._trainer(crew, watch)
         learn, publish = trainer._learn, trainer._publish
 

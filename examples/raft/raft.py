@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from align_echo.session import Episode
 from align_echo.train.method import Method, episodes_alone
-from align_echo.train.rows import Harvest, policy_row
+from align_echo.train.rows import RolloutBatch, policy_row
 
 
 def collect(tasks, stage, collecting):
@@ -21,7 +21,7 @@ def collect(tasks, stage, collecting):
         if episode.score > 0 and (episode.task_id not in best or episode.score > best[episode.task_id].score):
             best[episode.task_id] = episode
     rows = tuple(replace(policy_row(episode, episode.task_id), expert=True) for episode in best.values())
-    return Harvest(rows=rows, steps=sum(len(episode.steps) for episode in played))
+    return RolloutBatch(rows=rows, steps=sum(len(episode.steps) for episode in played))
 
 
 METHOD = Method("raft", collect, episodes_alone, imitates=True)

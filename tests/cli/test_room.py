@@ -15,7 +15,7 @@ from align_echo.errors import UsageError
 from align_echo.runs import check_room
 from align_echo.train.config import checked_config, merged, method
 from align_echo.train.estimate import estimate
-from align_echo.train.run import Run
+from align_echo.train.run import TrainingRun
 
 VERBS = {
     "evaluate": ("evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "1"),
@@ -59,7 +59,7 @@ def test_a_training_is_told_how_much_its_checkpoints_take(monkeypatch, tmp_path)
     assert cost.disk == (3 * 3 + 2) * 4 * cost.parameters
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=cost.disk - 1))
     with pytest.raises(UsageError, match=f"and {cost.disk / 1e6:,.0f} MB are needed"):
-        Run(config, tmp_path / "out")
+        TrainingRun(config, tmp_path / "out")
     check_room(tmp_path, cost.disk - 1)
 
 

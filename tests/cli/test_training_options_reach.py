@@ -17,7 +17,7 @@ pytest.importorskip("datasets")
 
 from align_echo.cli.main import main
 from align_echo.errors import UsageError
-from align_echo.train.run import Run
+from align_echo.train.run import TrainingRun
 from tests.cli import test_critic, test_critic_evaluate, test_train
 from tests.cli.door_models import arguments
 from tests.models.local.tiny import tiny_config
@@ -153,7 +153,7 @@ def command(monkeypatch):
         return call
 
     monkeypatch.setattr("align_echo.train.trackers.find_spec", lambda name: object())
-    monkeypatch.setattr(Run, "__init__", heard("train", "self", "config", "folder"))
+    monkeypatch.setattr(TrainingRun, "__init__", heard("train", "self", "config", "folder"))
     for what in ("fit", "fit_reasoning", "fit_screens"):
         monkeypatch.setattr(f"align_echo.cli.critic.{what}", heard(what, "collections", "path"))
     monkeypatch.setattr("align_echo.cli.critic.trial", heard("trial", "path", "examples", "folder"))

@@ -32,7 +32,7 @@ from align_echo.gaia.fit.reasoning_steps import (
     states_at,
 )
 from align_echo.models import ScriptedModel
-from align_echo.train.crew import Crew, gather, sources_of
+from align_echo.train.crew import RoleModels, find_sources, gather
 from align_echo.train.signals import Signals
 from align_echo.types import Message
 from tests.gaia.test_examples import example
@@ -149,7 +149,7 @@ def ignore(step: int, signals: Signals) -> None:
 
 
 def learn(
-    crew: Crew,
+    crew: RoleModels,
     folder: Path,
     settings: ReasoningSettings = SETTINGS,
     *,
@@ -169,9 +169,9 @@ def learn(
     )
 
 
-def crew_of(model: str, settings: ReasoningSettings = SETTINGS) -> Crew:
+def crew_of(model: str, settings: ReasoningSettings = SETTINGS) -> RoleModels:
     config = crew_config(model, settings)
-    return gather(config, sources_of(config))
+    return gather(config, find_sources(config))
 
 
 @pytest.mark.long
@@ -195,7 +195,7 @@ def test_it_learns_the_form_and_then_to_judge(weights: str, model: str, tmp_path
     assert all("critic/reward" in one and "count/unread_verdicts" in one for one in after)
 
 
-def weights_of(crew: Crew) -> list[torch.Tensor]:
+def weights_of(crew: RoleModels) -> list[torch.Tensor]:
     return [parameter.detach().clone() for parameter in crew.backbone.activate("critic").parameters()]
 
 

@@ -23,14 +23,14 @@ from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model
 from align_echo.rollout import run_tasks
 from align_echo.session import Episode
-from align_echo.train.batching import Batch
+from align_echo.train.batching import TensorBatch
 from align_echo.train.config import TrainConfig, checked_config, merged, method
-from align_echo.train.crew import Crew
+from align_echo.train.crew import RoleModels
 from align_echo.train.held_out import HeldOut
 from align_echo.train.loss import BatchLoss, batch_loss
 from align_echo.train.role_checkpoints import RoleCheckpoints
-from align_echo.train.rows import Harvest, Role
-from align_echo.train.run import Run, harvest_with
+from align_echo.train.rows import Role, RolloutBatch
+from align_echo.train.run import TrainingRun, play_batch
 from align_echo.train.signals import Signals
 from align_echo.types import Step, Trajectory
 from tests.models.local.tiny import tiny_encoder, tiny_model, tiny_tokenizer
@@ -106,7 +106,7 @@ class Learned:
 
     harvest: int
     step: int
-    batch: Batch
+    batch: TensorBatch
     logprobs: torch.Tensor
     loss: BatchLoss
 
@@ -126,7 +126,7 @@ class RunRecord:
     asked: list[Asked] = field(default_factory=list)
     held_out_episodes: list[Trajectory] = field(default_factory=list)
     learned: list[Learned] = field(default_factory=list)
-    harvests: list[Harvest] = field(default_factory=list)
+    harvests: list[RolloutBatch] = field(default_factory=list)
     queries: list[list[str]] = field(default_factory=list)
     begun: dict[Role, Mapping[str, torch.Tensor]] = field(default_factory=dict)
     engines: dict[str, Engine] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class RunRecord:
     tracked: set[str] = field(default_factory=set)
     error: str = ""
     trainer: RoleCheckpoints | None = None
-    crew: Crew | None = None
+    crew: RoleModels | None = None
 
     def requests(self, role: Role | None = None, *, held_out: bool = False) -> list[TokenRequest]:
         """Those for replies, and not for verdicts in one word."""
@@ -198,17 +198,17 @@ class Told(TrainerCallback):
         self._record.tracked |= set(logs)
 
 
-class RecordedRun(Run):
+class RecordedRun(TrainingRun):
     """A run that puts on record what it is made of; a `script` plays in place of its engines."""
 
     def __init__(self, record: RunRecord, script: Script | None) -> None:
         super().__init__(record.config, record.folder)
         self._on_record, self._script = record, script
 
-    def _stage(self, crew: Crew, split: str, temperature: float) -> Any:
+    def _stage(self, crew: RoleModels, split: str, temperature: float) -> Any:
         return super()._stage(crew, split, temperature) if self._script is None else self._script
 
-    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleCheckpoints:
+    def _trainer(self, crew: RoleModels, watch: Callable[[int, Signals], None]) -> RoleCheckpoints:
         record, backbone = self._on_record, crew.backbone
         record.crew, record.trainer = crew, super()._trainer(crew, watch)
         for role in ("policy", "critic"):
@@ -280,7 +280,7 @@ def _watched_by(record: RunRecord) -> Callable[[int, Signals], None]:
 
 
 def _watch_losses(patch: pytest.MonkeyPatch, record: RunRecord) -> None:
-    def lose(batch: Batch, logprobs: torch.Tensor, *given: Any, **options: Any) -> BatchLoss:
+    def lose(batch: TensorBatch, logprobs: torch.Tensor, *given: Any, **options: Any) -> BatchLoss:
         loss = batch_loss(batch, logprobs, *given, **options)
         number = (len(record.updates)) // record.config.step.updates
         record.learned.append(Learned(number, len(record.updates), batch, logprobs.detach().clone(), loss))
@@ -306,8 +306,8 @@ def _watch_play(patch: pytest.MonkeyPatch, record: RunRecord) -> None:
         record.is_evaluated = False
         return signals
 
-    def harvested(config: Any, queries: Sequence[str], *given: Any) -> Harvest:
-        harvest = harvest_with(config, queries, *given)
+    def harvested(config: Any, queries: Sequence[str], *given: Any) -> RolloutBatch:
+        harvest = play_batch(config, queries, *given)
         record.harvests.append(harvest)
         record.queries.append(list(queries))
         return harvest
@@ -325,6 +325,6 @@ def _watch_play(patch: pytest.MonkeyPatch, record: RunRecord) -> None:
     patch.setattr(TransformersEngine, "__init__", made)
     patch.setattr(TransformersEngine, "submit", asked)
     patch.setattr(HeldOut, "__call__", held_out)
-    patch.setattr("align_echo.train.run.harvest_with", harvested)
+    patch.setattr("align_echo.train.run.play_batch", harvested)
     patch.setattr("align_echo.train.stage.run_tasks", played)
     patch.setattr("align_echo.train.crew.served_by", connected)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from align_echo.train.backbone import Adapters
-from align_echo.train.loss import Objective
+from align_echo.train.backbone import AdapterModels
+from align_echo.train.loss import ObjectiveSettings
 from align_echo.train.rows import Role
 from align_echo.wrappers.plain import TextEnvironment
 from benchmarks.training_arms.graded import Hall
@@ -68,14 +68,14 @@ def explained(field: str, *values: object) -> Callable[[RunRecord], str]:
     return explaining
 
 
-def explains(objective: Objective, record: RunRecord) -> bool:
+def explains(objective: ObjectiveSettings, record: RunRecord) -> bool:
     """Whether an objective gives the loss of every call."""
     losses = [float(call.loss.loss) for call in record.learned]
     by_hand = [loss_by_hand(call, objective, record) for call in record.learned]
     return by_hand == pytest.approx(losses, rel=1e-4, abs=1e-6)
 
 
-def loss_by_hand(call: Learned, objective: Objective, record: RunRecord) -> float:
+def loss_by_hand(call: Learned, objective: ObjectiveSettings, record: RunRecord) -> float:
     """The loss of a call, token by token."""
     batch, old, reference = call.batch, before_learning(call, record), of_the_start(call, record)
     stale = record.config.step.ahead and objective.corrected
@@ -212,7 +212,7 @@ def who_draws(record: RunRecord) -> str:
 def adapter(record: RunRecord) -> Any:
     """A layer with adapters of the weights that learn."""
     assert record.crew is not None
-    assert isinstance(record.crew.backbone, Adapters)
+    assert isinstance(record.crew.backbone, AdapterModels)
     return next(module for module in record.crew.backbone.module.modules() if hasattr(module, "lora_A"))
 
 

@@ -10,7 +10,7 @@ from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
-from align_echo.train.stage import Made, Proposal, ReviewRequest, Stage
+from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
 from align_echo.types import Fault, Step, Tokens, Trajectory, Usage
 
 BROKEN = Fault(source="environment", error="EngineError", message="gone")
@@ -27,11 +27,11 @@ class ScriptedStage:
     advice: Callable[[ReviewRequest], str | None] = lambda request: f"hint {request.sample}"
     expert_wins: Callable[[str], bool] = lambda query: True
     label: Callable[[str, int], Verdict | None] = lambda query, turn: "correct" if turn else "wrong"
-    verdict: Callable[[Proposal], Verdict | Fault | None] = lambda proposal: "correct"
+    verdict: Callable[[ActionProposal], Verdict | Fault | None] = lambda proposal: "correct"
     spent: int = 0
     played: list[Episode] = field(default_factory=list)
     asked: list[ReviewRequest] = field(default_factory=list)
-    proposed: list[Proposal] = field(default_factory=list)
+    proposed: list[ActionProposal] = field(default_factory=list)
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         self.played += episodes
@@ -46,7 +46,7 @@ class ScriptedStage:
             [self.label(trajectory.task_id, turn) for turn in range(len(trajectory.steps))] for trajectory in played
         ]
 
-    def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
         self.proposed += proposals
         return [self._judgement(proposal) for proposal in proposals]
 
@@ -88,7 +88,7 @@ class ScriptedStage:
             fault=BROKEN if score is None else None,
         )
 
-    def _judgement(self, proposal: Proposal) -> Judgement:
+    def _judgement(self, proposal: ActionProposal) -> Judgement:
         outcome = self.verdict(proposal)
         tokens = Tokens(context_ids=(8, 8), sampled_ids=(30 + proposal.sample,), logprobs=(-1.0,))
         if isinstance(outcome, Fault):

@@ -15,11 +15,11 @@ from safetensors.torch import load_file
 
 from align_echo.errors import ModelError
 from align_echo.halting import pause
-from align_echo.train.ahead import Ahead
+from align_echo.train.ahead import AheadWorker
 from align_echo.train.backbone import Backbone, WholeModels
-from align_echo.train.loss import Objective
-from align_echo.train.rows import Harvest
-from align_echo.train.run import Run
+from align_echo.train.loss import ObjectiveSettings
+from align_echo.train.rows import RolloutBatch
+from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import RoleTrainer
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
@@ -49,7 +49,7 @@ class Published:
     def publish(self) -> None:
         self.now = liking_of(self._backbone, "policy")
 
-    def recipe(self, number: int) -> Harvest:
+    def recipe(self, number: int) -> RolloutBatch:
         self.of_harvest[number] = self.now
         return liking(number)
 
@@ -111,7 +111,7 @@ def test_rows_of_the_weights_of_now_are_learned_from_as_without_it(tmp_path):
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
 
 
-def of_now(backbone: WholeModels) -> Harvest:
+def of_now(backbone: WholeModels) -> RolloutBatch:
     """The usual harvest, with the log-probabilities that its tokens have under the weights of now."""
     rows = []
     for row in liking(0).rows:
@@ -120,14 +120,14 @@ def of_now(backbone: WholeModels) -> Harvest:
         last = float(logprobs[-2, row.tokens.ids[-1]])
         tokens = replace(row.tokens, logprobs=(*row.tokens.logprobs[:-1], last))
         rows.append(replace(row, tokens=tokens))
-    return Harvest(tuple(rows), steps=3)
+    return RolloutBatch(tuple(rows), steps=3)
 
 
 def test_what_a_harvest_raises_is_raised_when_it_is_wanted():
-    def play(number: int) -> Harvest:
+    def play(number: int) -> RolloutBatch:
         raise ModelError("gone")
 
-    ahead = Ahead(play)
+    ahead = AheadWorker(play)
     ahead.begin(1, 0)
     ahead.settle()
     assert ahead.take(2) is None
@@ -140,7 +140,7 @@ def test_a_harvest_under_way_is_given_up_at_once():
     began = threading.Event()
     ends: list[str] = []
 
-    def play(number: int) -> Harvest:
+    def play(number: int) -> RolloutBatch:
         began.set()
         try:
             pause(60)
@@ -150,7 +150,7 @@ def test_a_harvest_under_way_is_given_up_at_once():
         ends.append("waited for")
         return liking(number)
 
-    ahead = Ahead(play)
+    ahead = AheadWorker(play)
     ahead.begin(1, 0)
     assert began.wait(60)
     ahead.close()
@@ -164,7 +164,7 @@ def test_a_run_that_plays_ahead_resumes_to_the_same_weights_and_files(tmp_path):
     tiny_tokenizer().save_pretrained(model)
     config = config_of("icrl", model, steps=4, save_every=2, step={"ahead": True})
     whole = trained(config, tmp_path / "whole")
-    cut = Run(config, tmp_path / "cut")
+    cut = TrainingRun(config, tmp_path / "cut")
 
     def stop_at(step: int, signals: Signals) -> None:
         if step == 3:
@@ -191,7 +191,7 @@ def test_rows_that_earlier_weights_sampled_are_weighed_by_the_trainer(tmp_path):
     losses = []
     for name, ahead, corrected in (("fresh", False, True), ("uncorrected", True, False), ("corrected", True, True)):
         seen: list[tuple[int, Signals]] = []
-        settings = settings_of(Objective(corrected=corrected), ahead=ahead)
+        settings = settings_of(ObjectiveSettings(corrected=corrected), ahead=ahead)
         made = trainer(tmp_path / name, shared(), liking, settings, steps=1, seen=seen)
         made.train()
         made.close()

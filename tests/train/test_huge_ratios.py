@@ -10,7 +10,7 @@ import torch
 
 from align_echo.train.batching import batches, scales
 from align_echo.train.forward import token_logprobs
-from align_echo.train.loss import Objective, batch_loss
+from align_echo.train.loss import ObjectiveSettings, batch_loss
 from align_echo.train.objective import (
     LARGEST,
     calibration_weights,
@@ -118,7 +118,9 @@ def test_one_token_far_off_leaves_the_gradient_of_all_others_as_it_is():
 
 
 @pytest.mark.parametrize("kind", ["policy", "moved", "expert"])
-@pytest.mark.parametrize("objective", [Objective(), Objective(beta=0.1), Objective(ratio="sequence", beta=0.1)])
+@pytest.mark.parametrize(
+    "objective", [ObjectiveSettings(), ObjectiveSettings(beta=0.1), ObjectiveSettings(ratio="sequence", beta=0.1)]
+)
 @pytest.mark.parametrize("apart", [89.0, -89.0, 300.0])
 def test_no_row_of_a_batch_has_a_gradient_that_is_no_number(apart, objective, kind):
     rows, advantages = some_rows()

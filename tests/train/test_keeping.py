@@ -16,7 +16,7 @@ from transformers import EarlyStoppingCallback, TrainerCallback
 from align_echo.errors import ModelError
 from align_echo.runs import checkpoint_step, newest_checkpoint, whole_checkpoints
 from align_echo.train.backbone import Backbone
-from align_echo.train.rows import Harvest
+from align_echo.train.rows import RolloutBatch
 from align_echo.train.trainer import RoleTrainer
 from tests.train.test_trainer import (
     adapters,
@@ -65,7 +65,7 @@ class Scene:
         def publish() -> None:
             published[0] = liking_of(backbone, "policy")
 
-        def play(number: int) -> Harvest:
+        def play(number: int) -> RolloutBatch:
             self.reach("playing")
             self.played_by[number] = published[0]
             return liking(number)

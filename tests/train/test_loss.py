@@ -13,7 +13,7 @@ import torch
 from align_echo.tokens import TokenSequence
 from align_echo.train.batching import Normalisation, batches, scales
 from align_echo.train.forward import check_parts, token_logprobs
-from align_echo.train.loss import Objective, batch_loss
+from align_echo.train.loss import ObjectiveSettings, batch_loss
 from align_echo.train.objective import shaped
 from align_echo.train.rows import Role, Row
 from tests.models.local.tiny import tiny_model
@@ -63,7 +63,13 @@ def some_rows(seed: int = 0) -> tuple[list[Row], list[float]]:
 
 
 def gradients(
-    model: Any, objective: Objective, size: int, sharing: bool, scaling: Scaling, shift: float, stale: bool = False
+    model: Any,
+    objective: ObjectiveSettings,
+    size: int,
+    sharing: bool,
+    scaling: Scaling,
+    shift: float,
+    stale: bool = False,
 ) -> tuple[float, list[torch.Tensor]]:
     """Loss and gradient of a step, its rows in batches of a size, as trees or each by itself; `shift`
     moves the old log-probabilities.
@@ -85,7 +91,7 @@ def gradients(
 
 
 def reference(
-    model: Any, objective: Objective, scaling: Scaling, shift: float, stale: bool = False
+    model: Any, objective: ObjectiveSettings, scaling: Scaling, shift: float, stale: bool = False
 ) -> tuple[float, list[torch.Tensor]]:
     """The same, row by row without padding, from the model's logits, every term written out."""
     rows, advantages = some_rows()
@@ -124,14 +130,14 @@ def reference(
 
 
 OBJECTIVES = {
-    "grpo": Objective(),
-    "kl": Objective(beta=0.1),
-    "k1": Objective(beta=0.1, kl="k1"),
-    "gspo": Objective(ratio="sequence"),
-    "not reweighed": Objective(reweigh=False),
-    "weights held lower": Objective(max_weight=0.3),
-    "uneven clip": Objective(clip_low=0.1, clip_high=0.18),
-    "likelihood": Objective(expert="likelihood"),
+    "grpo": ObjectiveSettings(),
+    "kl": ObjectiveSettings(beta=0.1),
+    "k1": ObjectiveSettings(beta=0.1, kl="k1"),
+    "gspo": ObjectiveSettings(ratio="sequence"),
+    "not reweighed": ObjectiveSettings(reweigh=False),
+    "weights held lower": ObjectiveSettings(max_weight=0.3),
+    "uneven clip": ObjectiveSettings(clip_low=0.1, clip_high=0.18),
+    "likelihood": ObjectiveSettings(expert="likelihood"),
 }
 
 
@@ -149,10 +155,10 @@ def test_batches_give_the_loss_and_gradient_of_rows_alone(name, shift, scaling):
 
 
 STALE = {
-    "grpo": Objective(),
-    "gspo": Objective(ratio="sequence"),
-    "not reweighed": Objective(reweigh=False),
-    "uncorrected": Objective(corrected=False),
+    "grpo": ObjectiveSettings(),
+    "gspo": ObjectiveSettings(ratio="sequence"),
+    "not reweighed": ObjectiveSettings(reweigh=False),
+    "uncorrected": ObjectiveSettings(corrected=False),
 }
 
 
@@ -192,7 +198,7 @@ def test_the_mismatch_with_sampling_is_shown_for_rows_as_sampled_alone():
     rows, advantages = some_rows()
     for batch in batches(rows, advantages, scales(rows, "token"), tokens_per_batch=1000):
         logprobs, _ = token_logprobs(tiny_model(), batch.ids, batch.mask)
-        loss = batch_loss(batch, logprobs, Objective())
+        loss = batch_loss(batch, logprobs, ObjectiveSettings())
         shown = (loss.mismatch > 0).any(-1, keepdim=True)
         assert (shown == ~(batch.moved | batch.expert)).all()
 

@@ -18,12 +18,12 @@ from align_echo.train.methods.rcm import Labelled, balanced, rcm
 from align_echo.train.methods.regenerate import regenerate
 from align_echo.train.methods.sft import sft
 from align_echo.train.rewards import linear_gain, saturation_gain
-from align_echo.train.rows import Harvest, Role
-from align_echo.train.stage import Proposal, ReviewRequest
+from align_echo.train.rows import Role, RolloutBatch
+from align_echo.train.stage import ActionProposal, ReviewRequest
 from tests.train.scripted_stage import BROKEN, OPENING, TOLD_OPENING, ScriptedStage
 
 
-def rewards(harvest: Harvest, role: Role, group: str) -> list[float]:
+def rewards(harvest: RolloutBatch, role: Role, group: str) -> list[float]:
     return [row.reward for row in harvest.rows if (row.role, row.group) == (role, group)]
 
 
@@ -168,7 +168,7 @@ def test_critique_grpo_adds_the_best_refinement_of_a_query_without_its_critique(
 
 
 def test_rcm_rewards_form_and_agreement_with_the_oracle_and_trains_the_critic_alone():
-    def verdict(proposal: Proposal) -> Verdict | None:
+    def verdict(proposal: ActionProposal) -> Verdict | None:
         return {0: "correct", 1: "wrong", 2: None}[proposal.sample]
 
     stage = ScriptedStage(lambda episode: 0.5, verdict=verdict)
@@ -218,7 +218,7 @@ def test_actions_are_drawn_half_right_and_half_wrong_where_there_are_enough(righ
     stage = ScriptedStage(lambda episode: 0.5)
     (episode,) = stage.play([Episode("a")])
     pool: list[Labelled] = [
-        (Proposal(episode, turn), "correct" if turn < right else "wrong") for turn in range(right + wrong)
+        (ActionProposal(episode, turn), "correct" if turn < right else "wrong") for turn in range(right + wrong)
     ]
     drawn = balanced(pool, count, Dice("x"))
     of_right = sum(label == "correct" for _, label in drawn)

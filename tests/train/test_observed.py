@@ -16,8 +16,8 @@ from align_echo.train.config import checked_config, method
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.rcm import rcm
 from align_echo.train.observed import ObservedStage
-from align_echo.train.run import harvest_with
-from align_echo.train.signals import of_play
+from align_echo.train.run import play_batch
+from align_echo.train.signals import play_signals
 from align_echo.types import Fault, Step, Trajectory, Usage
 from align_echo.wrappers.catalogue import environment
 from tests.train.scripted_stage import BROKEN, ScriptedStage
@@ -55,7 +55,7 @@ def test_shares_of_turns_and_episodes_by_hand():
         episode(None, "", "Fine.", cut=True),
         episode(REFUSAL, REFUSAL).model_copy(update={"fault": BROKEN}),
     ]
-    assert of_play(played, counted) == {
+    assert play_signals(played, counted) == {
         "episodes": 3,
         "count/environment_faults": 1,
         "policy/context_limit_share": 0,
@@ -68,18 +68,18 @@ def test_shares_of_turns_and_episodes_by_hand():
 
 
 def test_a_chat_that_outgrew_the_context_was_not_cut_at_the_turn_limit():
-    signals = of_play([episode("Fine.").model_copy(update={"context_overflow": True})], counted)
+    signals = play_signals([episode("Fine.").model_copy(update={"context_overflow": True})], counted)
     assert (signals["policy/turn_limit_share"], signals["policy/context_limit_share"]) == (0, 1)
     at_once = episode().model_copy(update={"context_overflow": True})
-    assert of_play([at_once, episode("Fine.")], counted)["policy/context_limit_share"] == 1 / 2
-    assert of_play([at_once], counted) == {"episodes": 1, "policy/context_limit_share": 1}
+    assert play_signals([at_once, episode("Fine.")], counted)["policy/context_limit_share"] == 1 / 2
+    assert play_signals([at_once], counted) == {"episodes": 1, "policy/context_limit_share": 1}
     broken = episode("x").model_copy(update={"fault": BROKEN})
-    assert of_play([at_once, broken], counted)["policy/context_limit_share"] == 1
+    assert play_signals([at_once, broken], counted)["policy/context_limit_share"] == 1
 
 
 def test_where_nothing_tells_a_refusal_there_is_no_share_of_them():
-    assert not [name for name in of_play([episode(REFUSAL)], None) if "invalid" in name]
-    assert of_play([episode("x").model_copy(update={"fault": BROKEN})], counted) == {
+    assert not [name for name in play_signals([episode(REFUSAL)], None) if "invalid" in name]
+    assert play_signals([episode("x").model_copy(update={"fault": BROKEN})], counted) == {
         "episodes": 1,
         "count/environment_faults": 1,
     }
@@ -89,13 +89,13 @@ def test_an_interface_that_failed_is_counted_and_one_that_did_not_is_not_mention
     whole = episode("Fine.", "Fine.")
     failing = [step.model_copy(update={"interface_error": "line 1: no"}) for step in whole.steps]
     played = [whole.model_copy(update={"steps": tuple(failing), "reset_error": "line 1: no"}), whole]
-    assert of_play(played, counted)["count/interface_failures"] == 3
-    assert "count/interface_failures" not in of_play([whole], counted)
+    assert play_signals(played, counted)["count/interface_failures"] == 3
+    assert "count/interface_failures" not in play_signals([whole], counted)
 
 
 @given(st.lists(st.lists(st.sampled_from(["", "Fine.", REFUSAL, None]), min_size=1), max_size=4))
 def test_shares_lie_within_each_other(answers):
-    signals = of_play([episode(*answer) for answer in answers], counted)
+    signals = play_signals([episode(*answer) for answer in answers], counted)
     if signals:
         assert 0 <= signals["policy/invalid_run_share"] <= signals["policy/invalid_share"] <= 1
         assert signals["policy/no_action_share"] <= signals["policy/invalid_share"]
@@ -152,5 +152,5 @@ def test_a_model_that_breaks_each_attempt_ends_the_run_however_small_the_parts()
 
     config = checked_config(method("echo"), "here")
     with pytest.raises(ModelError, match="the first 4 episodes were all broken: no answer"):
-        harvest_with(config, ["a", "b", "c", "d"], Broken(lambda episode: 0.0))
-    assert harvest_with(config, ["a", "b"], Broken(lambda episode: 0.0)).rows == ()
+        play_batch(config, ["a", "b", "c", "d"], Broken(lambda episode: 0.0))
+    assert play_batch(config, ["a", "b"], Broken(lambda episode: 0.0)).rows == ()

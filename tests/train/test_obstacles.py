@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from align_echo.train.config import TrainConfig, checked_config, merged, method
-from align_echo.train.obstacles import Alarm, nothing_differs, obstacles
+from align_echo.train.obstacles import ObstacleAlarm, nothing_differs, obstacles
 from align_echo.train.signals import Signals
 
 LOST: Signals = {
@@ -146,7 +146,7 @@ def test_a_gradient_of_zero_where_rewards_differ():
 
 
 def said(*steps: Signals, **changes: Any) -> list[list[str]]:
-    alarm = Alarm(config(**changes))
+    alarm = ObstacleAlarm(config(**changes))
     return [alarm.lines(step, signals) for step, signals in enumerate(steps, start=1)]
 
 

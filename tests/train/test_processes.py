@@ -24,7 +24,7 @@ from align_echo.errors import TrainingError
 from align_echo.runs import newest_checkpoint
 from align_echo.train import processes
 from align_echo.train.config import checked_config, merged, method
-from align_echo.train.run import Run
+from align_echo.train.run import TrainingRun
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def on_two(values: dict[str, Any], folder: Path, *more: str) -> str:
 
 
 def on_one(values: dict[str, Any], folder: Path, *, resume: bool = False) -> None:
-    Run(checked_config(values, "test"), folder, resume=resume).train(lambda step, signals: None)
+    TrainingRun(checked_config(values, "test"), folder, resume=resume).train(lambda step, signals: None)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

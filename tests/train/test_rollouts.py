@@ -10,9 +10,9 @@ import pytest
 from align_echo.jsonl import JsonlFile
 from align_echo.session import Episode
 from align_echo.train.config import checked_config, method
-from align_echo.train.rollouts import MEBIBYTE, ReviewedAttempt, RolloutFiles, Rollouts, room
-from align_echo.train.rows import Harvest
-from align_echo.train.run import harvest_with
+from align_echo.train.rollouts import MEBIBYTE, ReviewedAttempt, RolloutFiles, RolloutSettings, room
+from align_echo.train.rows import RolloutBatch
+from align_echo.train.run import play_batch
 from align_echo.train.stage import ReviewRequest
 from align_echo.types import Trajectory
 from tests.train.scripted_stage import ScriptedStage
@@ -24,9 +24,9 @@ def score(episode: Episode) -> float:
 
 def harvest_of(
     name: str, samples: int = 2, advice: Callable[[ReviewRequest], str | None] = lambda request: f"try {request.sample}"
-) -> Harvest:
+) -> RolloutBatch:
     config = checked_config({**method(name), "collecting": {**method(name)["collecting"], "samples": samples}}, name)
-    return harvest_with(config, ["easy", "mixed", "lost"], ScriptedStage(score, advice))
+    return play_batch(config, ["easy", "mixed", "lost"], ScriptedStage(score, advice))
 
 
 def kept(folder: Path, step: int = 1) -> list[Trajectory]:
@@ -38,7 +38,7 @@ def told(episodes: list[Trajectory]) -> list[tuple[str, int, str]]:
 
 
 def test_all_episodes_of_the_task_whose_scores_differ_most_are_kept_without_token_ids(tmp_path):
-    RolloutFiles(tmp_path, Rollouts(), 1).keep(1, harvest_of("grpo", samples=3))
+    RolloutFiles(tmp_path, RolloutSettings(), 1).keep(1, harvest_of("grpo", samples=3))
     episodes = kept(tmp_path)
     assert told(episodes) == [("mixed", 0, ""), ("mixed", 1, ""), ("mixed", 2, "")]
     assert [(episode.score, episode.won) for episode in episodes] == [(0, False), (1, True), (0, False)]
@@ -46,9 +46,9 @@ def test_all_episodes_of_the_task_whose_scores_differ_most_are_kept_without_toke
 
 
 def test_an_attempt_stands_before_those_that_followed_critiques_of_it(tmp_path):
-    RolloutFiles(tmp_path, Rollouts(), 1).keep(1, harvest_of("echo"))
+    RolloutFiles(tmp_path, RolloutSettings(), 1).keep(1, harvest_of("echo"))
     assert told(kept(tmp_path)) == [("mixed", 0, ""), ("mixed", 1, "try 0"), ("mixed", 2, "try 1")]
-    RolloutFiles(tmp_path, Rollouts(), 2).keep(2, harvest_of("icrl", samples=4))
+    RolloutFiles(tmp_path, RolloutSettings(), 2).keep(2, harvest_of("icrl", samples=4))
     assert told(kept(tmp_path, 2)) == [
         ("mixed", 0, ""),
         ("mixed", 4, "try 0"),
@@ -60,13 +60,13 @@ def test_an_attempt_stands_before_those_that_followed_critiques_of_it(tmp_path):
 
 
 def test_equal_critiques_of_several_attempts_are_not_mixed_up(tmp_path):
-    RolloutFiles(tmp_path, Rollouts(), 1).keep(1, harvest_of("icrl", samples=4, advice=lambda request: "look"))
+    RolloutFiles(tmp_path, RolloutSettings(), 1).keep(1, harvest_of("icrl", samples=4, advice=lambda request: "look"))
     assert [episode.sample for episode in kept(tmp_path)] == [0, 4, 1, 2, 6, 3]
 
 
 def test_whole_replies_of_the_critic_are_kept_and_those_that_nobody_could_read_too(tmp_path):
     harvest = harvest_of("echo", advice=lambda request: None if request.sample else "open it")
-    RolloutFiles(tmp_path, Rollouts(), 1).keep(1, harvest)
+    RolloutFiles(tmp_path, RolloutSettings(), 1).keep(1, harvest)
     reviews = JsonlFile(tmp_path / "critiques" / "1.jsonl").read(ReviewedAttempt)
     assert {(reviewed.task_id, reviewed.attempt) for reviewed in reviews} == {("mixed", 0)}
     assert [reviewed.review.reply for reviewed in reviews] == ["open it", "?"]
@@ -75,23 +75,23 @@ def test_whole_replies_of_the_critic_are_kept_and_those_that_nobody_could_read_t
 
 
 def test_the_experts_episodes_are_kept_where_the_policy_plays_none(tmp_path):
-    RolloutFiles(tmp_path, Rollouts(), 1).keep(1, harvest_of("sft"))
+    RolloutFiles(tmp_path, RolloutSettings(), 1).keep(1, harvest_of("sft"))
     assert told(kept(tmp_path)) == [("easy", 99, "")]
 
 
 def test_no_more_episodes_a_step_are_kept_than_asked_for_and_none_at_all_for_none(tmp_path):
-    RolloutFiles(tmp_path, Rollouts(episodes=2), 1).keep(1, harvest_of("echo"))
+    RolloutFiles(tmp_path, RolloutSettings(episodes=2), 1).keep(1, harvest_of("echo"))
     assert told(kept(tmp_path)) == [("mixed", 0, ""), ("mixed", 1, "try 0")]
-    RolloutFiles(tmp_path / "off", Rollouts(episodes=0), 1).keep(1, harvest_of("echo"))
+    RolloutFiles(tmp_path / "off", RolloutSettings(episodes=0), 1).keep(1, harvest_of("echo"))
     assert not (tmp_path / "off").exists()
 
 
 def test_a_run_keeps_no_more_bytes_than_asked_for_and_something_of_its_last_steps(tmp_path):
     harvest, steps = harvest_of("echo"), 12
-    RolloutFiles(tmp_path / "free", Rollouts(), 1).keep(1, harvest)
+    RolloutFiles(tmp_path / "free", RolloutSettings(), 1).keep(1, harvest)
     step_takes = sum(file.stat().st_size for file in (tmp_path / "free").rglob("*.jsonl"))
     bound = 4 * step_takes
-    files = RolloutFiles(tmp_path / "run", Rollouts(mebibytes=bound / MEBIBYTE), steps)
+    files = RolloutFiles(tmp_path / "run", RolloutSettings(mebibytes=bound / MEBIBYTE), steps)
     for step in range(1, steps + 1):
         files.keep(step, harvest)
     written = {int(file.stem): file.stat().st_size for file in (tmp_path / "run" / "rollouts").iterdir()}
@@ -107,7 +107,7 @@ def test_half_of_the_room_is_there_at_once_and_the_other_half_comes_with_the_ste
 
 
 def test_what_will_be_made_again_is_dropped(tmp_path):
-    files = RolloutFiles(tmp_path, Rollouts(), 3)
+    files = RolloutFiles(tmp_path, RolloutSettings(), 3)
     for step in (1, 2, 10):
         files.keep(step, harvest_of("echo"))
     files.drop_from(2)

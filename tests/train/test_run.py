@@ -25,10 +25,10 @@ from align_echo.models.local.loading import content_hash
 from align_echo.session import Episode
 from align_echo.train.budget import played_before
 from align_echo.train.config import TrainConfig, checked_config, merged, method
-from align_echo.train.crew import Crew
+from align_echo.train.crew import RoleModels
 from align_echo.train.estimate import estimate
 from align_echo.train.presets import methods
-from align_echo.train.run import Run, of_types, queries_at
+from align_echo.train.run import TrainingRun, choose_tasks, select_tasks
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage
 from align_echo.types import Message, Trajectory
@@ -74,7 +74,7 @@ def warm(model, tmp_path_factory) -> Path:
 
 def trained(config: TrainConfig, folder: Path, *, resume: bool = False) -> list[tuple[int, Signals]]:
     seen: list[tuple[int, Signals]] = []
-    Run(config, folder, resume=resume).train(lambda step, signals: seen.append((step, signals)))
+    TrainingRun(config, folder, resume=resume).train(lambda step, signals: seen.append((step, signals)))
     return seen
 
 
@@ -111,7 +111,7 @@ def test_a_run_computes_with_its_threads_and_leaves_the_process_as_many_as_befor
     wanted = before + 1
     config = config_of("grpo", model, threads=wanted, steps=1)
     seen: list[int] = []
-    Run(config, tmp_path / "run").train(lambda step, signals: seen.append(torch.get_num_threads()))
+    TrainingRun(config, tmp_path / "run").train(lambda step, signals: seen.append(torch.get_num_threads()))
     assert seen == [wanted]
     assert torch.get_num_threads() == before
 
@@ -127,7 +127,7 @@ def test_adapters_run_and_can_be_named_as_models(model, tmp_path):
         save_file({name: tensor * 0 for name, tensor in tensors.items()}, file)  # an adapter that changes nothing
         assert drawn_by(str(folder)) == pytest.approx(drawn_by(model), abs=1e-4)
     with pytest.raises(UsageError, match="holds an adapter: name a whole model to train"):
-        Run(config_of("grpo", str(tmp_path / "run" / "policy")), tmp_path / "more")
+        TrainingRun(config_of("grpo", str(tmp_path / "run" / "policy")), tmp_path / "more")
 
 
 def drawn_by(name: str) -> tuple[float, ...]:
@@ -143,7 +143,7 @@ RUNS = ("whole", "cut")
 def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
     config = config_of("echo", model, steps=4, step={"normalisation": "token"})
     whole = trained(config, tmp_path / "whole")
-    cut = Run(config, tmp_path / "cut")
+    cut = TrainingRun(config, tmp_path / "cut")
 
     class Killed(Exception):
         pass
@@ -177,7 +177,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
 def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path):
     changes = {"env": "webshop", "collecting": {"samples": 3, "turns": 3, "reply_tokens": 40, "critique_tokens": 96}}
     config = config_of("echo", "pocket", save_every=1, **changes)
-    run = Run(config, tmp_path / "run")
+    run = TrainingRun(config, tmp_path / "run")
 
     def stop(step: int, signals: Signals) -> None:
         if step == 2:
@@ -238,7 +238,7 @@ def interrupted_at(stop: int) -> Callable[[int, Signals], None]:
 def test_a_run_killed_while_it_wrote_goes_on_from_what_it_wrote_to_the_end(model, tmp_path):
     config = config_of("grpo", model, steps=3, save_every=1)
     with pytest.raises(KeyboardInterrupt):
-        Run(config, tmp_path / "run").train(interrupted_at(3))
+        TrainingRun(config, tmp_path / "run").train(interrupted_at(3))
     torn = tmp_path / "run" / "checkpoints" / "checkpoint-3"
     torn.mkdir()
     (torn / "optimizer.pt").write_text("half of")
@@ -260,7 +260,7 @@ def test_a_run_killed_while_it_wrote_goes_on_from_what_it_wrote_to_the_end(model
 def test_a_checkpoint_that_was_cut_short_is_told_in_one_line_and_the_one_before_it_serves(model, tmp_path):
     config = config_of("grpo", model, steps=3, save_every=1)
     with pytest.raises(KeyboardInterrupt):
-        Run(config, tmp_path / "run").train(interrupted_at(3))
+        TrainingRun(config, tmp_path / "run").train(interrupted_at(3))
     checkpoints = tmp_path / "run" / "checkpoints"
     newest = checkpoints / "checkpoint-2"
     files = [file for file in newest.rglob("*") if file.suffix in (".json", ".pt", ".pth", ".safetensors")]
@@ -269,7 +269,7 @@ def test_a_checkpoint_that_was_cut_short_is_told_in_one_line_and_the_one_before_
         content = file.read_bytes()
         file.write_bytes(content[: len(content) * 2 // 3])
         with pytest.raises(UsageError, match=f"{file.name} is damaged") as caught:
-            Run(config, tmp_path / "run", resume=True)
+            TrainingRun(config, tmp_path / "run", resume=True)
         assert "\n" not in str(caught.value)
         file.write_bytes(content)
     files[0].write_bytes(b"")
@@ -278,11 +278,11 @@ def test_a_checkpoint_that_was_cut_short_is_told_in_one_line_and_the_one_before_
 
 
 ADAPTERS = """
-from align_echo.train.backbone import Adapters
-from align_echo.train.config import Lora
-from align_echo.train.crew import lora_of
+from align_echo.train.backbone import AdapterModels
+from align_echo.train.config import LoraSettings
+from align_echo.train.crew import build_lora_config
 from tests.models.local.tiny import tiny_model
-Adapters(tiny_model(), lora_of(Lora())).save("policy", folder)
+AdapterModels(tiny_model(), build_lora_config(LoraSettings())).save("policy", folder)
 """
 
 
@@ -304,15 +304,15 @@ def test_equal_adapters_have_equal_files_in_every_process(tmp_path):
 def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(model, tmp_path):
     config = config_of("grpo", model)
     with pytest.raises(KeyboardInterrupt):
-        Run(config, tmp_path / "run").train(interrupted_at(1))
+        TrainingRun(config, tmp_path / "run").train(interrupted_at(1))
     assert len(trained(config, tmp_path / "run")) == 2
     with pytest.raises(UsageError, match="is not empty"):
-        Run(config, tmp_path / "run")
+        TrainingRun(config, tmp_path / "run")
 
 
 def test_a_run_is_on_record_with_all_that_it_is_made_of(model, tmp_path):
     config = config_of("grpo", model, interface="probe")
-    record = Run(config, tmp_path / "run").on_record
+    record = TrainingRun(config, tmp_path / "run").on_record
     assert record["interface"].startswith("alfworld/probe@")
     assert record["weights"] == dict.fromkeys(("policy", "critic"), content_hash(Path(model)))
     assert {"vanilla/system", "critic/echo"} <= record["prompts"].keys()
@@ -323,7 +323,7 @@ def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before
     """A model at random wins nothing, so no evaluation is better than the first: two more and the run ends."""
     config = config_of("grpo", model, steps=9, save_every=1, evaluating={"every": 1, "tasks": 1, "patience": 2})
     with pytest.raises(KeyboardInterrupt):
-        Run(config, tmp_path / "run").train(interrupted_at(3))
+        TrainingRun(config, tmp_path / "run").train(interrupted_at(3))
     assert [step for step, _ in trained(config, tmp_path / "run", resume=True)] == [3]
     file = tmp_path / "run" / "summary.json"
     summary = json.loads(file.read_text())
@@ -335,7 +335,9 @@ def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before
 def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 2})
     steps_told: list[int] = []
-    Run(config, tmp_path / "run").train(lambda step, signals: None, lambda step, figures: steps_told.append(step))
+    TrainingRun(config, tmp_path / "run").train(
+        lambda step, signals: None, lambda step, figures: steps_told.append(step)
+    )
     assert steps_told == [0, 1, 2]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     for when in ("before", "after"):
@@ -352,7 +354,7 @@ def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
 def test_a_run_that_goes_on_keeps_what_was_measured_before_it_began(model, tmp_path, monkeypatch):
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 1})
     with pytest.raises(KeyboardInterrupt):
-        Run(config, tmp_path / "run").train(interrupted_at(2))
+        TrainingRun(config, tmp_path / "run").train(interrupted_at(2))
     curve = tmp_path / "run" / "held_out.jsonl"
     first, *rest = curve.read_text().splitlines(keepends=True)
     measured = json.loads(first)
@@ -368,8 +370,8 @@ def test_a_run_that_goes_on_keeps_what_was_measured_before_it_began(model, tmp_p
 def test_best_of_n_is_for_training_and_not_for_held_out_tasks(model, tmp_path):
     played: list[str] = []
 
-    class Watched(Run):
-        def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
+    class Watched(TrainingRun):
+        def _stage(self, crew: RoleModels, split: str, temperature: float) -> LocalStage:
             stage = super()._stage(crew, split, temperature)
 
             class Stage(LocalStage):
@@ -392,14 +394,14 @@ def test_a_folder_that_holds_something_else_is_refused(model, tmp_path):
     config = config_of("grpo", model)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match="is not empty"):
-        Run(config, tmp_path)
+        TrainingRun(config, tmp_path)
     with pytest.raises(UsageError, match="not the folder of a run"):
-        Run(config, tmp_path, resume=True)
+        TrainingRun(config, tmp_path, resume=True)
     trained(config, tmp_path / "run")
     with pytest.raises(UsageError, match=r"was started with config\.seed = 0, not 5"):
-        Run(config.model_copy(update={"seed": 5}), tmp_path / "run", resume=True)
+        TrainingRun(config.model_copy(update={"seed": 5}), tmp_path / "run", resume=True)
     with pytest.raises(UsageError, match="is a file"):
-        Run(config, tmp_path / "file")
+        TrainingRun(config, tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -421,14 +423,14 @@ def test_every_lap_asks_for_other_tasks_each_once(size, count, seed):
     pool = [f"task {number}" for number in range(size)]
     if count > size:
         with pytest.raises(UsageError):
-            queries_at(0, pool, count, seed)
+            choose_tasks(0, pool, count, seed)
         return
     lap = size // count
-    harvests = [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
+    harvests = [choose_tasks(harvest, pool, count, seed) for harvest in range(2 * lap)]
     for first in (0, lap):
         drawn = [task for queries in harvests[first : first + lap] for task in queries]
         assert len(drawn) == len(set(drawn)) == lap * count
-    assert harvests == [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
+    assert harvests == [choose_tasks(harvest, pool, count, seed) for harvest in range(2 * lap)]
 
 
 def test_the_estimate_of_a_step_by_hand(model):
@@ -457,7 +459,7 @@ def test_the_estimate_counts_candidates_verdicts_updates_and_evaluations(model):
 
 def test_a_run_may_train_on_tasks_of_some_types_only():
     shown = ["heat a", "cool a", "heat b"]
-    assert of_types(None, shown, lambda task: task[:4]) == shown
-    assert of_types(("heat",), shown, lambda task: task[:4]) == ["heat a", "heat b"]
+    assert select_tasks(None, shown, lambda task: task[:4]) == shown
+    assert select_tasks(("heat",), shown, lambda task: task[:4]) == ["heat a", "heat b"]
     with pytest.raises(UsageError, match="no task to train on is of type 'boil'; types: cool, heat"):
-        of_types(("heat", "boil"), shown, lambda task: task[:4])
+        select_tasks(("heat", "boil"), shown, lambda task: task[:4])

@@ -14,9 +14,9 @@ from align_echo.errors import ModelError, UsageError
 from align_echo.session import Episode
 from align_echo.train.config import TrainConfig
 from align_echo.train.estimate import estimate
-from align_echo.train.method import METHODS, Collecting
-from align_echo.train.rows import Harvest, critic_row, policy_row
-from align_echo.train.run import Run
+from align_echo.train.method import METHODS, CollectingSettings
+from align_echo.train.rows import RolloutBatch, critic_row, policy_row
+from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals
 from align_echo.train.stage import ReviewRequest, Stage
 from align_echo.train.telling import announced
@@ -49,7 +49,7 @@ def servers(monkeypatch) -> Iterator[list[StandIn]]:
         ]
 
 
-def by_number(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+def by_number(queries: Sequence[str], stage: Stage, collecting: CollectingSettings) -> RolloutBatch:
     """Attempts and a critique of each, all of which earn something else: a random model wins none and must learn."""
     samples = range(collecting.samples)
     attempts = stage.play([Episode(query, sample=sample) for query in queries for sample in samples])
@@ -58,7 +58,7 @@ def by_number(queries: Sequence[str], stage: Stage, collecting: Collecting) -> H
     rows = [policy_row(attempt, attempt.task_id) for attempt in attempts]
     rows += [critic_row(reply, attempt.task_id, 0.0) for attempt, reply in zip(attempts, reviews, strict=True)]
     earning = tuple(replace(row, reward=sum(row.tokens.ids) % 97 / 97) for row in rows)
-    return Harvest(earning, steps=sum(len(attempt.steps) for attempt in attempts))
+    return RolloutBatch(earning, steps=sum(len(attempt.steps) for attempt in attempts))
 
 
 METHOD = replace(METHODS.get("echo"), name="by number", collect=by_number)
@@ -83,7 +83,7 @@ def test_two_roles_learn_from_what_two_servers_play_with_the_adapters_of_now(mod
         assert {name.split("/")[0] for name in shown} == {"policy", "critic"}
         assert max(shown.values()) < SAME
 
-    run = Run(served(model, servers), tmp_path / "run")
+    run = TrainingRun(served(model, servers), tmp_path / "run")
     assert any(f"played by the vLLM servers at {servers[0].url}, {servers[1].url}" in line for line in announced(run))
     assert estimate(run.config).memory["engines"] == 0
     run.train(watch)
@@ -101,7 +101,7 @@ def test_a_server_that_goes_is_said_and_the_other_plays_on(model, servers, tmp_p
         servers[1].faults = [Refusal(0)] * 100_000
 
     with pytest.warns(UserWarning, match=f"the server at {servers[1].url} is left out"):
-        Run(served(model, servers, steps=3), tmp_path / "run").train(watch)
+        TrainingRun(served(model, servers, steps=3), tmp_path / "run").train(watch)
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 3
 
 
@@ -112,7 +112,7 @@ def test_without_a_server_left_the_run_ends_in_one_line(model, servers, tmp_path
             server.faults = [Refusal(0)] * 100_000
 
     with pytest.warns(UserWarning, match="is left out"), pytest.raises(ModelError, match="no server is left"):
-        Run(served(model, servers, steps=3), tmp_path / "run").train(watch)
+        TrainingRun(served(model, servers, steps=3), tmp_path / "run").train(watch)
 
 
 def test_whole_weights_are_published_to_servers_too(model, servers, tmp_path):
@@ -153,6 +153,6 @@ def test_a_run_may_go_on_with_servers_elsewhere(model, servers, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Run(config, tmp_path / "run").train(stop)
+        TrainingRun(config, tmp_path / "run").train(stop)
     moved = served(model, servers[1:], steps=2, save_every=1)
     assert [step for step, _ in trained(moved, tmp_path / "run", resume=True)] == [2]

@@ -13,13 +13,13 @@ from align_echo.errors import UsageError
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.optimizers import MuonWithAdamW, split_parameters
-from align_echo.train.sft import Chat, SftSettings, batches, encode, fine_tune, pad, schedule, weighted_loss
+from align_echo.train.sft import EncodedChat, SftSettings, batches, encode, fine_tune, pad, schedule, weighted_loss
 from align_echo.types import Message
 from benchmarks.pocket.tokenizer import train_tokenizer
 
 
-def chat(length: int, kind: str = "x") -> Chat:
-    return Chat(np.arange(length, dtype=np.int32) % 50, np.ones(length, dtype=np.float32), kind)
+def chat(length: int, kind: str = "x") -> EncodedChat:
+    return EncodedChat(np.arange(length, dtype=np.int32) % 50, np.ones(length, dtype=np.float32), kind)
 
 
 def model(seed: int = 0) -> Qwen3ForCausalLM:
@@ -176,11 +176,11 @@ def test_it_learns_what_it_is_shown(tmp_path):
     assert after < before * 0.6
 
 
-def mute(length: int, first: float = 0.0) -> Chat:
+def mute(length: int, first: float = 0.0) -> EncodedChat:
     """A chat of which no token is learned, or none but the first, which follows on nothing."""
     weights = np.zeros(length, dtype=np.float32)
     weights[0] = first
-    return Chat(np.arange(length, dtype=np.int32), weights, "mute")
+    return EncodedChat(np.arange(length, dtype=np.int32), weights, "mute")
 
 
 def test_chats_of_which_nothing_is_learned_move_no_weight(tmp_path):

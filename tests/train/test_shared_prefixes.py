@@ -15,11 +15,11 @@ from peft import LoraConfig
 from transformers import MistralConfig, MistralForCausalLM, TrainingArguments
 
 from align_echo.tokens import TokenSequence
-from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
+from align_echo.train.backbone import ROLES, AdapterModels, Backbone, WholeModels
 from align_echo.train.batching import batches
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
-from align_echo.train.loss import Objective
-from align_echo.train.rows import Harvest, Row
+from align_echo.train.loss import ObjectiveSettings
+from align_echo.train.rows import RolloutBatch, Row
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import RoleTrainer, StepSettings
 from tests.models.local.tiny import tiny_model
@@ -123,7 +123,7 @@ def test_log_probabilities_in_a_tree_are_those_of_whole_rows(attention, rows, si
             assert torch.allclose(entropies[row][here].double(), spread[own], atol=1e-9)
 
 
-def harvest(number: int) -> Harvest:
+def harvest(number: int) -> RolloutBatch:
     """Prompts by role and task; replies of one to three tokens."""
     rows = []
     for index, role in enumerate(ROLES):
@@ -133,16 +133,16 @@ def harvest(number: int) -> Harvest:
                 reply = (60 + sample, 70 + number, 80)[: sample + 1]
                 sequence = tokens(*prompt, *reply, sampled=len(reply))
                 rows.append(Row(sequence, role, str(task), float(sample == 1)))
-    return Harvest(tuple(rows))
+    return RolloutBatch(tuple(rows))
 
 
 def whole_models() -> WholeModels:
     return WholeModels({"policy": tiny_model(), "critic": tiny_model(seed=1)}, reference=True)
 
 
-def adapters() -> Adapters:
+def adapters() -> AdapterModels:
     torch.manual_seed(0)
-    return Adapters(tiny_model(), LoraConfig(r=4, target_modules="all-linear"))
+    return AdapterModels(tiny_model(), LoraConfig(r=4, target_modules="all-linear"))
 
 
 def learned(folder: Path, backbone: Backbone, *, share: bool) -> tuple[torch.Tensor, float]:
@@ -151,7 +151,7 @@ def learned(folder: Path, backbone: Backbone, *, share: bool) -> tuple[torch.Ten
     RoleTrainer(
         backbone,
         harvest,
-        StepSettings(objective=Objective(beta=0.1), updates=2, share_prefixes=share),
+        StepSettings(objective=ObjectiveSettings(beta=0.1), updates=2, share_prefixes=share),
         TrainingArguments(str(folder), max_steps=4, use_cpu=True, report_to=[], save_strategy="no"),
         optimizer=torch.optim.SGD([weight for role in backbone.kept for weight in backbone.weights(role)], 0.1),
         publish=lambda: None,

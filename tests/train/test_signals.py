@@ -10,19 +10,19 @@ import torch
 
 from align_echo.tokens import TokenSequence
 from align_echo.train.batching import batches
-from align_echo.train.loss import Objective, batch_loss
+from align_echo.train.loss import ObjectiveSettings, batch_loss
 from align_echo.train.rows import Row
-from align_echo.train.signals import QUANTILES, Losses, Signals
+from align_echo.train.signals import QUANTILES, LossSummary, Signals
 
 TOKENS = 101
 
 
 def of_rows(*rows: Row) -> Signals:
     """The signals of rows, each in a batch of its own, of whose tokens the model is certain (log-probability 0)."""
-    losses = Losses()
+    losses = LossSummary()
     for batch in batches(rows, [1.0] * len(rows), [1.0] * len(rows), tokens_per_batch=1):
         certain = torch.zeros_like(batch.mask).requires_grad_()
-        losses.add(batch, batch_loss(batch, certain, Objective()), torch.zeros_like(batch.mask))
+        losses.add(batch, batch_loss(batch, certain, ObjectiveSettings()), torch.zeros_like(batch.mask))
     return losses.read()
 
 

@@ -23,9 +23,9 @@ from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.icrl import icrl
 from align_echo.train.observed import ObservedStage
-from align_echo.train.rows import Harvest, critic_row, policy_row, without_critique
-from align_echo.train.run import parts_of
-from align_echo.train.stage import PARTS, LocalStage, Proposal, ReviewRequest
+from align_echo.train.rows import RolloutBatch, critic_row, policy_row, without_critique
+from align_echo.train.run import count_parts
+from align_echo.train.stage import PARTS, ActionProposal, LocalStage, ReviewRequest
 from align_echo.types import Trajectory
 from tests.models.local.tiny import tiny_encoder, tiny_model
 from tests.room_env import TASK_IDS, RoomEnv
@@ -102,7 +102,7 @@ def test_an_experts_episode_that_outgrows_the_policys_context_is_none_to_learn_f
 
 def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stage):
     (attempt,) = stage.play([Episode(TASK_IDS[0])])
-    judged = stage.judge([Proposal(acted(attempt), 1, sample) for sample in range(2)])
+    judged = stage.judge([ActionProposal(acted(attempt), 1, sample) for sample in range(2)])
     assert all(judgement.verdict is None and judgement.problem and judgement.fault is None for judgement in judged)
     assert len({judgement.tokens.sampled_ids for judgement in judged}) == 2
     row = critic_row(judged[0], "g", 0.0)
@@ -125,7 +125,7 @@ def test_critiques_and_verdicts_are_drawn_as_the_stage_says(stage, monkeypatch):
     assert set(asked) == {(1.0, 6)}
     asked.clear()
     told.review([ReviewRequest(attempt)])
-    told.judge([Proposal(acted(attempt), 1)])
+    told.judge([ActionProposal(acted(attempt), 1)])
     assert asked == [(0.3, 5)] * 2
 
 
@@ -158,7 +158,7 @@ class Breaking:
         return self.agent.act(view)
 
 
-def without_logprobs(harvest: Harvest) -> Harvest:
+def without_logprobs(harvest: RolloutBatch) -> RolloutBatch:
     return replace(
         harvest, rows=tuple(replace(row, tokens=replace(row.tokens, logprobs=())) for row in harvest.rows)
     )
@@ -227,9 +227,9 @@ def test_a_task_on_which_the_model_always_breaks_ends_no_run_in_which_others_are
 
 def test_a_harvest_is_played_in_parts_where_that_was_measured():
     values = method("echo")
-    assert parts_of(checked_config(values, "here"), on_gpu=False) == PARTS
-    assert parts_of(checked_config(values, "here"), on_gpu=True) == 1
+    assert count_parts(checked_config(values, "here"), on_gpu=False) == PARTS
+    assert count_parts(checked_config(values, "here"), on_gpu=True) == 1
     adapters = merged(values, {"weights": "adapters"})
-    assert parts_of(checked_config(adapters, "here"), on_gpu=False) == 1
+    assert count_parts(checked_config(adapters, "here"), on_gpu=False) == 1
     served = merged(values, {"collecting": {"servers": ["http://127.0.0.1:1/v1"]}, "weights": "shared"})
-    assert parts_of(checked_config(served, "here"), on_gpu=False) == 1
+    assert count_parts(checked_config(served, "here"), on_gpu=False) == 1

@@ -17,12 +17,12 @@ from transformers import TrainerCallback, TrainingArguments
 from align_echo.errors import TrainingError, UsageError
 from align_echo.tokens import TokenSequence
 from align_echo.train.advantages import DELTA
-from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
-from align_echo.train.loss import Objective
+from align_echo.train.backbone import ROLES, AdapterModels, Backbone, WholeModels
+from align_echo.train.loss import ObjectiveSettings
 from align_echo.train.role_checkpoints import Evaluation
-from align_echo.train.rows import Harvest, Role, Row
+from align_echo.train.rows import Role, RolloutBatch, Row
 from align_echo.train.signals import Signals
-from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
+from align_echo.train.trainer import PlayFunction, RoleTrainer, StepSettings, build_optimizer
 from tests.models.local.tiny import tiny_model
 
 LIKED, OTHER = 40, 41
@@ -41,20 +41,20 @@ def row(role: Role, token: int, reward: float, group: str = "g") -> Row:
     return Row(tokens, role, group, reward)
 
 
-def liking(number: int) -> Harvest:
+def liking(number: int) -> RolloutBatch:
     """Each role earns something for the one token only; the rest of the harvest depends on its number."""
     rows = [row(role, token, float(token == LIKED)) for role in ROLES for token in (LIKED, OTHER, 50 + number)]
-    return Harvest(tuple(rows), steps=3)
+    return RolloutBatch(tuple(rows), steps=3)
 
 
-def settings_of(objective: Objective | None = None, **changes: Any) -> StepSettings:
-    return StepSettings(objective=objective or Objective(), **changes)
+def settings_of(objective: ObjectiveSettings | None = None, **changes: Any) -> StepSettings:
+    return StepSettings(objective=objective or ObjectiveSettings(), **changes)
 
 
 def trainer(
     folder: Path,
     backbone: Backbone,
-    recipe: Recipe = liking,
+    recipe: PlayFunction = liking,
     settings: StepSettings | None = None,
     *,
     steps: int = 4,
@@ -74,7 +74,7 @@ def trainer(
         recipe,
         settings or settings_of(),
         arguments,
-        optimizer=optimizer_of(backbone, dict.fromkeys(ROLES, lr)),
+        optimizer=build_optimizer(backbone, dict.fromkeys(ROLES, lr)),
         publish=publish,
         watch=lambda step, signals: seen.append((step, signals)) if seen is not None else None,
         evaluation=evaluation,
@@ -99,9 +99,9 @@ def pair(trained: Sequence[Role] = ROLES) -> WholeModels:
     return WholeModels({"policy": tiny_model(), "critic": tiny_model(seed=1)}, trained=trained)
 
 
-def adapters(trained: Sequence[Role] = ROLES) -> Adapters:
+def adapters(trained: Sequence[Role] = ROLES) -> AdapterModels:
     torch.manual_seed(0)
-    return Adapters(tiny_model(), LoraConfig(r=4, target_modules="all-linear"), trained=trained)
+    return AdapterModels(tiny_model(), LoraConfig(r=4, target_modules="all-linear"), trained=trained)
 
 
 def weights_of(backbone: Backbone) -> dict[str, torch.Tensor]:
@@ -126,7 +126,7 @@ def test_what_earns_more_becomes_likelier_in_both_roles(make, tmp_path):
 def test_a_frozen_role_keeps_its_weights_to_the_bit(make, role, tmp_path):
     backbone = make(trained=(role,))
     before = weights_of(backbone)
-    trainer(tmp_path, backbone, settings=settings_of(Objective()), steps=3).train()
+    trainer(tmp_path, backbone, settings=settings_of(ObjectiveSettings()), steps=3).train()
     changed = differing(before, weights_of(backbone))
     assert changed
     assert all(f"{role}." in name for name in changed)
@@ -134,7 +134,7 @@ def test_a_frozen_role_keeps_its_weights_to_the_bit(make, role, tmp_path):
 
 def test_a_kl_term_leaves_both_adapters_their_gradients_to_be_clipped(tmp_path):
     seen: list[tuple[int, Signals]] = []
-    trainer(tmp_path, adapters(), settings=settings_of(Objective(beta=0.1)), steps=1, seen=seen).train()
+    trainer(tmp_path, adapters(), settings=settings_of(ObjectiveSettings(beta=0.1)), steps=1, seen=seen).train()
     assert all(seen[0][1][f"{role}/grad_norm"] > 0 for role in ROLES)
 
 
@@ -201,7 +201,7 @@ def test_a_second_update_uses_the_log_probabilities_of_the_first(tmp_path):
     seen: list[tuple[int, Signals]] = []
     harvests: list[int] = []
 
-    def recipe(number: int) -> Harvest:
+    def recipe(number: int) -> RolloutBatch:
         harvests.append(number)
         return liking(number)
 
@@ -244,7 +244,7 @@ def silent(role: Role, length: int, *, first: bool = False) -> Row:
 
 
 @pytest.mark.parametrize("share", [True, False])
-@pytest.mark.parametrize("objective", [Objective(), Objective(beta=0.1)])
+@pytest.mark.parametrize("objective", [ObjectiveSettings(), ObjectiveSettings(beta=0.1)])
 @pytest.mark.parametrize("quiet", [[silent("policy", 9)], [silent("policy", 1, first=True), silent("policy", 30)]])
 def test_rows_in_which_nothing_was_said_count_nothing_and_end_no_run(quiet, objective, share, tmp_path):
     said = liking(0).rows
@@ -252,7 +252,7 @@ def test_rows_in_which_nothing_was_said_count_nothing_and_end_no_run(quiet, obje
     def learned(rows: Sequence[Row], folder: str) -> dict[str, torch.Tensor]:
         backbone = WholeModels({"policy": tiny_model(), "critic": tiny_model(seed=1)}, reference=True)
         settings = settings_of(objective, advantage="reward", tokens_per_batch=9, share_prefixes=share)
-        trainer(tmp_path / folder, backbone, lambda number: Harvest(tuple(rows)), settings, steps=2).train()
+        trainer(tmp_path / folder, backbone, lambda number: RolloutBatch(tuple(rows)), settings, steps=2).train()
         return weights_of(backbone)
 
     assert not differing(learned(said, "without"), learned((*quiet, *said), "with"))
@@ -262,7 +262,7 @@ def test_a_harvest_in_which_nothing_was_said_changes_nothing(tmp_path):
     backbone = pair()
     before = weights_of(backbone)
     rows = tuple(replace(silent(role, 5 + reward), reward=reward) for role in ROLES for reward in (0, 1))
-    trainer(tmp_path, backbone, lambda number: Harvest(rows), settings_of(Objective()), steps=2).train()
+    trainer(tmp_path, backbone, lambda number: RolloutBatch(rows), settings_of(ObjectiveSettings()), steps=2).train()
     assert not differing(before, weights_of(backbone))
 
 
@@ -270,7 +270,7 @@ def test_a_harvest_that_teaches_nothing_changes_nothing(tmp_path):
     backbone = shared()
     before = weights_of(backbone)
     seen: list[tuple[int, Signals]] = []
-    alike = Harvest((row("policy", LIKED, 1.0), row("policy", OTHER, 1.0)))
+    alike = RolloutBatch((row("policy", LIKED, 1.0), row("policy", OTHER, 1.0)))
     trainer(tmp_path, backbone, lambda number: alike, seen=seen).train()
     assert differing(before, weights_of(backbone)) == set()
     assert seen[0][1]["zero_variance_share"] == 1.0
@@ -280,7 +280,9 @@ def test_a_harvest_that_teaches_nothing_changes_nothing(tmp_path):
 def test_roles_are_one_group_where_the_settings_say_so_and_nowhere_else(joint, tmp_path):
     backbone, seen = shared(), list[tuple[int, Signals]]()
     before = weights_of(backbone)
-    harvest = Harvest(tuple(row(role, token, float(role == "policy")) for role in ROLES for token in (LIKED, OTHER)))
+    harvest = RolloutBatch(
+        tuple(row(role, token, float(role == "policy")) for role in ROLES for token in (LIKED, OTHER))
+    )
     trainer(tmp_path, backbone, lambda number: harvest, settings_of(joint=joint), steps=1, seen=seen).train()
     assert (differing(before, weights_of(backbone)) != set()) is joint
     assert seen[0][1]["groups"] == (1 if joint else 2)
@@ -301,13 +303,13 @@ def test_advantages_are_scaled_where_the_settings_say_so(tmp_path):
 
 @pytest.mark.long
 def test_roles_that_share_weights_are_one_mean_and_others_one_each(tmp_path):
-    harvest = Harvest(tuple(row for row in liking(0).rows if row.role == "policy"))
+    harvest = RolloutBatch(tuple(row for row in liking(0).rows if row.role == "policy"))
     extra = tuple(row("critic", token, 0.5, "other") for token in (LIKED, OTHER, 50))
     for make, share in ((shared, 0.5), (pair, 1.0), (adapters, 1.0)):
         norms = []
         for rows in (harvest.rows, (*harvest.rows, *extra)):
             seen = list[tuple[int, Signals]]()
-            harvested = Harvest(rows)
+            harvested = RolloutBatch(rows)
             trainer(
                 tmp_path / f"{make.__name__}{len(rows)}", make(), {0: harvested}.__getitem__, steps=1, seen=seen
             ).train()
@@ -323,7 +325,7 @@ def beside_its_start() -> WholeModels:
 @pytest.mark.parametrize("make", [beside_its_start, adapters])
 def test_the_reference_stays_where_the_model_began(make, tmp_path):
     seen: list[tuple[int, Signals]] = []
-    trainer(tmp_path, make(), settings=settings_of(Objective(beta=0.1)), steps=2, lr=0.1, seen=seen).train()
+    trainer(tmp_path, make(), settings=settings_of(ObjectiveSettings(beta=0.1)), steps=2, lr=0.1, seen=seen).train()
     for role in ROLES:
         first, second = (signals[f"{role}/kl"] for _, signals in seen)
         assert first == pytest.approx(0, abs=1e-6)
@@ -335,7 +337,7 @@ def test_a_kl_term_holds_the_model_near_its_start(tmp_path):
     def moved(beta: float) -> float:
         backbone = beside_its_start()
         before = liking_of(backbone, "policy")
-        trainer(tmp_path / str(beta), backbone, settings=settings_of(Objective(beta=beta)), steps=8).train()
+        trainer(tmp_path / str(beta), backbone, settings=settings_of(ObjectiveSettings(beta=beta)), steps=8).train()
         return liking_of(backbone, "policy") - before
 
     assert 0 < moved(5.0) < moved(0.0)
@@ -381,8 +383,8 @@ def test_trackers_are_given_the_signals_and_standard_output_nothing(tmp_path, ca
 
 @pytest.mark.long
 def test_gradients_of_one_role_do_not_make_the_others_smaller(tmp_path):
-    def alone(number: int) -> Harvest:
-        return Harvest(tuple(row for row in liking(number).rows if row.role == "policy"))
+    def alone(number: int) -> RolloutBatch:
+        return RolloutBatch(tuple(row for row in liking(number).rows if row.role == "policy"))
 
     together, apart = pair(), pair()
     trainer(tmp_path / "a", together, max_grad_norm=0.01).train()
@@ -404,11 +406,11 @@ def test_roles_that_share_weights_cannot_be_frozen_apart_or_learn_at_two_rates()
     with pytest.raises(UsageError, match="shares its weights"):
         WholeModels({"policy": model, "critic": model}, trained=("policy",))
     with pytest.raises(TrainingError, match="one learning rate"):
-        optimizer_of(WholeModels({"policy": model, "critic": model}), {"policy": 1e-3, "critic": 1e-4})
+        build_optimizer(WholeModels({"policy": model, "critic": model}), {"policy": 1e-3, "critic": 1e-4})
 
 
 def test_rates_by_role():
-    groups = optimizer_of(pair(), {"policy": 1e-3, "critic": 1e-4}).param_groups
+    groups = build_optimizer(pair(), {"policy": 1e-3, "critic": 1e-4}).param_groups
     assert [group["lr"] for group in groups] == [1e-3, 1e-4]
     assert not set(map(id, groups[0]["params"])) & set(map(id, groups[1]["params"]))
 

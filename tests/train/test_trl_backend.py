@@ -19,14 +19,14 @@ from align_echo.errors import TrainingError, UsageError
 from align_echo.tokens import TokenSequence
 from align_echo.train.advantages import DELTA
 from align_echo.train.arguments import run_settings
-from align_echo.train.backbone import Adapters, WholeModels
+from align_echo.train.backbone import AdapterModels, WholeModels
 from align_echo.train.config import checked_config, merged, method
-from align_echo.train.crew import lora_of
-from align_echo.train.rows import Harvest, Role, Row
-from align_echo.train.run import Run
+from align_echo.train.crew import build_lora_config
+from align_echo.train.rows import Role, RolloutBatch, Row
+from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals
-from align_echo.train.trainer import RoleTrainer, optimizer_of
-from align_echo.train.trl_plan import MicroBatches, divided, grpo_arguments, plan_of
+from align_echo.train.trainer import RoleTrainer, build_optimizer
+from align_echo.train.trl_plan import MicroBatches, divided, grpo_arguments, plan_micro_batches
 from align_echo.train.trl_trainer import TrlTrainer
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 from tests.train.test_processes import check_same, losses, values_of, weights
@@ -51,7 +51,7 @@ def train(values: dict[str, Any], folder: Path, *, resume: bool = False, until: 
             raise Stop
 
     with suppress(Stop):
-        Run(checked_config(values, "test"), folder, resume=resume).train(watch)
+        TrainingRun(checked_config(values, "test"), folder, resume=resume).train(watch)
 
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -183,15 +183,15 @@ def silent(role: Role, length: int) -> Row:
     return Row(TokenSequence(tuple(range(20, 20 + length)), (0,) * length, (0.0,) * length, ()), role, "g", 1.0)
 
 
-def told(*roles: Role) -> Harvest:
+def told(*roles: Role) -> RolloutBatch:
     """Rows of which one earned something in these roles, and nothing in the other."""
     both: tuple[Role, ...] = ("policy", "critic")
-    return Harvest(
+    return RolloutBatch(
         tuple(one_token(role, token, float(token == 40 and role in roles)) for role in both for token in (40, 41, 42))
     )
 
 
-NOTHING_SAID = Harvest((silent("policy", 3), replace(silent("policy", 9), reward=0.0)))
+NOTHING_SAID = RolloutBatch((silent("policy", 3), replace(silent("policy", 9), reward=0.0)))
 
 
 @dataclass
@@ -204,7 +204,7 @@ class Course:
     signals: list[Signals]
 
 
-def course(backend: str, harvests: Sequence[Harvest], folder: Path, model: str, **changes: Any) -> Course:
+def course(backend: str, harvests: Sequence[RolloutBatch], folder: Path, model: str, **changes: Any) -> Course:
     """A trainer of this backend that learns from these harvests, one a step."""
     values = merged({"method": "echo", "model": model, "weights": "adapters"}, changes)
     optimising = {"lr": 1e-2, "critic_lr": 1e-2, "weight_decay": 0.1, "schedule": "linear", "warmup_steps": 2}
@@ -214,12 +214,12 @@ def course(backend: str, harvests: Sequence[Harvest], folder: Path, model: str, 
     read: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     torch.manual_seed(0)
     backbone = (
-        Adapters(read, lora_of(config.lora), trained=config.trained)
+        AdapterModels(read, build_lora_config(config.lora), trained=config.trained)
         if config.weights == "adapters"
         else WholeModels({"policy": read, "critic": read}, reference=config.step.objective.beta > 0)
     )
     rates: dict[Role, float] = {"policy": 1e-2, "critic": 1e-2}
-    optimizer = optimizer_of(backbone, rates, weight_decay=0.1)
+    optimizer = build_optimizer(backbone, rates, weight_decay=0.1)
     ended = Course([], [], {}, [])
 
     class Look(TrainerCallback):
@@ -240,7 +240,7 @@ def course(backend: str, harvests: Sequence[Harvest], folder: Path, model: str, 
     if backend == "own":
         RoleTrainer(*given, TrainingArguments(**settings), **shared).train()
     else:
-        plan = plan_of(config)
+        plan = plan_micro_batches(config)
         TrlTrainer(*given, grpo_arguments(config, plan, settings), plan=plan, **shared).train()
     ended.moments = optimizer.state_dict()["state"]
     return ended
@@ -272,7 +272,7 @@ def test_no_backend_moves_a_role_in_a_step_without_its_gradient(beta, model, tmp
 
 
 def test_what_trl_measures_of_a_step_is_of_rows_that_are_there(model, tmp_path):
-    with_silence = Harvest((*told("policy").rows, silent("policy", 12)))
+    with_silence = RolloutBatch((*told("policy").rows, silent("policy", 12)))
     ended = course("trl", [with_silence, told()], tmp_path, model, weights="shared")
     assert all(math.isfinite(value) for signals in ended.signals for value in signals.values())
     assert ended.signals[0]["trl/entropy"] > 1
@@ -292,7 +292,7 @@ def test_a_token_that_became_far_likelier_is_clipped_by_trl_too(ratio, model, mo
         return (logprobs + 100 * torch.is_grad_enabled(), *others)
 
     monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", far)
-    best = Harvest((one_token("policy", 40, 1.0), replace(silent("policy", 6), reward=0.0)))
+    best = RolloutBatch((one_token("policy", 40, 1.0), replace(silent("policy", 6), reward=0.0)))
     changes = {"weights": "shared", "step": {"updates": 2, "objective": {"ratio": ratio}}}
     ended = course("trl", [best, best], tmp_path, model, optimising={"weight_decay": 0.0}, **changes)
     assert [signals["grad_norm"] for signals in ended.signals] == [0.0, 0.0]

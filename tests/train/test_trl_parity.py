@@ -37,8 +37,8 @@ from align_echo.tokens import TokenSequence
 from align_echo.train.backbone import WholeModels
 from align_echo.train.batching import Normalisation, batches, scales
 from align_echo.train.forward import token_logprobs
-from align_echo.train.loss import Objective, batch_loss
-from align_echo.train.rows import Harvest, Row
+from align_echo.train.loss import ObjectiveSettings, batch_loss
+from align_echo.train.rows import RolloutBatch, Row
 from align_echo.train.trainer import RoleTrainer, StepSettings
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
@@ -160,13 +160,13 @@ LOSSES: dict[str, tuple[Normalisation, float]] = {
 }
 """TRL's name, our normalisation, and TRL's loss over ours."""
 
-OBJECTIVES: dict[str, tuple[dict[str, Any], Objective]] = {
-    "token ratio": ({}, Objective()),
-    "asymmetric clip": ({"epsilon": 0.1, "epsilon_high": 0.3}, Objective(clip_low=0.1, clip_high=0.3)),
-    "k3": ({"beta": 0.2}, Objective(beta=0.2, kl="k3")),
+OBJECTIVES: dict[str, tuple[dict[str, Any], ObjectiveSettings]] = {
+    "token ratio": ({}, ObjectiveSettings()),
+    "asymmetric clip": ({"epsilon": 0.1, "epsilon_high": 0.3}, ObjectiveSettings(clip_low=0.1, clip_high=0.3)),
+    "k3": ({"beta": 0.2}, ObjectiveSettings(beta=0.2, kl="k3")),
     "sequence ratio": (
         {"importance_sampling_level": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4},
-        Objective(ratio="sequence", clip_low=3e-4, clip_high=4e-4),
+        ObjectiveSettings(ratio="sequence", clip_low=3e-4, clip_high=4e-4),
     ),
 }
 
@@ -221,7 +221,7 @@ STEPS: dict[str, tuple[dict[str, Any], StepSettings]] = {
     ),
     "k3": (
         {"loss_type": "grpo", "beta": 0.2},
-        StepSettings(normalisation="sequence", objective=Objective(beta=0.2, kl="k3")),
+        StepSettings(normalisation="sequence", objective=ObjectiveSettings(beta=0.2, kl="k3")),
     ),
     "two updates of a harvest": (
         {"loss_type": "grpo", "num_iterations": 2},
@@ -232,7 +232,7 @@ STEPS: dict[str, tuple[dict[str, Any], StepSettings]] = {
         StepSettings(
             normalisation="sequence",
             updates=2,
-            objective=Objective(ratio="sequence", clip_low=3e-4, clip_high=3e-4),
+            objective=ObjectiveSettings(ratio="sequence", clip_low=3e-4, clip_high=3e-4),
         ),
     ),
 }
@@ -251,7 +251,7 @@ def test_two_steps_from_rewards_to_weights_end_where_trl_does(name, folder, tmp_
 
     RoleTrainer(
         WholeModels({"policy": model, "critic": model}, reference=settings.objective.beta > 0),
-        lambda number: Harvest(tuple(sample.row(str(index // GROUP)) for index, sample in enumerate(shown))),
+        lambda number: RolloutBatch(tuple(sample.row(str(index // GROUP)) for index, sample in enumerate(shown))),
         settings.model_copy(update={"tokens_per_batch": 60}),
         TrainingArguments(str(tmp_path), max_steps=2, use_cpu=True, report_to=[], lr_scheduler_type="constant"),
         optimizer=torch.optim.SGD(model.parameters(), 0.1),

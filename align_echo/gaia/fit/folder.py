@@ -98,10 +98,10 @@ def check_disk(path: Path, source: str, weights: str) -> None:
     """Refuse a folder without room for a training's output: the critic, and for full weights two checkpoints with
     optimizer moments; adapters are small and not counted. Raises `UsageError`.
     """
-    from align_echo.train.estimate import BYTES, parameters_of
+    from align_echo.train.estimate import BYTES, count_parameters
 
     models = 1 + (2 * 3 if weights == "full" else 0)
-    check_room(path, models * BYTES * parameters_of(source))
+    check_room(path, models * BYTES * count_parameters(source))
 
 
 def open_folder(path: Path, config: Mapping[str, Any], *, resume: bool) -> FolderLock:

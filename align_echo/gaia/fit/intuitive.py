@@ -122,10 +122,10 @@ def settings_of(source: str, config: Path | None, changes: Mapping[str, object])
     Raises `UsageError` for a missing file or wrong settings.
     """
     from align_echo.gaia.fit.learning import FitSettings
-    from align_echo.train.estimate import parameters_of
+    from align_echo.train.estimate import count_parameters
 
     by_name = str(config) in presets()
-    base = str(config) if by_name else preset_for(parameters_of(source))
+    base = str(config) if by_name else preset_for(count_parameters(source))
     return read_settings(FitSettings, None if by_name else config, changes, base=preset_file(base))
 
 
@@ -148,10 +148,10 @@ def fit(
     """
     require_training()
     require_reports()
-    from align_echo.train.crew import source_of
+    from align_echo.train.crew import find_source
 
     name = read_name(model)
-    source = source_of(name)
+    source = find_source(name)
     chosen = settings or settings_of(source, None, {})
     lessons = lessons_of(collections, share, rule, seed=chosen.seed, balance=chosen.balance)
     record = asked_of(lessons, name, source, share, ["critic/verdict"], chosen)
@@ -239,10 +239,10 @@ def check_learner(name: ModelName) -> None:
     from align_echo.gaia.fit.learning import check_trees, verdict_tokens
     from align_echo.models.local.loading import load_encoder, read_checked_files
     from align_echo.models.local.weights import read_strange_model, without_bars
-    from align_echo.train.crew import source_of
+    from align_echo.train.crew import find_source
     from align_echo.train.forward import CHECKED_IDS
 
-    source = source_of(name)
+    source = find_source(name)
     without_bars()
     verdict_tokens(load_encoder(source))
     model: Any = read_checked_files(source, lambda: read_strange_model(AutoModelForCausalLM, source, torch.float32))

@@ -30,7 +30,7 @@ from align_echo.models.local.encoding import ChatEncoder
 from align_echo.progress import SILENT, Progress
 from align_echo.train.forward import reads_trees
 from align_echo.train.tree_attention import over_trees, tree_inputs
-from align_echo.train.trees import Tree, trees
+from align_echo.train.trees import TokenTree, trees
 
 
 class FitSettings(LearningSettings):
@@ -115,7 +115,7 @@ def steps(questions: Sequence[Question], settings: FitSettings) -> list[list[int
     return by_step
 
 
-def tree_logits(model: Any, tree: Tree, device: torch.device) -> torch.Tensor:
+def tree_logits(model: Any, tree: TokenTree, device: torch.device) -> torch.Tensor:
     """Compute the model's logits after each conversation of the tree [R, V], in the order of `tree.rows`, with
     gradient.
 

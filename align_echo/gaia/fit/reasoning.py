@@ -36,7 +36,7 @@ from align_echo.train.needs import require_reports, require_training
 
 if TYPE_CHECKING:
     from align_echo.gaia.fit.reasoning_steps import ReasoningSettings
-    from align_echo.train.crew import Crew
+    from align_echo.train.crew import RoleModels
     from align_echo.train.signals import Signals
 
 PROGRESS_EVERY = 5
@@ -69,11 +69,11 @@ def fit_reasoning(
         labelled,
     )
     from align_echo.train.backbone import ROLES
-    from align_echo.train.crew import gather, source_of
+    from align_echo.train.crew import find_source, gather
 
     settings = settings or ReasoningSettings()
     name = read_name(model)
-    source = source_of(name)
+    source = find_source(name)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
     record = asked_of(lessons, name, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
     check_folder(path, record, resume=resume)
@@ -106,7 +106,7 @@ def fit_reasoning(
 
 def _learn(
     path: Path,
-    crew: Crew,
+    crew: RoleModels,
     learned: Sequence[Example],
     rule: Rule,
     settings: ReasoningSettings,
@@ -145,7 +145,7 @@ def _learn(
 
 def _finish(
     path: Path,
-    crew: Crew,
+    crew: RoleModels,
     source: str,
     settings: ReasoningSettings,
     lessons: Lessons,

@@ -27,15 +27,15 @@ from align_echo.models.local.encoding import ChatEncoder
 from align_echo.prompts import render
 from align_echo.runs import newest_checkpoint
 from align_echo.tokens import TokenSequence
-from align_echo.train.arguments import arguments_of
-from align_echo.train.config import Lora, TrainConfig
-from align_echo.train.crew import Crew
-from align_echo.train.loss import Objective
-from align_echo.train.method import Collecting
+from align_echo.train.arguments import build_arguments
+from align_echo.train.config import LoraSettings, TrainConfig
+from align_echo.train.crew import RoleModels
+from align_echo.train.loss import ObjectiveSettings
+from align_echo.train.method import CollectingSettings
 from align_echo.train.methods.rcm import compared
-from align_echo.train.rows import Harvest, Row
+from align_echo.train.rows import RolloutBatch, Row
 from align_echo.train.signals import Signals
-from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
+from align_echo.train.trainer import PlayFunction, RoleTrainer, StepSettings, build_optimizer
 from align_echo.types import Frozen
 
 AT_ONCE = 64
@@ -89,8 +89,8 @@ def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:
         weights="adapters" if lora else "shared",
         trained=("critic",) if lora else ("policy", "critic"),
         method="rcm",
-        collecting=Collecting(workers=AT_ONCE),
-        lora=Lora(rank=settings.rank, alpha=settings.alpha),
+        collecting=CollectingSettings(workers=AT_ONCE),
+        lora=LoraSettings(rank=settings.rank, alpha=settings.alpha),
         seed=settings.seed,
     )
 
@@ -157,7 +157,7 @@ def imitated(
 
 
 def learn_to_reason(
-    crew: Crew,
+    crew: RoleModels,
     examples: Sequence[Example],
     rule: Rule,
     settings: ReasoningSettings,
@@ -181,18 +181,18 @@ def learn_to_reason(
         size = settings.warm_batch
         parts = [demonstrations[start : start + size] for start in range(0, len(demonstrations), size)]
 
-        def imitate(number: int) -> Harvest:
-            return Harvest(tuple(demonstration(example, label, encoder) for example, label in parts[number]))
+        def imitate(number: int) -> RolloutBatch:
+            return RolloutBatch(tuple(demonstration(example, label, encoder) for example, label in parts[number]))
 
         imitating = StepSettings(
-            objective=Objective(expert="likelihood"),
+            objective=ObjectiveSettings(expert="likelihood"),
             advantage="reward",
             normalisation="token",
             tokens_per_batch=settings.tokens_per_batch,
         )
         _train(crew, imitate, imitating, settings, warm, steps=len(parts), lr=settings.warm_lr, watch=watch_warm)
 
-    def compare(number: int) -> Harvest:
+    def compare(number: int) -> RolloutBatch:
         return judged(crew.models["critic"], states_at(number, pairs, settings), settings)
 
     comparing = StepSettings(tokens_per_batch=settings.tokens_per_batch)
@@ -238,7 +238,7 @@ def states_at(
     return actions
 
 
-def judged(model: LocalModel, actions: Sequence[JudgedAction], settings: ReasoningSettings) -> Harvest:
+def judged(model: LocalModel, actions: Sequence[JudgedAction], settings: ReasoningSettings) -> RolloutBatch:
     """Sample `samples` verdicts for every action, in a group per action. Another pass draws other replies."""
     requests = [
         (f"{index} {example.key}", example, label, lap * settings.samples + sample)
@@ -256,12 +256,12 @@ def judged(model: LocalModel, actions: Sequence[JudgedAction], settings: Reasoni
         )
     answers = zip(requests, judgements, strict=True)
     rows, counts = compared([(group, label, judgement) for (group, _, label, _), judgement in answers])
-    return Harvest(rows=rows, counts=counts)
+    return RolloutBatch(rows=rows, counts=counts)
 
 
 def _train(
-    crew: Crew,
-    recipe: Recipe,
+    crew: RoleModels,
+    recipe: PlayFunction,
     step: StepSettings,
     settings: ReasoningSettings,
     folder: Path,
@@ -270,7 +270,7 @@ def _train(
     lr: float,
     watch: Watch,
 ) -> None:
-    arguments = arguments_of(
+    arguments = build_arguments(
         folder,
         steps=steps,
         lr=lr,
@@ -285,7 +285,7 @@ def _train(
         recipe,
         step,
         arguments,
-        optimizer=optimizer_of(crew.backbone, {"policy": lr, "critic": lr}),
+        optimizer=build_optimizer(crew.backbone, {"policy": lr, "critic": lr}),
         publish=crew.publish,
         watch=watch,
     )

@@ -19,10 +19,10 @@ from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
 from align_echo.models.local.weights import load_state, read_model, without_bars
 from align_echo.progress import Progress
 from align_echo.runs import checkpoint_step, newest_checkpoint
-from align_echo.train.arguments import arguments_of
+from align_echo.train.arguments import build_arguments
 from align_echo.train.backbone import name_layers_in_order
-from align_echo.train.config import Lora
-from align_echo.train.crew import lora_of
+from align_echo.train.config import LoraSettings
+from align_echo.train.crew import build_lora_config
 from align_echo.train.keeping import KeepingTrainer
 from align_echo.types import Frozen
 
@@ -73,7 +73,9 @@ def learner_of(model: PreTrainedModel, settings: LearningSettings) -> Any:
     if settings.weights == "full":
         return model
     torch.manual_seed(settings.seed)
-    return name_layers_in_order(get_peft_model(model, lora_of(Lora(rank=settings.rank, alpha=settings.alpha))))
+    return name_layers_in_order(
+        get_peft_model(model, build_lora_config(LoraSettings(rank=settings.rank, alpha=settings.alpha)))
+    )
 
 
 class VerdictTrainer(KeepingTrainer):
@@ -94,7 +96,7 @@ class VerdictTrainer(KeepingTrainer):
         the loss in one line whenever it is logged.
         """
         without_bars()
-        arguments = arguments_of(
+        arguments = build_arguments(
             folder,
             steps=len(steps),
             lr=settings.lr,

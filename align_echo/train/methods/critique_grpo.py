@@ -11,21 +11,21 @@ from dataclasses import replace
 
 from align_echo.rollout import failed
 from align_echo.session import Episode
-from align_echo.train.method import Bounds, Collecting, Method
-from align_echo.train.methods.refining import Refined, refine, scores, tally
-from align_echo.train.rows import Harvest, policy_row, without_critique
+from align_echo.train.method import BatchCost, CollectingSettings, Method
+from align_echo.train.methods.refining import RefinedAttempt, refine, scores, tally
+from align_echo.train.rows import RolloutBatch, policy_row, without_critique
 from align_echo.train.stage import ReviewRequest, Stage
 from align_echo.types import Trajectory
 
 SAMPLES = 8
 
 
-def critique_grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
+def critique_grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> RolloutBatch:
     """Play `samples` episodes of every task, criticise and refine each failed one, and add a task's best refinement to
     its group.
     """
 
-    def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[Refined]]:
+    def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[RefinedAttempt]]:
         played = part.play([Episode(task, sample) for task in share for sample in range(samples)])
         requests = [ReviewRequest(trajectory, trajectory.sample) for trajectory in failed(played)]
         return played, refine(part, requests, lambda request: request.sample + samples)
@@ -38,7 +38,7 @@ def critique_grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES)
         replace(without_critique(policy_row(session, session.task_id), session, stage.opening(session)), expert=True)
         for session in best_by_task(after)
     ]
-    return Harvest(
+    return RolloutBatch(
         rows=(
             *(
                 policy_row(trajectory, trajectory.task_id)
@@ -63,13 +63,13 @@ def best_by_task(played: Sequence[Trajectory]) -> list[Trajectory]:
     return list(best.values())
 
 
-def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+def _collect(tasks: Sequence[str], stage: Stage, collecting: CollectingSettings) -> RolloutBatch:
     return critique_grpo(tasks, stage, samples=collecting.samples)
 
 
-def _bounds(collecting: Collecting) -> Bounds:
+def _bounds(collecting: CollectingSettings) -> BatchCost:
     episodes = collecting.tasks * collecting.samples
-    return Bounds(2 * episodes, episodes, episodes + collecting.tasks)
+    return BatchCost(2 * episodes, episodes, episodes + collecting.tasks)
 
 
 METHOD = Method("critique_grpo", _collect, _bounds, refines=True)

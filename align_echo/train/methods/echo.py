@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from align_echo.session import Episode
-from align_echo.train.method import Bounds, Collecting, Method
-from align_echo.train.methods.refining import Refined, critic_rows, refine, scores, tally
+from align_echo.train.method import BatchCost, CollectingSettings, Method
+from align_echo.train.methods.refining import RefinedAttempt, critic_rows, refine, scores, tally
 from align_echo.train.rewards import REWARDS, CriticReward, saturation_gain
-from align_echo.train.rows import Harvest, policy_row
+from align_echo.train.rows import RolloutBatch, policy_row
 from align_echo.train.stage import ReviewRequest, Stage
 from align_echo.types import Trajectory
 
@@ -24,14 +24,14 @@ def echo(
     *,
     refinements: int = REFINEMENTS,
     reward: CriticReward = saturation_gain,
-) -> Harvest:
+) -> RolloutBatch:
     """Play an attempt of each task, N critiques of it, and a refined attempt after each (equations 1 and 2).
 
     Refined attempts are compared by score, critiques by `reward`(score before, score after). The first attempt is not
     trained on.
     """
 
-    def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[Refined]]:
+    def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[RefinedAttempt]]:
         attempts = part.play([Episode(task) for task in share])
         sound = [attempt for attempt in attempts if attempt.fault is None]
         requests = [ReviewRequest(attempt, sample) for attempt in sound for sample in range(refinements)]
@@ -41,7 +41,7 @@ def echo(
     attempts = [attempt for part_attempts, _ in parts for attempt in part_attempts]
     refined = [session for _, part_refined in parts for session in part_refined]
     after = [session.after for session in refined if session.after is not None]
-    return Harvest(
+    return RolloutBatch(
         rows=(
             *(policy_row(session, session.task_id) for session in after if session.fault is None and session.steps),
             *critic_rows(refined, reward),
@@ -52,13 +52,13 @@ def echo(
     )
 
 
-def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+def _collect(tasks: Sequence[str], stage: Stage, collecting: CollectingSettings) -> RolloutBatch:
     return echo(tasks, stage, refinements=collecting.samples, reward=REWARDS[collecting.critic_reward])
 
 
-def _bounds(collecting: Collecting) -> Bounds:
+def _bounds(collecting: CollectingSettings) -> BatchCost:
     refined = collecting.tasks * collecting.samples
-    return Bounds(collecting.tasks + refined, refined, refined)
+    return BatchCost(collecting.tasks + refined, refined, refined)
 
 
 METHOD = Method("echo", _collect, _bounds, roles=("policy", "critic"), refines=True)

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from align_echo.session import Episode
-from align_echo.train.method import Collecting, Method, episodes_alone
+from align_echo.train.method import CollectingSettings, Method, episodes_alone
 from align_echo.train.methods.refining import tally
-from align_echo.train.rows import Harvest, policy_row
+from align_echo.train.rows import RolloutBatch, policy_row
 from align_echo.train.stage import Stage
 
 SAMPLES = 8
 
 
-def grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
+def grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> RolloutBatch:
     """Play `samples` episodes of every task; the score is the reward, the task the group."""
     played = stage.play([Episode(task, sample=sample) for task in tasks for sample in range(samples)])
-    return Harvest(
+    return RolloutBatch(
         rows=tuple(
             policy_row(trajectory, trajectory.task_id)
             for trajectory in played
@@ -30,7 +30,7 @@ def grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harve
     )
 
 
-def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+def _collect(tasks: Sequence[str], stage: Stage, collecting: CollectingSettings) -> RolloutBatch:
     return grpo(tasks, stage, samples=collecting.samples)
 
 

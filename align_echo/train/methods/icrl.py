@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from align_echo.rollout import failed
 from align_echo.session import Episode
-from align_echo.train.method import Bounds, Collecting, Method
-from align_echo.train.methods.refining import Refined, critic_rows, refine, scores, tally
+from align_echo.train.method import BatchCost, CollectingSettings, Method
+from align_echo.train.methods.refining import RefinedAttempt, critic_rows, refine, scores, tally
 from align_echo.train.rewards import REWARDS, CriticReward, revision_reward
-from align_echo.train.rows import Harvest, Row, policy_row, without_critique
+from align_echo.train.rows import RolloutBatch, Row, policy_row, without_critique
 from align_echo.train.stage import ReviewRequest, Stage
 from align_echo.types import Trajectory
 
@@ -27,7 +27,7 @@ def icrl(
     sessions: int = SESSIONS,
     rounds: int = ROUNDS,
     reward: CriticReward = revision_reward,
-) -> Harvest:
+) -> RolloutBatch:
     """Play `sessions` of each task, with at most `rounds` attempts: each failed one is criticised and repeated
     (algorithm 1).
 
@@ -35,9 +35,9 @@ def icrl(
     unreadable critique ends its session.
     """
 
-    def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[list[Refined]]]:
+    def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[list[RefinedAttempt]]]:
         first = part.play([Episode(task, session) for task in share for session in range(sessions)])
-        latest, by_round = first, list[list[Refined]]()
+        latest, by_round = first, list[list[RefinedAttempt]]()
         for _ in range(1, rounds):
             requests = [ReviewRequest(lost, lost.sample) for lost in failed(latest)]
             by_round.append(refine(part, requests, lambda request: request.sample + sessions))
@@ -50,7 +50,7 @@ def icrl(
     played = [trajectory for first, _ in parts for trajectory in first]
     played += [session.after for session in refined if session.after is not None]
     attempts = [_row(trajectory, stage) for trajectory in played if trajectory.fault is None and trajectory.steps]
-    return Harvest(
+    return RolloutBatch(
         rows=(*attempts, *critic_rows(refined, reward)),
         refinements=tuple(scores(refined)),
         counts=tally(played, refined),
@@ -63,14 +63,14 @@ def _row(attempt: Trajectory, stage: Stage) -> Row:
     return without_critique(row, attempt, stage.opening(attempt)) if attempt.critique else row
 
 
-def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+def _collect(tasks: Sequence[str], stage: Stage, collecting: CollectingSettings) -> RolloutBatch:
     reward = REWARDS[collecting.critic_reward]
     return icrl(tasks, stage, sessions=collecting.samples, rounds=collecting.rounds, reward=reward)
 
 
-def _bounds(collecting: Collecting) -> Bounds:
+def _bounds(collecting: CollectingSettings) -> BatchCost:
     sessions, rounds = collecting.tasks * collecting.samples, collecting.rounds
-    return Bounds(sessions * rounds, sessions * (rounds - 1), sessions * rounds)
+    return BatchCost(sessions * rounds, sessions * (rounds - 1), sessions * rounds)
 
 
 METHOD = Method("icrl", _collect, _bounds, roles=("policy", "critic"), refines=True)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from align_echo.session import Episode
-from align_echo.train.method import Bounds, Collecting, Method
+from align_echo.train.method import BatchCost, CollectingSettings, Method
 from align_echo.train.methods.refining import tally
-from align_echo.train.rows import Harvest, expert_row, policy_row
+from align_echo.train.rows import RolloutBatch, expert_row, policy_row
 from align_echo.train.stage import Stage
 
 SAMPLES = 8
 
 
-def luffy(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
+def luffy(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> RolloutBatch:
     """Play `samples` - 1 episodes of every task and one with the environment's expert, compared with each other.
 
     Failed episodes of the expert are omitted and counted. The expert's turns count as environment steps.
@@ -26,7 +26,7 @@ def luffy(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harv
     lessons = [lesson for lesson in stage.lessons(tasks) if lesson.won]
     counts = tally(played)
     counts["failed lessons"] = len(tasks) - len(lessons)
-    return Harvest(
+    return RolloutBatch(
         rows=(
             *(
                 policy_row(trajectory, trajectory.task_id)
@@ -40,13 +40,13 @@ def luffy(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harv
     )
 
 
-def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+def _collect(tasks: Sequence[str], stage: Stage, collecting: CollectingSettings) -> RolloutBatch:
     return luffy(tasks, stage, samples=collecting.samples)
 
 
-def _bounds(collecting: Collecting) -> Bounds:
+def _bounds(collecting: CollectingSettings) -> BatchCost:
     rows = collecting.tasks * collecting.samples
-    return Bounds(rows - collecting.tasks, rows=rows, lessons=collecting.tasks)
+    return BatchCost(rows - collecting.tasks, rows=rows, lessons=collecting.tasks)
 
 
 METHOD = Method("luffy", _collect, _bounds, needs="expert")

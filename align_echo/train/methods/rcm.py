@@ -13,10 +13,10 @@ from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.session import Episode
-from align_echo.train.method import Bounds, Collecting, Method
+from align_echo.train.method import BatchCost, CollectingSettings, Method
 from align_echo.train.methods.refining import tally
-from align_echo.train.rows import Harvest, Row, critic_row
-from align_echo.train.stage import Proposal, Stage
+from align_echo.train.rows import RolloutBatch, Row, critic_row
+from align_echo.train.stage import ActionProposal, Stage
 from align_echo.types import Trajectory
 
 SAMPLES = 8
@@ -24,10 +24,10 @@ STATES = 2
 FORMAT = 0.1
 """Reward of a readable but wrong verdict."""
 
-Labelled = tuple[Proposal, Verdict]
+Labelled = tuple[ActionProposal, Verdict]
 
 
-def rcm(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states: int = STATES) -> Harvest:
+def rcm(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states: int = STATES) -> RolloutBatch:
     """Play an episode of each task, draw `states` actions for each task, and ask for `samples` verdicts on each.
 
     The reward is `verdict_reward`; verdicts on the same action form a group. Broken episodes and verdicts are omitted.
@@ -50,7 +50,7 @@ def rcm(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states: i
         ]
     )
     counts.update(verdict_counts)
-    return Harvest(rows=rows, counts=counts, steps=sum(len(trajectory.steps) for trajectory in played))
+    return RolloutBatch(rows=rows, counts=counts, steps=sum(len(trajectory.steps) for trajectory in played))
 
 
 def compared(judged: Sequence[tuple[str, Verdict, Judgement]]) -> tuple[tuple[Row, ...], Counter[str]]:
@@ -90,19 +90,19 @@ def balanced(labelled: Sequence[Labelled], count: int, dice: Dice) -> list[Label
 
 def _labelled(played: Sequence[Trajectory], labels: Sequence[Sequence[Verdict | None]]) -> list[Labelled]:
     return [
-        (Proposal(trajectory, turn), label)
+        (ActionProposal(trajectory, turn), label)
         for trajectory, episode_labels in zip(played, labels, strict=True)
         for turn, label in enumerate(episode_labels)
         if label is not None
     ]
 
 
-def _collect(tasks: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+def _collect(tasks: Sequence[str], stage: Stage, collecting: CollectingSettings) -> RolloutBatch:
     return rcm(tasks, stage, samples=collecting.samples, states=collecting.states)
 
 
-def _bounds(collecting: Collecting) -> Bounds:
-    return Bounds(collecting.tasks, collecting.tasks * collecting.samples * collecting.states)
+def _bounds(collecting: CollectingSettings) -> BatchCost:
+    return BatchCost(collecting.tasks, collecting.tasks * collecting.samples * collecting.states)
 
 
 METHOD = Method("rcm", _collect, _bounds, roles=("critic",), needs="distances")

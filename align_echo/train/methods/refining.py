@@ -15,7 +15,7 @@ from align_echo.types import Trajectory
 
 
 @dataclass(frozen=True)
-class Refined:
+class RefinedAttempt:
     """An attempt with a critic's review. `after` is the next attempt, None without a readable critique."""
 
     attempt: Trajectory
@@ -23,7 +23,9 @@ class Refined:
     after: Trajectory | None
 
 
-def refine(stage: Stage, requests: Sequence[ReviewRequest], sample: Callable[[ReviewRequest], int]) -> list[Refined]:
+def refine(
+    stage: Stage, requests: Sequence[ReviewRequest], sample: Callable[[ReviewRequest], int]
+) -> list[RefinedAttempt]:
     """Review the attempts; play the task again under each readable critique, with the number `sample(request)`."""
     reviewed = list(zip(requests, stage.review(requests), strict=True))
     readable = [(request, review) for request, review in reviewed if review.critique is not None]
@@ -31,12 +33,12 @@ def refine(stage: Stage, requests: Sequence[ReviewRequest], sample: Callable[[Re
         stage.play([Episode(request.attempt.task_id, sample(request), review.advice) for request, review in readable])
     )
     return [
-        Refined(request.attempt, review, None if review.critique is None else next(played))
+        RefinedAttempt(request.attempt, review, None if review.critique is None else next(played))
         for request, review in reviewed
     ]
 
 
-def critic_rows(refined: Iterable[Refined], reward: CriticReward) -> list[Row]:
+def critic_rows(refined: Iterable[RefinedAttempt], reward: CriticReward) -> list[Row]:
     """Convert critiques to rows with their rewards; the task is the group.
 
     An unreadable critique has the reward of a next score of 0. Critiques with a fault of a model or an engine are
@@ -51,7 +53,7 @@ def critic_rows(refined: Iterable[Refined], reward: CriticReward) -> list[Row]:
     return rows
 
 
-def scores(refined: Iterable[Refined]) -> list[tuple[float, float]]:
+def scores(refined: Iterable[RefinedAttempt]) -> list[tuple[float, float]]:
     """Return the scores before and after each critique followed by a sound attempt."""
     return [
         (session.attempt.score, session.after.score)
@@ -60,7 +62,7 @@ def scores(refined: Iterable[Refined]) -> list[tuple[float, float]]:
     ]
 
 
-def tally(played: Iterable[Trajectory], refined: Iterable[Refined] = ()) -> Counter[str]:
+def tally(played: Iterable[Trajectory], refined: Iterable[RefinedAttempt] = ()) -> Counter[str]:
     """Count events, such as broken episodes and unreadable critiques."""
     rollouts = list(played)
     counts = Counter({"broken rollouts": sum(rollout.fault is not None for rollout in rollouts)})
