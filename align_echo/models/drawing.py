@@ -35,7 +35,7 @@ class BatchChatModel(ChatModel, Protocol):
 def draw(
     model: ChatModel, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
 ) -> list[Completion]:
-    """Draw one reply per sample, in order, each equal to `sample_of(model, sample).complete(...)`.
+    """Draw one reply per sample, in order, each equal to `model_for_sample(model, sample).complete(...)`.
 
     If one request draws all of them, its usage is split among the replies, so the sum is right. Raises the first
     `ModelError`.

@@ -1,4 +1,4 @@
-"""A local model in its own process: an `Engine` here, the model and its computation there.
+"""A local model in its own process: a `ModelEngine` here, the model and its computation there.
 
 In one process Python computes on one core at a time. Here everything except the forward passes stays in this process
 (episodes, environments, tokens, the reply cache, logs), and each such engine adds a core. Requests and replies go
@@ -74,7 +74,7 @@ class NewWeights:
 
 
 class ProcessEngine:
-    """See `Engine`. The process starts loading its model at once; `wait_until_ready` reports the outcome."""
+    """See `ModelEngine`. The process starts loading its model at once; `wait_until_ready` reports the outcome."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
@@ -128,15 +128,15 @@ class ProcessEngine:
         return self._process.pid
 
     def submit(self, request: TokenRequest) -> Future[TokenReply]:
-        """Start a request, see `Engine`. Raises `ModelError` if closed or if the process was lost too often."""
+        """Start a request, see `ModelEngine`. Raises `ModelError` if closed or if the process was lost too often."""
         return self._ask(request)
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """Load an adapter, see `Engine`."""
+        """Load an adapter, see `ModelEngine`."""
         self._apply(NewWeights(adapter_folder(folder), name))
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
-        """Publish weights, see `Engine`."""
+        """Publish weights, see `ModelEngine`."""
         self._apply(NewWeights(model_folder(folder)))
         check_weights(forward, wait_for_result(self.submit(VERIFICATION)))
 

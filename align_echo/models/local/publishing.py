@@ -1,6 +1,6 @@
 """New weights for a running engine: required files of a folder, and a check that the engine uses the weights.
 
-Every engine receives them through the same two calls (`Engine`). Not here: how each engine loads them.
+Every engine receives them through the same two calls (`ModelEngine`). Not here: how each engine loads them.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ _Waiting = PendingRequest | EngineRow | _ModelChange
 
 
 class TransformersEngine:
-    """An `Engine` around a model that nothing else uses at the same time.
+    """A `ModelEngine` around a model that nothing else uses at the same time.
 
     `decode` returns the text of token ids, for stop strings. `slots` is the number of conversations cached and drawn
     at once; `context` (0: the model's) their maximum length; `step_tokens` the maximum tokens per step besides one per
@@ -146,7 +146,7 @@ class TransformersEngine:
         return self._adapters.names
 
     def submit(self, request: TokenRequest) -> Future[TokenReply]:
-        """Start a request. Raises `UsageError` for an invalid request; the future raises as in `Engine`.
+        """Start a request. Raises `UsageError` for an invalid request; the future raises as in `ModelEngine`.
 
         The future can be cancelled at any time before its reply; this stops the generation.
         """
@@ -185,13 +185,13 @@ class TransformersEngine:
         self.update(lambda model: self._adapters.load_state(adapter, state) if adapter else load_state(model, state))
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """Load an adapter, see `Engine`. Waits as `update` does. Raises `UsageError` for an adapter of another model
-        or kind.
+        """Load an adapter, see `ModelEngine`. Waits as `update` does. Raises `UsageError` for an adapter of another
+        model or kind.
         """
         self._between_requests(lambda model: self._adapters.load(name, folder))
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
-        """Publish weights, see `Engine`. A trainer in this process can use `load_weights` without files."""
+        """Publish weights, see `ModelEngine`. A trainer in this process can use `load_weights` without files."""
         self.read_weights(folder)
         check_weights(forward, wait_for_result(self.submit(VERIFICATION)))
 

@@ -3,8 +3,8 @@
 vLLM returns log-probabilities of one of two distributions (its option --logprobs-mode): the model's own
 ("raw_logprobs", its default), or the sampled distribution after temperature, top-k and top-p ("processed_logprobs").
 Ours are after temperature and before top-k and top-p, so each mode supports only some samplings; the others are
-refused here rather than recorded wrongly. Choices (`Sampling.choices`) are at temperature 1: the first mode always
-gives them, the second only at temperature 1 or greedily. Not here: calling vLLM.
+refused here rather than recorded wrongly. Choices (`SamplingConfig.choices`) are at temperature 1: the first mode
+always gives them, the second only at temperature 1 or greedily. Not here: calling vLLM.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class VllmEngine:
         return self._context
 
     def submit(self, request: TokenRequest) -> Future[TokenReply]:
-        """Start a request. Raises `UsageError` if vLLM cannot answer it; the future raises as in `Engine`."""
+        """Start a request. Raises `UsageError` if vLLM cannot answer it; the future raises as in `ModelEngine`."""
         check_request(request, self._mode)
         self._adapters.require(request.adapter)
         with self._lock:  # `_cancel` sees every task started here

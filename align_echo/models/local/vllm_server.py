@@ -160,7 +160,8 @@ class VllmServer:
         return self._closed
 
     def submit(self, request: TokenRequest) -> Future[TokenReply]:
-        """Start a request. Raises `UsageError` if the server cannot answer it; the future raises as in `Engine`."""
+        """Start a request. Raises `UsageError` if the server cannot answer it; the future raises as in `ModelEngine`.
+        """
         check_request(request, self._mode)
         self._adapters.require(request.adapter)
         try:
