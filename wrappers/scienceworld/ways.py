@@ -37,12 +37,15 @@ def costs_at_most(task: LabTask, gold: Plan, played: Plan, action: str, allowanc
     moment. Raises `EngineError`.
     """
     route = shorten_path(task, gold)
-    before = fewest_turns(task, route, played)
-    if before is None:
+    shortest = shortest_remainder(task, route, played)
+    if shortest is None:
         return None
+    before = len(shortest)
     most = before - 1 + allowance
     after = (*played, action)
-    for plan in sorted({plan[max(len(plan) - most, 0) :] for plan in list_remainders(route, after)}, key=len):
+    plans = {plan[max(len(plan) - most, 0) :] for plan in list_remainders(route, after)}
+    plans |= {shortest} if before <= most else set()
+    for plan in sorted(plans, key=len):
         turns = turns_to_win(task, after, plan)
         without = None if turns is None else turns_to_win(task, played, plan)
         if turns is not None and 1 + turns - min(before, before if without is None else without) <= allowance:
@@ -73,21 +76,21 @@ def _as_teleport(action: str) -> str:
     return TELEPORT + action.removeprefix("go to ") if action.startswith("go to ") else action
 
 
-def fewest_turns(task: LabTask, route: Plan, played: Plan) -> int | None:
-    """Count the turns to the full score by the first kind of remainder that reaches it, with or without its first
+def shortest_remainder(task: LabTask, route: Plan, played: Plan) -> Plan | None:
+    """Return the actions up to the full score by the first kind of remainder that reaches it, with or without its first
     actions; None if none does. Raises `EngineError`."""
     after, unplayed, *alternatives = list_remainders(route, played)
     skipped = range(SKIPPED + 1)
     for kind in ([after[n:] for n in skipped], [unplayed[n:] for n in skipped], *([plan] for plan in alternatives)):
-        counts: list[int] = []
+        winning: list[Plan] = []
         for plan in kind:
             turns = turns_to_win(task, played, plan)
             if turns is not None:
-                counts.append(turns)
-            elif counts:
+                winning.append(plan[:turns])
+            elif winning:
                 break
-        if counts:
-            return min(counts)
+        if winning:
+            return min(winning, key=len)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from align_echo.wrappers.java import java_pool
@@ -68,6 +68,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, goal: str) -> None:
     played=st.text("abc", max_size=5),
     allowance=st.integers(0, 3),
 )
+@example(way="babc", goal="aba", played="aa", allowance=1)  # what is left wins before it ends
 def test_an_idle_action_costs_exactly_one(way, goal, played, allowance):
     with pytest.MonkeyPatch.context() as monkeypatch:
         scripted(monkeypatch, goal)
