@@ -28,7 +28,7 @@ import gymnasium as gym
 
 import align_echo
 from align_echo.agents.novices import make_novice
-from align_echo.critic.agreement import Agreement, EnvironmentAgreement, Labelled, agreement
+from align_echo.critic.agreement import EnvironmentAgreement, LabelPair, RuleAgreement, agreement
 from align_echo.critic.labels import Rule, default_rule, label
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import MissingExtraError
@@ -59,7 +59,7 @@ class Labels:
         self.rules: tuple[Rule, ...] = ("expert", "nearer", "continues")
         if self.default != "nearer":
             self.rules = ("expert", "continues")
-        self.actions: list[Labelled] = []
+        self.actions: list[LabelPair] = []
         self.verdicts: list[dict[Rule, Verdict | None]] = []
         self.seconds: dict[Rule, list[float]] = {rule: [] for rule in self.rules}
 
@@ -81,7 +81,7 @@ class Labels:
             self.seconds[rule].append(time.perf_counter() - start)
         self.verdicts.append(verdicts)
         self.actions.append(
-            Labelled(
+            LabelPair(
                 environment=self.name,
                 task_id=view.task_id,
                 action_type=action_type(self.name, action),
@@ -220,7 +220,7 @@ def print_tables(name: str, compared: list[EnvironmentAgreement], seconds: dict[
         print_row(f"`{kind}`", part)
 
 
-def print_row(name: str, part: Agreement) -> None:
+def print_row(name: str, part: RuleAgreement) -> None:
     """One line of a table."""
     share = "-" if part.agree is None else f"{part.agree.value:.1f}% {part.agree.interval()}"
     by_chance = "-" if part.by_chance is None else f"{part.by_chance:.1f}%"

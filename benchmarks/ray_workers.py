@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from align_echo.agents.novice_model import NoviceModel
-from align_echo.agents.players import build_agent, choose_player
+from align_echo.agents.players import build_agent, choose_agent
 from align_echo.agents.spec import AgentSetting
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import install_line
@@ -187,7 +187,7 @@ def main() -> None:
     ray.init(cluster.address, logging_level="ERROR", log_to_driver=False)
 
     tasks = pick_tasks(SPEC.tasks(SPLIT), None, task_type=SPEC.task_type, seed=0)
-    novice = build_agent(choose_player("novice", None).agent, AgentSetting(SPEC, SPLIT))
+    novice = build_agent(choose_agent("novice", None).agent, AgentSetting(SPEC, SPLIT))
     computing = throughput("the scripted novice", novice, tasks[: given.tasks], given.rounds)
     slow = Vanilla(SlowModel(given.wait))
     waits = throughput(f"a model that takes {1e3 * given.wait:g} ms", slow, tasks[: given.tasks // 3], given.rounds)

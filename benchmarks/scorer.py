@@ -30,10 +30,10 @@ import torch
 from align_echo.cli.main import main as align_echo
 from align_echo.critic.calibration import LabelledVerdict, report
 from align_echo.critic.labels import Rule
-from align_echo.critic.reasoning import Reasoner
-from align_echo.critic.scoring import Critic, Scorer
+from align_echo.critic.reasoning import ReasoningCritic
+from align_echo.critic.scoring import ActionCritic, IntuitiveCritic
 from align_echo.critic.verdict import VERDICTS, verdict_messages
-from align_echo.gaia.examples import Example, balanced, read_examples
+from align_echo.gaia.examples import ActionExample, balance_examples, read_examples
 from align_echo.models import load_model
 from align_echo.models.drawing import draw
 from align_echo.models.local import load_local
@@ -85,7 +85,7 @@ def one_by_one(model: LocalModel, weights: Any) -> Judge:
 
 def at_once(model: LocalModel) -> Judge:
     """What best-of-N does."""
-    scorer = Scorer(model)
+    scorer = IntuitiveCritic(model)
     return lambda chat, actions: [judgement.verdict for judgement in scorer.score(chat, actions)]
 
 
@@ -113,12 +113,12 @@ def run(folder: Path, *arguments: object) -> float:
     return spent
 
 
-def collected(folder: Path, split: str, tasks: int) -> list[Example]:
+def collected(folder: Path, split: str, tasks: int) -> list[ActionExample]:
     """What the pocket model proposes in so many tasks, as many correct as wrong actions."""
     draw_widely = ("--candidates", "4", "--temperature", "1.5", "--top-k", "0", "--top-p", "1")
     play = ("critic", "collect", "--env", "alfworld", "--model", "pocket", *draw_widely)
     run(folder, *play, "--split", split, "--tasks", tasks)
-    return balanced(read_examples(folder), RULE)
+    return balance_examples(read_examples(folder), RULE)
 
 
 def trained(name: str, folder: Path, examples: Path) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def trained(name: str, folder: Path, examples: Path) -> dict[str, Any]:
     return {"folder": folder / "critic", "learned_from": summary["learned_from"], "training_cpu_seconds": spent}
 
 
-def judged(critic: Critic, examples: Sequence[Example]) -> dict[str, Any]:
+def judged(critic: ActionCritic, examples: Sequence[ActionExample]) -> dict[str, Any]:
     """How right a critic is and how long it takes. The actions of a turn are asked about at once."""
     turns = [list(group) for _, group in groupby(examples, key=attrgetter("task_id", "sample", "turn"))]
     critic.score(turns[0][0].messages, [turns[0][0].action])
@@ -157,12 +157,12 @@ def accuracy(folder: Path, tasks: int, test_tasks: int) -> dict[str, dict[str, A
     """Both critics, and the model that they began as, on the same actions, with a table."""
     collected(folder / "collection", "train", tasks)
     test = collected(folder / "test", "valid_seen", test_tasks)
-    untrained = {"learned_from": 0, "training_cpu_seconds": 0.0, **judged(Scorer(load_model("pocket")), test)}
+    untrained = {"learned_from": 0, "training_cpu_seconds": 0.0, **judged(IntuitiveCritic(load_model("pocket")), test)}
     rows: dict[str, dict[str, Any]] = {"one token, untrained": untrained}
     for name in SETTINGS:
         made = trained(name, folder / name.replace(" ", "-"), folder / "collection")
         model = load_model(str(made.pop("folder")))
-        critic: Critic = Scorer(model) if name == "one token" else Reasoner(model, max_tokens=48)
+        critic: ActionCritic = IntuitiveCritic(model) if name == "one token" else ReasoningCritic(model, max_tokens=48)
         rows[name] = {**made, **judged(critic, test)}
     print("\n| critic | learned from | its CPU s | n | accuracy | unreadable | s | CPU s | right verdicts per CPU s |")
     print("|---|---|---|---|---|---|---|---|---|")

@@ -10,17 +10,17 @@ from pydantic import BaseModel
 
 from align_echo.align.audit.report import Audit, AuditRow, SpeakerAudit
 from align_echo.align.run_folder import IterationRecord, RunSummary
-from align_echo.critic.calibration import Bin, Calibration, Confusion, CriticReport
-from align_echo.critic.scoring import Calibrated
+from align_echo.critic.calibration import CalibrationResult, ConfusionCounts, CriticReport, ReliabilityBin
+from align_echo.critic.scoring import CriticCalibration
 from align_echo.evaluate.comparison import Comparison, Difference, VariantResult
 from align_echo.evaluate.grid import Cell, Change, Grid, Side
 from align_echo.evaluate.refinement import Refinement, Round
 from align_echo.evaluate.study import Study
-from align_echo.gaia.collection import Collected, Shares
-from align_echo.gaia.examples import Example
-from align_echo.gaia.figures import Success, Trial
-from align_echo.gaia.fit.intuitive import Fitted
-from align_echo.gaia.flywheel import Flywheel, Turned
+from align_echo.gaia.collection import CollectionSummary, LabelCounts
+from align_echo.gaia.examples import ActionExample
+from align_echo.gaia.figures import SelectionResult, TrialResult
+from align_echo.gaia.fit.intuitive import TrainingSummary
+from align_echo.gaia.flywheel import FlywheelSummary, FlywheelRound
 from align_echo.gui.fit import ScreenFitResult
 from align_echo.gui.screens import ActionAccuracy, RuleAccuracy, ScreenTrialResult, StepPrediction
 from align_echo.hints import HintCount
@@ -72,8 +72,8 @@ def test_every_key_of_a_summary_is_documented(record: type[BaseModel]):
 
 
 OF_CRITICS = (
-    *(Example, Collected, Shares, Fitted, Calibrated, Trial, Success),
-    *(CriticReport, Calibration, Bin, Confusion, Flywheel, Turned),
+    *(ActionExample, CollectionSummary, LabelCounts, TrainingSummary, CriticCalibration, TrialResult, SelectionResult),
+    *(CriticReport, CalibrationResult, ReliabilityBin, ConfusionCounts, FlywheelSummary, FlywheelRound),
 )
 
 

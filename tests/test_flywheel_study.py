@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from align_echo.critic.opinion import Opinion
+from align_echo.critic.opinion import CriticOpinion
 from align_echo.critic.verdict import Verdict
 from align_echo.gaia.figures import JudgedState
 from align_echo.gaia.fit.folder import read_settings
@@ -84,7 +84,7 @@ def test_a_critic_learns_all_weights_in_every_round(env, tmp_path):
 def test_a_wording_that_is_right_here_and_wrong_there_is_told_apart_by_whoever_scores_it_higher_where_it_is_right():
     labels: list[Verdict] = ["correct", "wrong"] * LEAST
     drawn = (Candidate(action="buy", logprob=-1.0),)
-    opinions = {"buy": Opinion(action="buy", verdict="correct", logit=1.0)}
+    opinions = {"buy": CriticOpinion(action="buy", verdict="correct", logit=1.0)}
     states = [JudgedState("a", drawn, {"buy": label}, opinions) for label in labels]
     (buy,) = by_wording([*states, state("A")]).values()
     right = [proposal.right for proposal in buy]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align_echo.agents.catalogue import agent_spec
-from align_echo.agents.players import Player, about
+from align_echo.agents.players import AgentChoice, about
 from align_echo.errors import UsageError
 from align_echo.grammar import quantity, with_article
 from align_echo.registry import Registry
@@ -43,5 +43,5 @@ class Silent:
 
 
 def test_an_agent_without_a_description_has_no_empty_brackets():
-    player = Player(agent_spec("tests.test_grammar:Silent"), None)
+    player = AgentChoice(agent_spec("tests.test_grammar:Silent"), None)
     assert about(player, {}) == "agent: tests.test_grammar:Silent"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from align_echo.agents.players import choose_player
+from align_echo.agents.players import choose_agent
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import EngineError, ModelError, UsageError
 from align_echo.halting import Halt, under
@@ -313,14 +313,14 @@ def test_workers_are_read_once(monkeypatch):
 
 
 def test_processes_are_for_models_that_this_machine_computes():
-    local, endpoint = choose_player("vanilla", "pocket"), choose_player("vanilla", "some-model")
+    local, endpoint = choose_agent("vanilla", "pocket"), choose_agent("vanilla", "some-model")
     assert choose_workers(ProcessWorkers(2), local) == ProcessWorkers(2)
     assert ProcessWorkers(2).threads == 2 * choose_workers(None, local).threads
     assert choose_workers(None, endpoint) == ThreadWorkers(8)
     with pytest.raises(UsageError, match="agent vanilla asks the model some-model: give a number of threads, or ray"):
         choose_workers(ProcessWorkers(2), endpoint)
     with pytest.raises(UsageError, match="agent novice asks no model"):
-        choose_workers(ProcessWorkers(2), choose_player("novice", None))
+        choose_workers(ProcessWorkers(2), choose_agent("novice", None))
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

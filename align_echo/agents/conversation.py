@@ -12,7 +12,7 @@ import copy
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from align_echo.agents.parsing import whole_text
+from align_echo.agents.parsing import uncut_text
 from align_echo.agents.presets import EpisodeRules
 from align_echo.agents.signs import plain_reply
 from align_echo.errors import ReplyFormatError
@@ -135,7 +135,7 @@ class ChatAgent(abc.ABC):
         messages = [Message(role="system", content=system), Message(role="user", content=start)]
         for turn in view.turns:
             text = self.history_text(turn)
-            messages.append(said(text, turn.tokens if text == turn.reply else None))
+            messages.append(assistant_message(text, turn.tokens if text == turn.reply else None))
             messages.append(Message(role="user", content=turn.observation))
         return messages
 
@@ -176,21 +176,21 @@ class ChatAgent(abc.ABC):
         )
 
     def full_text(self, completion: Completion) -> str:
-        """Return the text of a completion. Raises `ReplyFormatError` if it was cut off (see `whole_text`)."""
-        return whole_text(completion, self._max_tokens)
+        """Return the text of a completion. Raises `ReplyFormatError` if it was cut off (see `uncut_text`)."""
+        return uncut_text(completion, self._max_tokens)
 
 
-def said(text: str, tokens: Tokens | None = None) -> Message:
+def assistant_message(text: str, tokens: Tokens | None = None) -> Message:
     """Build the assistant message of a reply; `tokens` belong to it only if the text is unchanged."""
     return Message(role="assistant", content=text.strip() or NO_REPLY, tokens=tokens)
 
 
-def labelled(turn: Turn) -> str:
+def labelled_reply(turn: Turn) -> str:
     """Return a turn's reply, labelled "Action:" if it was carried out in the agent's place and has no label."""
     bare = turn.reply.strip() == turn.action and not turn.reply.startswith(("Action:", "Answer:"))
     return f"Action: {turn.action}" if bare else turn.reply
 
 
-def action_alone(turn: Turn) -> str:
+def action_or_reply(turn: Turn) -> str:
     """Return a turn's action in place of its reply; the reply if there was no action."""
     return turn.reply if turn.action is None else turn.action

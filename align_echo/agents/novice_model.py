@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.novices import make_novice
-from align_echo.agents.planning import Planning, plan_of
+from align_echo.agents.planning import Planning, find_plan
 from align_echo.agents.react import ReAct
 from align_echo.agents.self_refine import ask_for
 from align_echo.agents.vanilla import Vanilla
@@ -136,13 +136,13 @@ def read_request(messages: Sequence[Message], agents: Sequence[ChatAgent]) -> No
     if chat and chat[-1].content.endswith(render("planning/first", {})):
         wanted = "plan"
     for agent in agents:
-        view = view_of(chat, agent)
+        view = read_view(chat, agent)
         if view is not None:
             return NoviceRequest(view, agent, wanted, tuple(reversed(proposals)))
     raise ModelError("the scripted novice, which is no language model, reads only the prompts of align-echo's agents")
 
 
-def view_of(messages: Sequence[Message], agent: ChatAgent) -> AgentView | None:
+def read_view(messages: Sequence[Message], agent: ChatAgent) -> AgentView | None:
     """Recover the view behind the messages of `agent`; None if `agent` did not write them.
 
     Prompts do not carry the task's id, surrounding whitespace, or text that the history leaves out. Texts are assumed
@@ -228,7 +228,7 @@ def _in_form(action: str, request: NoviceRequest) -> str:
     if isinstance(request.agent, ReAct):
         return f"Thought: none; this is a script, not a language model.\nAction: {action}"
     if isinstance(request.agent, Planning):
-        plan = "" if plan_of(request.view) else f"Plan:\n1. {_task(request.view)}\n"
+        plan = "" if find_plan(request.view) else f"Plan:\n1. {_task(request.view)}\n"
         return f"{plan}Sub-goal: 1\nAction: {action}"
     return action
 

@@ -190,7 +190,7 @@ def unquoted(text: str) -> str:
     return text
 
 
-def whole_text(completion: Completion, max_tokens: int) -> str:
+def uncut_text(completion: Completion, max_tokens: int) -> str:
     """Return the text of a completion. Raises `ReplyFormatError` if it was cut off, as the rest could mean another
     action.
     """

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from align_echo.agents.conversation import MAX_TOKENS, ChatAgent, labelled, said
+from align_echo.agents.conversation import MAX_TOKENS, ChatAgent, assistant_message, labelled_reply
 from align_echo.agents.parsing import after_label, own_lines, parse_action, parse_reasoned_action
 from align_echo.errors import ReplyFormatError
 from align_echo.prompts import render
@@ -87,7 +87,7 @@ class Planning(ChatAgent):
     def _chat_after(self, plan: str, view: AgentView) -> list[Message]:
         """Build the chat so far with the plan of a separate call."""
         begin = Message(role="user", content=render("planning/begin", {}))
-        return [*self._chat_for_plan(view), said(plan), begin, *super().conversation(view)[2:]]
+        return [*self._chat_for_plan(view), assistant_message(plan), begin, *super().conversation(view)[2:]]
 
     def read(self, reply: str, view: AgentView) -> str:
         """Parse the action of a reply that names a sub-goal of its own plan or of the plan before.
@@ -97,7 +97,7 @@ class Planning(ChatAgent):
         if self._plan_call:
             return parse_action(reply, view)
         action = parse_reasoned_action(reply, view)
-        plan = parse_plan(reply) or plan_of(view)
+        plan = parse_plan(reply) or find_plan(view)
         if not plan:
             raise ReplyFormatError("there is no plan yet; begin the reply with 'Plan:' and numbered sub-goals")
         number = parse_sub_goal(reply)
@@ -109,7 +109,7 @@ class Planning(ChatAgent):
         """Return plan, sub-goal and action; with a separate plan call, the reply alone."""
         if self._plan_call:
             return turn.reply.partition(_REPLY)[2] if turn.reply.startswith(_PLAN) else turn.reply
-        return labelled(turn)
+        return labelled_reply(turn)
 
 
 def recorded_plan(view: AgentView) -> str | None:
@@ -118,7 +118,7 @@ def recorded_plan(view: AgentView) -> str | None:
     return next((record.removeprefix(_PLAN).partition(_REPLY)[0] for record in records), None)
 
 
-def plan_of(view: AgentView) -> tuple[str, ...]:
+def find_plan(view: AgentView) -> tuple[str, ...]:
     """Return the sub-goals of the newest plan in an accepted reply; () if there is none."""
     return next((plan for turn in reversed(view.turns) if (plan := plan_in(turn))), ())
 

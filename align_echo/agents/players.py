@@ -1,6 +1,6 @@
 """Choose and build an agent with its model from the user's options.
 
-Names are parsed once, by `choose_player`; afterwards only the agent's `AgentSpec` and the model's `ModelName` are
+Names are parsed once, by `choose_agent`; afterwards only the agent's `AgentSpec` and the model's `ModelName` are
 passed on. Not here: agents with candidate actions chosen by a critic (`evaluate/cast.py`).
 """
 
@@ -33,16 +33,16 @@ WORKERS_WITH_LOCAL_MODEL = 32
 
 
 @dataclass(frozen=True)
-class Player:
+class AgentChoice:
     """An agent and the name of its model; `model` is None if the agent asks no model."""
 
     agent: AgentSpec
     model: ModelName | None
 
 
-def choose_player(
+def choose_agent(
     agent: str | None, model: str | ModelName | None, environments: Collection[str] = POCKET_ENVIRONMENTS
-) -> Player:
+) -> AgentChoice:
     """Choose the agent and model by name, or the defaults. Raises `UsageError` for an unknown agent.
 
     Without either, the vanilla agent plays with the pocket model if that can run and was trained for the environments,
@@ -51,11 +51,11 @@ def choose_player(
     ready = not what_pocket_lacks() and POCKET_ENVIRONMENTS.issuperset(environments)
     chosen = agent_spec(agent or (Vanilla.kind if model or ready else NOVICE))
     if not chosen.asks_model:
-        return Player(chosen, None)
-    return Player(chosen, read_name(model or (POCKET if ready and chosen.name == Vanilla.kind else NOVICE)))
+        return AgentChoice(chosen, None)
+    return AgentChoice(chosen, read_name(model or (POCKET if ready and chosen.name == Vanilla.kind else NOVICE)))
 
 
-def refuse_idle_model(player: Player, model: str | None) -> None:
+def refuse_idle_model(player: AgentChoice, model: str | None) -> None:
     """Raise `UsageError` if --model names a model for an agent without one. A model of the environment variable is
     ignored.
     """
@@ -66,7 +66,7 @@ def refuse_idle_model(player: Player, model: str | None) -> None:
         )
 
 
-def choose_preset(name: str | None, players: Sequence[Player]) -> AgentPreset | None:
+def choose_preset(name: str | None, players: Sequence[AgentChoice]) -> AgentPreset | None:
     """Look up the agent preset for all players with a model; None for no name.
 
     Raises `UsageError` for an unknown preset, for an agent the preset has no settings for, and if no agent asks a
@@ -94,7 +94,7 @@ def chat_agents() -> list[str]:
     return [name for name in ours if agent_spec(name).asks_model]
 
 
-def workers_for(player: Player) -> int:
+def workers_for(player: AgentChoice) -> int:
     """Return the default number of parallel episodes: more than one only if a model is asked."""
     if player.model is None or player.model.is_scripted:
         return 1
@@ -157,12 +157,12 @@ def require_expert(spec: EnvironmentSpec, split: str, task_ids: Sequence[str], d
     raise UsageError(f"{lacking} of {len(task_ids)} tasks of {spec.name}'s split {split} have no expert{hint}")
 
 
-def details_of(agent: Agent) -> dict[str, str]:
+def describe_agent(agent: Agent) -> dict[str, str]:
     """Return an agent's own description; empty for an agent without one."""
     return agent.describe() if isinstance(agent, Described) else {}
 
 
-def about(player: Player, details: Mapping[str, str]) -> str:
+def about(player: AgentChoice, details: Mapping[str, str]) -> str:
     """Describe agent, model and, if known, weights in one line for the record."""
     name = player.agent.name
     if player.model is None:

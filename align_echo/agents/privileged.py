@@ -18,7 +18,7 @@ from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.text_env import ActionOptions, TextEnv
 
 
-class Privileged(threading.local):
+class PrivilegedAgent(threading.local):
     """Replays an episode in a private environment. `make_env` builds a raw one without a step limit; `choose` picks an
     action in its present state.
 
@@ -59,12 +59,12 @@ class Privileged(threading.local):
         return self._env
 
 
-def expert(make_env: Callable[[], TextEnv]) -> Privileged:
+def expert(make_env: Callable[[], TextEnv]) -> PrivilegedAgent:
     """Build the environment's expert. A task it fails within the step limit is unlikely to be solved by any agent."""
-    return Privileged("expert", make_env, lambda env, view: env.oracle().expert_action() or _idle(env))
+    return PrivilegedAgent("expert", make_env, lambda env, view: env.oracle().expert_action() or _idle(env))
 
 
-def random_choice(make_env: Callable[[], TextEnv], *, seed: int = 0) -> Privileged:
+def random_choice(make_env: Callable[[], TextEnv], *, seed: int = 0) -> PrivilegedAgent:
     """Build an agent that draws uniformly among the admissible actions; the same seed and view give the same action.
 
     If the engine does not list them, it fills an offered form with offered names; the engine may refuse the result.
@@ -79,7 +79,7 @@ def random_choice(make_env: Callable[[], TextEnv], *, seed: int = 0) -> Privileg
         offered = None if env.state.done else env.offered()
         return _idle(env) if offered is None else _filled(offered, number)
 
-    return Privileged("random", make_env, choose)
+    return PrivilegedAgent("random", make_env, choose)
 
 
 def _idle(env: TextEnv) -> str:
@@ -97,7 +97,7 @@ def _filled(offered: ActionOptions, number: int) -> str:
     return action
 
 
-def _random(setting: AgentSetting) -> Privileged:
+def _random(setting: AgentSetting) -> PrivilegedAgent:
     """Build the random agent. Raises `UsageError` for an environment that lists no actions."""
     if not setting.spec.lists_actions:
         name = setting.spec.name

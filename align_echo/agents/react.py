@@ -7,7 +7,7 @@ exactly one action. An observation after the action is made up by the model and 
 
 from __future__ import annotations
 
-from align_echo.agents.conversation import ChatAgent, labelled
+from align_echo.agents.conversation import ChatAgent, labelled_reply
 from align_echo.agents.parsing import parse_reasoned_action, text_after_label
 from align_echo.types import AgentView, Turn
 
@@ -28,4 +28,4 @@ class ReAct(ChatAgent):
 
     def history_text(self, turn: Turn) -> str:
         """Return thought and action."""
-        return turn.reply if self._raw_replies else labelled(turn)
+        return turn.reply if self._raw_replies else labelled_reply(turn)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from align_echo.agents.conversation import MAX_TOKENS, ChatAgent, action_alone
+from align_echo.agents.conversation import MAX_TOKENS, ChatAgent, action_or_reply
 from align_echo.agents.parsing import parse_action
 from align_echo.errors import UsageError
 from align_echo.models.drawing import model_for_sample
@@ -59,7 +59,7 @@ class SelfConsistency(ChatAgent):
 
     def history_text(self, turn: Turn) -> str:
         """Return the chosen action."""
-        return action_alone(turn)
+        return action_or_reply(turn)
 
 
 def vote(replies: list[AgentReply]) -> AgentReply:

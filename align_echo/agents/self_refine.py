@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from align_echo.agents.conversation import MAX_TOKENS, ChatAgent, action_alone, said
+from align_echo.agents.conversation import MAX_TOKENS, ChatAgent, action_or_reply, assistant_message
 from align_echo.agents.parsing import (
     after_label,
     parse_action,
@@ -74,7 +74,7 @@ class SelfRefine(ChatAgent):
             return best
         usage, record = best.usage, [f"[proposal]\n{best.text}"]
         for number in range(1, self._rounds + 1):
-            messages += [said(best.text), ask_for("critique")]
+            messages += [assistant_message(best.text), ask_for("critique")]
             critique = self.complete(messages)
             usage += critique.usage
             record.append(f"[review {number}]\n{critique.text}")
@@ -84,7 +84,7 @@ class SelfRefine(ChatAgent):
             except ReplyFormatError as error:
                 record.append(f"[review {number} not read] {error}")
                 break
-            messages += [said(critique.text), ask_for("refine")]
+            messages += [assistant_message(critique.text), ask_for("refine")]
             refined = self.ask(messages, view)
             usage += refined.usage
             record.append(f"[improved {number}]\n{refined.text}")
@@ -98,7 +98,7 @@ class SelfRefine(ChatAgent):
         """Propose, review once, and return the action of the review."""
         messages = self.conversation(view)
         proposal = self.complete(messages)
-        reply = self.ask([*messages, said(proposal.text), ask_for("final")], view)
+        reply = self.ask([*messages, assistant_message(proposal.text), ask_for("final")], view)
         record = f"[proposal]\n{proposal.text}\n[review 1]\n{reply.text}"
         return reply.model_copy(update={"text": record, "usage": proposal.usage + reply.usage, "tokens": None})
 
@@ -114,7 +114,7 @@ class SelfRefine(ChatAgent):
 
     def history_text(self, turn: Turn) -> str:
         """Return the final action."""
-        return action_alone(turn)
+        return action_or_reply(turn)
 
 
 def ask_for(step: str) -> Message:

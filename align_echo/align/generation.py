@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Literal
 
 from align_echo.agents.players import (
-    Player,
+    AgentChoice,
     about,
     build_agent,
     chat_model,
-    choose_player,
+    choose_agent,
     choose_preset,
     choose_turns,
-    details_of,
+    describe_agent,
     refuse_idle_model,
     require_expert,
 )
@@ -61,7 +61,7 @@ class Generation:
     """
 
     world: World
-    player: Player
+    player: AgentChoice
     asked: BackendName
     chosen: Chosen
     analyzer: ModelName | None
@@ -138,7 +138,7 @@ def plan_generation(
         read_name(name) if name else None for name in (model, analyzer_model, optimizer_model)
     )
     chosen = choose_backend(backend, default, analyzer, optimizer)
-    player = choose_player(agent, default, (spec.name,))
+    player = choose_agent(agent, default, (spec.name,))
     preset = choose_preset(agent_preset, (player,))
     spec = spec.with_settings(turns=choose_turns(None, preset, spec))
     asks = chosen != "probe"
@@ -233,7 +233,7 @@ def generate_interface(plan: Generation, path: Path, *, resume: bool = False, pr
 
 def _made_of(plan: Generation, agent: Agent) -> list[str]:
     """What a run is made of, and what it costs to play in the end, in lines."""
-    lines = (plan.about_backend, about(plan.player, details_of(agent)), plan.about_tasks, plan.about_play)
+    lines = (plan.about_backend, about(plan.player, describe_agent(agent)), plan.about_tasks, plan.about_play)
     return [line for line in lines if line]
 
 

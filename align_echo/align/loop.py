@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from align_echo import rollout
-from align_echo.agents.players import details_of
+from align_echo.agents.players import describe_agent
 from align_echo.align.backend import Backend
 from align_echo.align.best import best_iteration, shares_of_failures
 from align_echo.align.events import Event, OnEvent
@@ -84,7 +84,7 @@ def generate(
             games=world.games,
             agent=agent.name,
             player=player or f"{type(agent).__module__}:{type(agent).__qualname__}",
-            agent_details=details_of(agent),
+            agent_details=describe_agent(agent),
             backend=backend.name,
             backend_details=backend.describe(),
             seed=seed,
@@ -294,7 +294,7 @@ class _Run:
 
     def _stamped(self, made: Interface, iteration: int) -> Interface:
         """The interface with what the loop knows about its making; rules and engine steps are the backend's to say."""
-        described = {**details_of(self.agent), **self.backend.describe()}
+        described = {**describe_agent(self.agent), **self.backend.describe()}
         provenance = made.provenance.model_copy(
             update={
                 "environment": self.world.spec.name,

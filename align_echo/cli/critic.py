@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from align_echo.agents.players import choose_player
+from align_echo.agents.players import choose_agent
 from align_echo.cli import options
 from align_echo.cli.console import leave, resumable, run_display, run_folder, say
 from align_echo.cli.critic_report import (
@@ -32,13 +32,13 @@ from align_echo.evaluate.plan import model_named
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.gaia import collect as collecting
 from align_echo.gaia import flywheel as wheels
-from align_echo.gaia.collect import Drawing, States, plan_collection
+from align_echo.gaia.collect import CandidateSettings, States, plan_collection
 from align_echo.gaia.examples import LEAST_ACTIONS
 from align_echo.gaia.fit.folder import CRITIC, read_settings
-from align_echo.gaia.fit.intuitive import fit, settings_of
+from align_echo.gaia.fit.intuitive import fit, read_fit_settings
 from align_echo.gaia.fit.reasoning import fit_reasoning
-from align_echo.gaia.flywheel import Begin, Wheel, critic_of
-from align_echo.gaia.trial import trial
+from align_echo.gaia.flywheel import Begin, FlywheelConfig, critic_folder
+from align_echo.gaia.trial import run_trial
 from align_echo.gui.fit import TINY, fit_screens
 from align_echo.gui.record import record_episodes
 from align_echo.gui.trial import trial_on_screens
@@ -103,8 +103,10 @@ def collect(
     spec = environment(env)
     split = split or spec.train_split
     path = run_folder(out, resume, "collect", spec.name)
-    player = choose_player(agent, model, (spec.name,))
-    drawing = Drawing(candidates, temperature, top_k, top_p, model_named(judge, player) if judge else None, states)
+    player = choose_agent(agent, model, (spec.name,))
+    drawing = CandidateSettings(
+        candidates, temperature, top_k, top_p, model_named(judge, player) if judge else None, states
+    )
     plan = plan_collection(
         spec, player, drawing, split=split, samples=episodes_per_task, interface=interface, retract=retract,
         task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
@@ -246,7 +248,7 @@ def evaluate(
         raise UsageError("--votes counts reasoned verdicts: add --reasoning")
     path = run_folder(out, resume, "trial", "critic")
     with resumable(path), Display() as display:
-        result = trial(
+        result = run_trial(
             judge, examples, path, rule=rule, env=env, agent=agent, base_url=base_url, seed=seed,
             votes=(votes or 1) if reasoning else None, resume=resume, progress=display,
         )  # fmt: skip
@@ -340,21 +342,21 @@ def flywheel(
     spec, start = environment(env), read_name(critic_model)
     path = run_folder(out, resume, "flywheel", spec.name)
     changes: Changes = {"weights": weights, "lr": lr, "epochs": epochs, "seed": seed}
-    settings = Wheel(
+    settings = FlywheelConfig(
         spec=spec,
-        player=choose_player(agent, model, (spec.name,)),
+        player=choose_agent(agent, model, (spec.name,)),
         settings=settings_of(find_source(start), config, changes),
         critic=start,
         split=split or spec.train_split,
         test_split=test_split or spec.test_split,
-        drawing=Drawing(candidates, temperature, top_k, top_p, None, states),
+        drawing=CandidateSettings(candidates, temperature, top_k, top_p, None, states),
         test_candidates=test_candidates or candidates,
         share=held_out,
         rounds=rounds, tasks=tasks, test_tasks=test_tasks, begin=begin, rule=rule, seed=seed,
         workers=read_workers(workers),
     )  # fmt: skip
     with run_display(path, resume=resume) as display:
-        summary = wheels.turn(settings, path, resume=resume, progress=display, watch=show_part)
+        summary = wheels.run_flywheel(settings, path, resume=resume, progress=display, watch=show_part)
     show_flywheel(summary)
-    say(f"written: {path / 'summary.json'}; the last critic is {critic_of(path, rounds)}")
+    say(f"written: {path / 'summary.json'}; the last critic is {critic_folder(path, rounds)}")
     leave(agent_broke=any("agent" in round_record.collected.faults_by_source for round_record in summary.rounds))

@@ -8,11 +8,11 @@ from align_echo.cli.console import stdout
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport
 from align_echo.display import note
 from align_echo.evaluate.tables import plain_table
-from align_echo.gaia.baselines import Compared
-from align_echo.gaia.collection import Collected
-from align_echo.gaia.figures import Trial
-from align_echo.gaia.fit.intuitive import Fitted
-from align_echo.gaia.flywheel import Flywheel
+from align_echo.gaia.baselines import BaselineComparison
+from align_echo.gaia.collection import CollectionSummary
+from align_echo.gaia.figures import TrialResult
+from align_echo.gaia.fit.intuitive import TrainingSummary
+from align_echo.gaia.flywheel import FlywheelSummary
 from align_echo.grammar import quantity
 from align_echo.gui.recording import RecordingResult
 from align_echo.gui.screens import RuleAccuracy, ScreenTrialResult
@@ -20,23 +20,23 @@ from align_echo.intervals import Estimate
 from align_echo.report.plots import figure
 
 
-def show_part(part: Collected | Fitted | Trial) -> None:
+def show_part(part: CollectionSummary | TrainingSummary | TrialResult) -> None:
     """Print a part of a flywheel."""
-    if isinstance(part, Collected):
+    if isinstance(part, CollectionSummary):
         show_collected(part)
-    elif isinstance(part, Fitted):
+    elif isinstance(part, TrainingSummary):
         show_fitted(part)
     else:
         show_trial(part)
 
 
-def show_fitted(fitted: Fitted) -> None:
+def show_fitted(fitted: TrainingSummary) -> None:
     """Print the report of an intuitive critic on held-out tasks."""
     show_held_out(fitted.held_out, fitted.temperature, "task")
     show_baselines(fitted.baselines)
 
 
-def show_collected(collected: Collected) -> None:
+def show_collected(collected: CollectionSummary) -> None:
     """Print the outcome of the episodes, and the labels by rule."""
     played = f"{quantity(collected.episodes, 'episode')} of {quantity(collected.tasks, 'task')}"
     print(f"{played} ({collected.faults} more broke), {percent(collected.success_rate)} won")
@@ -52,7 +52,7 @@ def show_collected(collected: Collected) -> None:
     stdout().print(table)
 
 
-def show_baselines(baselines: Mapping[str, Compared]) -> None:
+def show_baselines(baselines: Mapping[str, BaselineComparison]) -> None:
     """Print the baselines on the same actions, and whether the critic is shown to be better."""
     for name, compared in baselines.items():
         lead = f"{compared.lead.value:+.1f} points {compared.lead.interval(signed=True)}"
@@ -95,7 +95,7 @@ def show_report(report: CriticReport, about: str) -> None:
     stdout().print(table)
 
 
-def show_trial(trial: Trial) -> None:
+def show_trial(trial: TrialResult) -> None:
     """Print the report, and step success by rule and number of candidates."""
     show_report(trial.critic, "tasks, every distinct candidate")
     rules = list(dict.fromkeys(success.rule for success in trial.curve))
@@ -113,7 +113,7 @@ def percent(rate: Estimate) -> str:
     return f"{rate.value:.1f}% {rate.interval()}"
 
 
-def show_flywheel(summary: Flywheel) -> None:
+def show_flywheel(summary: FlywheelSummary) -> None:
     """Print the flywheel's references, and its rounds."""
     print(f"held-out states: a single draw is right in {percent(summary.single)}, pass@N {percent(summary.ceiling)}")
     table = plain_table("rounds, on held-out tasks")

@@ -17,7 +17,7 @@ from align_echo.types import Frozen
 ANSWERS = ("correct", "wrong", "none")
 
 
-class Labelled(Frozen):
+class LabelPair(Frozen):
     """An action in a state of a task, with its label by two rules; None if a rule cannot decide.
 
     `explores`: it looks into new furniture while an object needed for the task is still unseen
@@ -32,7 +32,7 @@ class Labelled(Frozen):
     explores: bool = False
 
 
-class Agreement(Frozen):
+class RuleAgreement(Frozen):
     """Agreement over some of the rows.
 
     `n`: rows with a label from both rules. `agree`: percent of these with equal labels, with its 95% interval over
@@ -54,24 +54,24 @@ class EnvironmentAgreement(Frozen):
 
     environment: str
     rules: tuple[Rule, Rule]
-    all: Agreement
-    exploring: Agreement
-    other: Agreement
-    by_action_type: dict[str, Agreement]
+    all: RuleAgreement
+    exploring: RuleAgreement
+    other: RuleAgreement
+    by_action_type: dict[str, RuleAgreement]
 
 
-def agreement(rows: Iterable[Labelled], rules: tuple[Rule, Rule]) -> list[EnvironmentAgreement]:
+def agreement(rows: Iterable[LabelPair], rules: tuple[Rule, Rule]) -> list[EnvironmentAgreement]:
     """Compute the agreement of two rules per environment, in order of first appearance; action types sorted by name.
 
     `rules` names the rules of `first` and `second`.
     """
-    groups: dict[str, list[Labelled]] = {}
+    groups: dict[str, list[LabelPair]] = {}
     for row in rows:
         groups.setdefault(row.environment, []).append(row)
     return [_environment_agreement(name, group, rules) for name, group in groups.items()]
 
 
-def _environment_agreement(name: str, rows: Sequence[Labelled], rules: tuple[Rule, Rule]) -> EnvironmentAgreement:
+def _environment_agreement(name: str, rows: Sequence[LabelPair], rules: tuple[Rule, Rule]) -> EnvironmentAgreement:
     types = sorted({row.action_type for row in rows})
     return EnvironmentAgreement(
         environment=name,
@@ -83,7 +83,7 @@ def _environment_agreement(name: str, rows: Sequence[Labelled], rules: tuple[Rul
     )
 
 
-def _summarize(rows: Sequence[Labelled]) -> Agreement:
+def _summarize(rows: Sequence[LabelPair]) -> RuleAgreement:
     both = [row for row in rows if row.first is not None and row.second is not None]
     matches_by_task: dict[str, list[bool]] = {}
     for row in both:
@@ -91,7 +91,7 @@ def _summarize(rows: Sequence[Labelled]) -> Agreement:
     hits = [sum(matches) for matches in matches_by_task.values()]
     sizes = [len(matches) for matches in matches_by_task.values()]
     pairs = Counter(f"{row.first or 'none'}/{row.second or 'none'}" for row in rows)
-    return Agreement(
+    return RuleAgreement(
         n=len(both),
         agree=clustered_rate(hits, sizes) if both else None,
         by_chance=_by_chance(both) if both else None,
@@ -99,7 +99,7 @@ def _summarize(rows: Sequence[Labelled]) -> Agreement:
     )
 
 
-def _by_chance(rows: Sequence[Labelled]) -> float:
+def _by_chance(rows: Sequence[LabelPair]) -> float:
     first = sum(row.first == "correct" for row in rows) / len(rows)
     second = sum(row.second == "correct" for row in rows) / len(rows)
     return 100 * (first * second + (1 - first) * (1 - second))

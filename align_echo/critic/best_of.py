@@ -17,8 +17,8 @@ from typing import Self
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.presets import EpisodeRules
-from align_echo.critic.opinion import Opinion
-from align_echo.critic.scoring import Critic, Scorer
+from align_echo.critic.opinion import CriticOpinion
+from align_echo.critic.scoring import ActionCritic, IntuitiveCritic
 from align_echo.critic.selection import CRITIC, CandidateSet, SelectionRule
 from align_echo.dice import Dice
 from align_echo.errors import AgentError, UsageError
@@ -39,7 +39,7 @@ class BestOf:
         self,
         agent: ChatAgent,
         candidates: int,
-        critic: Critic | None = None,
+        critic: ActionCritic | None = None,
         *,
         pick: SelectionRule = CRITIC,
         abstain_below: float = 0.0,
@@ -93,7 +93,7 @@ class BestOf:
         return details | self._about_critic() if self._pick.needs_judge else details
 
     def _about_critic(self) -> dict[str, str]:
-        critic: Critic = self._critic or Scorer(self._agent.model)
+        critic: ActionCritic = self._critic or IntuitiveCritic(self._agent.model)
         details = {
             "model.judge": critic.model.name,
             "base_url.judge": get_base_url(critic.model),
@@ -120,14 +120,14 @@ class BestOf:
         usage = sum(usages, Usage())
         return replies[index].model_copy(update={"usage": usage, "choice": choice})
 
-    def _judge(self, view: AgentView, actions: Sequence[str]) -> list[Opinion]:
+    def _judge(self, view: AgentView, actions: Sequence[str]) -> list[CriticOpinion]:
         conversation: Sequence[Message] = self._agent.conversation(view)
         if self._critic is None:
-            return Scorer(self._agent.model).score(conversation, actions)
+            return IntuitiveCritic(self._agent.model).score(conversation, actions)
         # Token ids belong to the agent's model: another model reads the text.
         return self._critic.score([message.model_copy(update={"tokens": None}) for message in conversation], actions)
 
-    def _take(self, view: AgentView, replies: Sequence[AgentReply], opinions: dict[str, Opinion]) -> int:
+    def _take(self, view: AgentView, replies: Sequence[AgentReply], opinions: dict[str, CriticOpinion]) -> int:
         candidates = CandidateSet(
             actions=[candidate.action for candidate in replies],
             dice=Dice(f"{self._seed} {view.task_id} {self._sample} {len(view.turns)}"),
@@ -151,7 +151,7 @@ def changed_nothing(view: AgentView, action: str) -> bool:
     return False
 
 
-def _candidate(reply: AgentReply, opinions: dict[str, Opinion]) -> Candidate:
+def _candidate(reply: AgentReply, opinions: dict[str, CriticOpinion]) -> Candidate:
     opinion = opinions.get(reply.action) if reply.action is not None else None
     return Candidate(
         action=reply.action,

@@ -49,7 +49,7 @@ def fit_temperature(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike) -> float:
     the signs of the logits equal the labels) and `MOST_TEMPERATURE` (the result if they carry no information). Returns
     1 if all logits are 0. Never worse than T = 1. Raises `UsageError` as `negative_log_likelihood` does.
     """
-    signed_M = _logits_of_labels(*_validate(logits_M, labels_M))
+    signed_M = _label_logits(*_validate(logits_M, labels_M))
 
     def rises(inverse: float) -> bool:
         """Return whether the loss rises with 1 / T from here: its slope is mean(-s sigmoid(-s / T))."""
@@ -64,12 +64,12 @@ def fit_temperature(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike) -> float:
     return 1 / math.sqrt(low * high)
 
 
-def calibrated(logits_M: npt.ArrayLike, temperature: float) -> Floats:
+def correct_probabilities(logits_M: npt.ArrayLike, temperature: float) -> Floats:
     """Compute P(correct) [M] = sigmoid(z / T). Raises `UsageError` for a NaN, or a temperature not above 0."""
     return np.exp(-np.logaddexp(0, -_clip_logits(logits_M) / _require_positive(temperature)))
 
 
-def at_share(logits_M: npt.ArrayLike, share: float) -> Floats:
+def shift_to_share(logits_M: npt.ArrayLike, share: float) -> Floats:
     """Shift logits [M] from balanced training classes to a `share` of correct actions.
 
     By Bayes' rule the log-odds of the share are added (Elkan, IJCAI 2001). The order of actions is unchanged; their
@@ -86,7 +86,7 @@ def negative_log_likelihood(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, te
     Raises `UsageError` for no action, arrays of different shapes, a NaN, a label other than 0 and 1, or a temperature
     not above 0.
     """
-    signed_M = _logits_of_labels(*_validate(logits_M, labels_M))
+    signed_M = _label_logits(*_validate(logits_M, labels_M))
     return float(np.mean(np.logaddexp(0, -signed_M / _require_positive(temperature))))
 
 
@@ -101,7 +101,7 @@ def expected_calibration_error(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins
     return float(np.abs(np.bincount(bin_M, weights=labels_M - p_M)).sum() / len(p_M))
 
 
-class Bin(Frozen):
+class ReliabilityBin(Frozen):
     """Actions with similar P(correct): their number, the number of correct ones, and their mean P(correct)."""
 
     actions: PositiveInt
@@ -109,11 +109,11 @@ class Bin(Frozen):
     p_correct: float = Field(ge=0, le=1)
 
 
-def reliability(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int = BINS) -> tuple[Bin, ...]:
+def reliability(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int = BINS) -> tuple[ReliabilityBin, ...]:
     """Return the non-empty bins of `expected_calibration_error`, by rising P(correct). Raises as it does."""
     p_M, labels_M, bin_M = _assign_bins(p_M, labels_M, bins)
     return tuple(
-        Bin(
+        ReliabilityBin(
             actions=int(inside.sum()),
             correct=int(labels_M[inside].sum()),
             p_correct=float(p_M[inside].mean()),
@@ -149,7 +149,7 @@ def _validate(values_M: npt.ArrayLike, labels_M: npt.ArrayLike) -> tuple[Floats,
     return clipped_M, truth_M
 
 
-def _logits_of_labels(clipped_M: Floats, labels_M: Floats) -> Floats:
+def _label_logits(clipped_M: Floats, labels_M: Floats) -> Floats:
     """Compute the logit of each label [M]: above 0 if the critic is right."""
     return np.where(labels_M == 1, clipped_M, -clipped_M)
 
@@ -178,7 +178,7 @@ class LabelledVerdict:
     logit: float | None = None
 
 
-class Confusion(Frozen):
+class ConfusionCounts(Frozen):
     """Confusion counts: `correct_as_wrong` counts correct actions judged wrong."""
 
     correct_as_correct: NonNegativeInt
@@ -188,7 +188,7 @@ class Confusion(Frozen):
     no_verdict: NonNegativeInt
 
 
-class Calibration(Frozen):
+class CalibrationResult(Frozen):
     """Expected calibration error in [0, 1] and negative log-likelihood in nats.
 
     `bins` are those of the error; summaries of older versions have none.
@@ -196,7 +196,7 @@ class Calibration(Frozen):
 
     ece: float = Field(ge=0, le=1)
     nll: float
-    bins: tuple[Bin, ...] = ()
+    bins: tuple[ReliabilityBin, ...] = ()
 
 
 class CriticReport(Frozen):
@@ -215,9 +215,9 @@ class CriticReport(Frozen):
     with_logit: NonNegativeInt
     auroc: Area | None
     temperature: float
-    before: Calibration | None
-    after: Calibration | None
-    confusion: dict[str, Confusion]
+    before: CalibrationResult | None
+    after: CalibrationResult | None
+    confusion: dict[str, ConfusionCounts]
 
 
 def report(rows: Sequence[LabelledVerdict], temperature: float, *, seed: int = 0) -> CriticReport:
@@ -249,10 +249,10 @@ def report(rows: Sequence[LabelledVerdict], temperature: float, *, seed: int = 0
     )
 
 
-def calibration(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, temperature: float = 1.0) -> Calibration:
+def calibration(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, temperature: float = 1.0) -> CalibrationResult:
     """Measure the calibration of sigmoid(z / T). Raises `UsageError` as `negative_log_likelihood` does."""
-    p_M = calibrated(logits_M, temperature)
-    return Calibration(
+    p_M = correct_probabilities(logits_M, temperature)
+    return CalibrationResult(
         ece=expected_calibration_error(p_M, labels_M),
         nll=negative_log_likelihood(logits_M, labels_M, temperature),
         bins=reliability(p_M, labels_M),
@@ -306,12 +306,12 @@ def _area(logits_M: Floats, truth_M: Floats, times_M: npt.NDArray[np.int64]) -> 
     return float((np.diff(width) * (height[1:] + height[:-1]) / 2.0).sum())
 
 
-def confusion(rows: Sequence[LabelledVerdict]) -> dict[str, Confusion]:
+def confusion(rows: Sequence[LabelledVerdict]) -> dict[str, ConfusionCounts]:
     """Count labels against verdicts by action type, types in alphabetical order."""
-    by_type: dict[str, Confusion] = {}
+    by_type: dict[str, ConfusionCounts] = {}
     for kind in sorted({row.action_type for row in rows}):
         pairs = [(row.label, row.verdict) for row in rows if row.action_type == kind]
-        by_type[kind] = Confusion(
+        by_type[kind] = ConfusionCounts(
             correct_as_correct=pairs.count(("correct", "correct")),
             correct_as_wrong=pairs.count(("correct", "wrong")),
             wrong_as_correct=pairs.count(("wrong", "correct")),

@@ -22,7 +22,7 @@ FILE = "drawn.json"
 """File beside the weights of a critic trained on collections."""
 
 
-class Drawn(Frozen):
+class SamplingSettings(Frozen):
     """Sampling settings of replies: a temperature, the `top_k` likeliest tokens (0: all), and of these the nucleus of
     mass `top_p` (1: all). Both None: the endpoint's own defaults.
     """
@@ -45,16 +45,16 @@ class Drawn(Frozen):
         return bool(self.top_k) or (self.top_p is not None and self.top_p < 1)
 
 
-_ADAPTER = TypeAdapter(tuple[Drawn, ...])
+_ADAPTER = TypeAdapter(tuple[SamplingSettings, ...])
 
 
-def write_drawn(settings: Iterable[Drawn], folder: Path) -> None:
+def write_sampling(settings: Iterable[SamplingSettings], folder: Path) -> None:
     """Write the distinct settings beside a critic's weights, in order."""
     distinct = list(dict.fromkeys(settings))
     write_atomically(folder / FILE, json.dumps([way.model_dump() for way in distinct], indent=2) + "\n")
 
 
-def read_drawn(folder: Path) -> tuple[Drawn, ...]:
+def read_sampling(folder: Path) -> tuple[SamplingSettings, ...]:
     """Read the settings beside a critic's weights; () without a record. Raises `UsageError` for a damaged file."""
     file = folder / FILE
     if not file.is_file():

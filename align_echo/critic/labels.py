@@ -35,7 +35,7 @@ MOST_ACTIONS = 200
 """Most actions of a continuing expert before it counts as lost."""
 
 
-def rules_of(spec: EnvironmentSpec) -> tuple[Rule, ...]:
+def label_rules(spec: EnvironmentSpec) -> tuple[Rule, ...]:
     """Return the label rules available in an environment."""
     return ("expert", "nearer") if spec.measures_distance else ("expert", "continues")
 
@@ -45,7 +45,7 @@ def default_rule(spec: EnvironmentSpec) -> Rule:
     return "nearer" if spec.measures_distance else "continues"
 
 
-def labels_of(
+def label_turns(
     env: gym.Env[str, str], trajectory: Trajectory, rule: Rule, *, allowance: int = ALLOWANCE
 ) -> list[Verdict | None]:
     """Label each turn of an episode by replaying it in `env`, an environment of the same kind.

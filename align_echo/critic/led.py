@@ -16,7 +16,7 @@ from align_echo.dice import Dice
 from align_echo.types import Agent, AgentReply, AgentView, Candidate, Choice
 
 
-class Led:
+class LedAgent:
     """Carries out the leader's action each turn; the reply's `choice` holds the proposer's candidates.
 
     If the proposer's own reply gives the same action it stays as sampled; otherwise the reply is the action. In a share

@@ -18,7 +18,7 @@ from align_echo.types import Usage
 
 
 @dataclass(frozen=True)
-class Opinion:
+class CriticOpinion:
     """A critic's opinion of an action. `verdict` is None if the reply cannot be parsed or the critic's model failed.
 
     `logit` is log P(correct) - log P(wrong) before any temperature and may be infinite; `p_correct` in [0, 1] is
@@ -40,7 +40,7 @@ class Opinion:
         if self.p_correct is not None and not 0 <= self.p_correct <= 1:
             raise UsageError(f"a probability lies in [0, 1], unlike {self.p_correct}")
 
-    def at(self, temperature: float) -> Opinion:
+    def at(self, temperature: float) -> CriticOpinion:
         """Copy the opinion with the probability of its logit at this temperature."""
         return replace(self, p_correct=None if self.logit is None else probability(self.logit, temperature))
 

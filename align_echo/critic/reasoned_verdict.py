@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from align_echo.agents.parsing import after_label, reply_lines, whole_text
+from align_echo.agents.parsing import after_label, reply_lines, uncut_text
 from align_echo.critic.transcript import one_line
 from align_echo.critic.verdict import Verdict, parse_verdict
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
@@ -19,7 +19,7 @@ from align_echo.types import ChatModel, Fault, Frozen, Message, Tokens, Usage
 MAX_TOKENS = 160
 
 
-class Judgement(Frozen):
+class ReasonedVerdict(Frozen):
     """A critic's reply about an action: a one-line `reason` and a `verdict`. Without a readable verdict, `verdict` is
     None and `problem` says why.
 
@@ -43,19 +43,19 @@ def judge(
     sample: int = 0,
     temperature: float = 1.0,
     max_tokens: int = MAX_TOKENS,
-) -> Judgement:
+) -> ReasonedVerdict:
     """Ask once about an action in the agent's conversation. `sample` seeds repeated replies about it."""
     question = reasoned_verdict_messages(conversation, action)
     try:
         answer = model_for_sample(model, sample).complete(question, temperature=temperature, max_tokens=max_tokens)
     except ContextOverflowError as error:
-        return Judgement(problem=str(error))
+        return ReasonedVerdict(problem=str(error))
     except ModelError as error:
         fault = Fault(source="model", error=type(error).__name__, message=str(error))
-        return Judgement(problem=str(error), fault=fault)
-    judgement = Judgement(reply=answer.text, usage=answer.usage, tokens=answer.tokens)
+        return ReasonedVerdict(problem=str(error), fault=fault)
+    judgement = ReasonedVerdict(reply=answer.text, usage=answer.usage, tokens=answer.tokens)
     try:
-        reason, verdict = parse_reasoned_verdict(whole_text(answer, max_tokens))
+        reason, verdict = parse_reasoned_verdict(uncut_text(answer, max_tokens))
     except ReplyFormatError as error:
         return judgement.model_copy(update={"problem": str(error)})
     return judgement.model_copy(update={"reason": reason, "verdict": verdict})

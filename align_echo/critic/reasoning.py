@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from align_echo.critic.opinion import Opinion
-from align_echo.critic.reasoned_verdict import MAX_TOKENS, Judgement, judge
+from align_echo.critic.opinion import CriticOpinion
+from align_echo.critic.reasoned_verdict import MAX_TOKENS, ReasonedVerdict, judge
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
 from align_echo.halting import on_threads
@@ -24,7 +24,7 @@ AT_ONCE = 32
 
 
 @dataclass(frozen=True)
-class Reasoner:
+class ReasoningCritic:
     """A critic that writes a reason and then a verdict. Thread-safe if the model is.
 
     With `votes` 1 it is asked once, greedily; otherwise `votes` times at temperature 1. Raises `UsageError` for 0
@@ -39,7 +39,7 @@ class Reasoner:
         if self.votes < 1:
             raise UsageError(f"a critic votes once or more often, not {self.votes} times")
 
-    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Opinion]:
+    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[CriticOpinion]:
         """Return an opinion on each action as the next one in a conversation, in order.
 
         A fault of the model or an unreadable reply gives no verdict; a fault is marked as `broken`.
@@ -50,7 +50,7 @@ class Reasoner:
         replies = on_threads(lambda vote: self._judge(conversation, *vote), questions, min(len(questions), AT_ONCE))
         starts = range(0, len(replies), self.votes)
         return [
-            counted(action, replies[start : start + self.votes])
+            count_verdicts(action, replies[start : start + self.votes])
             for action, start in zip(actions, starts, strict=True)
         ]
 
@@ -59,14 +59,14 @@ class Reasoner:
         prompt = "critic/reasoned_verdict"
         return {"votes.judge": str(self.votes), f"prompt.{prompt}": prompt_hash(prompt)}
 
-    def _judge(self, conversation: Sequence[Message], action: str, sample: int) -> Judgement:
+    def _judge(self, conversation: Sequence[Message], action: str, sample: int) -> ReasonedVerdict:
         temperature = 0.0 if self.votes == 1 else 1.0
         return judge(
             self.model, conversation, action, sample=sample, temperature=temperature, max_tokens=self.max_tokens
         )
 
 
-def counted(action: str, replies: Sequence[Judgement]) -> Opinion:
+def count_verdicts(action: str, replies: Sequence[ReasonedVerdict]) -> CriticOpinion:
     """Return the majority verdict on an action, "wrong" for a tie; None if no reply is readable.
 
     With several replies, the logit is log (correct + 1/2) - log (wrong + 1/2), which is finite (Haldane and Anscombe).
@@ -78,4 +78,4 @@ def counted(action: str, replies: Sequence[Judgement]) -> Opinion:
     correct, wrong = verdicts.count("correct"), verdicts.count("wrong")
     verdict: Verdict | None = None if not verdicts else "correct" if correct > wrong else "wrong"
     logit = math.log(correct + 0.5) - math.log(wrong + 0.5) if verdicts and len(replies) > 1 else None
-    return Opinion(action=action, verdict=verdict, logit=logit, broken=broken, usage=usage).at(1.0)
+    return CriticOpinion(action=action, verdict=verdict, logit=logit, broken=broken, usage=usage).at(1.0)

@@ -6,7 +6,7 @@ An unreadable reply is recorded with its problem, never guessed at. Not here: pr
 
 from __future__ import annotations
 
-from align_echo.agents.parsing import whole_text
+from align_echo.agents.parsing import uncut_text
 from align_echo.critic.language import ECHO, Critique, CritiqueForm
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
 from align_echo.models.drawing import model_for_sample
@@ -15,7 +15,7 @@ from align_echo.types import ChatModel, Fault, Frozen, Tokens, Trajectory, Usage
 MAX_TOKENS = 256
 
 
-class Review(Frozen):
+class CriticReview(Frozen):
     """A critic's review of an attempt. `critique` is None without a readable critique, and `problem` says why. `cut` is
     set if the reply reached its token limit.
 
@@ -46,7 +46,7 @@ def review(
     sample: int = 0,
     temperature: float = 1.0,
     max_tokens: int = MAX_TOKENS,
-) -> Review:
+) -> CriticReview:
     """Ask once about an attempt. `sample` seeds repeated critiques of it.
 
     Raises `UsageError` for an attempt without a score (see `CritiqueForm`).
@@ -55,16 +55,16 @@ def review(
     try:
         completion = model_for_sample(model, sample).complete(question, temperature=temperature, max_tokens=max_tokens)
     except ContextOverflowError as error:
-        return Review(form=form.name, sample=sample, problem=str(error))
+        return CriticReview(form=form.name, sample=sample, problem=str(error))
     except ModelError as error:
         fault = Fault(source="model", error=type(error).__name__, message=str(error))
-        return Review(form=form.name, sample=sample, problem=str(error), fault=fault)
+        return CriticReview(form=form.name, sample=sample, problem=str(error), fault=fault)
     critique, problem = None, ""
     try:
-        critique = form.read(whole_text(completion, max_tokens))
+        critique = form.read(uncut_text(completion, max_tokens))
     except ReplyFormatError as error:
         problem = str(error)
-    return Review(
+    return CriticReview(
         form=form.name,
         sample=sample,
         reply=completion.text,

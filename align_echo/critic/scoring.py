@@ -14,7 +14,7 @@ from typing import Protocol
 
 from pydantic import Field, ValidationError
 
-from align_echo.critic.opinion import Opinion, logit
+from align_echo.critic.opinion import CriticOpinion, logit
 from align_echo.critic.verdict import VERDICTS, verdict_messages
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.files import write_atomically
@@ -28,32 +28,32 @@ FILE = "calibration.json"
 """File beside the weights of a calibrated critic."""
 
 
-class Calibrated(Frozen):
+class CriticCalibration(Frozen):
     """A critic's temperature (`calibration.fit_temperature`), and the number of actions it was fitted on."""
 
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     n: int = 0
 
 
-class Critic(Protocol):
-    """A judge of proposed actions: a `Scorer`, or a `reasoning.Reasoner`."""
+class ActionCritic(Protocol):
+    """A judge of proposed actions: a `IntuitiveCritic`, or a `reasoning.Reasoner`."""
 
     @property
     def model(self) -> ChatModel: ...
 
-    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Opinion]: ...
+    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[CriticOpinion]: ...
 
     def describe(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True)
-class Scorer:
+class IntuitiveCritic:
     """An intuitive critic: a model and the temperature of its probabilities. Thread-safe if the model is."""
 
     model: ChatModel
     temperature: float = 1.0
 
-    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Opinion]:
+    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[CriticOpinion]:
         """Return an opinion on each action as the next one in a conversation, in order.
 
         A fault of the model gives no verdict and is marked as `broken`; a prompt too long for its context gives no
@@ -67,27 +67,27 @@ class Scorer:
         """Return the settings behind its verdicts, besides its model, for run records."""
         return {"temperature.judge": str(self.temperature), "prompt.critic/verdict": prompt_hash("critic/verdict")}
 
-    def _opinion(self, action: str, answer: WordChoice | ModelError) -> Opinion:
+    def _opinion(self, action: str, answer: WordChoice | ModelError) -> CriticOpinion:
         if isinstance(answer, ModelError):
-            return Opinion(action=action, verdict=None, broken=not isinstance(answer, ContextOverflowError))
+            return CriticOpinion(action=action, verdict=None, broken=not isinstance(answer, ContextOverflowError))
         verdict = next((verdict for verdict in VERDICTS if verdict == answer.said), None)
         log_odds = None if answer.logprobs is None else logit(*answer.logprobs)
-        return Opinion(action=action, verdict=verdict, logit=log_odds, usage=answer.usage).at(self.temperature)
+        return CriticOpinion(action=action, verdict=verdict, logit=log_odds, usage=answer.usage).at(self.temperature)
 
 
-def write_calibration(calibration: Calibrated, folder: Path) -> None:
+def write_calibration(calibration: CriticCalibration, folder: Path) -> None:
     """Write the calibration beside the critic's weights."""
     write_atomically(folder / FILE, calibration.model_dump_json(indent=2) + "\n")
 
 
-def read_calibration(folder: Path) -> Calibrated:
+def read_calibration(folder: Path) -> CriticCalibration:
     """Read the calibration beside a critic's weights; temperature 1 without a file. Raises `UsageError` for a damaged
     file.
     """
     file = folder / FILE
     if not file.is_file():
-        return Calibrated()
+        return CriticCalibration()
     try:
-        return Calibrated.model_validate(parse_json(read_text(file)))
+        return CriticCalibration.model_validate(parse_json(read_text(file)))
     except (ValueError, ValidationError) as error:
         raise UsageError(f"{file} is damaged: delete it, or train the critic again") from error

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from align_echo.critic.opinion import Opinion
+from align_echo.critic.opinion import CriticOpinion
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.grammar import with_article
 from align_echo.registry import Registry
 
-LogprobOf = Literal["reply", "token"]
+LogprobKind = Literal["reply", "token"]
 SURE = 1e-12
 """Distance from 0 or 1 at which probabilities are clipped."""
 
@@ -35,7 +35,7 @@ class CandidateSet:
 
     actions: Sequence[str | None]
     dice: Dice
-    judged: Mapping[str, Opinion] = field(default_factory=dict)
+    judged: Mapping[str, CriticOpinion] = field(default_factory=dict)
     logprobs: Sequence[Sequence[float] | None] = ()
     abstain_below: float = 0.0
 
@@ -63,7 +63,7 @@ def _read_rule(name: str, rule: object) -> SelectionRule:
 RULES: Registry[SelectionRule] = Registry("rule of selection", "align_echo.selection_rules", _read_rule)
 
 
-def by_critic(actions: Sequence[str | None], judged: Mapping[str, Opinion], abstain_below: float = 0.0) -> int:
+def by_critic(actions: Sequence[str | None], judged: Mapping[str, CriticOpinion], abstain_below: float = 0.0) -> int:
     """Choose the candidate with the highest p(correct) among those judged correct; without any, the first with an
     action.
 
@@ -123,7 +123,7 @@ def by_majority(actions: Sequence[str | None]) -> int:
 
 
 def by_logprob(
-    actions: Sequence[str | None], logprobs: Sequence[Sequence[float] | None], of: LogprobOf = "reply"
+    actions: Sequence[str | None], logprobs: Sequence[Sequence[float] | None], of: LogprobKind = "reply"
 ) -> int:
     """Choose the candidate most likely under the agent itself. `logprobs[i]` [T_i] are those of reply i's tokens.
 
@@ -135,7 +135,7 @@ def by_logprob(
 
 
 def by_tilted(
-    actions: Sequence[str | None], judged: Mapping[str, Opinion], logprobs: Sequence[Sequence[float] | None]
+    actions: Sequence[str | None], judged: Mapping[str, CriticOpinion], logprobs: Sequence[Sequence[float] | None]
 ) -> int:
     """Choose the candidate with the highest log-probability plus the critic's log-odds, log p(correct) - log p(wrong).
 
@@ -150,7 +150,7 @@ def by_tilted(
     return max(tilted, key=tilted.__getitem__)
 
 
-def _log_odds(opinion: Opinion | None) -> float:
+def _log_odds(opinion: CriticOpinion | None) -> float:
     if opinion is None or opinion.p_correct is None:
         return 0.0
     p = min(max(opinion.p_correct, SURE), 1 - SURE)
@@ -158,7 +158,7 @@ def _log_odds(opinion: Opinion | None) -> float:
 
 
 def _likelihood(
-    actions: Sequence[str | None], logprobs: Sequence[Sequence[float] | None], of: LogprobOf
+    actions: Sequence[str | None], logprobs: Sequence[Sequence[float] | None], of: LogprobKind
 ) -> dict[int, float]:
     if len(logprobs) != len(actions):
         raise UsageError(f"{len(actions)} candidates and log-probabilities of {len(logprobs)}: give one entry to each")

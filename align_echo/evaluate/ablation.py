@@ -17,7 +17,7 @@ from statistics import fmean
 
 import numpy as np
 
-from align_echo.agents.players import about, details_of
+from align_echo.agents.players import about, describe_agent
 from align_echo.align.switching import switches_of, without_rules
 from align_echo.errors import EngineError, UsageError
 from align_echo.evaluate.cast import build_player, config_of, models_of
@@ -215,7 +215,7 @@ class _ArmPlayer:
     def play(self, plan: Plan) -> None:
         """Play all arms with the plan's seed."""
         player = build_player(plan, models_of(plan, self.folder.path))
-        self._progress.say(about(plan.player, details_of(player)))
+        self._progress.say(about(plan.player, describe_agent(player)))
 
         def part(name: str, episodes: Sequence[Episode]) -> list[Trajectory]:
             tag = f"-seed-{plan.seed}" if self._tagged else ""

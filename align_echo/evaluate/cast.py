@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.players import build_agent, chat_model, details_of, require_expert
+from align_echo.agents.players import build_agent, chat_model, describe_agent, require_expert
 from align_echo.agents.spec import AgentSetting
 from align_echo.critic.best_of import BestOf
-from align_echo.critic.drawn import Drawn
-from align_echo.critic.reasoning import Reasoner
-from align_echo.critic.scoring import Critic, Scorer, read_calibration
+from align_echo.critic.drawn import SamplingSettings
+from align_echo.critic.reasoning import ReasoningCritic
+from align_echo.critic.scoring import ActionCritic, IntuitiveCritic, read_calibration
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config
 from align_echo.evaluate.plan import Plan, Truncation, drawn_for
@@ -100,10 +100,10 @@ def build_player(plan: Plan, models: Models) -> Agent:
     )
 
 
-def _critic(plan: Plan, models: Models, player: ChatAgent) -> Critic | None:
+def _critic(plan: Plan, models: Models, player: ChatAgent) -> ActionCritic | None:
     """Build the judge of candidates; None for the agent's own model in one word, or without judging."""
     if plan.reasoning:
-        return Reasoner(models("judge", plan.judge) if plan.judge else player.model)
+        return ReasoningCritic(models("judge", plan.judge) if plan.judge else player.model)
     return scorer_of(models("judge", plan.judge), plan.judge) if plan.judge else None
 
 
@@ -116,9 +116,9 @@ def truncated(model: ChatModel, truncation: Truncation) -> ChatModel:
     return replace(model, top_k=truncation.top_k, top_p=truncation.top_p)
 
 
-def scorer_of(model: ChatModel, name: ModelName) -> Scorer:
+def scorer_of(model: ChatModel, name: ModelName) -> IntuitiveCritic:
     """Build a critic from a model, calibrated if its folder says so. Raises `UsageError` for a damaged calibration."""
-    return Scorer(model, read_calibration(name.folder).temperature if name.folder else 1.0)
+    return IntuitiveCritic(model, read_calibration(name.folder).temperature if name.folder else 1.0)
 
 
 def drawn_otherwise(plan: Plan, player: Agent) -> list[str]:
@@ -127,7 +127,7 @@ def drawn_otherwise(plan: Plan, player: Agent) -> list[str]:
     if not training_settings or not isinstance(player, BestOf):
         return []
     local, cut = plan.player.model is not None and plan.player.model.is_local, plan.truncation or Truncation(0, 1.0)
-    settings = Drawn(
+    settings = SamplingSettings(
         temperature=player.agent.temperature,
         top_k=cut.top_k if local else None,
         top_p=cut.top_p if local else None,
@@ -141,4 +141,4 @@ def drawn_otherwise(plan: Plan, player: Agent) -> list[str]:
 
 def config_of(plan: Plan, player: Agent) -> Config:
     """Return the content of `config.json`; a resumed evaluation must have the same."""
-    return {**plan.config, "agent_details": {**details_of(player)}}
+    return {**plan.config, "agent_details": {**describe_agent(player)}}

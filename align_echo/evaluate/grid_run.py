@@ -13,12 +13,12 @@ from pathlib import Path
 
 from align_echo import __version__
 from align_echo.agents.players import (
-    Player,
+    AgentChoice,
     about,
-    choose_player,
+    choose_agent,
     choose_preset,
     choose_turns,
-    details_of,
+    describe_agent,
     model_on_record,
 )
 from align_echo.agents.presets import AgentPreset
@@ -48,7 +48,7 @@ class Axes:
     """Checked settings of a grid. Interfaces and tasks are by environment."""
 
     environments: tuple[EnvironmentSpec, ...]
-    players: tuple[Player, ...]
+    players: tuple[AgentChoice, ...]
     interface: str
     interfaces: dict[str, Interface]
     tasks: dict[str, list[str]]
@@ -104,7 +104,7 @@ def play_grid(axes: Axes, path: Path, *, resume: bool = False, progress: Progres
     for spec in axes.environments:
         try_reset(spec, axes.tasks[spec.name][0], split=spec.test_split, data_root=None)
     lock = open_folder(path, axes.config, resume=resume)
-    who_plays = {folder: about(plan.player, details_of(agents[folder])) for folder, plan in plans.items()}
+    who_plays = {folder: about(plan.player, describe_agent(agents[folder])) for folder, plan in plans.items()}
     cells = []
     for number, (folder, plan) in enumerate(plans.items(), start=1):
         progress.say(f"cell {number} of {len(plans)}: {plan.spec.name}, {who_plays[folder]}")
@@ -147,7 +147,7 @@ def read_axes(
         if repeated:
             raise UsageError(f"{axis} {repeated[0]} is there twice: name each once")
     model_name = read_name(model) if model else None
-    players = tuple(choose_player(name, model_name, [spec.name for spec in specs]) for name in agent)
+    players = tuple(choose_agent(name, model_name, [spec.name for spec in specs]) for name in agent)
     if temperature is not None and not any(player.model for player in players):
         raise UsageError("no agent of this grid asks a model: leave --temperature out")
     return Axes(
@@ -182,7 +182,7 @@ def tasks_of(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
         raise UsageError(f"{spec.name}: {error}") from error
 
 
-def _plan(axes: Axes, spec: EnvironmentSpec, player: Player) -> Plan:
+def _plan(axes: Axes, spec: EnvironmentSpec, player: AgentChoice) -> Plan:
     """Build the evaluation plan of one cell."""
     interface = axes.interfaces[spec.name]
     sides = (BASELINE, PLACEBO, WITH) if axes.placebo else (BASELINE, WITH)

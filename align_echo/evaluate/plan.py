@@ -12,15 +12,15 @@ from pathlib import Path
 
 from align_echo import __version__
 from align_echo.agents.players import (
-    Player,
-    choose_player,
+    AgentChoice,
+    choose_agent,
     choose_preset,
     choose_turns,
     model_on_record,
     refuse_idle_model,
 )
 from align_echo.agents.presets import AgentPreset
-from align_echo.critic.drawn import Drawn, read_drawn
+from align_echo.critic.drawn import SamplingSettings, read_sampling
 from align_echo.critic.language import ECHO, FORMS, CritiqueForm
 from align_echo.critic.selection import CRITIC, RULES, SelectionRule
 from align_echo.errors import UsageError
@@ -72,7 +72,7 @@ class Plan:
     task_ids: list[str]
     interface: str
     variants: dict[str, Interface | None]
-    player: Player
+    player: AgentChoice
     base_url: str | None = None
     seed: int = 0
     workers: Workers = ONE_THREAD
@@ -173,7 +173,7 @@ def plan_evaluation(
     """
     spec = environment(env)
     split = spec.check_split(split or spec.test_split)
-    player = choose_player(agent, model, (spec.name,))
+    player = choose_agent(agent, model, (spec.name,))
     refuse_idle_model(player, model)
     preset = choose_preset(agent_preset, (player,))
     turns = choose_turns(turns, preset, spec)
@@ -237,7 +237,7 @@ def choose_variants(
 
 
 def choose_refining(
-    rounds: int | None, critic: str | None, form: str | None, player: Player, *, compare_all: bool
+    rounds: int | None, critic: str | None, form: str | None, player: AgentChoice, *, compare_all: bool
 ) -> Refining | None:
     """Choose the refinement rounds; None for none. Raises `UsageError` for contradictory options."""
     if rounds is None:
@@ -262,7 +262,7 @@ def choose_refining(
 def choose_judge(
     best_of: int,
     judge: str | None,
-    player: Player,
+    player: AgentChoice,
     *,
     pick: SelectionRule,
     abstain_below: float,
@@ -298,13 +298,13 @@ def choose_judge(
     return None if chosen == player.model else chosen
 
 
-def model_named(text: str, player: Player) -> ModelName | None:
+def model_named(text: str, player: AgentChoice) -> ModelName | None:
     """Resolve a user's model name; "self" is the agent's own model, None for an agent without one."""
     return player.model if text == SELF else read_name(text)
 
 
 def choose_truncation(
-    player: Player, judge: ModelName | None, top_k: int | None, top_p: float | None
+    player: AgentChoice, judge: ModelName | None, top_k: int | None, top_p: float | None
 ) -> Truncation | None:
     """Choose the sampling restrictions: the requested ones; else those of the judge's training data, if unique; else
     None.
@@ -323,9 +323,9 @@ def choose_truncation(
     return Truncation(setting[0], setting[1]) if local and setting[0] is not None and setting[1] is not None else None
 
 
-def drawn_for(judge: ModelName | None) -> tuple[Drawn, ...]:
+def drawn_for(judge: ModelName | None) -> tuple[SamplingSettings, ...]:
     """Read the sampling settings of a judge's training data; empty if its folder does not record them."""
-    return read_drawn(judge.folder) if judge and judge.folder else ()
+    return read_sampling(judge.folder) if judge and judge.folder else ()
 
 
 def refuse_script(option: str, model: ModelName | None) -> None:

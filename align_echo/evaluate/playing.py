@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from align_echo.agents.players import about, details_of
+from align_echo.agents.players import about, describe_agent
 from align_echo.evaluate.cast import build_player, config_of, drawn_otherwise, models_of
 from align_echo.evaluate.comparison import Comparison, compare, run_variant
 from align_echo.evaluate.folder import EvaluationFolder, Setting, check_folder
@@ -31,7 +31,7 @@ def play(plan: Plan, path: Path, *, resume: bool = False, progress: Progress = S
     check_folder(path, config, resume=resume)
     try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
     folder = EvaluationFolder(path, config, resume=resume)
-    for line in (about(plan.player, details_of(player)), *drawn_otherwise(plan, player)):
+    for line in (about(plan.player, describe_agent(player)), *drawn_otherwise(plan, player)):
         progress.say(line)
     trajectories = play_variants(plan, player, folder, progress)
     progress.status("replaying the actions in the plain environment")

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pydantic import Field, NonNegativeInt
 from rich.table import Table
 
-from align_echo.critic.review import Review
+from align_echo.critic.review import CriticReview
 from align_echo.errors import ModelError, UsageError
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.faults import fault_text, faults_by_source
@@ -28,7 +28,7 @@ from align_echo.types import Frozen, Trajectory, Usage
 Play = Callable[[int, Sequence[Episode]], list[Trajectory]]
 """Plays the episodes of a round, in order."""
 
-Reviews = Callable[[int, Sequence[Trajectory]], list[Review]]
+Reviews = Callable[[int, Sequence[Trajectory]], list[CriticReview]]
 """Criticises the attempts to improve in a round, in order."""
 
 
@@ -81,7 +81,7 @@ class Reviewed(Frozen):
     """A review and its attempt."""
 
     attempt: Episode
-    review: Review
+    review: CriticReview
 
 
 def episode_of(attempt: Trajectory) -> Episode:
@@ -108,7 +108,7 @@ def refine_rounds(
     results = [_round(0, standing, best, standing, (), seed)]
     for number in range(1, rounds + 1):
         lost = [index for index, attempt in enumerate(standing) if failed([attempt])]
-        critiques: list[Review] = []
+        critiques: list[CriticReview] = []
         advice = dict.fromkeys(lost, "")
         if reviews is not None:
             critiques = reviews(number, [standing[slot] for slot in lost])
@@ -127,12 +127,12 @@ def refine_rounds(
 
 
 def review_all(
-    ask: Callable[[Trajectory], Review],
+    ask: Callable[[Trajectory], CriticReview],
     attempts: Sequence[Trajectory],
     *,
     workers: int = 1,
-    on_review: Callable[[Trajectory, Review], None],
-) -> list[Review]:
+    on_review: Callable[[Trajectory, CriticReview], None],
+) -> list[CriticReview]:
     """Review each attempt, in order, `workers` at once; `on_review` is called for each new review, one at a time.
 
     Raises `ModelError` if the model failed on each of the first `HOPELESS`. Any exception, Ctrl-C too, stops the
@@ -140,7 +140,7 @@ def review_all(
     """
     report, halt = threading.Lock(), Halt()
 
-    def review_one(attempt: Trajectory) -> Review:
+    def review_one(attempt: Trajectory) -> CriticReview:
         halt.check()
         try:
             with under(halt):
@@ -152,7 +152,7 @@ def review_all(
             raise
         return review
 
-    reviews: list[Review] = []
+    reviews: list[CriticReview] = []
     with ThreadPoolExecutor(max_workers=workers) as pool:
         try:
             for review in pool.map(review_one, attempts):
@@ -187,7 +187,7 @@ def _round(
     standing: Sequence[Trajectory],
     best: Sequence[Trajectory],
     played: Sequence[Trajectory],
-    critiques: Sequence[Review],
+    critiques: Sequence[CriticReview],
     seed: int,
 ) -> Round:
     return Round(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from align_echo.agents.players import about, details_of
+from align_echo.agents.players import about, describe_agent
 from align_echo.critic.language import CritiqueForm
-from align_echo.critic.review import MAX_TOKENS, Review, review
+from align_echo.critic.review import MAX_TOKENS, CriticReview, review
 from align_echo.evaluate.cast import build_player, config_of, drawn_otherwise, models_of
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
 from align_echo.evaluate.plan import Plan, Refining
@@ -43,7 +43,7 @@ def refine(
     check_folder(path, config, resume=resume)
     try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
     folder = EvaluationFolder(path, config, resume=resume)
-    for line in (about(plan.player, details_of(player)), *drawn_otherwise(plan, player)):
+    for line in (about(plan.player, describe_agent(player)), *drawn_otherwise(plan, player)):
         progress.say(line)
     result = _play_rounds(plan, refining, player, critic, folder, progress)
     folder.finish(result)
@@ -90,7 +90,7 @@ def _play_rounds(
         usage += sum((trajectory.usage for trajectory in played), Usage())
         return played
 
-    def criticise(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
+    def criticise(number: int, attempts: Sequence[Trajectory]) -> list[CriticReview]:
         nonlocal critic_usage
         assert critic is not None
         reviews = _review(number, attempts, critic, refining.form, plan.workers.threads, folder, progress)
@@ -130,7 +130,7 @@ def _review(
     workers: int,
     folder: EvaluationFolder,
     progress: Progress,
-) -> list[Review]:
+) -> list[CriticReview]:
     """Get the critiques before a round, with a critic's sample for each of the agent's samples."""
     part, title = f"round-{number}", f"critiques before round {number}"
     if cut := folder.cut_line("reviews", part):
@@ -139,10 +139,10 @@ def _review(
     missing = [attempt for attempt in attempts if episode_of(attempt) not in known]
     progress.status(f"{title}: {len(known)} of {len(attempts)}")
 
-    def ask(attempt: Trajectory) -> Review:
+    def ask(attempt: Trajectory) -> CriticReview:
         return review(critic, attempt, form, sample=attempt.sample, temperature=CRITIC_TEMPERATURE)
 
-    def keep(attempt: Trajectory, new: Review) -> None:
+    def keep(attempt: Trajectory, new: CriticReview) -> None:
         folder.add_review(part, Reviewed(attempt=episode_of(attempt), review=new))
         known[episode_of(attempt)] = new
         progress.status(f"{title}: {len(known)} of {len(attempts)}")

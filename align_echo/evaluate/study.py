@@ -19,8 +19,8 @@ from pathlib import Path
 
 from align_echo import __version__
 from align_echo.agents.players import (
-    Player,
-    choose_player,
+    AgentChoice,
+    choose_agent,
     choose_preset,
     choose_turns,
     model_on_record,
@@ -145,10 +145,10 @@ def plan_study(source: str | Path | StudyFile) -> StudyPlan:
     return plan
 
 
-def _players(file: StudyFile, specs: Iterable[EnvironmentSpec]) -> dict[str, Player]:
+def _players(file: StudyFile, specs: Iterable[EnvironmentSpec]) -> dict[str, AgentChoice]:
     """Choose the agents by label. Raises `UsageError` for a model without use, and for a repeated agent."""
     names = [spec.name for spec in specs]
-    chosen = {entry: choose_player(*entry, environments=names) for entry in file.agents}
+    chosen = {entry: choose_agent(*entry, environments=names) for entry in file.agents}
     _refuse_one_folder("agents", map(label_of, chosen))
     earlier: dict[tuple[str | None, ...], AgentEntry] = {}
     for entry, player in chosen.items():
@@ -163,7 +163,7 @@ def _players(file: StudyFile, specs: Iterable[EnvironmentSpec]) -> dict[str, Pla
     return {label_of(entry): player for entry, player in chosen.items()}
 
 
-def _refuse_idle_settings(file: StudyFile, players: Iterable[Player]) -> None:
+def _refuse_idle_settings(file: StudyFile, players: Iterable[AgentChoice]) -> None:
     """Raise `UsageError` for unused model settings. Settings of generation are checked when it is planned."""
     playing = [player.model for player in players if player.model]
     writers = bool(file.analyzer_model or file.optimizer_model)
@@ -194,7 +194,7 @@ def title_of(file: StudyFile, part: str) -> str:
 # ---------------------------------------------------------------- the parts
 
 
-def _add_main(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[str, Player], seed: int) -> None:
+def _add_main(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[str, AgentChoice], seed: int) -> None:
     """Add each agent in each environment with its own interface, and the halves of it."""
     halves = [half for half in HALVES if half in plan.file.ablations]
     for spec in specs:
@@ -222,7 +222,7 @@ def _shipped(file: StudyFile, spec: EnvironmentSpec) -> Interface:
     return shipped
 
 
-def _add_others(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[str, Player], seed: int) -> None:
+def _add_others(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[str, AgentChoice], seed: int) -> None:
     """Add interfaces of other agents, and those generated without experiments."""
     for spec in specs:
         for label, player in players.items():
@@ -251,7 +251,7 @@ def _add_guest(plan: StudyPlan, part: str, folder: str, learned_in: str, own: st
 
 
 def _evaluation(
-    plan: StudyPlan, folder: str, spec: EnvironmentSpec, player: Player, seed: int, shipped: Interface | None
+    plan: StudyPlan, folder: str, spec: EnvironmentSpec, player: AgentChoice, seed: int, shipped: Interface | None
 ) -> Plan:
     file, model = plan.file, player.model
     preset = choose_preset(file.agent_preset, (player,)) if model else None
@@ -274,7 +274,7 @@ def _evaluation(
 
 
 def _generation(
-    file: StudyFile, spec: EnvironmentSpec, player: Player, seed: int, *, verify: bool = True
+    file: StudyFile, spec: EnvironmentSpec, player: AgentChoice, seed: int, *, verify: bool = True
 ) -> Generation:
     """Plan the generation of an agent's interface in an environment."""
     asks = bool(file.analyzer_model or file.optimizer_model or file.backend == "llm")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from align_echo.agents.players import about, details_of
+from align_echo.agents.players import about, describe_agent
 from align_echo.align.generation import generate_interface
 from align_echo.align.run_folder import RunFolder
 from align_echo.evaluate.cast import build_player, config_of, models_of
@@ -123,7 +123,7 @@ def _summarise(
         spent += [result.usage for name, result in results.items() if name in evaluation.variants]
         missing = len(evaluation.task_ids)
         faults += sum(results[name].faults if name in results else missing for name in evaluation.variants)
-    who_played = [about(played.player, details_of(agents[folder])) for folder, played in evaluations.items()]
+    who_played = [about(played.player, describe_agent(agents[folder])) for folder, played in evaluations.items()]
     return Study(
         name=plan.name,
         interface=plan.file.interface,

@@ -16,15 +16,15 @@ import numpy as np
 
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict
-from align_echo.gaia.examples import Example
+from align_echo.gaia.examples import ActionExample
 from align_echo.intervals import Floats, Percent, Points, bootstrap, clustered_rate
 from align_echo.types import Frozen
 
 CONSTANT, TABLE, LOGPROB = "the better constant answer", "a table of actions without numbers", "the agent's own logprob"
-Judge = Callable[[Example], Verdict]
+Judge = Callable[[ActionExample], Verdict]
 
 
-class Compared(Frozen):
+class BaselineComparison(Frozen):
     """A baseline on the critic's held-out actions: its accuracy in percent, and the critic's lead in points. Intervals
     are over tasks.
     """
@@ -33,14 +33,14 @@ class Compared(Frozen):
     lead: Points
 
 
-def compared(
-    learned: Sequence[Example],
-    tested: Sequence[Example],
+def compare_baselines(
+    learned: Sequence[ActionExample],
+    tested: Sequence[ActionExample],
     verdicts: Sequence[Verdict | None],
     rule: Rule,
     *,
     seed: int = 0,
-) -> dict[str, Compared]:
+) -> dict[str, BaselineComparison]:
     """Compare the critic with every baseline, by name. `verdicts` are the critic's on `tested`. Empty without test
     examples.
     """
@@ -50,19 +50,19 @@ def compared(
     tasks = [example.task_id for example in tested]
     critic_hits = [verdict == label for verdict, label in zip(verdicts, truth, strict=True)]
     by_judge = {}
-    for name, judge in judges(learned, tested, rule).items():
+    for name, judge in build_baselines(learned, tested, rule).items():
         baseline_hits = [judge(example) == label for example, label in zip(tested, truth, strict=True)]
         by_judge[name] = _compared(critic_hits, baseline_hits, tasks, seed)
     return by_judge
 
 
-def judges(learned: Sequence[Example], tested: Sequence[Example], rule: Rule) -> dict[str, Judge]:
+def build_baselines(learned: Sequence[ActionExample], tested: Sequence[ActionExample], rule: Rule) -> dict[str, Judge]:
     """Build the baselines by name. The log-probability baseline needs a log-probability for every action."""
     known = [(example, label) for example in learned if (label := example.label(rule)) is not None]
     count = Counter(label for _, label in known)
     weighted = [(example, label, 1 / count[label]) for example, label in known]
     constant = max(VERDICTS, key=Counter(example.label(rule) for example in tested).__getitem__)
-    by_name: dict[str, Judge] = {CONSTANT: lambda proposed: constant, TABLE: by_table(weighted)}
+    by_name: dict[str, Judge] = {CONSTANT: lambda proposed: constant, TABLE: build_table_judge(weighted)}
     if all(example.logprob is not None for example in (*learned, *tested)):
         least = threshold([(example.logprob or 0.0, label, weight) for example, label, weight in weighted])
         by_name[LOGPROB] = lambda proposed: "correct" if (proposed.logprob or 0.0) >= least else "wrong"
@@ -74,7 +74,7 @@ def without_numbers(action: str) -> str:
     return re.sub(r"\d+", "#", action.lower())
 
 
-def by_table(weighted: Sequence[tuple[Example, Verdict, float]]) -> Judge:
+def build_table_judge(weighted: Sequence[tuple[ActionExample, Verdict, float]]) -> Judge:
     """Build the table baseline: the verdict with more weight for an action without numbers; "wrong" for an unknown
     action.
     """
@@ -100,7 +100,9 @@ def threshold(weighted: Sequence[tuple[float, Verdict, float]]) -> float:
     return float(best)
 
 
-def _compared(critic_hits: Sequence[bool], baseline_hits: Sequence[bool], tasks: Sequence[str], seed: int) -> Compared:
+def _compared(
+    critic_hits: Sequence[bool], baseline_hits: Sequence[bool], tasks: Sequence[str], seed: int
+) -> BaselineComparison:
     indices = {task: index for index, task in enumerate(dict.fromkeys(tasks))}
     task_M = np.asarray([indices[task] for task in tasks])
 
@@ -112,4 +114,4 @@ def _compared(critic_hits: Sequence[bool], baseline_hits: Sequence[bool], tasks:
         sums, lambda of: 100 * (of["critic"] - of["baseline"]) / of["actions"], seed=seed, bounds=(-100, 100)
     )
     accuracy = clustered_rate(sums["baseline"].astype(int).tolist(), sums["actions"].astype(int).tolist())
-    return Compared(accuracy=accuracy, lead=lead)
+    return BaselineComparison(accuracy=accuracy, lead=lead)

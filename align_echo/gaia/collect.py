@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Literal
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.players import Player, about, build_agent, details_of, require_expert
+from align_echo.agents.players import AgentChoice, about, build_agent, describe_agent, require_expert
 from align_echo.agents.privileged import EXPERT
 from align_echo.agents.spec import AgentSetting
 from align_echo.critic.best_of import BestOf
-from align_echo.critic.labels import rules_of
-from align_echo.critic.led import Led
+from align_echo.critic.labels import label_rules
+from align_echo.critic.led import LedAgent
 from align_echo.critic.selection import CRITIC, FIRST
 from align_echo.errors import UsageError
 from align_echo.evaluate.cast import build_player, config_of, models_of
@@ -25,7 +25,7 @@ from align_echo.evaluate.comparison import BASELINE
 from align_echo.evaluate.folder import EvaluationFolder, check_folder
 from align_echo.evaluate.plan import Plan, Truncation, refuse_script
 from align_echo.evaluate.playing import play_part
-from align_echo.gaia.collection import PART, Collected, finish, label_all
+from align_echo.gaia.collection import PART, CollectionSummary, finish, label_all
 from align_echo.gaia.examples import require_parquet
 from align_echo.models.names import ModelName
 from align_echo.progress import SILENT, Progress
@@ -45,7 +45,7 @@ OWN = {"expert": 0.0, "mixed": 0.5}
 
 
 @dataclass(frozen=True)
-class Drawing:
+class CandidateSettings:
     """Sampling settings of candidates. `judge` names the critic that chooses among them, possibly the agent's own
     model; None takes the first.
 
@@ -66,7 +66,7 @@ class Drawing:
             return None
         return Truncation(TOP_K if self.top_k is None else self.top_k, TOP_P if self.top_p is None else self.top_p)
 
-    def judged_by(self, player: Player) -> ModelName | None:
+    def judged_by(self, player: AgentChoice) -> ModelName | None:
         """Return the model name of the judge, None for the agent's own model or no judge.
 
         Raises `UsageError` for settings that allow no sampling or judging.
@@ -87,8 +87,8 @@ class Drawing:
 
 def plan_collection(
     spec: EnvironmentSpec,
-    player: Player,
-    drawing: Drawing,
+    player: AgentChoice,
+    drawing: CandidateSettings,
     *,
     split: str,
     task_ids: Sequence[str],
@@ -137,13 +137,13 @@ def plan_collection(
 
 def collect(
     plan: Plan,
-    drawing: Drawing,
+    drawing: CandidateSettings,
     path: Path,
     *,
     resume: bool = False,
     number: int = 1,
     progress: Progress = SILENT,
-) -> Collected:
+) -> CollectionSummary:
     """Play a plan, label it and write a collection; parts already in the folder are reused. `number` is the flywheel's
     round.
 
@@ -163,7 +163,7 @@ def collect(
     check_folder(path, config, resume=resume)
     try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
     folder = EvaluationFolder(path, config, resume=resume)
-    progress.say(about(plan.player, details_of(agent)))
+    progress.say(about(plan.player, describe_agent(agent)))
     (interface,) = plan.variants.values()
     played = play_part(
         plan,
@@ -179,7 +179,7 @@ def collect(
         lambda: plan.spec.make(plan.split, interface=interface, data_root=plan.data_root),
         played,
         path,
-        rules=rules_of(plan.spec),
+        rules=label_rules(plan.spec),
         on_episode=lambda episode: progress.status(f"labelling the candidates: episode {episode} of {len(played)}"),
     )
     return finish(
@@ -193,9 +193,9 @@ def collect(
     )
 
 
-def _led(plan: Plan, drawing: Drawing, agent: BestOf | ChatAgent) -> Agent:
+def _led(plan: Plan, drawing: CandidateSettings, agent: BestOf | ChatAgent) -> Agent:
     """Return the agent itself, or the agent behind an expert leader."""
     if drawing.states not in OWN:
         return agent
     expert = build_agent(EXPERT, AgentSetting(plan.spec, plan.split, plan.data_root, plan.seed))
-    return Led(agent, expert, own=OWN[drawing.states])
+    return LedAgent(agent, expert, own=OWN[drawing.states])

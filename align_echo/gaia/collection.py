@@ -2,8 +2,8 @@
 
     config.json, trajectories/played.jsonl    as in an evaluation's folder (`evaluate/folder.py`)
     labels.jsonl                              one `LabelledEpisode` a line, appended as each is labelled
-    examples.parquet                          distinct actions as `Example` rows
-    summary.json                              `Collected`, written last
+    examples.parquet                          distinct actions as `ActionExample` rows
+    summary.json                              `CollectionSummary`, written last
 
 Not here: playing (`collect.py`), and training (`fit`).
 """
@@ -18,19 +18,19 @@ from typing import get_args
 import gymnasium as gym
 from pydantic import Field
 
-from align_echo.critic.drawn import Drawn
+from align_echo.critic.drawn import SamplingSettings
 from align_echo.critic.labels import Rule
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.faults import fault_text, faults_by_source
 from align_echo.files import write_atomically
-from align_echo.gaia.examples import FILE, deduplicated, rule_for, write_examples
+from align_echo.gaia.examples import FILE, deduplicate, rule_for, write_examples
 from align_echo.gaia.labelling import (
     Conversation,
     LabelledEpisode,
-    candidates_of,
-    examples_of,
+    build_examples,
     label_episode,
-    proposed,
+    proposed_actions,
+    turn_candidates,
 )
 from align_echo.intervals import Percent, scored, success_rate
 from align_echo.jsonl import JsonlFile
@@ -42,7 +42,7 @@ PART = "played"
 LABELS = "labels.jsonl"
 
 
-class Shares(Frozen):
+class LabelCounts(Frozen):
     """Counts of distinct actions labelled correct and wrong by a rule, and of undecided ones."""
 
     correct: int
@@ -50,7 +50,7 @@ class Shares(Frozen):
     unknown: int
 
 
-class Collected(Frozen):
+class CollectionSummary(Frozen):
     """Summary of a collection. `examples` counts distinct actions in distinct conversations, `proposed` also
     repetitions in other episodes; `labels` is by rule, `conduct` is the interface's. `unlabelled` counts turns with
     candidates but without examples, because the engine failed twice or the replay differed from the record.
@@ -71,7 +71,7 @@ class Collected(Frozen):
     proposed: int
     examples: int
     exploring: int
-    labels: dict[str, Shares]
+    labels: dict[str, LabelCounts]
 
 
 def label_all(
@@ -112,7 +112,7 @@ def finish(
     action_format: str,
     weights: str,
     number: int = 1,
-) -> Collected:
+) -> CollectionSummary:
     """Write the examples and the summary. Raises `UsageError` if no episode was played to its end."""
     trajectories = scored(played)
     if not trajectories:
@@ -123,14 +123,14 @@ def finish(
     examples = [
         example
         for trajectory, labels in zip(trajectories, labelled, strict=True)
-        for example in examples_of(
+        for example in build_examples(
             trajectory, labels, conversation, action_format=action_format, weights=weights, number=number
         )
     ]
-    distinct = deduplicated(examples)
+    distinct = deduplicate(examples)
     write_examples(distinct, folder / FILE)
     steps = [step for trajectory in trajectories for step in trajectory.steps]
-    collected = Collected(
+    collected = CollectionSummary(
         environment=trajectories[0].environment,
         split=trajectories[0].split,
         agent=trajectories[0].agent,
@@ -141,9 +141,9 @@ def finish(
         conduct=summarize_conduct(trajectories),
         success_rate=success_rate(trajectories),
         turns=len(steps),
-        candidates=sum(len(candidates_of(step)) for step in steps),
+        candidates=sum(len(turn_candidates(step)) for step in steps),
         unlabelled=sum(
-            bool(proposed(step)) and not actions
+            bool(proposed_actions(step)) and not actions
             for trajectory, labels in zip(trajectories, labelled, strict=True)
             for step, actions in zip(trajectory.steps, labels.turns, strict=True)
         ),
@@ -156,24 +156,24 @@ def finish(
     return collected
 
 
-def _shares(labels: Sequence[str | None]) -> Shares:
+def _shares(labels: Sequence[str | None]) -> LabelCounts:
     counts = Counter(labels)
-    return Shares(correct=counts["correct"], wrong=counts["wrong"], unknown=counts[None])
+    return LabelCounts(correct=counts["correct"], wrong=counts["wrong"], unknown=counts[None])
 
 
-def drawn_of(folder: Path) -> Drawn | None:
+def read_sampling_settings(folder: Path) -> SamplingSettings | None:
     """Read a collection's sampling settings; None if its folder does not record them."""
     config = json_object(folder / "config.json") or {}
     details, top_k, top_p = config.get("agent_details"), config.get("top_k"), config.get("top_p")
     if top_k is None and config.get("base_url") is None:
         top_k, top_p = 0, 1.0
     try:
-        return Drawn(temperature=float(details["temperature"]), top_k=top_k, top_p=top_p)  # type: ignore[index]
+        return SamplingSettings(temperature=float(details["temperature"]), top_k=top_k, top_p=top_p)  # type: ignore[index]
     except (TypeError, KeyError, ValueError):
         return None
 
 
-def rule_of(episodes: Iterable[tuple[Trajectory, LabelledEpisode]]) -> Rule:
+def default_episode_rule(episodes: Iterable[tuple[Trajectory, LabelledEpisode]]) -> Rule:
     """Return the default label rule of labelled episodes. Raises as `rule_for`."""
     return rule_for(
         (trajectory.environment, action)

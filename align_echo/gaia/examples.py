@@ -49,7 +49,7 @@ class LabelledAction(Frozen):
         return {"expert": self.expert, "nearer": self.nearer, "continues": self.continues}[rule]
 
 
-class Example(LabelledAction):
+class ActionExample(LabelledAction):
     """A proposed action in its conversation. `messages` is the agent's conversation before it, without token ids, as
     critics with another model read it too; `turn` counts from 0.
 
@@ -105,16 +105,18 @@ def rule_for(actions: Iterable[tuple[str, LabelledAction]]) -> Rule:
     return next(iter(rules.values()), "continues")
 
 
-def deduplicated(examples: Iterable[Example]) -> list[Example]:
+def deduplicate(examples: Iterable[ActionExample]) -> list[ActionExample]:
     """Merge equal actions in the same conversation into the first, adding up how often they were drawn."""
-    by_key: dict[str, Example] = {}
+    by_key: dict[str, ActionExample] = {}
     for example in examples:
         seen = by_key.get(example.key)
         by_key[example.key] = example if seen is None else seen.model_copy(update={"drawn": seen.drawn + example.drawn})
     return list(by_key.values())
 
 
-def held_out(examples: Sequence[Example], share: float, *, seed: int = 0) -> tuple[list[Example], list[Example]]:
+def split_held_out(
+    examples: Sequence[ActionExample], share: float, *, seed: int = 0
+) -> tuple[list[ActionExample], list[ActionExample]]:
     """Split examples into (training, test): about `share` of the tasks are for tests, with all their examples.
 
     Whether a task is for tests depends on its id and the seed alone, so it stays the same when more is collected.
@@ -138,12 +140,12 @@ def is_held_out(task: str, share: float, *, seed: int = 0) -> bool:
     return int.from_bytes(digest, "big") / BUCKETS < share
 
 
-def balanced(examples: Sequence[Example], rule: Rule, *, seed: int = 0) -> list[Example]:
+def balance_examples(examples: Sequence[ActionExample], rule: Rule, *, seed: int = 0) -> list[ActionExample]:
     """Drop random examples of the larger class until both have the same size, in the given order.
 
     Examples the rule cannot decide are dropped. Raises `UsageError` if a class is empty.
     """
-    retained = set(balanced_places([example.label(rule) for example in examples], seed=seed))
+    retained = set(balance_indices([example.label(rule) for example in examples], seed=seed))
     if not retained:
         labels = {example.label(rule) for example in examples}
         missing = " and ".join(label for label in VERDICTS if label not in labels)
@@ -151,14 +153,14 @@ def balanced(examples: Sequence[Example], rule: Rule, *, seed: int = 0) -> list[
     return [example for index, example in enumerate(examples) if index in retained]
 
 
-def balanced_places(labels: Sequence[Verdict | None], *, seed: int = 0) -> list[int]:
+def balance_indices(labels: Sequence[Verdict | None], *, seed: int = 0) -> list[int]:
     """Choose indices with as many "correct" as "wrong" labels, in order; none if a class is empty."""
     by_label = {label: [index for index, candidate in enumerate(labels) if candidate == label] for label in VERDICTS}
     count = min(len(indices) for indices in by_label.values())
     return sorted(index for indices in by_label.values() for index in Dice(f"balance {seed}").shuffled(indices)[:count])
 
 
-def even_weights(examples: Sequence[Example], rule: Rule) -> list[float]:
+def even_weights(examples: Sequence[ActionExample], rule: Rule) -> list[float]:
     """Compute the weight of each example: within a state, correct and wrong ones have equal total weight.
 
     A state's total weight is its number of examples, so its mean is 1. Weight 0: states without both classes, since
@@ -186,14 +188,14 @@ def check_both(labels: Collection[Verdict | None], longest: int) -> None:
 def check_enough(count: int, least: int, left_out: Mapping[str, int]) -> None:
     """Raise `UsageError` for fewer than `least` training actions; the message gives the number `left_out`."""
     if count < least:
-        reasons = told_left_out(left_out)
+        reasons = describe_left_out(left_out)
         raise UsageError(
             f"{count} actions are too few to learn from ({reasons}): a critic needs {least}; collect more "
             f"(align-echo critic collect --tasks N), or add --least {count} to learn from these all the same"
         )
 
 
-def told_left_out(left_out: Mapping[str, int]) -> str:
+def describe_left_out(left_out: Mapping[str, int]) -> str:
     """Describe how many actions were left out, by reason."""
     reasons = [f"{count:,} {why}" for why, count in left_out.items() if count]
     return f"left out: {', '.join(reasons)}" if reasons else "none was left out"
@@ -202,8 +204,8 @@ def told_left_out(left_out: Mapping[str, int]) -> str:
 # ---------------------------------------------------------------- Parquet
 
 
-def write_examples(examples: Sequence[Example], file: Path) -> None:
-    """Write examples to a Parquet file with the fields of `Example` as columns, atomically.
+def write_examples(examples: Sequence[ActionExample], file: Path) -> None:
+    """Write examples to a Parquet file with the fields of `ActionExample` as columns, atomically.
 
     Raises `MissingExtraError` without `datasets`, `UsageError` for no example.
     """
@@ -226,7 +228,7 @@ def examples_file(path: Path) -> Path:
     return file
 
 
-def read_examples(path: Path) -> list[Example]:
+def read_examples(path: Path) -> list[ActionExample]:
     """Read the examples of a Parquet file, or of the one in a collection's folder.
 
     Raises `MissingDataError` if there is none, `UsageError` for a file of another kind, `MissingExtraError`.
@@ -236,7 +238,7 @@ def read_examples(path: Path) -> list[Example]:
     try:
         with tempfile.TemporaryDirectory() as cache:
             table = datasets.Dataset.from_parquet(str(file), keep_in_memory=True, cache_dir=cache)
-            return [Example.model_validate(row) for row in table]
+            return [ActionExample.model_validate(row) for row in table]
     except (ValidationError, ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         raise UsageError(f"{file} holds no examples of actions: {type(error).__name__}") from error
 
@@ -267,4 +269,4 @@ def _features(datasets: Any) -> Any:
         **dict.fromkeys(("sent", "explores"), flag),
         "messages": [{"role": text, "content": text}],
     }
-    return datasets.Features({name: kinds[name] for name in Example.model_fields})
+    return datasets.Features({name: kinds[name] for name in ActionExample.model_fields})

@@ -18,12 +18,12 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, action_type, report
 from align_echo.critic.labels import Rule
-from align_echo.critic.opinion import Opinion
+from align_echo.critic.opinion import CriticOpinion
 from align_echo.critic.selection import RULES, CandidateSet, SelectionRule
 from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.gaia.labelling import LabelledEpisode, candidates_of, proposed
+from align_echo.gaia.labelling import LabelledEpisode, proposed_actions, turn_candidates
 from align_echo.intervals import Floats, Percent, Points, bootstrap
 from align_echo.types import Candidate, Frozen, Trajectory
 
@@ -40,10 +40,10 @@ class JudgedState:
     task: str
     candidates: tuple[Candidate, ...]
     labels: Mapping[str, Verdict]
-    opinions: Mapping[str, Opinion]
+    opinions: Mapping[str, CriticOpinion]
 
 
-class Success(Frozen):
+class SelectionResult(Frozen):
     """Percent of states in which a correct action is chosen from the first `n` candidates, over tasks.
 
     `rule` names one of `selection.RULES`, or "pass" for pass@n. `gain` is over the first candidate alone, in points.
@@ -55,7 +55,7 @@ class Success(Frozen):
     gain: Points
 
 
-class Trial(Frozen):
+class TrialResult(Frozen):
     """A critic's report on the candidates of `states` with complete labels, and the success of selection by rule and
     number of candidates, up to the most available in all states.
     """
@@ -63,13 +63,13 @@ class Trial(Frozen):
     label_rule: Rule
     critic: CriticReport
     states: NonNegativeInt
-    curve: tuple[Success, ...]
+    curve: tuple[SelectionResult, ...]
 
 
-def states_of(
+def collect_states(
     played: Sequence[Trajectory],
     labelled: Sequence[LabelledEpisode],
-    opinions: Sequence[Mapping[str, Opinion]],
+    opinions: Sequence[Mapping[str, CriticOpinion]],
     rule: Rule,
 ) -> list[JudgedState]:
     """Collect the states in which all actions have a label. `opinions` are by turn, over all episodes in order.
@@ -82,13 +82,13 @@ def states_of(
         for step, actions in zip(trajectory.steps, labels.turns, strict=True):
             turn_opinions = next(by_turn)
             known_labels = {action.action: label for action in actions if (label := action.label(rule)) is not None}
-            no_action = bool(candidates_of(step)) and not proposed(step)
+            no_action = bool(turn_candidates(step)) and not proposed_actions(step)
             if no_action or (known_labels and len(known_labels) == len(actions)):
-                states.append(JudgedState(trajectory.task_id, candidates_of(step), known_labels, turn_opinions))
+                states.append(JudgedState(trajectory.task_id, turn_candidates(step), known_labels, turn_opinions))
     return states
 
 
-def measured(states: Sequence[JudgedState], rule: Rule, *, temperature: float = 1.0, seed: int = 0) -> Trial:
+def measure_trial(states: Sequence[JudgedState], rule: Rule, *, temperature: float = 1.0, seed: int = 0) -> TrialResult:
     """Compute the report and the curve. Raises `UsageError` without any state."""
     if not any(state.labels for state in states):
         raise UsageError(f"no state has candidates that are all labelled by the rule {rule!r}")
@@ -98,7 +98,7 @@ def measured(states: Sequence[JudgedState], rule: Rule, *, temperature: float = 
         for action, label in state.labels.items()
         if (opinion := state.opinions.get(action)) is not None
     ]
-    return Trial(
+    return TrialResult(
         label_rule=rule,
         critic=report(rows, temperature, seed=seed),
         states=len(states),
@@ -106,7 +106,7 @@ def measured(states: Sequence[JudgedState], rule: Rule, *, temperature: float = 
     )
 
 
-def curve(states: Sequence[JudgedState], *, temperature: float = 1.0, seed: int = 0) -> list[Success]:
+def curve(states: Sequence[JudgedState], *, temperature: float = 1.0, seed: int = 0) -> list[SelectionResult]:
     """Compute every rule's success at every number of candidates available in all states."""
     largest = min(len(state.candidates) for state in states)
     rules = ["critic", "placebo", "random", "majority"]
@@ -119,15 +119,15 @@ def curve(states: Sequence[JudgedState], *, temperature: float = 1.0, seed: int 
         rules.append("logprob")
         if all(opinion.logit is not None for state in states for opinion in state.opinions.values()):
             rules.append("tilted")
-    single = right_of(states, "first", 1)
+    single = correct_choices(states, "first", 1)
     return [
-        _success(rule, n, states, right_of(states, rule, n, temperature=temperature, seed=seed), single, seed)
+        _success(rule, n, states, correct_choices(states, rule, n, temperature=temperature, seed=seed), single, seed)
         for n in range(1, largest + 1)
         for rule in (*rules, CEILING)
     ]
 
 
-def right_of(
+def correct_choices(
     states: Sequence[JudgedState], rule: str, n: int, *, temperature: float = 1.0, seed: int = 0
 ) -> Flags:
     """Return for each state [S] whether a rule's choice from the first n is correct; for `CEILING`, whether any is."""
@@ -137,10 +137,10 @@ def right_of(
     return np.asarray([_is_right(state, _taken(selection_rule, state, n, temperature, seed)) for state in states])
 
 
-def picked(
+def pick_candidate(
     rule: SelectionRule,
     actions: Sequence[str | None],
-    opinions: Mapping[str, Opinion],
+    opinions: Mapping[str, CriticOpinion],
     *,
     temperature: float,
     dice: Dice,
@@ -158,7 +158,7 @@ def _taken(rule: SelectionRule, state: JudgedState, n: int, temperature: float, 
     actions = _actions(state, n)
     dice = Dice(f"{seed} {state.task} {actions}")
     logprobs = [None if candidate.logprob is None else [candidate.logprob] for candidate in state.candidates[:n]]
-    return actions[picked(rule, actions, state.opinions, temperature=temperature, dice=dice, logprobs=logprobs)]
+    return actions[pick_candidate(rule, actions, state.opinions, temperature=temperature, dice=dice, logprobs=logprobs)]
 
 
 def _actions(state: JudgedState, n: int) -> list[str | None]:
@@ -169,7 +169,9 @@ def _is_right(state: JudgedState, action: str | None) -> bool:
     return action is not None and state.labels.get(action) == "correct"
 
 
-def _success(rule: str, n: int, states: Sequence[JudgedState], right_S: Flags, single_S: Flags, seed: int) -> Success:
+def _success(
+    rule: str, n: int, states: Sequence[JudgedState], right_S: Flags, single_S: Flags, seed: int
+) -> SelectionResult:
     index_by_task = {task: index for index, task in enumerate(dict.fromkeys(state.task for state in states))}
     task_S = np.asarray([index_by_task[state.task] for state in states])
 
@@ -182,4 +184,4 @@ def _success(rule: str, n: int, states: Sequence[JudgedState], right_S: Flags, s
     gain = bootstrap(
         sums, lambda of: 100 * (of["right"] - of["single"]) / of["states"], seed=seed, bounds=(-100, 100)
     )
-    return Success(rule=rule, candidates=n, success=success, gain=gain)
+    return SelectionResult(rule=rule, candidates=n, success=success, gain=gain)

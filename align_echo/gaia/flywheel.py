@@ -5,7 +5,7 @@
     round-<r>/collection/         of the training split; from round 2 on, guided by the critic before
     round-<r>/critic/             trained on the collections of all rounds so far, from the start or the critic before
     round-<r>/trial/              that critic on the held-out collection
-    summary.json                  `Flywheel`, written last
+    summary.json                  `FlywheelSummary`, written last
 
 A part with its own summary.json is finished and reused. Not here: the parts (`collect.py`, `fit`, `trial.py`).
 """
@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import ValidationError
 
 from align_echo import __version__
-from align_echo.agents.players import Player
-from align_echo.critic.labels import Rule, rules_of
+from align_echo.agents.players import AgentChoice
+from align_echo.critic.labels import Rule, label_rules
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import check_folder, open_folder
 from align_echo.evaluate.plan import Plan
 from align_echo.evaluate.selection import tasks_of_round
 from align_echo.files import write_atomically
-from align_echo.gaia.collect import Drawing, collect, plan_collection
-from align_echo.gaia.collection import Collected
+from align_echo.gaia.collect import CandidateSettings, collect, plan_collection
+from align_echo.gaia.collection import CollectionSummary
 from align_echo.gaia.examples import check_share
-from align_echo.gaia.figures import CEILING, Success, Trial
+from align_echo.gaia.figures import CEILING, SelectionResult, TrialResult
 from align_echo.gaia.fit.folder import CRITIC
-from align_echo.gaia.fit.intuitive import Fitted, check_learner, fit
-from align_echo.gaia.trial import trial
+from align_echo.gaia.fit.intuitive import TrainingSummary, check_learner, fit
+from align_echo.gaia.trial import run_trial
 from align_echo.intervals import Percent
 from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
@@ -53,30 +53,30 @@ Summary = TypeVar("Summary", bound=Frozen)
 Begin = Literal["start", "last"]
 """Initial weights of a later round's critic: those of the first round, or the critic of the round before."""
 
-Watch = Callable[[Collected | Fitted | Trial], None]
+Watch = Callable[[CollectionSummary | TrainingSummary | TrialResult], None]
 
 SEEDS_APART = 1000
 """Offset between the seeds of two rounds."""
 
 
-def unwatched(part: Collected | Fitted | Trial) -> None:
+def unwatched(part: CollectionSummary | TrainingSummary | TrialResult) -> None:
     """Do nothing: a `Watch` for callers who read the parts from their folders."""
 
 
 @dataclass(frozen=True)
-class Wheel:
+class FlywheelConfig:
     """Settings of a flywheel. `tasks` of `split` are played in every round with the candidates of `drawing`, and
     `test_tasks` of `test_split` once with `test_candidates`. Critics start from the model `critic` and train with
     `settings`. The `states` of `drawing` apply to the first round and the tests; later rounds follow the critic.
     """
 
     spec: EnvironmentSpec
-    player: Player
+    player: AgentChoice
     settings: FitSettings
     critic: ModelName
     split: str
     test_split: str
-    drawing: Drawing
+    drawing: CandidateSettings
     test_candidates: int
     rounds: int = 2
     tasks: int = 100
@@ -113,10 +113,10 @@ class Wheel:
 
     def check(self) -> None:
         """Raise `UsageError` for settings that allow no sampling or labelling, or for splits with common tasks."""
-        apart(self.spec, self.split, self.test_split)
+        check_disjoint(self.spec, self.split, self.test_split)
         self.drawing.judged_by(self.player)
         check_share(self.share)
-        rules = rules_of(self.spec)
+        rules = label_rules(self.spec)
         if self.rule is not None and self.rule not in rules:
             raise UsageError(
                 f"{self.spec.name} is not labelled by the rule {self.rule}: choose {' or '.join(rules)}"
@@ -128,19 +128,19 @@ class Wheel:
         return tasks_of_round(ids, count, number, task_type=self.spec.task_type, seed=self.seed)
 
 
-class Turned(Frozen):
+class FlywheelRound(Frozen):
     """A round: its collection, its critic's training and evaluation on held-out tasks, and the share of states in which
     the critic's choice among all candidates is correct.
     """
 
     number: int
-    collected: Collected
-    fitted: Fitted
-    trial: Trial
-    best: Success
+    collected: CollectionSummary
+    fitted: TrainingSummary
+    trial: TrialResult
+    best: SelectionResult
 
 
-class Flywheel(Frozen):
+class FlywheelSummary(Frozen):
     """All rounds, with the references on the held-out states: a single draw, and pass@N."""
 
     environment: str
@@ -148,17 +148,17 @@ class Flywheel(Frozen):
     seed: int
     single: Percent
     ceiling: Percent
-    rounds: tuple[Turned, ...]
+    rounds: tuple[FlywheelRound, ...]
 
 
-def turn(
-    config: Wheel,
+def run_flywheel(
+    config: FlywheelConfig,
     path: Path,
     *,
     resume: bool = False,
     progress: Progress = SILENT,
     watch: Watch = unwatched,
-) -> Flywheel:
+) -> FlywheelSummary:
     """Run all rounds of a flywheel. `watch` is called with each part when it is finished, or if it was finished before.
 
     Raises as the parts do, and `UsageError` for a folder of something else.
@@ -171,18 +171,18 @@ def turn(
     _plan(config, config.split, tasks_by_round[0], config.seed)
     stored_config = _as_stored(path, json.loads(json.dumps(config.on_record())))
     check_folder(path, stored_config, resume=resume)
-    if not critic_of(path, 1).is_dir():
+    if not critic_folder(path, 1).is_dir():
         check_learner(config.critic)
     lock = open_folder(path, stored_config, resume=resume)
     watch(_collect(path / "held-out", _test_config(config), config.test_split, tests, config.seed, progress))
-    rounds: list[Turned] = []
+    rounds: list[FlywheelRound] = []
     judge: ModelName | None = None
     for number, tasks in enumerate(tasks_by_round, start=1):
         progress.say(f"round {number} of {config.rounds}")
         record, judge = _round(path, config, number, tasks, judge, progress, watch)
         rounds.append(record)
     last = rounds[-1].trial
-    flywheel = Flywheel(
+    flywheel = FlywheelSummary(
         environment=config.spec.name,
         agent=rounds[0].collected.agent,
         seed=config.seed,
@@ -195,12 +195,12 @@ def turn(
     return flywheel
 
 
-def critic_of(path: Path, number: int) -> Path:
+def critic_folder(path: Path, number: int) -> Path:
     """Return the folder of a round's critic."""
     return path / f"round-{number}" / "critic" / CRITIC
 
 
-def apart(spec: EnvironmentSpec, split: str, test_split: str) -> None:
+def check_disjoint(spec: EnvironmentSpec, split: str, test_split: str) -> None:
     """Raise `UsageError` for an unknown split, or for two splits with common tasks."""
     for name in (split, test_split):
         spec.check_split(name)
@@ -219,13 +219,13 @@ def _as_stored(path: Path, config: dict[str, Any]) -> dict[str, Any]:
 
 def _round(
     path: Path,
-    config: Wheel,
+    config: FlywheelConfig,
     number: int,
     tasks: list[str],
     judge: ModelName | None,
     progress: Progress,
     watch: Watch,
-) -> tuple[Turned, ModelName]:
+) -> tuple[FlywheelRound, ModelName]:
     """Run a round, guided by the critic of the round before, and return its record and new critic."""
     folder = path / f"round-{number}"
     round_config = replace(config, drawing=replace(config.drawing, judge=judge, states="agent")) if judge else config
@@ -236,36 +236,45 @@ def _round(
     collections = [path / f"round-{earlier}" / "collection" for earlier in range(1, number + 1)]
     fitted = _fit(folder / "critic", config, start, collections, progress)
     watch(fitted)
-    critic = read_name(str(critic_of(path, number)))
+    critic = read_name(str(critic_folder(path, number)))
     trial_result = _run_trial(folder / "trial", config, critic, path / "held-out", progress)
     watch(trial_result)
     best = _find_success(trial_result, "critic", _most_candidates(trial_result))
-    return Turned(number=number, collected=collected, fitted=fitted, trial=trial_result, best=best), critic
+    return FlywheelRound(number=number, collected=collected, fitted=fitted, trial=trial_result, best=best), critic
 
 
-def _test_config(config: Wheel) -> Wheel:
+def _test_config(config: FlywheelConfig) -> FlywheelConfig:
     return replace(config, drawing=replace(config.drawing, candidates=config.test_candidates))
 
 
 def _collect(
-    folder: Path, config: Wheel, split: str, tasks: list[str], seed: int, progress: Progress, *, number: int = 1
-) -> Collected:
+    folder: Path,
+    config: FlywheelConfig,
+    split: str,
+    tasks: list[str],
+    seed: int,
+    progress: Progress,
+    *,
+    number: int = 1,
+) -> CollectionSummary:
     if (folder / "summary.json").is_file():
-        return _summary(Collected, folder)
+        return _summary(CollectionSummary, folder)
     plan = _plan(config, split, tasks, seed)
     return collect(plan, config.drawing, folder, resume=_has_config(folder), number=number, progress=progress)
 
 
-def _plan(config: Wheel, split: str, tasks: list[str], seed: int) -> Plan:
+def _plan(config: FlywheelConfig, split: str, tasks: list[str], seed: int) -> Plan:
     """Plan a collection. Raises as `plan_collection`."""
     return plan_collection(
         config.spec, config.player, config.drawing, split=split, task_ids=tasks, seed=seed, workers=config.workers
     )
 
 
-def _fit(folder: Path, config: Wheel, start: ModelName, collections: list[Path], progress: Progress) -> Fitted:
+def _fit(
+    folder: Path, config: FlywheelConfig, start: ModelName, collections: list[Path], progress: Progress
+) -> TrainingSummary:
     if (folder / "summary.json").is_file():
-        return _summary(Fitted, folder)
+        return _summary(TrainingSummary, folder)
     return fit(
         collections,
         folder,
@@ -279,10 +288,12 @@ def _fit(folder: Path, config: Wheel, start: ModelName, collections: list[Path],
     )
 
 
-def _run_trial(folder: Path, config: Wheel, critic: ModelName, held_out: Path, progress: Progress) -> Trial:
+def _run_trial(
+    folder: Path, config: FlywheelConfig, critic: ModelName, held_out: Path, progress: Progress
+) -> TrialResult:
     if (folder / "summary.json").is_file():
-        return _summary(Trial, folder)
-    return trial(
+        return _summary(TrialResult, folder)
+    return run_trial(
         critic, [held_out], folder, rule=config.rule, seed=config.seed, resume=_has_config(folder), progress=progress
     )
 
@@ -300,11 +311,11 @@ def _has_config(folder: Path) -> bool:
     return (folder / "config.json").is_file()
 
 
-def _most_candidates(result: Trial) -> int:
+def _most_candidates(result: TrialResult) -> int:
     return max(success.candidates for success in result.curve)
 
 
-def _find_success(result: Trial, rule: str, candidates: int) -> Success:
+def _find_success(result: TrialResult, rule: str, candidates: int) -> SelectionResult:
     return next(
         success for success in result.curve if (success.rule, success.candidates) == (rule, candidates)
     )

@@ -15,7 +15,7 @@ import gymnasium as gym
 from align_echo.critic.calibration import action_type
 from align_echo.critic.labels import Rule, labels
 from align_echo.errors import EngineError
-from align_echo.gaia.examples import Example, LabelledAction
+from align_echo.gaia.examples import ActionExample, LabelledAction
 from align_echo.rollout import replay, view_before
 from align_echo.session import base_env
 from align_echo.types import AgentView, Candidate, Frozen, Message, Step, Trajectory
@@ -43,19 +43,19 @@ class LabelledEpisode(Frozen):
         if own_id != trajectory_id or len(self.turns) != len(trajectory.steps):
             return False
         turns = zip(trajectory.steps, self.turns, strict=True)
-        return all(not labels or [label.action for label in labels] == proposed(step) for step, labels in turns)
+        return all(not labels or [label.action for label in labels] == proposed_actions(step) for step, labels in turns)
 
 
-def candidates_of(step: Step) -> tuple[Candidate, ...]:
+def turn_candidates(step: Step) -> tuple[Candidate, ...]:
     """Return the candidates of a turn; the reply itself if there was no choice."""
     if step.choice:
         return step.choice.candidates
     return (Candidate(action=step.action, logprob=math.fsum(step.tokens.logprobs) if step.tokens else None),)
 
 
-def proposed(step: Step) -> list[str]:
+def proposed_actions(step: Step) -> list[str]:
     """Return the distinct actions of the turn's candidates, in the order drawn."""
-    return list(dict.fromkeys(candidate.action for candidate in candidates_of(step) if candidate.action is not None))
+    return list(dict.fromkeys(candidate.action for candidate in turn_candidates(step) if candidate.action is not None))
 
 
 def label_episode(env: gym.Env[str, str], trajectory: Trajectory, rules: Sequence[Rule]) -> LabelledEpisode:
@@ -78,7 +78,7 @@ def label_episode(env: gym.Env[str, str], trajectory: Trajectory, rules: Sequenc
 def _label_turn(
     env: gym.Env[str, str], rules: Sequence[Rule], view: AgentView, step: Step
 ) -> tuple[LabelledAction, ...]:
-    actions = proposed(step)
+    actions = proposed_actions(step)
     by_rule = {rule: labels(env, view, actions, rule) for rule in rules} if actions else {}
     return tuple(
         LabelledAction(
@@ -90,7 +90,7 @@ def _label_turn(
     )
 
 
-def examples_of(
+def build_examples(
     trajectory: Trajectory,
     labelled: LabelledEpisode,
     conversation: Conversation,
@@ -98,7 +98,7 @@ def examples_of(
     action_format: str,
     weights: str = "",
     number: int = 1,
-) -> list[Example]:
+) -> list[ActionExample]:
     """Build an example for each distinct action of each turn; none for an episode with a fault.
 
     `number` is the flywheel's round, `weights` the hash of the agent's weights.
@@ -110,9 +110,9 @@ def examples_of(
         chat = conversation(view_before(trajectory, turn, action_format)) if actions else ()
         messages = tuple(Message(role=message.role, content=message.content) for message in chat)
         for action in actions:
-            draws = [candidate for candidate in candidates_of(step) if candidate.action == action.action]
+            draws = [candidate for candidate in turn_candidates(step) if candidate.action == action.action]
             examples.append(
-                Example(
+                ActionExample(
                     environment=trajectory.environment,
                     split=trajectory.split,
                     task_id=trajectory.task_id,

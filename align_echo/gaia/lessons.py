@@ -10,25 +10,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from align_echo.critic.drawn import Drawn
+from align_echo.critic.drawn import SamplingSettings
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
-from align_echo.gaia.collection import drawn_of
+from align_echo.gaia.collection import read_sampling_settings
 from align_echo.gaia.examples import (
+    ActionExample,
     Balance,
-    Example,
-    balanced,
-    deduplicated,
+    balance_examples,
+    deduplicate,
     examples_file,
-    held_out,
     read_examples,
     rule_for,
+    split_held_out,
 )
 from align_echo.regular_files import read_bytes
 
 
 @dataclass(frozen=True)
-class Lessons:
+class TrainingData:
     """Training and test examples of a critic with their label rule; `collections` by the SHA-256 of their examples, and
     the recorded sampling settings of their candidates (`drawn`).
 
@@ -37,10 +37,10 @@ class Lessons:
     """
 
     rule: Rule
-    learned: list[Example]
-    tested: list[Example]
+    learned: list[ActionExample]
+    tested: list[ActionExample]
     collections: dict[str, Path]
-    drawn: tuple[Drawn, ...] = ()
+    drawn: tuple[SamplingSettings, ...] = ()
     duplicates: int = 0
     unlabelled: int = 0
     unbalanced: int = 0
@@ -55,25 +55,25 @@ class Lessons:
         }
 
 
-def lessons_of(
+def prepare_training_data(
     collections: Sequence[Path], share: float, rule: Rule | None, *, seed: int, balance: Balance = "dropped"
-) -> Lessons:
+) -> TrainingData:
     """Prepare examples from all collections; a `share` of the tasks is for tests. Without a `rule`, use the
     environments' default.
 
     With `balance` "weighed", all training examples stay; their weights are computed later. Raises `UsageError` for
     unusable examples, `MissingDataError` for a collection without any.
     """
-    folders = contents(collections)
+    folders = index_by_content(collections)
     all_examples = [example for folder in folders.values() for example in read_examples(folder)]
-    examples = deduplicated(all_examples)
+    examples = deduplicate(all_examples)
     chosen = rule or rule_for((example.environment, example) for example in examples)
-    learned, tested = divided(examples, share, chosen, seed=seed, balance=balance)
-    drawn = [drawn_of(folder) for folder in folders.values()]
+    learned, tested = split_examples(examples, share, chosen, seed=seed, balance=balance)
+    drawn = [read_sampling_settings(folder) for folder in folders.values()]
     labelled, retained = (
         sum(example.label(chosen) is not None for example in some) for some in (examples, [*learned, *tested])
     )
-    return Lessons(
+    return TrainingData(
         rule=chosen,
         learned=learned,
         tested=tested,
@@ -85,7 +85,7 @@ def lessons_of(
     )
 
 
-def contents(collections: Sequence[Path]) -> dict[str, Path]:
+def index_by_content(collections: Sequence[Path]) -> dict[str, Path]:
     """Index the collections by the SHA-256 of their examples, so that a collection named twice counts once.
 
     Raises `MissingDataError` for a collection without examples.
@@ -96,18 +96,18 @@ def contents(collections: Sequence[Path]) -> dict[str, Path]:
     return files
 
 
-def divided(
-    examples: Sequence[Example], share: float, rule: Rule, *, seed: int, balance: Balance = "dropped"
-) -> tuple[list[Example], list[Example]]:
+def split_examples(
+    examples: Sequence[ActionExample], share: float, rule: Rule, *, seed: int, balance: Balance = "dropped"
+) -> tuple[list[ActionExample], list[ActionExample]]:
     """Split into (training, test), each balanced; the training part stays complete if it is "weighed".
 
     Raises `UsageError` for a side without correct or wrong actions.
     """
-    balanced(examples, rule, seed=seed)
-    learned, tested = held_out(examples, share, seed=seed)
+    balance_examples(examples, rule, seed=seed)
+    learned, tested = split_held_out(examples, share, seed=seed)
     try:
-        dropped = balanced(learned, rule, seed=seed)
-        return dropped if balance == "dropped" else learned, balanced(tested, rule, seed=seed) if share else []
+        dropped = balance_examples(learned, rule, seed=seed)
+        return dropped if balance == "dropped" else learned, balance_examples(tested, rule, seed=seed) if share else []
     except UsageError as error:
         hint = "choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
         raise UsageError(f"the tasks are too few to hold {share} of them out: collect more, {hint}") from error

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from pydantic import ConfigDict
 
-from align_echo.critic.opinion import Opinion
-from align_echo.critic.scoring import Critic
+from align_echo.critic.opinion import CriticOpinion
+from align_echo.critic.scoring import ActionCritic
 from align_echo.errors import MissingDataError
-from align_echo.gaia.labelling import Conversation, LabelledEpisode, proposed
+from align_echo.gaia.labelling import Conversation, LabelledEpisode, proposed_actions
 from align_echo.halting import together
 from align_echo.jsonl import JsonlFile
 from align_echo.rollout import view_before
@@ -44,10 +44,10 @@ class RatedEpisode:
     @property
     def digest(self) -> str:
         """Return the hash of the episode."""
-        return digest_of(self.trajectory)
+        return hash_episode(self.trajectory)
 
 
-def digest_of(trajectory: Trajectory) -> str:
+def hash_episode(trajectory: Trajectory) -> str:
     """Compute the SHA-256 of an episode: equal for a copy of it."""
     return hashlib.sha256(trajectory.model_dump_json().encode()).hexdigest()
 
@@ -58,10 +58,10 @@ class EpisodeOpinions(Frozen):
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     episode: str
-    turns: tuple[tuple[Opinion, ...], ...]
+    turns: tuple[tuple[CriticOpinion, ...], ...]
 
     @property
-    def by_turn(self) -> list[Mapping[str, Opinion]]:
+    def by_turn(self) -> list[Mapping[str, CriticOpinion]]:
         """Return each turn's opinions by action."""
         return [by_action(turn) for turn in self.turns]
 
@@ -79,26 +79,26 @@ class StepOpinions(Frozen):
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     step: str
-    said: tuple[Opinion, ...]
+    said: tuple[CriticOpinion, ...]
 
 
-def by_action(opinions: Iterable[Opinion]) -> dict[str, Opinion]:
+def by_action(opinions: Iterable[CriticOpinion]) -> dict[str, CriticOpinion]:
     """Index opinions by action."""
     return {opinion.action: opinion for opinion in opinions}
 
 
-def distinct(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
+def without_repeats(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
     """Remove repeated episodes, in order, if several collections hold the same one."""
     return list({episode.digest: episode for episode in reversed(episodes)}.values())[::-1]
 
 
 def opinions(
-    critic: Critic,
+    critic: ActionCritic,
     episodes: Sequence[RatedEpisode],
     folder: Path,
     *,
     on_episode: Callable[[int], None] = lambda done: None,
-) -> list[Mapping[str, Opinion]]:
+) -> list[Mapping[str, CriticOpinion]]:
     """Return the critic's opinions by turn, over all episodes in order. Opinions already in the folder are reused.
 
     The file appears with the first complete episode. `on_episode` is called with the number of finished episodes.
@@ -116,7 +116,7 @@ def opinions(
         return record
 
     pool = ThreadPoolExecutor(WORKERS)
-    by_turn: list[Mapping[str, Opinion]] = []
+    by_turn: list[Mapping[str, CriticOpinion]] = []
     try:
         with together():
             records = [pool.submit(copy_context().run, ask, episode) for episode in episodes]
@@ -128,21 +128,21 @@ def opinions(
     return by_turn
 
 
-def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[str, Opinion]]:
+def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[str, CriticOpinion]]:
     """Read the opinions of a finished trial on these episodes, by turn, over all in order.
 
     Raises `MissingDataError` for a missing episode.
     """
     known = {record.episode: record for record in JsonlFile(folder / FILE).read(EpisodeOpinions)}
-    records = [known.get(digest_of(trajectory)) for trajectory in played]
+    records = [known.get(hash_episode(trajectory)) for trajectory in played]
     if None in records:
         raise MissingDataError(f"{folder} lacks opinions of episodes: go on with align-echo critic evaluate --resume")
     return [turn for record in records if record is not None for turn in record.by_turn]
 
 
-def _opinions_by_turn(critic: Critic, episode: RatedEpisode) -> Iterator[tuple[Opinion, ...]]:
+def _opinions_by_turn(critic: ActionCritic, episode: RatedEpisode) -> Iterator[tuple[CriticOpinion, ...]]:
     for turn, step in enumerate(episode.trajectory.steps):
-        actions = proposed(step)
+        actions = proposed_actions(step)
         if not actions:
             yield ()
             continue

@@ -2,7 +2,7 @@
 
     config.json       the settings; a resumed trial must have the same
     opinions.jsonl    the critic's opinions, episode by episode (`opinions.py`)
-    summary.json      `Trial`, written last
+    summary.json      `TrialResult`, written last
 
 Not here: the figures (`figures.py`), and the critics (`critic/scoring.py`, `critic/reasoning.py`).
 """
@@ -18,17 +18,17 @@ from align_echo.agents.catalogue import AGENTS, agent_spec
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.spec import AgentSetting
 from align_echo.critic.labels import Rule
-from align_echo.critic.opinion import Opinion
-from align_echo.critic.reasoning import Reasoner
-from align_echo.critic.scoring import Critic, Scorer, read_calibration
+from align_echo.critic.opinion import CriticOpinion
+from align_echo.critic.reasoning import ReasoningCritic
+from align_echo.critic.scoring import ActionCritic, IntuitiveCritic, read_calibration
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config, check_folder, open_folder
 from align_echo.evaluate.plan import refuse_script
 from align_echo.files import write_atomically
-from align_echo.gaia.collection import read_collection, rule_of
-from align_echo.gaia.figures import Trial, measured, states_of
-from align_echo.gaia.labelling import Conversation, proposed
-from align_echo.gaia.opinions import RatedEpisode, distinct, opinions
+from align_echo.gaia.collection import default_episode_rule, read_collection
+from align_echo.gaia.figures import TrialResult, collect_states, measure_trial
+from align_echo.gaia.labelling import Conversation, proposed_actions
+from align_echo.gaia.opinions import RatedEpisode, opinions, without_repeats
 from align_echo.models import ScriptedModel, load_model
 from align_echo.models.names import ModelName, read_name
 from align_echo.models.recording import get_weights
@@ -44,7 +44,7 @@ PROGRESS_EVERY = 10
 """Episodes between two progress lines."""
 
 
-def trial(
+def run_trial(
     judge: str | ModelName,
     collections: Sequence[Path],
     path: Path,
@@ -57,8 +57,8 @@ def trial(
     votes: int | None = None,
     resume: bool = False,
     progress: Progress = SILENT,
-) -> Trial:
-    """Evaluate the critic on all collections together, each episode once; writes `summary.json`, a `Trial`.
+) -> TrialResult:
+    """Evaluate the critic on all collections together, each episode once; writes `summary.json`, a `TrialResult`.
 
     `judge` is a model's name or folder. `votes` is how often a reasoning critic is asked about an action; None for an
     intuitive critic. `env` and `agent` name your own (`module:Name`) if the collections use them. Raises `UsageError`,
@@ -72,18 +72,18 @@ def trial(
         agent_spec(agent)
     judge = read_name(judge)
     refuse_script("--judge", judge)
-    all_episodes = [episode for collection in collections for episode in episodes_of(collection)]
-    episodes = distinct(all_episodes)
+    all_episodes = [episode for collection in collections for episode in read_episodes(collection)]
+    episodes = without_repeats(all_episodes)
     played, labelled = [episode.trajectory for episode in episodes], [episode.labels for episode in episodes]
-    chosen = rule or rule_of(zip(played, labelled, strict=True))
-    no_opinions: list[dict[str, Opinion]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
-    if not any(state.labels for state in states_of(played, labelled, no_opinions, chosen)):
+    chosen = rule or default_episode_rule(zip(played, labelled, strict=True))
+    no_opinions: list[dict[str, CriticOpinion]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
+    if not any(state.labels for state in collect_states(played, labelled, no_opinions, chosen)):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
     if judge.folder and _has_vision(judge.folder):
         raise UsageError(f"{judge} is a critic on screens: put it on trial with align-echo critic gui-steps")
     temperature = read_calibration(judge.folder).temperature if judge.folder and votes is None else 1.0
     model = load_model(judge, base_url=base_url, seed=seed)
-    critic: Critic = Scorer(model, temperature) if votes is None else Reasoner(model, votes)
+    critic: ActionCritic = IntuitiveCritic(model, temperature) if votes is None else ReasoningCritic(model, votes)
     config: Config = {
         "command": COMMAND,
         "align_echo": __version__,
@@ -98,13 +98,15 @@ def trial(
     if len(episodes) < len(all_episodes):
         repeated = len(all_episodes) - len(episodes)
         progress.say(f"{repeated} episodes are in several of the collections: each counts once")
-    actions = sum(len(proposed(step)) for trajectory in played for step in trajectory.steps)
+    actions = sum(len(proposed_actions(step)) for trajectory in played for step in trajectory.steps)
     progress.say(f"asking {judge} about {actions:,} actions")
     lock = open_folder(path, config, resume=resume)
     by_turn = opinions(critic, episodes, path, on_episode=lambda done: _report_progress(progress, done, len(episodes)))
     if not any(opinion.verdict or opinion.logit is not None for turn in by_turn for opinion in turn.values()):
         raise UsageError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
-    result = measured(states_of(played, labelled, by_turn, chosen), chosen, temperature=temperature, seed=seed)
+    result = measure_trial(
+        collect_states(played, labelled, by_turn, chosen), chosen, temperature=temperature, seed=seed
+    )
     write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
     lock.close()
     return result
@@ -124,14 +126,14 @@ def _report_progress(progress: Progress, done: int, count: int) -> None:
         progress.say(f"{done} of {count} episodes")
 
 
-def episodes_of(collection: Path) -> list[RatedEpisode]:
-    """Read the episodes of a finished collection. Raises as `read_collection` and `chat_of` do."""
+def read_episodes(collection: Path) -> list[RatedEpisode]:
+    """Read the episodes of a finished collection. Raises as `read_collection` and `conversation_for` do."""
     played, labelled = read_collection(collection)
-    chat = chat_of(collection)
+    chat = conversation_for(collection)
     return [RatedEpisode(trajectory, labels, *chat) for trajectory, labels in zip(played, labelled, strict=True)]
 
 
-def chat_of(collection: Path) -> tuple[Conversation, str]:
+def conversation_for(collection: Path) -> tuple[Conversation, str]:
     """Return the conversation function of a collection's agent, and the action format of its environment.
 
     Raises `UsageError` for an unknown agent.

@@ -16,7 +16,7 @@ from align_echo import __version__
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.files import write_atomically
-from align_echo.gaia.examples import LEAST_ACTIONS, check_enough, is_held_out, told_left_out
+from align_echo.gaia.examples import LEAST_ACTIONS, check_enough, describe_left_out, is_held_out
 from align_echo.gaia.fit.calibrated import fit_calibrated
 from align_echo.gaia.fit.folder import COMMAND, check_folder, open_folder
 from align_echo.gui.screens import PREDICTIONS, ProposedStep, read_predictions
@@ -94,7 +94,7 @@ def fit_screens(
     check_enough(len(learned), least, left_out)
     learner, encoder = _begin(name, settings.seed)
     lock = open_folder(path, record, resume=resume)
-    progress.say(f"learning from {len(learned):,} actions; {len(tested):,} held out; {told_left_out(left_out)}")
+    progress.say(f"learning from {len(learned):,} actions; {len(tested):,} held out; {describe_left_out(left_out)}")
     held_out = _train(path, learner, encoder, learned, tested, settings, progress)
     fitted = ScreenFitResult(
         learned_from=len(learned),

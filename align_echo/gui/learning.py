@@ -19,8 +19,8 @@ from transformers import TrainerCallback
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.gaia.examples import balanced_places
-from align_echo.gaia.fit.trainer import LearningSettings, Part, VerdictTrainer, learner_of
+from align_echo.gaia.examples import balance_indices
+from align_echo.gaia.fit.trainer import LearningSettings, StepPart, VerdictTrainer, build_learner
 from align_echo.gui.screen_verdict import ScreenState
 from align_echo.gui.screens import ProposedStep
 from align_echo.gui.vision import ScreenEncoder, ScreenQuestion, next_logits, read_verdicts
@@ -65,7 +65,7 @@ def balanced(examples: Sequence[ScreenExample], *, seed: int = 0) -> list[Screen
 
     Raises `UsageError` if a class is empty.
     """
-    retained = balanced_places([example.label for example in examples], seed=seed)
+    retained = balance_indices([example.label for example in examples], seed=seed)
     if not retained:
         raise UsageError("the predictions hold no right action, or no wrong one: a critic learns from both")
     return [examples[index] for index in retained]
@@ -89,14 +89,14 @@ def learn_on_screens(
     """
     if not examples:
         raise UsageError("there is no labelled action to learn from")
-    learner = learner_of(model, settings)
+    learner = build_learner(model, settings)
 
-    def parts(step: Sequence[ScreenExample]) -> Iterator[Part]:
+    def parts(step: Sequence[ScreenExample]) -> Iterator[StepPart]:
         for first in range(0, len(step), settings.at_once):
             part = step[first : first + settings.at_once]
             batch = encoder.batch([example.sight(encoder) for example in part], learner.device)
             words = [encoder.words[VERDICTS.index(example.label)] for example in part]
-            yield Part(partial(next_logits, batch=batch), words, [1.0] * len(part))
+            yield StepPart(partial(next_logits, batch=batch), words, [1.0] * len(part))
 
     batches = [[examples[index] for index in step] for step in steps(len(examples), settings)]
     trainer = VerdictTrainer(learner, batches, parts, settings, folder, progress=progress, callbacks=callbacks)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from align_echo.errors import EngineError, UsageError
-from align_echo.gaia.labelling import candidates_of
+from align_echo.gaia.labelling import turn_candidates
 from align_echo.gui.screens import PREDICTIONS, StepPrediction, write_predictions
 from align_echo.rollout import replay
 from align_echo.types import AgentView, Frozen, Step, Trajectory
@@ -129,7 +129,7 @@ def _replay_steps(
 ) -> Iterator[tuple[UnsavedStep, StepPrediction]]:
     def look(view: AgentView, step: Step) -> tuple[UnsavedStep | None, StepPrediction]:
         name = f"{trajectory.task_id}-{trajectory.sample}-{len(view.turns)}"
-        texts = tuple(candidate.action or "" for candidate in candidates_of(step))
+        texts = tuple(candidate.action or "" for candidate in turn_candidates(step))
         return step_at(env, view, name), StepPrediction(step=name, candidates=texts, agent=trajectory.agent)
 
     replayed = 0

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, report
-from align_echo.critic.opinion import Opinion
+from align_echo.critic.opinion import CriticOpinion
 from align_echo.critic.selection import RULES
 from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.files import write_atomically
-from align_echo.gaia.figures import CEILING, picked
+from align_echo.gaia.figures import CEILING, pick_candidate
 from align_echo.intervals import Estimate, Floats, bootstrap, clustered_rate
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import GuiAction, action_type, parse, write
@@ -151,7 +151,7 @@ def _parsed(text: str) -> GuiAction | None:
 
 def screen_trial(
     proposed: Sequence[ProposedStep],
-    opinions: Sequence[Mapping[str, Opinion]] | None = None,
+    opinions: Sequence[Mapping[str, CriticOpinion]] | None = None,
     *,
     temperature: float = 1.0,
     most: int | None = None,
@@ -177,7 +177,7 @@ def screen_trial(
 
 def curve(
     proposed: Sequence[ProposedStep],
-    opinions: Sequence[Mapping[str, Opinion]] | None = None,
+    opinions: Sequence[Mapping[str, CriticOpinion]] | None = None,
     *,
     temperature: float = 1.0,
     most: int | None = None,
@@ -201,7 +201,7 @@ def curve(
     return successes
 
 
-def verdicts(proposed: Sequence[ProposedStep], opinions: Sequence[Mapping[str, Opinion]]) -> list[LabelledVerdict]:
+def verdicts(proposed: Sequence[ProposedStep], opinions: Sequence[Mapping[str, CriticOpinion]]) -> list[LabelledVerdict]:
     """Pair a critic's verdicts on the distinct actions of all steps with the labels."""
     return [
         LabelledVerdict(proposal.step.episode, action_type(parse(text)), label, opinion.verdict, opinion.logit)
@@ -226,14 +226,14 @@ def matched(proposed: Sequence[ProposedStep], selected: Sequence[GuiAction | Non
 
 
 def _index(
-    rule: str, proposed: ProposedStep, n: int, opinions: Mapping[str, Opinion], temperature: float, seed: int
+    rule: str, proposed: ProposedStep, n: int, opinions: Mapping[str, CriticOpinion], temperature: float, seed: int
 ) -> int:
     """Return the index of the candidate selected by a rule among the first n."""
     if rule == CEILING:
         right = [index for index, action in enumerate(proposed.actions[:n]) if _succeeds(action, proposed.step)]
         return right[0] if right else 0
     dice = Dice(f"{seed} {proposed.step.id} {n}")
-    return picked(RULES.get(rule), proposed.texts[:n], opinions, temperature=temperature, dice=dice)
+    return pick_candidate(RULES.get(rule), proposed.texts[:n], opinions, temperature=temperature, dice=dice)
 
 
 def _succeeds(action: GuiAction | None, step: GuiStep) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align_echo import __version__
-from align_echo.critic.opinion import Opinion
+from align_echo.critic.opinion import CriticOpinion
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config, check_folder, open_folder
 from align_echo.files import write_atomically
@@ -105,12 +105,12 @@ def _scorer(critic: Path) -> VisionScorer:
 
 def collect_opinions(
     scorer: VisionScorer, folder: Path, proposed: Sequence[ProposedStep], file: Path, progress: Progress = SILENT
-) -> list[Mapping[str, Opinion]]:
+) -> list[Mapping[str, CriticOpinion]]:
     """Ask the critic about the distinct actions of each step, except those already in `file`."""
     stored = JsonlFile(file)
     known = {record.step: record for record in stored.read(StepOpinions)}
     progress.say(f"asking about {sum(len(step.labels) for step in proposed):,} actions on {len(proposed):,} screens")
-    opinions: list[Mapping[str, Opinion]] = []
+    opinions: list[Mapping[str, CriticOpinion]] = []
     for done, step in enumerate(proposed, start=1):
         record = known.get(step.step.id)
         if record is None:
@@ -122,7 +122,7 @@ def collect_opinions(
     return opinions
 
 
-def _asked(scorer: VisionScorer, folder: Path, proposed: ProposedStep) -> list[Opinion]:
+def _asked(scorer: VisionScorer, folder: Path, proposed: ProposedStep) -> list[CriticOpinion]:
     step = proposed.step
     screen = ScreenState(load_screenshot(folder, step), step.instruction, step.history)
     actions = list(proposed.labels)

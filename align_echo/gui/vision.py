@@ -18,7 +18,7 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from align_echo.critic.opinion import Opinion, logit
+from align_echo.critic.opinion import CriticOpinion, logit
 from align_echo.critic.scoring import read_calibration
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.errors import ReplyFormatError, UsageError
@@ -128,7 +128,7 @@ class VisionScorer:
     temperature: float = 1.0
     at_once: int = AT_ONCE
 
-    def score(self, screen: ScreenState, actions: Sequence[str]) -> list[Opinion]:
+    def score(self, screen: ScreenState, actions: Sequence[str]) -> list[CriticOpinion]:
         """Judge each action proposed on a screen, in order; a text that is no action gets no verdict.
 
         Raises `UsageError` for an unusable picture.
@@ -140,13 +140,13 @@ class VisionScorer:
             except ReplyFormatError:
                 continue
         readable = list(sights)
-        opinions = [Opinion(action=action, verdict=None) for action in actions]
+        opinions = [CriticOpinion(action=action, verdict=None) for action in actions]
         for first in range(0, len(readable), self.at_once):
             part = readable[first : first + self.at_once]
             verdicts = read_verdicts(self.model, self.encoder, [sights[index] for index in part], self.model.device)
             for index, (verdict, between) in zip(part, verdicts, strict=True):
                 usage = Usage(prompt_tokens=len(sights[index].ids), completion_tokens=1, cost_usd=None)
-                opinion = Opinion(action=actions[index], verdict=verdict, logit=between, usage=usage)
+                opinion = CriticOpinion(action=actions[index], verdict=verdict, logit=between, usage=usage)
                 opinions[index] = opinion.at(self.temperature)
         return opinions
 

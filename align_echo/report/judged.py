@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align_echo.critic.calibration import Bin, Calibration, CriticReport
-from align_echo.gaia.figures import CEILING, Success, Trial
-from align_echo.gaia.fit.intuitive import Fitted
+from align_echo.critic.calibration import CalibrationResult, CriticReport, ReliabilityBin
+from align_echo.gaia.figures import CEILING, SelectionResult, TrialResult
+from align_echo.gaia.fit.intuitive import TrainingSummary
 from align_echo.intervals import wilson
 from align_echo.report.drawing import number_steps, plain
 from align_echo.report.finding import RecordedRun
@@ -36,7 +36,7 @@ RULE_ORDER = ("critic", CEILING, "placebo", "random", "majority", "logprob", "ti
 def selection(material: Material) -> DrawnPlot | str:
     """Draw plot 11."""
     runs = material.runs_with_verb("critic evaluate")
-    trials = {run: trial for run in runs if (trial := material.summary(run, Trial))}
+    trials = {run: trial for run in runs if (trial := material.summary(run, TrialResult))}
     if not trials:
         return "no finished trial of a critic is among these runs"
     panels = [
@@ -64,17 +64,17 @@ def selection(material: Material) -> DrawnPlot | str:
     )
 
 
-def _order(point: Success) -> tuple[int, int]:
+def _order(point: SelectionResult) -> tuple[int, int]:
     return point.candidates, RULE_ORDER.index(point.rule) if point.rule in RULE_ORDER else len(RULE_ORDER)
 
 
-def _alt_text(trial: Trial) -> str:
+def _alt_text(trial: TrialResult) -> str:
     most = max(point.candidates for point in trial.curve)
     ends = [f"{point.rule} {figure(point.success)}" for point in trial.curve if point.candidates == most]
     return f"percent of states with the right action, by number of candidates; of {most}: {'; '.join(ends)}"
 
 
-def _curve(trial: Trial, axes: Axes, palette: Palette) -> None:
+def _curve(trial: TrialResult, axes: Axes, palette: Palette) -> None:
     rules = sorted({point.rule for point in trial.curve}, key=lambda rule: (*RULE_ORDER, rule).index(rule))
     for rule in rules:
         points = sorted((point for point in trial.curve if point.rule == rule), key=lambda point: point.candidates)
@@ -92,7 +92,7 @@ def _curve(trial: Trial, axes: Axes, palette: Palette) -> None:
     axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=4, columnspacing=0.9, handlelength=1.3)
 
 
-def _by_round(material: Material, trials: Mapping[RecordedRun, Trial]) -> list[Panel]:
+def _by_round(material: Material, trials: Mapping[RecordedRun, TrialResult]) -> list[Panel]:
     """Build a panel for each flywheel: its critic, its placebo and pass@N, round by round."""
     panels = []
     for flywheel in material.runs_with_verb("critic flywheel"):
@@ -109,7 +109,7 @@ def _round_number(run: RecordedRun) -> int | None:
     return int(number) if number.isdecimal() else None
 
 
-def _rounds(rounds: Sequence[tuple[int, Trial]], axes: Axes, palette: Palette) -> None:
+def _rounds(rounds: Sequence[tuple[int, TrialResult]], axes: Axes, palette: Palette) -> None:
     rules = (("critic", palette.colour(0), "-"), ("placebo", palette.quiet, "--"), (CEILING, palette.ink, "-"))
     for rule, colour, style in rules:
         points = [(number, _at_most_candidates(trial, rule)) for number, trial in rounds]
@@ -125,7 +125,7 @@ def _rounds(rounds: Sequence[tuple[int, Trial]], axes: Axes, palette: Palette) -
     axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3)
 
 
-def _at_most_candidates(trial: Trial, rule: str) -> Success | None:
+def _at_most_candidates(trial: TrialResult, rule: str) -> SelectionResult | None:
     most = max(point.candidates for point in trial.curve)
     return next((point for point in trial.curve if (point.rule, point.candidates) == (rule, most)), None)
 
@@ -140,13 +140,13 @@ class _CriticMeasurement:
     run: RecordedRun
     where: str
     report: CriticReport
-    calibrations: tuple[tuple[str, Calibration], ...]
+    calibrations: tuple[tuple[str, CalibrationResult], ...]
 
 
 def reliability(material: Material) -> DrawnPlot | str:
     """Draw plot 12."""
     reports = [(run, "trial", trial.critic) for run in material.runs_with_verb("critic evaluate")
-               if (trial := material.summary(run, Trial))]  # fmt: skip
+               if (trial := material.summary(run, TrialResult))]  # fmt: skip
     for run in material.runs_with_verb("critic train"):
         fitted = _read_training(material, run)
         reports += [(run, "held out", fitted.held_out)] if fitted and fitted.held_out else []
@@ -186,13 +186,13 @@ def reliability(material: Material) -> DrawnPlot | str:
     )
 
 
-def _read_training(material: Material, run: RecordedRun) -> Fitted | None:
+def _read_training(material: Material, run: RecordedRun) -> TrainingSummary | None:
     """Read the summary of a critic trained on text; None for a critic of screens, which has another summary."""
     summary = material.summary_object(run)
-    return material.summary(run, Fitted) if summary is not None and "learned_from" in summary else None
+    return material.summary(run, TrainingSummary) if summary is not None and "learned_from" in summary else None
 
 
-def _calibrations(report: CriticReport) -> tuple[tuple[str, Calibration], ...]:
+def _calibrations(report: CriticReport) -> tuple[tuple[str, CalibrationResult], ...]:
     if report.before is None or report.after is None:
         return ()
     return ("temperature 1", report.before), (f"temperature {report.temperature:.2f}", report.after)
@@ -203,7 +203,7 @@ def _error_text(entry: _CriticMeasurement) -> str:
     return f"share of actions that are correct by the critic's probability of it; {errors}"
 
 
-def _diagram(calibrations: Sequence[tuple[str, Calibration]], axes: Axes, palette: Palette) -> None:
+def _diagram(calibrations: Sequence[tuple[str, CalibrationResult]], axes: Axes, palette: Palette) -> None:
     axes.plot((0, 1), (0, 1), "--", color=palette.quiet, linewidth=1)
     for number, (name, measured) in enumerate(calibrations):
         colour = palette.colour(1 - number)
@@ -221,7 +221,7 @@ def _diagram(calibrations: Sequence[tuple[str, Calibration]], axes: Axes, palett
     axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2)
 
 
-def _size(inside: Bin, bins: Sequence[Bin]) -> float:
+def _size(inside: ReliabilityBin, bins: Sequence[ReliabilityBin]) -> float:
     """Compute the size of a mark: its area grows with its number of actions."""
     return 3 + 6 * math.sqrt(inside.actions / max(other_bin.actions for other_bin in bins))
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
-from align_echo.critic.review import Review
+from align_echo.critic.review import CriticReview
 from align_echo.errors import UsageError
 from align_echo.intervals import Percent, Score
 from align_echo.reading import first_wrong, json_object
@@ -147,7 +147,7 @@ class Material:
         """Read its scores before and after, step by step."""
         return self.lines(run, run.folder / "refinements.jsonl", StepScores)
 
-    def critiques(self, run: RecordedRun) -> Iterator[tuple[int, Review]]:
+    def critiques(self, run: RecordedRun) -> Iterator[tuple[int, CriticReview]]:
         """Read its stored critiques, each with the first step trained on it, in order."""
         files = [file for file in (run.folder / CRITIQUES).glob("*.jsonl") if file.stem.isdecimal()]
         for file in sorted(files, key=lambda file: int(file.stem)):

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from align_echo.critic.reasoned_verdict import Judgement
-from align_echo.critic.review import Review
+from align_echo.critic.reasoned_verdict import ReasonedVerdict
+from align_echo.critic.review import CriticReview
 from align_echo.critic.verdict import Verdict
 from align_echo.faults import stop_if_hopeless
 from align_echo.refusals import PlayJudge
@@ -31,7 +31,7 @@ class ObservedStage:
         self._stage = stage
         self.played: list[Trajectory] = []
         self.lessons_played: list[Trajectory] = []
-        self.reviewed: list[tuple[Trajectory, Review]] = []
+        self.reviewed: list[tuple[Trajectory, CriticReview]] = []
         self._spent = Usage()
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
@@ -50,7 +50,7 @@ class ObservedStage:
         self._spent = sum((trajectory.usage for trajectory in played), self._spent)
         return played
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
         """Ask the critic for reviews, timed as "critic"."""
         with self._timed("critic"):
             reviews = self._stage.review(requests)
@@ -58,7 +58,7 @@ class ObservedStage:
         self._spent = sum((review.usage for review in reviews), self._spent)
         return reviews
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
         """Ask the critic for verdicts, timed as "critic"."""
         with self._timed("critic"):
             judgements = self._stage.judge(proposals)

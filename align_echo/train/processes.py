@@ -21,8 +21,8 @@ from typing import TypeVar, cast
 import torch
 from torch import distributed, nn
 
-from align_echo.critic.reasoned_verdict import Judgement
-from align_echo.critic.review import Review
+from align_echo.critic.reasoned_verdict import ReasonedVerdict
+from align_echo.critic.review import CriticReview
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import AlignEchoError, TrainingError
 from align_echo.session import Episode
@@ -150,7 +150,7 @@ class SharedStage:
         """Play an episode of the policy for each."""
         return _shared(self._stage.play, episodes)
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
         """Ask the critic for a reply to each."""
         return _shared(self._stage.review, requests)
 
@@ -158,7 +158,7 @@ class SharedStage:
         """Label the action of each turn."""
         return _shared(self._stage.labels, played)
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
         """Ask the critic for a reasoned verdict on each."""
         return _shared(self._stage.judge, proposals)
 

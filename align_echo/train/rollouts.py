@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from align_echo.critic.review import Review
+from align_echo.critic.review import CriticReview
 from align_echo.files import clear
 from align_echo.jsonl import JsonlFile
 from align_echo.train.rows import RolloutBatch
@@ -41,7 +41,7 @@ class ReviewedAttempt(Frozen):
 
     task_id: str
     attempt: int
-    review: Review
+    review: CriticReview
 
 
 class RolloutFiles:
@@ -105,7 +105,7 @@ def _variance(group: Sequence[Trajectory]) -> float:
 
 
 def side_by_side(
-    group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, Review]]
+    group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, CriticReview]]
 ) -> list[Trajectory]:
     """Order the episodes of a task: each is followed by the attempts after critiques of it."""
     known = {id(episode) for episode in group}
@@ -128,7 +128,7 @@ def side_by_side(
 
 
 def select_reviews(
-    group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, Review]]
+    group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, CriticReview]]
 ) -> list[ReviewedAttempt]:
     """Select the critic's replies about these episodes, in order."""
     known = {id(episode) for episode in group}

@@ -11,13 +11,13 @@ from typing import Protocol, TypeVar
 
 import gymnasium as gym
 
-from align_echo.agents.conversation import ChatAgent, said
+from align_echo.agents.conversation import ChatAgent, assistant_message
 from align_echo.agents.privileged import expert
 from align_echo.critic.best_of import BestOf
-from align_echo.critic.labels import Rule, labels_of
+from align_echo.critic.labels import Rule, label_turns
 from align_echo.critic.language import ECHO, CritiqueForm
-from align_echo.critic.reasoned_verdict import Judgement, judge
-from align_echo.critic.review import MAX_TOKENS, Review, review
+from align_echo.critic.reasoned_verdict import ReasonedVerdict, judge
+from align_echo.critic.review import MAX_TOKENS, CriticReview, review
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import EngineError
 from align_echo.halting import on_threads
@@ -64,13 +64,13 @@ class Stage(Protocol):
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Play an episode of the policy for each."""
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
         """Ask the critic for a review of each attempt. No attempt may be broken."""
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
         """Label the action of each turn of each episode; None if the oracle cannot tell."""
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
         """Ask the critic for a reasoned verdict on each action."""
 
     def lessons(self, tasks: Sequence[str]) -> list[Trajectory]:
@@ -133,10 +133,10 @@ class LocalStage:
             hopeless=self.hopeless,
         )
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
         """Ask the critic for a review of each attempt."""
 
-        def review_one(request: ReviewRequest) -> Review:
+        def review_one(request: ReviewRequest) -> CriticReview:
             return review(
                 self.critic,
                 request.attempt,
@@ -158,14 +158,14 @@ class LocalStage:
 
     def _labels(self, env: gym.Env[str, str], trajectory: Trajectory) -> list[Verdict | None]:
         try:
-            return labels_of(env, trajectory, self.rule)
+            return label_turns(env, trajectory, self.rule)
         except EngineError:
             return [None] * len(trajectory.steps)
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
         """Ask the critic for a reasoned verdict on each action. It reads the policy's conversation."""
 
-        def judge_one(proposal: ActionProposal) -> Judgement:
+        def judge_one(proposal: ActionProposal) -> ReasonedVerdict:
             view = view_before(proposal.attempt, proposal.turn, self.action_format)
             return judge(
                 self.critic,
@@ -193,7 +193,7 @@ class LocalStage:
         """Add the tokens of the policy's chat format to an expert's episode."""
         last = len(trajectory.steps) - 1
         chat = self.agent(self.policy).conversation(view_before(trajectory, last, self.action_format))
-        encoded = self.policy.encoder.supervised([*chat, said(trajectory.steps[last].reply)])
+        encoded = self.policy.encoder.supervised([*chat, assistant_message(trajectory.steps[last].reply)])
         steps, start = [], 0
         for step, (first, end) in zip(trajectory.steps, encoded.turns, strict=True):
             context, reply = encoded.ids[start:first], encoded.ids[first:end]

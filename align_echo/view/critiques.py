@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from align_echo.critic.review import Review
+from align_echo.critic.review import CriticReview
 from align_echo.session import Episode
 from align_echo.view.finding import EpisodeFile
 from align_echo.view.reading import DamagedLine, records_of
@@ -27,7 +27,7 @@ class _ReviewRecord(BaseModel):
     """A review with its attempt: an `Episode`, or its number and its task."""
 
     attempt: Episode | int
-    review: Review
+    review: CriticReview
     task_id: str = ""
 
 
@@ -35,7 +35,7 @@ class _ReviewRecord(BaseModel):
 class PlacedReview:
     """A review, and the part with the episodes after it."""
 
-    review: Review
+    review: CriticReview
     part: str
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import gymnasium as gym
 
-from align_echo.agents.players import WORKERS_WITH_LOCAL_MODEL, Player, workers_for
+from align_echo.agents.players import WORKERS_WITH_LOCAL_MODEL, AgentChoice, workers_for
 from align_echo.errors import UsageError, require
 from align_echo.faults import check_agent
 from align_echo.rollout import LocalHost, play_batch
@@ -99,7 +99,7 @@ def read_workers(value: int | str | None) -> Workers | None:
     return RayWorkers(address, int(count) if count else None)
 
 
-def choose_workers(requested: Workers | None, player: Player) -> Workers:
+def choose_workers(requested: Workers | None, player: AgentChoice) -> Workers:
     """Return the requested workers, or the player's default number of threads if `requested` is None.
 
     Raises `UsageError` for `processes:N` if no process of this machine runs the player's model.

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from pydantic import BaseModel
 
 from align_echo.critic.scoring import read_calibration
-from align_echo.gaia.collection import read_collection, rule_of
-from align_echo.gaia.figures import CEILING, JudgedState, right_of, states_of
-from align_echo.gaia.flywheel import critic_of
+from align_echo.gaia.collection import default_episode_rule, read_collection
+from align_echo.gaia.figures import CEILING, JudgedState, collect_states, correct_choices
+from align_echo.gaia.flywheel import critic_folder
 from align_echo.gaia.opinions import read_opinions
 from align_echo.intervals import RESAMPLES
 from benchmarks.flywheel.runs import CANDIDATES
@@ -53,12 +53,12 @@ class JudgedStates:
 def judged_states(wheel: Path, rounds: int) -> JudgedStates:
     """Of a finished flywheel."""
     played, labelled = read_collection(wheel / "held-out")
-    rule = rule_of(zip(played, labelled, strict=True))
+    rule = default_episode_rule(zip(played, labelled, strict=True))
     found = [
-        states_of(played, labelled, read_opinions(played, wheel / f"round-{number}" / "trial"), rule)
+        collect_states(played, labelled, read_opinions(played, wheel / f"round-{number}" / "trial"), rule)
         for number in range(1, rounds + 1)
     ]
-    temperatures = (read_calibration(critic_of(wheel, number)).temperature for number in range(1, rounds + 1))
+    temperatures = (read_calibration(critic_folder(wheel, number)).temperature for number in range(1, rounds + 1))
     return JudgedStates(tuple(found), tuple(temperatures))
 
 
@@ -97,7 +97,7 @@ def _with_all(seeds: Sequence[JudgedStates], rule: str, number: int) -> list[Tab
 
 def _by_task(states: Sequence[JudgedState], rule: str, n: int, temperature: float = 1.0) -> Table:
     """[tasks, 2]: right actions, and states."""
-    right_S = right_of(states, rule, n, temperature=temperature)
+    right_S = correct_choices(states, rule, n, temperature=temperature)
     places = {task: index for index, task in enumerate(dict.fromkeys(state.task for state in states))}
     table = np.zeros((len(places), 2))
     for state, right in zip(states, right_S, strict=True):

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from align_echo.evaluate.plan import plan_evaluation
-from align_echo.gaia.flywheel import Begin, critic_of
+from align_echo.gaia.flywheel import Begin, critic_folder
 from benchmarks.learning.runs import Job
 from benchmarks.learning.verbs import evaluate, turn
 
@@ -78,7 +78,7 @@ def plays(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Jo
     for number in range(rounds, 0, -1):
         for arm, pick in ((f"round {number}", "critic"), (f"round {number} tilted", "tilted")):
             for seed in seeds:
-                judge = critic_of(out / "flywheel" / f"seed-{seed}", number)
+                judge = critic_folder(out / "flywheel" / f"seed-{seed}", number)
                 made.append(_play(study, arm, seed, out, pick=pick, judge=judge))
     return made
 

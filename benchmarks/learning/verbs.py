@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from align_echo.agents.players import choose_player
+from align_echo.agents.players import choose_agent
 from align_echo.display import Display, note
 from align_echo.evaluate.plan import Plan
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.rounds import refine
 from align_echo.evaluate.selection import pick_tasks
-from align_echo.gaia.collect import Drawing, States, plan_collection
+from align_echo.gaia.collect import CandidateSettings, States, plan_collection
 from align_echo.gaia.collect import collect as collect_into
-from align_echo.gaia.fit.intuitive import fit, settings_of
-from align_echo.gaia.flywheel import Begin, Wheel
-from align_echo.gaia.flywheel import turn as turn_in
-from align_echo.gaia.trial import trial as trial_in
+from align_echo.gaia.fit.intuitive import fit, read_fit_settings
+from align_echo.gaia.flywheel import Begin, FlywheelConfig
+from align_echo.gaia.flywheel import run_flywheel as turn_in
+from align_echo.gaia.trial import run_trial as trial_in
 from align_echo.models.names import POCKET, read_name
 from align_echo.train.config import checked_config, merged, read_file
 from align_echo.train.crew import find_source
@@ -71,9 +71,9 @@ def collect(
 ) -> object:
     """`align-echo critic collect`, with the paper's candidates."""
     spec = environment(env)
-    drawing = Drawing(candidates=8, temperature=1.0, top_k=None, top_p=None, judge=None, states=states)
+    drawing = CandidateSettings(candidates=8, temperature=1.0, top_k=None, top_p=None, judge=None, states=states)
     chosen = pick_tasks(spec.tasks(split), tasks, task_type=spec.task_type, seed=seed)
-    player = choose_player(None, model, (spec.name,))
+    player = choose_agent(None, model, (spec.name,))
     plan = plan_collection(spec, player, drawing, split=split, task_ids=chosen, seed=seed)
     with Display() as display:
         return collect_into(plan, drawing, folder, resume=resume, progress=display)
@@ -111,10 +111,10 @@ def turn(
 ) -> object:
     """`align-echo critic flywheel` with the pocket model, whose candidates are drawn of all that it would say."""
     spec, pocket = environment(env), read_name(POCKET)
-    drawing = Drawing(candidates, temperature=1.0, top_k=0, top_p=1.0, judge=None, states="expert")
-    wheel = Wheel(
+    drawing = CandidateSettings(candidates, temperature=1.0, top_k=0, top_p=1.0, judge=None, states="expert")
+    wheel = FlywheelConfig(
         spec=spec,
-        player=choose_player(None, pocket, (spec.name,)),
+        player=choose_agent(None, pocket, (spec.name,)),
         settings=settings_of(find_source(pocket), config, {"seed": seed}),
         critic=pocket,
         split=split,

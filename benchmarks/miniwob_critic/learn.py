@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from align_echo.critic.calibration import LabelledVerdict, fit_temperature
-from align_echo.critic.scoring import Calibrated, write_calibration
+from align_echo.critic.scoring import CriticCalibration, write_calibration
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.files import write_atomically
@@ -124,7 +124,7 @@ def keep(
     temperature = fit_temperature(logits, [example.label == "correct" for example in held_out])
     critic.save_pretrained(str(folder / CRITIC))
     encoder.save(folder / CRITIC)
-    write_calibration(Calibrated(temperature=temperature, n=len(held_out)), folder / CRITIC)
+    write_calibration(CriticCalibration(temperature=temperature, n=len(held_out)), folder / CRITIC)
     write_atomically(folder / HOW, how.model_dump_json() + "\n")
     return VisionScorer(critic, encoder, temperature, AT_ONCE)
 

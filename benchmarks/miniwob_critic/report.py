@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from align_echo.critic.calibration import LabelledVerdict, area_under_roc, at_share
+from align_echo.critic.calibration import LabelledVerdict, area_under_roc, shift_to_share
 from align_echo.critic.verdict import VERDICTS
 from align_echo.errors import UsageError
 from align_echo.intervals import Estimate, bootstrap, clustered_rate
@@ -91,7 +91,7 @@ def at_shares(
     for row in rows:
         if row.logit is None:
             raise UsageError(f"no logit for an action of {row.task}")
-        logit = float(at_share([row.logit / temperature], share_of[page_of(row.task)])[0])
+        logit = float(shift_to_share([row.logit / temperature], share_of[page_of(row.task)])[0])
         told.append(replace(row, verdict="correct" if logit > 0 else "wrong", logit=logit))
     return told
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align_echo.agents.conversation import said
+from align_echo.agents.conversation import assistant_message
 from align_echo.critic.language import Critique, Form, critic_messages, write_critique
 from align_echo.critic.transcript import one_line
 from align_echo.dice import Dice
@@ -47,4 +47,4 @@ def critique_demonstration(trajectory: Trajectory, dice: Dice, form: Form = "ech
     suggestions = tuple(map(one_line, critique.suggestions))
     reply = write_critique(Critique(reason=one_line(critique.reason), suggestions=suggestions), form)
     kind = f"{trajectory.environment}.critique"
-    return Demonstration(kind=kind, messages=(*messages, said(reply)), weights=(1.0,)), critique.advice
+    return Demonstration(kind=kind, messages=(*messages, assistant_message(reply)), weights=(1.0,)), critique.advice

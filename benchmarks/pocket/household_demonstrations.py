@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import gymnasium as gym
 
-from align_echo.agents.conversation import said
+from align_echo.agents.conversation import assistant_message
 from align_echo.agents.vanilla import Vanilla
 from align_echo.dice import Dice
 from align_echo.models.scripted import ScriptedModel
@@ -176,7 +176,7 @@ def demonstration(kind: str, played: Played) -> Demonstration:
     """The whole episode as the vanilla agent's chat; every reply is imitated but those that went astray."""
     steps = played.trajectory.steps
     view = view_before(played.trajectory, len(steps) - 1, SPEC.action_format)
-    messages = (*_VANILLA.conversation(view), said(steps[-1].reply))
+    messages = (*_VANILLA.conversation(view), assistant_message(steps[-1].reply))
     weights = tuple(0.0 if turn in played.astray else 1.0 for turn in range(len(steps)))
     return Demonstration(kind=kind, messages=messages, weights=weights)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import gymnasium as gym
 
-from align_echo.agents.conversation import said
+from align_echo.agents.conversation import assistant_message
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.language import Form, parse_critique
 from align_echo.dice import Dice
@@ -92,7 +92,7 @@ def demonstration(kind: str, trajectory: Trajectory, *, wrong: int | None = None
     last = len(trajectory.steps) - 1
     chat = _VANILLA.conversation(view_before(trajectory, last, SPEC.action_format))
     weights = tuple(float(turn != wrong) for turn in range(len(trajectory.steps)))
-    return Demonstration(kind=kind, messages=(*chat, said(trajectory.steps[last].reply)), weights=weights)
+    return Demonstration(kind=kind, messages=(*chat, assistant_message(trajectory.steps[last].reply)), weights=weights)
 
 
 def _shop(step_limit: int) -> gym.Env[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align_echo.agents.conversation import said
+from align_echo.agents.conversation import assistant_message
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.verdict import Verdict, verdict_messages
 from align_echo.models.scripted import ScriptedModel
@@ -20,4 +20,4 @@ def verdict_demonstration(
     messages = verdict_messages(_VANILLA.conversation(view), action)
     spoken = sum(message.role == "assistant" for message in messages)
     weights = (*(0.0,) * spoken, 1.0)
-    return Demonstration(kind=kind, messages=(*messages, said(verdict)), weights=weights)
+    return Demonstration(kind=kind, messages=(*messages, assistant_message(verdict)), weights=weights)

@@ -14,8 +14,8 @@ from typing import Any
 import gymnasium as gym
 
 from align_echo.critic.language import Critique
-from align_echo.critic.reasoned_verdict import Judgement
-from align_echo.critic.review import Review
+from align_echo.critic.reasoned_verdict import ReasonedVerdict
+from align_echo.critic.review import CriticReview
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
 from align_echo.train.method import CollectingSettings, Method
@@ -53,7 +53,7 @@ class GradedStage:
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         return [_graded(trajectory) for trajectory in self._stage.play(episodes)]
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
         reviews = self._stage.review(requests)
         return [review.model_copy(update={"critique": _critique(review), "problem": ""}) for review in reviews]
 
@@ -66,7 +66,7 @@ class GradedStage:
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
         return self._stage.labels(played)
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
         return self._stage.judge(proposals)
 
     def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
@@ -80,7 +80,7 @@ def _graded(trajectory: Trajectory) -> Trajectory:
     return trajectory.model_copy(update={"score": 1.0 if won else score, "won": won})
 
 
-def _critique(review: Review) -> Critique:
+def _critique(review: CriticReview) -> Critique:
     ids = review.tokens.sampled_ids if review.tokens else ()
     return Critique(reason="Made up.", suggestions=(f"Try door {sum(ids) % 7}.",))
 

@@ -13,7 +13,7 @@ from typing import Any
 from transformers import PrinterCallback
 
 from align_echo.critic.language import Critique
-from align_echo.critic.review import Review
+from align_echo.critic.review import CriticReview
 from align_echo.models.local.chat import LocalModel
 from align_echo.session import Episode
 from align_echo.train.config import TrainConfig
@@ -75,7 +75,7 @@ class WatchedStage(LocalStage):
             self.counts.update(episodes=len(played), turns=turns, sampled=sampled)
         return played
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
         with self.watch.phase(CRITIC):
             reviews = super().review(requests)
         assert not any(review.fault for review in reviews), "a critic's model broke"

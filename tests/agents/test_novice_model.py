@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import align_echo
 from align_echo.agents.catalogue import agent_spec
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.novice_model import NoviceModel, view_of
+from align_echo.agents.novice_model import NoviceModel, read_view
 from align_echo.agents.novices import make_novice
 from align_echo.agents.players import build_agent
 from align_echo.agents.presets import ALIGN_PAPER
@@ -55,7 +55,7 @@ def views(draw: st.DrawFn, kind: type[ChatAgent]) -> AgentView:
 def test_a_view_is_read_back_from_its_conversation(kind: type[ChatAgent], data: st.DataObject) -> None:
     agent = kind(ScriptedModel([]))
     view = data.draw(views(kind))
-    read = view_of(agent.conversation(view), agent)
+    read = read_view(agent.conversation(view), agent)
     assert read is not None
     assert read.model_copy(update={"task_id": view.task_id}) == view
 
@@ -64,7 +64,7 @@ def test_a_view_is_read_back_from_its_conversation(kind: type[ChatAgent], data: 
 def test_another_agents_conversation_is_not_taken_for_its_own(kind: type[ChatAgent]) -> None:
     agents = [kind(ScriptedModel([])) for kind in FIVE]
     chat = kind(ScriptedModel([])).conversation(VIEW)
-    readers = {agent.prompts[0] for agent in agents if view_of(chat, agent) is not None}
+    readers = {agent.prompts[0] for agent in agents if read_view(chat, agent) is not None}
     assert readers == {kind.prompts[0]}
 
 
@@ -141,7 +141,7 @@ def test_at_temperature_0_thought_and_plan_change_nothing(kind: type[ChatAgent])
     view = VIEW
     for observation in ("Nothing happens.", "You arrive at cabinet 1. The cabinet 1 is closed.", "Nothing happens."):
         reply = agent.act(view)
-        seen = view_of(agent.conversation(view), agent)
+        seen = read_view(agent.conversation(view), agent)
         assert seen is not None
         assert reply.action == make_novice("alfworld").act(seen).action
         turn = Turn(reply=reply.text, action=reply.action, observation=observation)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align_echo.agents.planning import Planning, parse_plan, plan_of
+from align_echo.agents.planning import Planning, find_plan, parse_plan
 from align_echo.errors import ReplyFormatError
 from align_echo.models import ScriptedModel
 from tests.agents.views import PLAN, VIEW, after, texts
@@ -23,7 +23,7 @@ def act(reply: str, *turns: tuple[str, str | None, str]) -> tuple[str | None, st
 
 def test_the_first_reply_holds_the_plan_and_an_action() -> None:
     assert act(FIRST) == ("look", "")
-    assert plan_of(after((FIRST, "look", "A door."))) == ("find the mug", "bring it")
+    assert find_plan(after((FIRST, "look", "A door."))) == ("find the mug", "bring it")
 
 
 def test_the_plan_is_asked_for_only_while_there_is_none() -> None:
@@ -77,12 +77,12 @@ def test_a_new_plan_takes_the_place_of_the_old_one() -> None:
     begun = (FIRST, "look", "A door.")
     assert act(again, begun) == ("inventory", "")
     replanned = (again, "inventory", "Nothing.")
-    assert plan_of(after(begun, replanned)) == ("open the door",)
+    assert find_plan(after(begun, replanned)) == ("open the door",)
     assert act("Sub-goal: 2\nAction: look", begun, replanned)[0] is None
 
 
 def test_a_plan_in_a_refused_reply_does_not_count() -> None:
-    assert plan_of(after((f"{FIRST}\nAction: look", None, "Your reply held no action."))) == ()
+    assert find_plan(after((f"{FIRST}\nAction: look", None, "Your reply held no action."))) == ()
 
 
 @settings(deadline=None)

@@ -8,7 +8,7 @@ import pytest
 
 from align_echo.agents.catalogue import agent_spec
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.players import build_agent, chat_agents, choose_player, choose_preset, choose_turns
+from align_echo.agents.players import build_agent, chat_agents, choose_agent, choose_preset, choose_turns
 from align_echo.agents.presets import ALIGN_PAPER, EpisodeRules, agent_preset
 from align_echo.agents.self_refine import SelfRefine
 from align_echo.agents.spec import AgentSetting
@@ -270,7 +270,7 @@ def test_a_run_can_record_all_of_it():
     ],
 )
 def test_a_preset_that_says_nothing_is_refused_in_one_line(name, players, message):
-    chosen = [choose_player(player, None if player in ("novice", "expert") else "novice") for player in players]
+    chosen = [choose_agent(player, None if player in ("novice", "expert") else "novice") for player in players]
     with pytest.raises(UsageError) as caught:
         choose_preset(name, chosen)
     assert message in str(caught.value)

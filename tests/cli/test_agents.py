@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.agents.players import chat_agents, choose_player, workers_for
+from align_echo.agents.players import chat_agents, choose_agent, workers_for
 from align_echo.align import generation
 from align_echo.evaluate.comparison import Comparison
 from align_echo.jsonl import JsonlFile
@@ -261,7 +261,7 @@ def test_a_scripted_model_is_no_reason_to_ask_models_for_an_interface(run, monke
 )
 def test_who_plays_if_not_all_is_said(asked, lacks, chosen, monkeypatch):
     monkeypatch.setattr("align_echo.agents.players.what_pocket_lacks", lambda: lacks)
-    player = choose_player(*asked)
+    player = choose_agent(*asked)
     assert (player.agent.name, player.model and player.model.text) == chosen
 
 
@@ -276,7 +276,7 @@ def test_who_plays_if_not_all_is_said(asked, lacks, chosen, monkeypatch):
     ],
 )
 def test_episodes_at_once_go_by_where_the_model_runs(agent, model, workers):
-    assert workers_for(choose_player(agent, model)) == workers
+    assert workers_for(choose_agent(agent, model)) == workers
 
 
 def test_a_run_without_an_agent_says_who_played(run, monkeypatch):

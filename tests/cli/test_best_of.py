@@ -12,7 +12,7 @@ import pytest
 
 from align_echo.evaluate.comparison import Comparison
 from align_echo.gaia.examples import read_examples
-from align_echo.gaia.figures import Trial
+from align_echo.gaia.figures import TrialResult
 from align_echo.models import CallLog
 from align_echo.types import ChoiceCounts, Trajectory
 from tests.align.endpoint import Endpoint, serve
@@ -126,7 +126,7 @@ def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, ru
     assert {(row.action, row.sent, row.logprob) for row in rows} == {("look", False, None), ("inventory", True, None)}
     status, out, err = run("critic", "evaluate", "--judge", "picky", "--examples", "made", *at, "--out", "trial")
     assert status == 0, err
-    result = Trial.model_validate_json(Path("trial/summary.json").read_text())
+    result = TrialResult.model_validate_json(Path("trial/summary.json").read_text())
     assert (result.critic.with_logit, result.critic.auroc, result.critic.unreadable) == (0, None, 0)
     assert {variant.rule for variant in result.curve} == {"critic", "placebo", "random", "majority", "pass"}
     assert "area under" not in out

@@ -13,13 +13,13 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from align_echo.cli.main import main
-from align_echo.critic.drawn import Drawn, read_drawn
+from align_echo.critic.drawn import SamplingSettings, read_sampling
 from align_echo.critic.scoring import read_calibration
 from align_echo.gaia.baselines import TABLE
-from align_echo.gaia.collection import Collected, read_collection
-from align_echo.gaia.examples import Example, is_held_out, read_examples, write_examples
-from align_echo.gaia.figures import Trial
-from align_echo.gaia.fit.intuitive import Fitted
+from align_echo.gaia.collection import CollectionSummary, read_collection
+from align_echo.gaia.examples import ActionExample, is_held_out, read_examples, write_examples
+from align_echo.gaia.figures import TrialResult
+from align_echo.gaia.fit.intuitive import TrainingSummary
 from align_echo.types import Message
 from tests.gaia.test_examples import example
 from tests.holder import holder
@@ -67,7 +67,7 @@ def train(examples: Path, model: Path, *more: object) -> list[object]:
 @pytest.mark.long
 def test_a_collection_has_every_candidate_of_every_turn_with_its_labels(collection):
     played, labelled = read_collection(collection)
-    collected = Collected.model_validate_json((collection / "summary.json").read_text())
+    collected = CollectionSummary.model_validate_json((collection / "summary.json").read_text())
     steps = [step for trajectory in played for step in trajectory.steps]
     assert (collected.episodes, collected.turns, collected.candidates) == (2, len(steps), 2 * len(steps))
     assert all(step.choice is not None and len(step.choice.candidates) == 2 for step in steps)
@@ -86,7 +86,7 @@ def test_collect_train_evaluate_and_use_it(collection, run):
     assert status == 0, err
     assert "no task was held out" in out
     assert "written: critic/critic, to be named as --judge" in out
-    assert read_drawn(Path("critic/critic")) == (Drawn(temperature=1.0, top_k=30, top_p=0.8),)
+    assert read_sampling(Path("critic/critic")) == (SamplingSettings(temperature=1.0, top_k=30, top_p=0.8),)
     assert json.loads(Path("critic/config.json").read_text())["settings"]["weights"] == "full"
     assert "settings for a model of this size: full weights" in err
     assert {entry.name for entry in Path("critic").iterdir()} == {
@@ -96,13 +96,13 @@ def test_collect_train_evaluate_and_use_it(collection, run):
         "summary.json",
     }
     assert not Path("critic/critic/calibration.json").exists()
-    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    fitted = TrainingSummary.model_validate_json(Path("critic/summary.json").read_text())
     assert (fitted.rule, fitted.temperature, fitted.held_out, fitted.too_long) == ("nearer", 1.0, None, 0)
     status, out, err = run(
         "critic", "evaluate", "--judge", "critic/critic", "--examples", collection, "--out", "trial"
     )
     assert status == 0, err
-    result = Trial.model_validate_json(Path("trial/summary.json").read_text())
+    result = TrialResult.model_validate_json(Path("trial/summary.json").read_text())
     assert result.critic.n == result.critic.with_logit
     assert {point.candidates for point in result.curve} == {1, 2}
     assert "right action taken" in out
@@ -117,7 +117,7 @@ def test_a_critic_is_held_against_judges_that_read_nothing_and_told_so(examples,
     """The table knows these examples by heart, and a random model learns nothing at this rate."""
     status, out, err = run(*train(examples, model, "--held-out", "0.3", "--lr", "1e-9"))
     assert status == 0, err
-    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    fitted = TrainingSummary.model_validate_json(Path("critic/summary.json").read_text())
     assert fitted.baselines[TABLE].accuracy.value == 100
     assert f"{TABLE}: 100.0%" in out
     assert re.search(rf"^warning: this critic is not shown to beat .*{TABLE}", err, re.MULTILINE)
@@ -190,7 +190,7 @@ def test_a_stopped_collection_goes_on_where_it_was(collection, run, stop_after_f
 def test_a_critic_is_calibrated_on_tasks_that_it_did_not_learn_from(examples, model, run):
     status, out, err = run(*train(examples, model, "--held-out", "0.3", "--weights", "lora"))
     assert status == 0, err
-    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    fitted = TrainingSummary.model_validate_json(Path("critic/summary.json").read_text())
     assert fitted.held_out is not None
     assert (fitted.learned_from + fitted.held_out.n, fitted.tasks + fitted.held_out.accuracy.n) == (16, 8)
     calibration = read_calibration(Path("critic/critic"))
@@ -262,11 +262,11 @@ def test_weighed_states_are_learned_from_whole_unless_their_actions_are_all_righ
     status, _, err = run(*train(Path("some.parquet"), model, "--held-out", "0", "--config", "weighed.yaml"))
     assert status == 0, err
     assert "1 of states whose actions are all right or all wrong" in err
-    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    fitted = TrainingSummary.model_validate_json(Path("critic/summary.json").read_text())
     assert (fitted.learned_from, fitted.tasks, fitted.one_sided) == (5, 2, 1)
     status, _, err = run(*train(Path("some.parquet"), model, "--held-out", "0", "--out", "dropped"))
     assert status == 0, err
-    assert Fitted.model_validate_json(Path("dropped/summary.json").read_text()).learned_from == 4
+    assert TrainingSummary.model_validate_json(Path("dropped/summary.json").read_text()).learned_from == 4
 
 
 def test_what_is_not_learned_from_is_counted_by_why(model, run):
@@ -280,7 +280,7 @@ def test_what_is_not_learned_from_is_counted_by_why(model, run):
     assert status == 0
     left_out = "left out: 2 duplicates, 1 that the rule 'nearer' cannot tell, 2 so that as many are right as wrong"
     assert f"learning from 2 actions by the rule 'nearer'; 0 held out; {left_out}\n" in err
-    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    fitted = TrainingSummary.model_validate_json(Path("critic/summary.json").read_text())
     assert (fitted.learned_from, fitted.duplicates, fitted.unlabelled, fitted.unbalanced) == (2, 2, 1, 2)
     status, _, err = run(*train(Path("some.parquet"), model, "--held-out", "0", "--least", "3", "--out", "refused"))
     assert status == 2
@@ -404,7 +404,7 @@ def test_bad_input_is_one_line_and_nothing_written(case, run, examples):
 
 
 def test_collections_of_environments_with_other_rules_need_a_rule(examples, model, run):
-    other: list[Example] = [
+    other: list[ActionExample] = [
         example("box", "look", environment="scienceworld", nearer=None, continues="correct", expert="correct"),
         example("box", "wait", environment="scienceworld", nearer=None, continues="wrong", expert="wrong"),
     ]

@@ -14,7 +14,7 @@ pytest.importorskip("sklearn")
 pytest.importorskip("datasets")
 
 from align_echo.cli.main import main
-from align_echo.gaia.figures import Trial
+from align_echo.gaia.figures import TrialResult
 from align_echo.gaia.opinions import EpisodeOpinions
 from align_echo.jsonl import JsonlFile
 from align_echo.types import Trajectory
@@ -71,8 +71,8 @@ def evaluate(endpoint, collection, run, monkeypatch):
     return call
 
 
-def outcome(folder: str) -> Trial:
-    return Trial.model_validate_json(Path(folder, "summary.json").read_text())
+def outcome(folder: str) -> TrialResult:
+    return TrialResult.model_validate_json(Path(folder, "summary.json").read_text())
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from align_echo.gaia.examples import read_examples
-from align_echo.gaia.flywheel import Flywheel, apart
+from align_echo.gaia.flywheel import FlywheelSummary, check_disjoint
 from align_echo.models.names import ModelName
 from align_echo.wrappers.catalogue import environment
 
@@ -44,7 +44,7 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run, name
     by_user, critics = ["pocket", "pocket"], [f"wheel/round-{number}/critic/critic" for number in (1, 2)]
     assert names_read == [*by_user, *critics], "--critic-model, --model, and each critic once it is trained"
     assert "round 2 of 2" in err
-    flywheel = Flywheel.model_validate_json(Path("wheel/summary.json").read_text())
+    flywheel = FlywheelSummary.model_validate_json(Path("wheel/summary.json").read_text())
     assert [turn.number for turn in flywheel.rounds] == [1, 2]
     assert flywheel.single.value <= flywheel.ceiling.value
     second = json.loads(Path("wheel/round-2/collection/config.json").read_text())["agent_details"]
@@ -73,7 +73,7 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run, name
     assert status == 0, err
     assert "episodes:" not in err
     assert Path("wheel/round-2/critic/critic/model.safetensors").stat().st_mtime_ns == kept
-    again_found = Flywheel.model_validate_json(Path("wheel/summary.json").read_text())
+    again_found = FlywheelSummary.model_validate_json(Path("wheel/summary.json").read_text())
     assert [turn.best for turn in again_found.rounds] == [turn.best for turn in flywheel.rounds]
 
 
@@ -115,5 +115,5 @@ def test_bad_input_is_one_line(case, run):
     [("miniwob", "train", "expert_test"), ("miniwob", "expert_train", "test"), ("webshop", "train", "align_test")],
 )
 def test_splits_are_apart_if_no_task_is_in_both(env, split, other):
-    apart(environment(env), split, other)
-    apart(environment(env), other, split)
+    check_disjoint(environment(env), split, other)
+    check_disjoint(environment(env), other, split)

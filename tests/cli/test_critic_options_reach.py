@@ -19,8 +19,8 @@ pytest.importorskip("datasets")
 from align_echo.cli.main import main
 from align_echo.evaluate.comparison import run_variant
 from align_echo.gaia.collection import read_collection
-from align_echo.gaia.fit.intuitive import Fitted
-from align_echo.gaia.trial import trial
+from align_echo.gaia.fit.intuitive import TrainingSummary
+from align_echo.gaia.trial import run_trial
 from align_echo.types import Trajectory
 from tests.cli import test_cli, test_critic
 from tests.cli.door_models import HINT, RULE, SPLITS, Drawn, arguments, sampling, script_models, told, write_interfaces
@@ -210,15 +210,15 @@ def command(monkeypatch, tmp_path):
         records[-1].workers.append(given_by_name["workers"].count)
         run_variant(*given, **given_by_name)
 
-    def fitted(collections: Sequence[Path], folder: Path, **given_by_name: Any) -> Fitted:
+    def fitted(collections: Sequence[Path], folder: Path, **given_by_name: Any) -> TrainingSummary:
         records[-1].fits.append({**given_by_name, "collections": collections})
         tiny_config().save_pretrained(folder / "critic")
         rule: Any = given_by_name["rule"] or "nearer"
-        return Fitted(rule=rule, learned_from=1, tasks=1, too_long=0, temperature=1.0, held_out=None)
+        return TrainingSummary(rule=rule, learned_from=1, tasks=1, too_long=0, temperature=1.0, held_out=None)
 
     def tried(*given: Any, **given_by_name: Any) -> Any:
         records[-1].trials.append(given_by_name["rule"])
-        return trial(*given, **given_by_name)
+        return run_trial(*given, **given_by_name)
 
     script_models(monkeypatch, records)
     monkeypatch.setattr("align_echo.evaluate.playing.run_variant", played)

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
-from align_echo.critic.reasoned_verdict import Judgement, judge
-from align_echo.gaia.fit.intuitive import Fitted
+from align_echo.critic.reasoned_verdict import ReasonedVerdict, judge
+from align_echo.gaia.fit.intuitive import TrainingSummary
 from align_echo.models import load_model
 from align_echo.prompts import prompt_hash
 from align_echo.types import ChatModel, Message
@@ -36,7 +36,7 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
     status, out, err = run(*train(examples, model, "--held-out", "0.3"))
     assert status == 0, err
     assert "to be named as --judge with --reasoning" in out
-    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    fitted = TrainingSummary.model_validate_json(Path("critic/summary.json").read_text())
     assert fitted.held_out is not None
     assert (fitted.learned_from + fitted.held_out.n, fitted.tasks + fitted.held_out.accuracy.n) == (16, 8)
     assert (fitted.held_out.unreadable, fitted.held_out.auroc) == (fitted.held_out.n, None), "two steps teach no form"
@@ -60,7 +60,7 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
 def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, model, run, monkeypatch):
     verdicts: list[tuple[Sequence[Message], str, str]] = []
 
-    def keep(model: ChatModel, messages: Sequence[Message], action: str, **how: Any) -> Judgement:
+    def keep(model: ChatModel, messages: Sequence[Message], action: str, **how: Any) -> ReasonedVerdict:
         judgement = judge(model, messages, action, **how)
         verdicts.append((messages, action, judgement.reply))
         return judgement

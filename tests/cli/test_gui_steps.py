@@ -14,7 +14,7 @@ pytest.importorskip("PIL")
 
 from transformers.utils import logging as transformers_logging
 
-from align_echo.critic.opinion import Opinion
+from align_echo.critic.opinion import CriticOpinion
 from align_echo.critic.scoring import read_calibration
 from align_echo.display import Display
 from align_echo.gui.fit import ScreenFitResult
@@ -131,7 +131,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
     calls: list[int] = []
     score = VisionScorer.score
 
-    def counted(scorer: VisionScorer, screen: ScreenState, actions: Sequence[str]) -> list[Opinion]:
+    def counted(scorer: VisionScorer, screen: ScreenState, actions: Sequence[str]) -> list[CriticOpinion]:
         calls.append(len(actions))
         return score(scorer, screen, actions)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.critic.agreement import Agreement, Labelled, agreement
+from align_echo.critic.agreement import LabelPair, RuleAgreement, agreement
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import Verdict
 from align_echo.intervals import Estimate, wilson
@@ -20,18 +20,18 @@ ANSWERS: dict[str, Verdict | None] = {"c": "correct", "w": "wrong", "-": None}
 def row(said: str, *, task: str = "t", environment: str = "rooms", kind: str = "go to", explores: bool = False):
     """A row of "c" (correct), "w" (wrong) and "-" (cannot tell), the first rule's label first."""
     first, second = (ANSWERS[letter] for letter in said)
-    return Labelled(
+    return LabelPair(
         environment=environment, task_id=task, action_type=kind, first=first, second=second, explores=explores
     )
 
 
-def share(part: Agreement) -> Estimate:
+def share(part: RuleAgreement) -> Estimate:
     """The share of agreement, which is there."""
     assert part.agree is not None
     return part.agree
 
 
-def counted(part: Agreement) -> dict[str, int]:
+def counted(part: RuleAgreement) -> dict[str, int]:
     """The counts that are not 0."""
     return {pair: count for pair, count in part.counts.items() if count}
 
@@ -86,7 +86,7 @@ def test_chance_agrees_most_where_nearly_all_is_wrong():
 answers = st.sampled_from(list(ANSWERS.values()))
 rows = st.lists(
     st.builds(
-        Labelled,
+        LabelPair,
         environment=st.sampled_from(["rooms", "shop"]),
         task_id=st.sampled_from(["1", "2", "3"]),
         action_type=st.sampled_from(["go to", "take"]),

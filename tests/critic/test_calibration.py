@@ -20,19 +20,19 @@ from align_echo.critic.calibration import (
     MOST_LOGIT,
     MOST_TEMPERATURE,
     OTHER,
-    Calibration,
-    Confusion,
+    CalibrationResult,
+    ConfusionCounts,
     CriticReport,
     LabelledVerdict,
     action_type,
     area_under_roc,
-    at_share,
-    calibrated,
+    correct_probabilities,
     expected_calibration_error,
     fit_temperature,
     negative_log_likelihood,
     reliability,
     report,
+    shift_to_share,
 )
 from align_echo.errors import UsageError
 from align_echo.intervals import Estimate, clustered_rate
@@ -52,13 +52,13 @@ def split(pairs: list[tuple[float, int]]) -> tuple[list[float], list[int]]:
 def test_a_critic_that_is_right_three_times_in_four_is_cooled_to_that():
     temperature = fit_temperature([5.0, 5.0, 5.0, 5.0, -5.0, -5.0, -5.0, -5.0], [1, 1, 1, 0, 0, 0, 0, 1])
     assert temperature == pytest.approx(5 / math.log(3))
-    assert calibrated([5.0, -5.0], temperature) == pytest.approx([0.75, 0.25])
+    assert correct_probabilities([5.0, -5.0], temperature) == pytest.approx([0.75, 0.25])
 
 
 def test_labels_drawn_from_tempered_logits_give_that_temperature_back():
     generator = np.random.default_rng(0)
     logits_M = generator.normal(scale=4.0, size=20_000)
-    labels_M = generator.random(20_000) < calibrated(logits_M, 2.5)
+    labels_M = generator.random(20_000) < correct_probabilities(logits_M, 2.5)
     assert fit_temperature(logits_M, labels_M) == pytest.approx(2.5, rel=0.05)
 
 
@@ -107,20 +107,20 @@ def test_infinite_logits_are_held():
     held = fit_temperature([MOST_LOGIT, -MOST_LOGIT, 2.0], [1, 1, 1])
     assert fit_temperature([math.inf, -math.inf, 2.0], [1, 1, 1]) == held
     assert negative_log_likelihood([-math.inf], [1]) == pytest.approx(MOST_LOGIT)
-    assert calibrated([math.inf, -math.inf], 1.0) == pytest.approx([1.0, 0.0])
+    assert correct_probabilities([math.inf, -math.inf], 1.0) == pytest.approx([1.0, 0.0])
 
 
 def test_probabilities_are_exact_far_from_0():
     with np.errstate(all="raise"):
-        found = calibrated([0.0, 1.0, -1.0, -40.0, 49.0], 1.0)
+        found = correct_probabilities([0.0, 1.0, -1.0, -40.0, 49.0], 1.0)
     assert found == pytest.approx([0.5, 1 / (1 + math.exp(-1)), 1 / (1 + math.e), math.exp(-40), 1.0], rel=1e-12)
-    assert calibrated([3.0], 2.0) == pytest.approx(calibrated([1.5], 1.0))
+    assert correct_probabilities([3.0], 2.0) == pytest.approx(correct_probabilities([1.5], 1.0))
 
 
 def test_where_right_actions_are_rarer_than_in_what_was_learned_from_a_critic_has_to_be_surer():
     # sure by 4 to 1 among as many of both; one right action for four wrong ones takes that away
-    assert at_share([math.log(4), 0.0], 0.2) == pytest.approx([0.0, -math.log(4)])
-    assert at_share([math.log(4), 0.0], 0.5) == pytest.approx([math.log(4), 0.0])
+    assert shift_to_share([math.log(4), 0.0], 0.2) == pytest.approx([0.0, -math.log(4)])
+    assert shift_to_share([math.log(4), 0.0], 0.5) == pytest.approx([math.log(4), 0.0])
 
 
 def test_a_share_makes_probabilities_honest_where_classes_are_not_as_many():
@@ -128,14 +128,14 @@ def test_a_share_makes_probabilities_honest_where_classes_are_not_as_many():
     right, wrong = p_even / p_even.sum(), (1 - p_even) / (1 - p_even).sum()
     among_even = right / (right + wrong)
     among_rare = 0.1 * right / (0.1 * right + 0.9 * wrong)
-    found = calibrated(at_share(np.log(among_even / (1 - among_even)), 0.1), 1.0)
+    found = correct_probabilities(shift_to_share(np.log(among_even / (1 - among_even)), 0.1), 1.0)
     assert found == pytest.approx(among_rare)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, math.nan])
 def test_what_is_no_share_is_refused(share):
     with pytest.raises(UsageError, match="share"):
-        at_share([0.0], share)
+        shift_to_share([0.0], share)
 
 
 def test_the_likelihood_by_hand():
@@ -157,7 +157,7 @@ def test_arrays_that_cannot_be_are_refused(logits_M, labels_M):
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan])
 def test_what_is_no_temperature_is_refused(temperature):
     with pytest.raises(UsageError, match="temperature must be above 0"):
-        calibrated([1.0], temperature)
+        correct_probabilities([1.0], temperature)
     with pytest.raises(UsageError, match="temperature must be above 0"):
         negative_log_likelihood([1.0], [1], temperature)
 
@@ -246,15 +246,19 @@ def test_the_report_by_hand():
     assert found.auroc.n == 2  # the third task has no logit
     rated = [2.0, 1.0, -3.0, 0.0, -1.0], [1, 0, 0, 1, 1]
     for part, temperature in ((found.before, 1.0), (found.after, 2.0)):
-        p_M = calibrated(rated[0], temperature)
+        p_M = correct_probabilities(rated[0], temperature)
         ece, bins = expected_calibration_error(p_M, rated[1]), reliability(p_M, rated[1])
-        assert part == Calibration(ece=ece, nll=negative_log_likelihood(*rated, temperature), bins=bins)
+        assert part == CalibrationResult(ece=ece, nll=negative_log_likelihood(*rated, temperature), bins=bins)
     assert found.confusion == {
-        "go to": Confusion(
+        "go to": ConfusionCounts(
             correct_as_correct=1, correct_as_wrong=1, wrong_as_correct=1, wrong_as_wrong=0, no_verdict=0
         ),
-        "look": Confusion(correct_as_correct=0, correct_as_wrong=0, wrong_as_correct=0, wrong_as_wrong=0, no_verdict=1),
-        "take": Confusion(correct_as_correct=0, correct_as_wrong=0, wrong_as_correct=0, wrong_as_wrong=1, no_verdict=1),
+        "look": ConfusionCounts(
+            correct_as_correct=0, correct_as_wrong=0, wrong_as_correct=0, wrong_as_wrong=0, no_verdict=1
+        ),
+        "take": ConfusionCounts(
+            correct_as_correct=0, correct_as_wrong=0, wrong_as_correct=0, wrong_as_wrong=1, no_verdict=1
+        ),
     }
     assert CriticReport.model_validate_json(found.model_dump_json()) == found
 

@@ -9,7 +9,7 @@ import pytest
 
 import align_echo
 from align_echo.agents.vanilla import Vanilla
-from align_echo.critic.labels import label, labels_of
+from align_echo.critic.labels import label, label_turns
 from align_echo.errors import EngineError
 from align_echo.models import ScriptedModel
 from align_echo.rollout import run_episode
@@ -195,12 +195,12 @@ def test_an_episode_is_labelled_turn_by_turn_and_what_was_no_action_has_no_label
     played(short, task)
     first, second = way(short)[:2]
     episode = again(short, task, first, "", "look", second)
-    assert labels_of(short, episode, "nearer") == ["correct", None, "wrong", "correct"]
-    assert labels_of(short, episode, "nearer") == ["correct", None, "wrong", "correct"]
+    assert label_turns(short, episode, "nearer") == ["correct", None, "wrong", "correct"]
+    assert label_turns(short, episode, "nearer") == ["correct", None, "wrong", "correct"]
 
 
 def test_an_episode_that_comes_out_otherwise_is_labelled_up_to_there(house: gym.Env[str, str]) -> None:
     short = align_echo.make("alfworld", split="train", step_limit=3)
     episode = again(short, task_of("Mug-None-Shelf"), "look", "look", "look")
     steps = (episode.steps[0], episode.steps[1].model_copy(update={"observation": "Rain."}), episode.steps[2])
-    assert labels_of(short, episode.model_copy(update={"steps": steps}), "nearer") == ["wrong", None, None]
+    assert label_turns(short, episode.model_copy(update={"steps": steps}), "nearer") == ["wrong", None, None]

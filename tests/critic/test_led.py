@@ -8,7 +8,7 @@ import pytest
 
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.best_of import BestOf
-from align_echo.critic.led import Led
+from align_echo.critic.led import LedAgent
 from align_echo.critic.selection import FIRST
 from align_echo.errors import EngineError, ModelError
 from align_echo.models import ScriptedModel
@@ -60,7 +60,7 @@ def candidates_of(reply: AgentReply) -> list[str | None]:
 def led(replies: Sequence[str | ModelError], leader: str | None, *, candidates: int = 2) -> AgentReply:
     agent = Vanilla(ScriptedModel(replies), temperature=1.0)
     proposer = BestOf(agent, candidates, pick=FIRST) if candidates > 1 else agent
-    return Led(proposer, Leader(leader)).act(VIEW)
+    return LedAgent(proposer, Leader(leader)).act(VIEW)
 
 
 def test_the_leaders_action_is_carried_out_and_all_candidates_are_on_record():
@@ -104,7 +104,7 @@ def test_where_nobody_has_an_action_none_is_made_up():
 def test_another_sample_is_other_candidates_under_the_same_leader(candidates):
     agent = Vanilla(Numbered(), temperature=1.0)
     proposer = BestOf(agent, candidates, pick=FIRST) if candidates > 1 else agent
-    first = Led(proposer, Leader("look"))
+    first = LedAgent(proposer, Leader("look"))
     drawn = [candidates_of(one.act(VIEW)) for one in (first, first.with_sample(1), first.with_sample(2), first)]
     assert drawn[0] == drawn[3] == [f"go to room {number}" for number in range(candidates)]
     assert len({action for some in drawn[:3] for action in some}) == 3 * candidates
@@ -113,7 +113,7 @@ def test_another_sample_is_other_candidates_under_the_same_leader(candidates):
 
 
 def test_a_share_of_the_episodes_is_the_proposers_own_from_the_first_turn_to_the_last():
-    mixed = Led(BestOf(Vanilla(Numbered(), temperature=1.0), 2, pick=FIRST), Leader("look"), own=0.5)
+    mixed = LedAgent(BestOf(Vanilla(Numbered(), temperature=1.0), 2, pick=FIRST), Leader("look"), own=0.5)
     own = {}
     for number in range(60):
         views = [one.model_copy(update={"task_id": str(number)}) for one in (VIEW, after(("look", "look", "A mug.")))]
@@ -132,4 +132,4 @@ def test_what_fails_fails_the_turn():
     with pytest.raises(ModelError, match="down"):
         led(["look", ModelError("down")], "look")
     with pytest.raises(EngineError, match="gone"):
-        Led(Vanilla(ScriptedModel(["look"]), temperature=1.0), Broken()).act(VIEW)
+        LedAgent(Vanilla(ScriptedModel(["look"]), temperature=1.0), Broken()).act(VIEW)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.best_of import BestOf
-from align_echo.critic.reasoned_verdict import Judgement
-from align_echo.critic.reasoning import Reasoner, counted
+from align_echo.critic.reasoned_verdict import ReasonedVerdict
+from align_echo.critic.reasoning import ReasoningCritic, count_verdicts
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import ModelError, UsageError
 from align_echo.models import ScriptedModel
@@ -47,7 +47,7 @@ def reply(verdict: str) -> str:
 
 def test_it_is_asked_once_greedily_about_every_action_in_order_and_gives_no_probability() -> None:
     judge = Judge({"look": [reply("wrong")], "go": [reply("correct")], "sing": ["correct"], "dance": ["broken"]})
-    opinions = Reasoner(judge).score(ASKED, ["look", "go", "sing", "dance"])
+    opinions = ReasoningCritic(judge).score(ASKED, ["look", "go", "sing", "dance"])
     assert [opinion.action for opinion in opinions] == ["look", "go", "sing", "dance"]
     assert [(opinion.verdict, opinion.p_correct, opinion.logit) for opinion in opinions] == [
         ("wrong", None, None),
@@ -57,26 +57,26 @@ def test_it_is_asked_once_greedily_about_every_action_in_order_and_gives_no_prob
     ]
     assert [opinion.broken for opinion in opinions] == [False, False, False, True]
     assert (judge.heard, opinions[0].usage.completion_tokens) == ([0.0] * 4, 3)
-    assert Reasoner(judge).score(ASKED, []) == []
+    assert ReasoningCritic(judge).score(ASKED, []) == []
 
 
 def test_several_verdicts_are_a_vote_and_their_share_a_probability() -> None:
     judge = Judge({"look": [reply("correct"), reply("wrong"), reply("correct")], "go": [reply("wrong")] * 3})
-    look, go = Reasoner(judge, votes=3).score(ASKED, ["look", "go"])
+    look, go = ReasoningCritic(judge, votes=3).score(ASKED, ["look", "go"])
     assert (look.verdict, go.verdict) == ("correct", "wrong")
     assert look.p_correct == pytest.approx(2.5 / 4)
     assert go.p_correct == pytest.approx(0.5 / 4)
     assert (set(judge.heard), look.usage.completion_tokens) == ({1.0}, 9)
     torn = Judge({"look": [reply("correct"), "broken"], "go": [reply("correct"), "hm"]})
-    opinions = Reasoner(torn, votes=2).score(ASKED, ["look", "go"])
+    opinions = ReasoningCritic(torn, votes=2).score(ASKED, ["look", "go"])
     assert [(opinion.verdict, opinion.broken) for opinion in opinions] == [("correct", True), ("correct", False)]
     with pytest.raises(UsageError, match="once or more"):
-        Reasoner(judge, votes=0)
+        ReasoningCritic(judge, votes=0)
 
 
 @given(st.lists(st.sampled_from(["correct", "wrong", None]), min_size=2, max_size=9))
 def test_only_what_can_be_read_votes_and_a_tie_is_wrong(verdicts: list[Verdict | None]) -> None:
-    opinion = counted("look", [Judgement(verdict=verdict) for verdict in verdicts])
+    opinion = count_verdicts("look", [ReasonedVerdict(verdict=verdict) for verdict in verdicts])
     correct, wrong = verdicts.count("correct"), verdicts.count("wrong")
     if not correct + wrong:
         assert (opinion.verdict, opinion.p_correct) == (None, None)
@@ -90,7 +90,7 @@ def test_only_what_can_be_read_votes_and_a_tie_is_wrong(verdicts: list[Verdict |
 def test_best_of_sends_the_first_that_it_holds_correct_and_says_who_judged() -> None:
     judge = Judge({"look": [reply("wrong")], "go": [reply("correct")], "sing": [reply("correct")]})
     agent = Vanilla(ScriptedModel(["look", "go", "sing"]), temperature=1.0)
-    best = BestOf(agent, 3, Reasoner(judge))
+    best = BestOf(agent, 3, ReasoningCritic(judge))
     sent = best.act(VIEW)
     assert sent.action == "go"
     assert sent.choice is not None

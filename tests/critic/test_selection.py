@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.critic.opinion import Opinion
+from align_echo.critic.opinion import CriticOpinion
 from align_echo.critic.selection import (
     at_random,
     by_critic,
@@ -31,15 +31,17 @@ actions_drawn = st.lists(st.sampled_from(["look", "go to desk 1", "take mug 1", 
 p_correct = st.floats(0, 1)
 judgements = st.dictionaries(
     st.sampled_from(["look", "go to desk 1", "take mug 1", "inventory"]),
-    st.builds(Opinion, action=st.just("any"), verdict=st.sampled_from(["correct", "wrong", None]), p_correct=p_correct),
+    st.builds(
+        CriticOpinion, action=st.just("any"), verdict=st.sampled_from(["correct", "wrong", None]), p_correct=p_correct
+    ),
 )
 
 
-def opinion(verdict: Verdict | None, p_correct: float | None = None) -> Opinion:
-    return Opinion(action="any", verdict=verdict, p_correct=p_correct)
+def opinion(verdict: Verdict | None, p_correct: float | None = None) -> CriticOpinion:
+    return CriticOpinion(action="any", verdict=verdict, p_correct=p_correct)
 
 
-def opinions(**verdicts: float | None) -> dict[str, Opinion]:
+def opinions(**verdicts: float | None) -> dict[str, CriticOpinion]:
     """Opinions that an action is correct with a probability of at least 0.5, or with none."""
     return {name: opinion("correct" if p is None or p >= 0.5 else "wrong", p) for name, p in verdicts.items()}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.agents.players import details_of
+from align_echo.agents.players import describe_agent
 from align_echo.align.generation import plan_generation
 from align_echo.errors import UsageError
 from align_echo.evaluate.cast import build_player
@@ -22,7 +22,7 @@ PRESET = "align-paper"
 
 
 def agent_details(plan: Plan) -> dict[str, str]:
-    return details_of(build_player(plan, lambda role, name: ScriptedModel([])))
+    return describe_agent(build_player(plan, lambda role, name: ScriptedModel([])))
 
 
 def step_limit(plan: Plan) -> int:

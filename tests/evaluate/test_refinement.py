@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from align_echo.critic.language import Critique
-from align_echo.critic.review import Review
+from align_echo.critic.review import CriticReview
 from align_echo.errors import ModelError, UsageError
 from align_echo.evaluate.folder import EvaluationFolder, Setting
 from align_echo.evaluate.refinement import Reviewed, episode_of, refine_rounds, review_all
@@ -37,9 +37,9 @@ class Stage:
         )  # fmt: skip
 
 
-def hints(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
+def hints(number: int, attempts: Sequence[Trajectory]) -> list[CriticReview]:
     critiques = [Critique(reason="r", suggestions=(f"hint after {attempt.sample}",)) for attempt in attempts]
-    return [Review(form="icrl", critique=review) for review in critiques]
+    return [CriticReview(form="icrl", critique=review) for review in critiques]
 
 
 def test_only_what_failed_is_played_again_and_the_latest_attempt_counts():
@@ -72,8 +72,8 @@ def test_a_partial_score_counts_by_the_latest_attempt_and_the_best_is_shown_besi
 
 
 def test_a_critique_that_cannot_be_read_is_counted_and_the_episode_played_without():
-    def unread(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
-        return [Review(form="icrl", problem="no form") for _ in attempts]
+    def unread(number: int, attempts: Sequence[Trajectory]) -> list[CriticReview]:
+        return [CriticReview(form="icrl", problem="no form") for _ in attempts]
 
     stage = Stage()
     rounds, _ = refine_rounds(["a"], stage.play, unread, rounds=1)
@@ -95,8 +95,8 @@ def test_every_draw_is_one_of_its_own():
 
 
 def test_an_episode_whose_critic_broke_waits_for_the_next_round():
-    def broken_once(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
-        return [Review(form="echo", fault=BROKEN) for _ in attempts] if number == 1 else hints(number, attempts)
+    def broken_once(number: int, attempts: Sequence[Trajectory]) -> list[CriticReview]:
+        return [CriticReview(form="echo", fault=BROKEN) for _ in attempts] if number == 1 else hints(number, attempts)
 
     stage = Stage(wins=["hint after 0"])
     rounds, _ = refine_rounds(["a"], stage.play, broken_once, rounds=2)
@@ -119,16 +119,20 @@ def test_a_critic_that_breaks_from_the_start_stops_the_run_and_one_that_recovers
     attempts = [*Stage().play(0, [Episode("a", sample) for sample in range(8)])]
     samples: list[int] = []
 
-    def ask(attempt: Trajectory) -> Review:
+    def ask(attempt: Trajectory) -> CriticReview:
         samples.append(attempt.sample)
-        return Review(form="echo", fault=BROKEN, problem="gone") if len(samples) != heals else Review(form="echo")
+        return (
+            CriticReview(form="echo", fault=BROKEN, problem="gone")
+            if len(samples) != heals
+            else CriticReview(form="echo")
+        )
 
     heals = 0
     with pytest.raises(ModelError, match="each of the first 4 attempts: gone"):
         review_all(ask, attempts, on_review=lambda *_: None)
     samples.clear()
     heals = 4
-    came: list[Review] = []
+    came: list[CriticReview] = []
     reviews = review_all(ask, attempts, workers=3, on_review=lambda _, attempt: came.append(attempt))
     assert sum(review.fault is None for review in reviews) == 1
     assert len(came) == len(reviews) == 8
@@ -142,7 +146,7 @@ def test_a_later_attempt_is_kept_only_while_what_led_to_it_stands(tmp_path):
     part = folder.part("round-2", [episode_of(attempt) for attempt in later], setting)
     for reviewed in later:
         part.add(reviewed)
-        folder.add_review("round-3", Reviewed(attempt=episode_of(reviewed), review=Review(form="echo")))
+        folder.add_review("round-3", Reviewed(attempt=episode_of(reviewed), review=CriticReview(form="echo")))
     again = EvaluationFolder(tmp_path / "run", {"agent": "a"}, resume=True)
     assert list(again.part("round-2", [Episode("a", 2, "new advice"), Episode("b", 2)], setting)) == later[1:]
     standing = Stage().play(2, [Episode("a", 2, "new advice"), Episode("b", 2)])

@@ -7,13 +7,21 @@ import math
 import pytest
 
 from align_echo.critic.verdict import Verdict
-from align_echo.gaia.baselines import CONSTANT, LOGPROB, TABLE, compared, judges, threshold, without_numbers
-from align_echo.gaia.examples import Example
+from align_echo.gaia.baselines import (
+    CONSTANT,
+    LOGPROB,
+    TABLE,
+    build_baselines,
+    compare_baselines,
+    threshold,
+    without_numbers,
+)
+from align_echo.gaia.examples import ActionExample
 from align_echo.types import Message
 
 
-def example(action: str, label: Verdict, *, logprob: float | None = -1.0, task: str = "t") -> Example:
-    return Example(
+def example(action: str, label: Verdict, *, logprob: float | None = -1.0, task: str = "t") -> ActionExample:
+    return ActionExample(
         environment="e", split="s", task_id=task, task_type="", sample=0, turn=0,
         messages=(Message(role="user", content="hm"),), action=action, action_type="", drawn=1, logprob=logprob,
         sent=False, agent="a", weights="", round=1, p_correct=None, nearer=label,
@@ -30,7 +38,7 @@ def test_the_table_says_what_weighs_more_and_wrong_of_what_it_does_not_know():
         example("go to desk 2", "wrong"),
         *[example("look", "wrong") for _ in range(8)],
     ]
-    table = judges(learned, [example("look", "wrong")], "nearer")[TABLE]
+    table = build_baselines(learned, [example("look", "wrong")], "nearer")[TABLE]
     assert [table(example(one, "wrong")) for one in ("go to desk 7", "look", "eat")] == ["correct", "wrong", "wrong"]
 
 
@@ -48,7 +56,7 @@ def test_the_threshold_by_hand(values, least):
 
 
 def test_a_log_probability_that_is_not_told_is_no_baseline():
-    assert LOGPROB not in judges([example("a", "correct", logprob=None)], [example("b", "wrong")], "nearer")
+    assert LOGPROB not in build_baselines([example("a", "correct", logprob=None)], [example("b", "wrong")], "nearer")
 
 
 def test_the_lead_is_paired_and_of_the_critic():
@@ -59,8 +67,8 @@ def test_the_lead_is_paired_and_of_the_critic():
         example("look", "wrong", logprob=-6.0, task="2"),
         example("go", "wrong", logprob=-0.5, task="2"),
     ]
-    found = compared(learned, tested, ["correct", "correct", "wrong", None], "nearer")
+    found = compare_baselines(learned, tested, ["correct", "correct", "wrong", None], "nearer")
     assert set(found) == {CONSTANT, TABLE, LOGPROB}
     assert {name: one.accuracy.value for name, one in found.items()} == {CONSTANT: 50.0, TABLE: 50.0, LOGPROB: 50.0}
     assert {one.lead.value for one in found.values()} == {25.0}
-    assert compared(learned, [], [], "nearer") == {}
+    assert compare_baselines(learned, [], [], "nearer") == {}

@@ -13,7 +13,7 @@ pytest.importorskip("datasets")
 import align_echo
 from align_echo.critic.labels import Rule
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.gaia.collection import LABELS, PART, Collected, Shares, finish, label_all, read_collection
+from align_echo.gaia.collection import LABELS, PART, CollectionSummary, LabelCounts, finish, label_all, read_collection
 from align_echo.gaia.examples import read_examples
 from align_echo.jsonl import JsonlFile
 from align_echo.types import Fault, Trajectory
@@ -79,7 +79,7 @@ def test_labels_of_an_episode_that_was_played_differently_are_made_again(env, tm
     assert engines.resets == 1
 
 
-def whole(env: gym.Env[str, str], folder: Path) -> Collected:
+def whole(env: gym.Env[str, str], folder: Path) -> CollectionSummary:
     played = episodes(env)
     for one in played:
         JsonlFile(folder / "trajectories" / f"{PART}.jsonl").append(one)
@@ -97,8 +97,8 @@ def test_examples_and_the_summary_say_what_the_episodes_say(env, tmp_path):
     counts = (collected.tasks, collected.episodes, collected.faults, collected.turns, collected.candidates)
     assert counts == (1, 2, 1, 4, 12)
     assert (collected.proposed, collected.examples, collected.success_rate.value) == (8, 4, 0.0)
-    assert collected.labels["nearer"] == Shares(correct=0, wrong=4, unknown=0)
-    assert collected.labels["continues"] == Shares(correct=0, wrong=0, unknown=4)
+    assert collected.labels["nearer"] == LabelCounts(correct=0, wrong=4, unknown=0)
+    assert collected.labels["continues"] == LabelCounts(correct=0, wrong=0, unknown=4)
     assert json.loads((tmp_path / "summary.json").read_text()) == collected.model_dump(mode="json")
 
 

@@ -13,18 +13,18 @@ pytest.importorskip("datasets")
 
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.gaia.examples import (
-    Example,
-    balanced,
-    deduplicated,
+    ActionExample,
+    balance_examples,
+    deduplicate,
     even_weights,
-    held_out,
     read_examples,
+    split_held_out,
     write_examples,
 )
 from align_echo.types import Message
 
 
-def example(task: str = "a", action: str = "look", **fields: Any) -> Example:
+def example(task: str = "a", action: str = "look", **fields: Any) -> ActionExample:
     chat = (Message(role="system", content="You act."), Message(role="user", content=f"Task {task}: «ü»\n"))
     row: dict[str, Any] = {
         **{"environment": "alfworld", "split": "train", "task_id": task, "task_type": "clean", "sample": 0, "turn": 0},
@@ -32,12 +32,12 @@ def example(task: str = "a", action: str = "look", **fields: Any) -> Example:
         **{"sent": False, "expert": None, "nearer": "wrong", "continues": None, "explores": False},
         **{"agent": "vanilla(pocket)", "weights": "", "round": 1, "p_correct": None},
     }
-    return Example(**(row | fields))
+    return ActionExample(**(row | fields))
 
 
 def test_the_same_action_in_the_same_conversation_is_one_example_however_often_it_was_drawn():
     twice = [example(drawn=2), example(action="go to desk 1"), example(drawn=3, sample=4, round=2), example("b")]
-    assert [(example.task_id, example.action, example.drawn, example.round) for example in deduplicated(twice)] == [
+    assert [(example.task_id, example.action, example.drawn, example.round) for example in deduplicate(twice)] == [
         ("a", "look", 5, 1),
         ("a", "go to desk 1", 1, 1),
         ("b", "look", 1, 1),
@@ -53,12 +53,12 @@ def test_balanced_is_half_and_half_in_order_and_takes_nothing_from_the_rarer_cla
     fewer = min(labels.count("correct"), labels.count("wrong"))
     if not fewer:
         with pytest.raises(UsageError, match="collect more"):
-            balanced(made, "expert", seed=seed)
+            balance_examples(made, "expert", seed=seed)
         return
-    kept = balanced(made, "expert", seed=seed)
+    kept = balance_examples(made, "expert", seed=seed)
     found = [example.expert for example in kept]
     assert (found.count("correct"), found.count("wrong"), found.count(None)) == (fewer, fewer, 0)
-    assert [example for example in made if example in kept] == kept == balanced(made, "expert", seed=seed)
+    assert [example for example in made if example in kept] == kept == balance_examples(made, "expert", seed=seed)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["correct", "wrong", None])), max_size=40))
@@ -87,19 +87,19 @@ def test_the_weights_of_a_state_by_hand():
 @given(st.sets(st.text("abcdef0123456789", min_size=1, max_size=6), min_size=1, max_size=80), st.integers(0, 5))
 def test_no_task_is_on_both_sides_and_a_task_stays_where_it_is_when_more_are_collected(tasks, seed):
     made = [example(task, action) for task in sorted(tasks) for action in ("look", "wait")]
-    learned, tested = held_out(made, 0.3, seed=seed)
+    learned, tested = split_held_out(made, 0.3, seed=seed)
     assert {example.task_id for example in learned}.isdisjoint(example.task_id for example in tested)
     assert sorted(example.key for example in learned + tested) == sorted(example.key for example in made)
     more = [*made, example("another task")]
-    assert [example for example in held_out(more, 0.3, seed=seed)[1] if example.task_id in tasks] == tested
+    assert [example for example in split_held_out(more, 0.3, seed=seed)[1] if example.task_id in tasks] == tested
 
 
 def test_about_the_share_asked_for_is_held_out():
     made = [example(f"task {number}") for number in range(1000)]
-    assert len(held_out(made, 0.2)[1]) == pytest.approx(200, abs=50)
-    assert held_out(made, 0.0)[1] == []
+    assert len(split_held_out(made, 0.2)[1]) == pytest.approx(200, abs=50)
+    assert split_held_out(made, 0.0)[1] == []
     with pytest.raises(UsageError, match="share of tasks"):
-        held_out(made, 1.0)
+        split_held_out(made, 1.0)
 
 
 def test_parquet_gives_back_what_was_written_and_other_tools_read_it(tmp_path):

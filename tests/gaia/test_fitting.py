@@ -19,7 +19,7 @@ from align_echo.critic.verdict import VERDICTS
 from align_echo.errors import UsageError
 from align_echo.gaia.fit.learning import (
     FitSettings,
-    Question,
+    VerdictQuestion,
     check_trees,
     learn,
     questions,
@@ -104,13 +104,13 @@ def test_a_window_that_only_a_long_conversation_meets_is_refused_where_there_is_
     model.train(False)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    long = Question(ids=(*asked()[0].ids, *[5] * 200, *asked()[0].ids), target=0, task="a", episode="a")
+    long = VerdictQuestion(ids=(*asked()[0].ids, *[5] * 200, *asked()[0].ids), target=0, task="a", episode="a")
     with pytest.raises(UsageError, match="as a tree"):
         learn(model, ENCODER, [*asked(), long], SETTINGS, tmp_path)
     check_trees(model, long.ids[:64], CPU)
 
 
-def asked() -> list[Question]:
+def asked() -> list[VerdictQuestion]:
     """Whether an action is right can be told from its first word."""
     words = {"go": "correct", "sing": "wrong", "take": "correct", "dance": "wrong"}
     made = [

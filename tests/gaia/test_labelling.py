@@ -9,15 +9,15 @@ import gymnasium as gym
 import pytest
 
 import align_echo
-from align_echo.critic.labels import Rule, label, labels_of, rules_of
+from align_echo.critic.labels import Rule, label, label_rules, label_turns
 from align_echo.errors import EngineError
 from align_echo.gaia.examples import LabelledAction
 from align_echo.gaia.labelling import (
     LabelledEpisode,
-    candidates_of,
-    examples_of,
+    build_examples,
     label_episode,
-    proposed,
+    proposed_actions,
+    turn_candidates,
 )
 from align_echo.rollout import run_episode
 from align_echo.types import AgentReply, AgentView, Candidate, Choice, Fault, Message, Tokens, Trajectory
@@ -95,7 +95,7 @@ def test_an_episode_that_begins_otherwise_has_no_labels(env):
     trajectory = episode(env, ["look"], ["look"])
     other = trajectory.model_copy(update={"initial_observation": "You are at sea."})
     assert [len(turn) for turn in label_episode(env, other, RULES).turns] == [0, 0]
-    assert labels_of(env, other, "nearer") == [None, None]
+    assert label_turns(env, other, "nearer") == [None, None]
 
 
 class Breaking(gym.Wrapper[str, str, str, str]):
@@ -125,13 +125,15 @@ def test_a_broken_episode_gives_no_example(env):
     trajectory = episode(env, ["look", "inventory"])
     labelled = label_episode(env, trajectory, RULES)
     fault = Fault(source="model", error="ModelError", message="gone")
-    assert len(examples_of(trajectory, labelled, chat, action_format="")) == 2
-    assert examples_of(trajectory.model_copy(update={"fault": fault}), labelled, chat, action_format="") == []
+    assert len(build_examples(trajectory, labelled, chat, action_format="")) == 2
+    assert build_examples(trajectory.model_copy(update={"fault": fault}), labelled, chat, action_format="") == []
 
 
 def test_an_example_says_what_was_read_before_it_how_often_it_was_drawn_and_whether_it_was_sent(env):
     trajectory = episode(env, ["look"], ["look", "inventory", "look"])
-    made = examples_of(trajectory, label_episode(env, trajectory, RULES), chat, action_format="", weights="w", number=3)
+    made = build_examples(
+        trajectory, label_episode(env, trajectory, RULES), chat, action_format="", weights="w", number=3
+    )
     rows = [
         (example.turn, example.messages[0].content, example.action, example.drawn, example.sent, example.logprob)
         for example in made
@@ -160,10 +162,10 @@ def test_a_reply_that_was_not_chosen_among_several_is_its_own_only_candidate(env
     single = step.model_copy(
         update={"choice": None, "tokens": Tokens(context_ids=(1,), sampled_ids=(2, 3), logprobs=(-0.5, -1.0))}
     )
-    assert candidates_of(single) == (Candidate(action="look", logprob=-1.5),)
-    assert proposed(single) == ["look"]
+    assert turn_candidates(single) == (Candidate(action="look", logprob=-1.5),)
+    assert proposed_actions(single) == ["look"]
 
 
 def test_an_environment_without_distances_is_labelled_by_trying():
-    rules = [rules_of(environment(name)) for name in ("alfworld", "scienceworld")]
+    rules = [label_rules(environment(name)) for name in ("alfworld", "scienceworld")]
     assert rules == [("expert", "nearer"), ("expert", "continues")]

@@ -14,21 +14,21 @@ pytest.importorskip("peft")
 import torch
 
 from align_echo.critic.reasoned_verdict import parse_reasoned_verdict, reasoned_verdict_messages
-from align_echo.critic.reasoning import Reasoner
+from align_echo.critic.reasoning import ReasoningCritic
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
-from align_echo.gaia.examples import Example
+from align_echo.gaia.examples import ActionExample
 from align_echo.gaia.fit.reasoning_steps import (
     ReasoningSettings,
     Watch,
+    choose_demonstrations,
     crew_config,
     demonstration,
     fitting_examples,
-    imitated,
-    judged,
-    labelled,
+    judge_actions,
     learn_to_reason,
     reason,
+    select_labelled,
     states_at,
 )
 from align_echo.models import ScriptedModel
@@ -44,7 +44,7 @@ SETTINGS = ReasoningSettings(
 )
 
 
-def examples() -> list[Example]:
+def examples() -> list[ActionExample]:
     """Whether an action is right can be told from its first word."""
     words = {"go": "correct", "sing": "wrong"}
     return [example(f"task {task}", f"{word} {task}", nearer=of) for task in range(6) for word, of in words.items()]
@@ -89,7 +89,7 @@ def test_the_reason_says_what_the_label_knows_and_what_can_be_read():
 
 def test_every_harvest_is_half_correct_and_all_actions_come_before_any_comes_again():
     settings = SETTINGS.model_copy(update={"states": 4})
-    pairs = labelled(examples(), "nearer")
+    pairs = select_labelled(examples(), "nearer")
     laps = [states_at(number, pairs, settings) for number in range(3)]
     assert all([of.label for of in lap].count("wrong") == 2 for lap in laps)
     assert {of.example.key for lap in laps for of in lap} == {example.key for example in examples()}
@@ -99,7 +99,7 @@ def test_every_harvest_is_half_correct_and_all_actions_come_before_any_comes_aga
 
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(2, 20), st.integers(0, 5))
 def test_no_action_is_judged_twice_in_a_lap_and_a_lap_ends_before_the_next_begins(correct, wrong, states, seed):
-    pairs = labelled(examples()[::2][:correct] + examples()[1::2][:wrong], "nearer")
+    pairs = select_labelled(examples()[::2][:correct] + examples()[1::2][:wrong], "nearer")
     settings = SETTINGS.model_copy(update={"states": states, "seed": seed})
     found = [one for harvest in range(4) for one in states_at(harvest, pairs, settings)]
     assert len(found) == 4 * states
@@ -116,27 +116,27 @@ def test_an_action_that_comes_again_is_judged_by_other_draws():
             return self
 
     asked: list[int] = []
-    pairs = labelled(examples()[:2], "nearer")
+    pairs = select_labelled(examples()[:2], "nearer")
     settings = SETTINGS.model_copy(update={"states": 4, "samples": 3})
     model: Any = Model(lambda messages: "hm")
-    judged(model, states_at(0, pairs, settings), settings)
-    judged(model, states_at(1, pairs, settings), settings)
+    judge_actions(model, states_at(0, pairs, settings), settings)
+    judge_actions(model, states_at(1, pairs, settings), settings)
     assert sorted(asked) == sorted([*range(12), *range(12)]), "12 draws of each of two actions"
 
 
 def test_a_demonstration_longer_than_a_reply_may_be_is_not_shown():
     long = example("z", "search[" + "very " * 40 + "long]", nearer="correct")
-    pairs = labelled([long, *examples()], "nearer")
-    shown = imitated(pairs, ENCODER, SETTINGS.model_copy(update={"warm_examples": 20}))
+    pairs = select_labelled([long, *examples()], "nearer")
+    shown = choose_demonstrations(pairs, ENCODER, SETTINGS.model_copy(update={"warm_examples": 20}))
     assert {one.key for one, _ in shown} == {example.key for example in examples()}
     for one, label in shown:
         start, end = demonstration(one, label, ENCODER).tokens.turns[0]
         assert end - start <= SETTINGS.reply_tokens
-    assert len(imitated(pairs, ENCODER, SETTINGS)) == SETTINGS.warm_examples
+    assert len(choose_demonstrations(pairs, ENCODER, SETTINGS)) == SETTINGS.warm_examples
     short = SETTINGS.model_copy(update={"reply_tokens": 8})
-    assert imitated(pairs, ENCODER, short.model_copy(update={"warm_examples": 0})) == []
+    assert choose_demonstrations(pairs, ENCODER, short.model_copy(update={"warm_examples": 0})) == []
     with pytest.raises(UsageError, match="no demonstration fits into 8 tokens"):
-        imitated(pairs, ENCODER, short)
+        choose_demonstrations(pairs, ENCODER, short)
 
 
 def test_conversations_that_leave_no_room_for_a_reply_are_left_out():
@@ -153,7 +153,7 @@ def learn(
     folder: Path,
     settings: ReasoningSettings = SETTINGS,
     *,
-    of: list[Example] | None = None,
+    of: list[ActionExample] | None = None,
     watch: Watch = ignore,
     watch_warm: Watch = ignore,
 ) -> None:
@@ -220,7 +220,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, model: str,
         learn(resumed, tmp_path / "cut")
         for one, other in zip(weights_of(whole), weights_of(resumed), strict=True):
             assert torch.equal(one, other)
-        asked = [Reasoner(crew.models["critic"], max_tokens=8) for crew in (whole, resumed)]
+        asked = [ReasoningCritic(crew.models["critic"], max_tokens=8) for crew in (whole, resumed)]
         told = [critic.score(examples()[0].messages, ["go 1", "sing 1"]) for critic in asked]
         assert told[0] == told[1]
     finally:

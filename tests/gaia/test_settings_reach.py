@@ -226,7 +226,7 @@ def screens(tmp_path_factory) -> Path:
 def record(tmp_path, monkeypatch):
     """Give a new record, to which all that is done from now on is added, and a folder of its own."""
     records: list[FitRecord] = []
-    submit, batch, compare = TransformersEngine.submit, ScreenEncoder.batch, reasoning_steps.judged
+    submit, batch, compare = TransformersEngine.submit, ScreenEncoder.batch, reasoning_steps.judge_actions
 
     class Watched(VerdictTrainer):
         def __init__(self, learner: Any, *given: Any, **options: Any) -> None:
@@ -276,7 +276,7 @@ def record(tmp_path, monkeypatch):
     monkeypatch.setattr(gui_learning, "VerdictTrainer", Watched)
     monkeypatch.setattr(learning, "trees", grown)
     monkeypatch.setattr(reasoning_steps, "RoleTrainer", WatchedRoles)
-    monkeypatch.setattr(reasoning_steps, "judged", judged)
+    monkeypatch.setattr(reasoning_steps, "judge_actions", judged)
     monkeypatch.setattr("align_echo.train.trainer.batches", divided)
     monkeypatch.setattr(TransformersEngine, "submit", asked)
     monkeypatch.setattr(ScreenEncoder, "batch", sighted)

@@ -8,29 +8,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align_echo.critic.opinion import Opinion
+from align_echo.critic.opinion import CriticOpinion
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import LabelledAction
-from align_echo.gaia.figures import JudgedState, Success, curve, measured, states_of
+from align_echo.gaia.figures import JudgedState, SelectionResult, collect_states, curve, measure_trial
 from align_echo.gaia.labelling import LabelledEpisode
 from align_echo.types import Candidate, Choice, Step, Trajectory
 
 pytest.importorskip("sklearn")
 
-Say = Callable[[Verdict], Opinion]
+Say = Callable[[Verdict], CriticOpinion]
 
 
-def honest(label: Verdict) -> Opinion:
-    return Opinion(action="any", verdict=label, logit=2.0 if label == "correct" else -2.0)
+def honest(label: Verdict) -> CriticOpinion:
+    return CriticOpinion(action="any", verdict=label, logit=2.0 if label == "correct" else -2.0)
 
 
-def contrary(label: Verdict) -> Opinion:
+def contrary(label: Verdict) -> CriticOpinion:
     return honest("wrong" if label == "correct" else "correct")
 
 
-def silent(label: Verdict) -> Opinion:
-    return Opinion(action="any", verdict=None)
+def silent(label: Verdict) -> CriticOpinion:
+    return CriticOpinion(action="any", verdict=None)
 
 
 def state(actions: str, say: Say = honest, task: str = "a", logprob: float | None = -1.0) -> JudgedState:
@@ -42,7 +42,7 @@ def state(actions: str, say: Say = honest, task: str = "a", logprob: float | Non
     return JudgedState(task, drawn, labels, {action: say(label) for action, label in labels.items()})
 
 
-def by_rule(states: Sequence[JudgedState], n: int) -> dict[str, Success]:
+def by_rule(states: Sequence[JudgedState], n: int) -> dict[str, SelectionResult]:
     return {point.rule: point for point in curve(states) if point.candidates == n}
 
 
@@ -109,7 +109,7 @@ def test_the_curve_ends_where_the_state_with_the_fewest_candidates_does():
 
 @pytest.mark.long
 def test_the_report_is_over_distinct_actions_of_all_states():
-    result = measured([state("xxA"), state("y-B", contrary, "b")], "nearer", temperature=2.0)
+    result = measure_trial([state("xxA"), state("y-B", contrary, "b")], "nearer", temperature=2.0)
     assert (result.states, result.label_rule, result.critic.n) == (2, "nearer", 4)
     assert (result.critic.accuracy.value, result.critic.temperature) == (50.0, 2.0)
 
@@ -125,12 +125,12 @@ def test_a_state_counts_only_if_every_action_has_a_label_or_no_reply_held_one():
     right, wrong = LabelledAction(action="x", nearer="correct"), LabelledAction(action="y", nearer="wrong")
     turns = ((right, wrong), (right, LabelledAction(action="y", expert="wrong")), (), (right,))
     labelled = LabelledEpisode(task_id="t", sample=0, turns=turns)
-    said = [{name: Opinion(action=name, verdict="correct")} for name in "pqrs"]
-    found = states_of([played], [labelled], said, "nearer")
+    said = [{name: CriticOpinion(action=name, verdict="correct")} for name in "pqrs"]
+    found = collect_states([played], [labelled], said, "nearer")
     assert [(len(one.candidates), dict(one.labels), next(iter(one.opinions))) for one in found] == [
         (2, {"x": "correct", "y": "wrong"}, "p"),
         (2, {}, "r"),
         (2, {"x": "correct"}, "s"),
     ]
     with pytest.raises(UsageError, match="continues"):
-        measured(states_of([played], [labelled], said, "continues"), "continues")
+        measure_trial(collect_states([played], [labelled], said, "continues"), "continues")

@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("torch")
 
-from align_echo.critic.calibration import Bin
-from align_echo.critic.opinion import Opinion, probability
+from align_echo.critic.calibration import ReliabilityBin
+from align_echo.critic.opinion import CriticOpinion, probability
 from align_echo.critic.verdict import Verdict
-from align_echo.gaia.figures import JudgedState, Trial, measured
+from align_echo.gaia.figures import JudgedState, TrialResult, measure_trial
 from align_echo.report import critiques, drift, judged, refined, trained, variants
 from align_echo.report.finding import find_runs, method_of
 from align_echo.report.material import Material
@@ -234,10 +234,12 @@ def tried() -> str:
         said, labels = {}, dict[str, Verdict]()
         for action in actions:
             right = action.isupper() and action != "C"
-            said[action] = Opinion(action=action, verdict="correct" if right else "wrong", logit=2.0 if right else -2.0)
+            said[action] = CriticOpinion(
+                action=action, verdict="correct" if right else "wrong", logit=2.0 if right else -2.0
+            )
             labels[action] = "correct" if action.isupper() else "wrong"
         states.append(JudgedState(task, tuple(Candidate(action=action) for action in actions), labels, said))
-    return measured(states, "expert", temperature=2.0).model_dump_json()
+    return measure_trial(states, "expert", temperature=2.0).model_dump_json()
 
 
 def trial_in(folder: Path, tried: str) -> Path:
@@ -267,10 +269,10 @@ def test_the_rounds_of_a_flywheel_are_one_picture(tmp_path, tried):
 
 
 def test_bins_hold_what_the_critic_said_against_what_is_so(tmp_path, tried):
-    summary = Trial.model_validate_json(tried)
+    summary = TrialResult.model_validate_json(tried)
     assert summary.critic.before is not None
     low, high = probability(-2.0), probability(2.0)
-    bins = (Bin(actions=5, correct=1, p_correct=low), Bin(actions=3, correct=3, p_correct=high))
+    bins = (ReliabilityBin(actions=5, correct=1, p_correct=low), ReliabilityBin(actions=3, correct=3, p_correct=high))
     assert [(each.actions, each.correct) for each in summary.critic.before.bins] == [(5, 1), (3, 3)]
     assert [each.p_correct for each in summary.critic.before.bins] == pytest.approx([low, high])
     assert summary.critic.before.ece == pytest.approx(sum(abs(b.correct - b.actions * b.p_correct) for b in bins) / 8)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from align_echo.critic.language import Critique
-from align_echo.critic.reasoned_verdict import Judgement
-from align_echo.critic.review import Review
+from align_echo.critic.reasoned_verdict import ReasonedVerdict
+from align_echo.critic.review import CriticReview
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
 from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
@@ -37,7 +37,7 @@ class ScriptedStage:
         self.played += episodes
         return [self._episode(episode) for episode in episodes]
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
         self.asked += requests
         return [self._review(request) for request in requests]
 
@@ -46,7 +46,7 @@ class ScriptedStage:
             [self.label(trajectory.task_id, turn) for turn in range(len(trajectory.steps))] for trajectory in played
         ]
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
         self.proposed += proposals
         return [self._judgement(proposal) for proposal in proposals]
 
@@ -88,16 +88,16 @@ class ScriptedStage:
             fault=BROKEN if score is None else None,
         )
 
-    def _judgement(self, proposal: ActionProposal) -> Judgement:
+    def _judgement(self, proposal: ActionProposal) -> ReasonedVerdict:
         outcome = self.verdict(proposal)
         tokens = Tokens(context_ids=(8, 8), sampled_ids=(30 + proposal.sample,), logprobs=(-1.0,))
         if isinstance(outcome, Fault):
-            return Judgement(fault=outcome)
-        return Judgement(verdict=outcome, tokens=tokens, usage=Usage(completion_tokens=self.spent))
+            return ReasonedVerdict(fault=outcome)
+        return ReasonedVerdict(verdict=outcome, tokens=tokens, usage=Usage(completion_tokens=self.spent))
 
-    def _review(self, request: ReviewRequest) -> Review:
+    def _review(self, request: ReviewRequest) -> CriticReview:
         advice = self.advice(request)
-        return Review(
+        return CriticReview(
             form="echo",
             sample=request.sample,
             reply=advice or "?",

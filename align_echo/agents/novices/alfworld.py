@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import Deed, ScriptedNovice, advised, chance, times_followed
+from align_echo.agents.novices.habits import NoviceStep, ScriptedNovice, advised, chance, times_followed
 from align_echo.types import AgentView
 from align_echo.wrappers.alfworld.household import (
     APPLIANCES,
@@ -121,7 +121,7 @@ class _HouseMind:
         """Return how often to try an action in vain before giving it up, over all rounds so far."""
         return (self.round + 1) * (1 + int(self.draw("patience", action) * self.habits.patience))
 
-    def _give_up(self, intent: Deed) -> None:
+    def _give_up(self, intent: NoviceStep) -> None:
         """Treat the location as empty after a failed attempt, or start a new round."""
         if intent.verb == "search":
             self.belief.contents.setdefault(intent.receptacle, [])
@@ -132,31 +132,31 @@ class _HouseMind:
         else:
             self.round += 1
 
-    def _intent(self) -> Deed:
+    def _intent(self) -> NoviceStep:
         belief, goal = self.belief, self.goal
         if goal is None:
             return self._search()
         if belief.holding is not None:
             if entity_name(belief.holding) != goal.obj:
-                return Deed("put", belief.holding, self._place(goal.dest))
+                return NoviceStep("put", belief.holding, self._place(goal.dest))
             return self._use_held(goal, belief.holding)
         seen = belief.find(goal.obj)
         if seen is not None:
-            return Deed("take", *seen)
+            return NoviceStep("take", *seen)
         return self._search()
 
-    def _use_held(self, goal: HouseholdGoal, item: str) -> Deed:
+    def _use_held(self, goal: HouseholdGoal, item: str) -> NoviceStep:
         if goal.kind == "light":
             lamp = self.belief.find(goal.tool)
-            return Deed("use", lamp[0], lamp[1]) if lamp else self._search()
+            return NoviceStep("use", lamp[0], lamp[1]) if lamp else self._search()
         if goal.kind in APPLIANCES and goal.kind not in self.belief.done_to.get(item, ()):
-            return Deed(goal.kind, item, self._place(APPLIANCES[goal.kind]))
-        return Deed("put", item, self._place(goal.dest))
+            return NoviceStep(goal.kind, item, self._place(APPLIANCES[goal.kind]))
+        return NoviceStep("put", item, self._place(goal.dest))
 
     def _place(self, name: str) -> str:
         return next((receptacle for receptacle in self.belief.places if entity_name(receptacle) == name), f"{name} 1")
 
-    def _search(self) -> Deed:
+    def _search(self) -> NoviceStep:
         unseen = [receptacle for receptacle in self.belief.places if receptacle not in self.belief.contents]
         if not unseen:
             placed = self.belief.placed
@@ -168,8 +168,8 @@ class _HouseMind:
             self.round += 1
             unseen = [receptacle for receptacle in self.belief.places if receptacle not in self.belief.contents]
         if not unseen:
-            return Deed("look")
-        return Deed("search", receptacle=min(unseen, key=self._reluctance))
+            return NoviceStep("look")
+        return NoviceStep("search", receptacle=min(unseen, key=self._reluctance))
 
     def _reluctance(self, receptacle: str) -> tuple[float, str]:
         rank = next((i for i, word in enumerate(_LIKELY) if word in receptacle), len(_LIKELY))
@@ -177,7 +177,7 @@ class _HouseMind:
 
     # -------------------------------------------------------- wording
 
-    def _say(self, intent: Deed) -> str:
+    def _say(self, intent: NoviceStep) -> str:
         if intent.verb == "look":
             return "look"
         current = self.been[-1] if self.been else ""
@@ -190,7 +190,7 @@ class _HouseMind:
             return f"open {intent.receptacle}"
         return self._phrase(intent)
 
-    def _phrase(self, intent: Deed) -> str:
+    def _phrase(self, intent: NoviceStep) -> str:
         item, receptacle = intent.item, intent.receptacle
         if intent.verb == "search":
             return f"examine {receptacle}"

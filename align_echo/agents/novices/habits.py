@@ -29,7 +29,7 @@ class ScriptedNovice:
 
 
 @dataclass(frozen=True)
-class Deed:
+class NoviceStep:
     """A novice's next step: a verb, an item, perhaps a receptacle, and a room.
 
     All but the verb may be empty.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from align_echo.agents.novices.habits import Deed
+from align_echo.agents.novices.habits import NoviceStep
 
 ROOMS = (
     *("kitchen", "outside", "hallway", "workshop", "living room", "greenhouse"),
@@ -57,7 +57,7 @@ DONE = {
 """Verb -> pattern of the engine's confirmation."""
 
 
-def read_goal(text: str) -> tuple[Deed, ...]:
+def read_goal(text: str) -> tuple[NoviceStep, ...]:
     """Parse the goal into steps; () for an unknown wording."""
     for pattern, steps in _READERS:
         match = re.search(pattern, text)
@@ -66,44 +66,56 @@ def read_goal(text: str) -> tuple[Deed, ...]:
     return ()
 
 
-def _find(match: re.Match[str], text: str) -> list[Deed]:
-    return [Deed("focus", match["kind"]), Deed("take", match["kind"]), Deed("move", match["kind"], *_box(match))]
+def _find(match: re.Match[str], text: str) -> list[NoviceStep]:
+    return [
+        NoviceStep("focus", match["kind"]),
+        NoviceStep("take", match["kind"]),
+        NoviceStep("move", match["kind"], *_box(match)),
+    ]
 
 
 def _box(match: re.Match[str]) -> tuple[str, str]:
     return match["box"], match["room"]
 
 
-def _change(match: re.Match[str], text: str) -> list[Deed]:
+def _change(match: re.Match[str], text: str) -> list[NoviceStep]:
     item = match["thing"]
     if match["verb"] == "freeze":
-        steps = [Deed("cool", item, "freezer", "kitchen")]
+        steps = [NoviceStep("cool", item, "freezer", "kitchen")]
     else:
-        steps = [Deed("heat", item, "stove", "kitchen"), Deed("activate", "stove", room="kitchen")]
-    return [Deed("focus", item), Deed("take", item), *steps, *[Deed("wait", "")] * 3]
+        steps = [NoviceStep("heat", item, "stove", "kitchen"), NoviceStep("activate", "stove", room="kitchen")]
+    return [NoviceStep("focus", item), NoviceStep("take", item), *steps, *[NoviceStep("wait", "")] * 3]
 
 
-def _life_span(match: re.Match[str], text: str) -> list[Deed]:
+def _life_span(match: re.Match[str], text: str) -> list[NoviceStep]:
     kinds = re.findall(r"(longest|shortest) life span", text.split(".")[0])
-    return [Deed("focus", kind, room="outside") for kind in kinds]
+    return [NoviceStep("focus", kind, room="outside") for kind in kinds]
 
 
-def _stages(match: re.Match[str], text: str) -> list[Deed]:
+def _stages(match: re.Match[str], text: str) -> list[NoviceStep]:
     name = match["name"]
     if "plant" in name:
         tree = name.replace("plant", "tree")
         stages = [name.replace("plant", "seed"), f"{tree} in the seedling stage", f"{tree} in the adult stage"]
     else:
         stages = [f"{name} egg", f"hatchling {name}", f"juvenile {name}", f"adult {name}"]
-    return [Deed("focus", stage, room="outside") for stage in stages]
+    return [NoviceStep("focus", stage, room="outside") for stage in stages]
 
 
-def _thermometer(match: re.Match[str], text: str) -> list[Deed]:
+def _thermometer(match: re.Match[str], text: str) -> list[NoviceStep]:
     item, room = match["thing"], match["room"]
-    start = [Deed("take", "thermometer", room="kitchen"), Deed("focus", "thermometer"), Deed("take", item, room=room)]
+    start = [
+        NoviceStep("take", "thermometer", room="kitchen"),
+        NoviceStep("focus", "thermometer"),
+        NoviceStep("take", item, room=room),
+    ]
     boxes = re.findall(r"(\w+ box)", text)
-    end = Deed("move", item, boxes[0], _boxes_room(text)) if "place it" in text else Deed("focus", boxes[0], room=room)
-    return [*start, Deed("focus", item), Deed("measure", item), end]
+    end = (
+        NoviceStep("move", item, boxes[0], _boxes_room(text))
+        if "place it" in text
+        else NoviceStep("focus", boxes[0], room=room)
+    )
+    return [*start, NoviceStep("focus", item), NoviceStep("measure", item), end]
 
 
 def _boxes_room(text: str) -> str:
@@ -111,39 +123,54 @@ def _boxes_room(text: str) -> str:
     return match["room"] if match else ""
 
 
-def _conducts(match: re.Match[str], text: str) -> list[Deed]:
+def _conducts(match: re.Match[str], text: str) -> list[NoviceStep]:
     item, room = match["thing"], match["room"]
     box = re.findall(r"(\w+ box)", text)[0]
-    return [Deed("focus", item, room=room), Deed("take", item, room=room), Deed("move", item, box, room)]
+    return [
+        NoviceStep("focus", item, room=room),
+        NoviceStep("take", item, room=room),
+        NoviceStep("move", item, box, room),
+    ]
 
 
-def _power(match: re.Match[str], text: str) -> list[Deed]:
+def _power(match: re.Match[str], text: str) -> list[NoviceStep]:
     item = match["thing"]
-    wires = [Deed("connect", "battery anode", f"{item} cathode"), Deed("connect", "battery cathode", f"{item} anode")]
-    return [Deed("focus", item, room="workshop"), *wires]
+    wires = [
+        NoviceStep("connect", "battery anode", f"{item} cathode"),
+        NoviceStep("connect", "battery cathode", f"{item} anode"),
+    ]
+    return [NoviceStep("focus", item, room="workshop"), *wires]
 
 
-def _paint(match: re.Match[str], text: str) -> list[Deed]:
+def _paint(match: re.Match[str], text: str) -> list[NoviceStep]:
     wanted = match["color"].split("-")[0]
     first, second = PAINTS.get(wanted, ("red", "blue"))
-    pour = Deed("pour", f"{first} paint", f"{second} paint", "art studio")
-    return [pour, Deed("mix", "cup", room="art studio"), Deed("focus", f"{wanted} paint", room="art studio")]
+    pour = NoviceStep("pour", f"{first} paint", f"{second} paint", "art studio")
+    return [
+        pour,
+        NoviceStep("mix", "cup", room="art studio"),
+        NoviceStep("focus", f"{wanted} paint", room="art studio"),
+    ]
 
 
-def _chemistry(match: re.Match[str], text: str) -> list[Deed]:
-    return [Deed("read", "recipe", room=match["room"]), Deed("focus", match["thing"])]
+def _chemistry(match: re.Match[str], text: str) -> list[NoviceStep]:
+    return [NoviceStep("read", "recipe", room=match["room"]), NoviceStep("focus", match["thing"])]
 
 
-def _genetics(match: re.Match[str], text: str) -> list[Deed]:
-    return [Deed("take", "seed", room="greenhouse"), Deed("move", "seed", "flower pot", "greenhouse")]
+def _genetics(match: re.Match[str], text: str) -> list[NoviceStep]:
+    return [NoviceStep("take", "seed", room="greenhouse"), NoviceStep("move", "seed", "flower pot", "greenhouse")]
 
 
-def _plane(match: re.Match[str], text: str) -> list[Deed]:
-    return [Deed("focus", f"inclined plane {match['name']}", room="workshop")]
+def _plane(match: re.Match[str], text: str) -> list[NoviceStep]:
+    return [NoviceStep("focus", f"inclined plane {match['name']}", room="workshop")]
 
 
-def _grow(match: re.Match[str], text: str) -> list[Deed]:
-    return [Deed("focus", "seed", room=match["room"]), Deed("take", "seed"), Deed("move", "seed", "soil", "greenhouse")]
+def _grow(match: re.Match[str], text: str) -> list[NoviceStep]:
+    return [
+        NoviceStep("focus", "seed", room=match["room"]),
+        NoviceStep("take", "seed"),
+        NoviceStep("move", "seed", "soil", "greenhouse"),
+    ]
 
 
 _READERS = (

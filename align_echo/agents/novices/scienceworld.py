@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import Deed, ScriptedNovice, advised, chance, times_followed
+from align_echo.agents.novices.habits import NoviceStep, ScriptedNovice, advised, chance, times_followed
 from align_echo.agents.novices.laboratory import DONE, ROOMS, LabBelief, read_goal
 from align_echo.types import AgentView
 
@@ -172,7 +172,7 @@ class _LabMind:
 
     # -------------------------------------------------------- wording
 
-    def _ways(self, step: Deed) -> Iterator[str]:
+    def _ways(self, step: NoviceStep) -> Iterator[str]:
         """Generate the actions to try for a step, in order: habits first, the working form last."""
         name = self.belief.find(step.item)
         room = step.room or self.belief.where.get(name or "", "")
@@ -205,7 +205,7 @@ class _LabMind:
             yield f"go to {room}"
         yield f"teleport to {room}"
 
-    def _phrases(self, step: Deed, name: str) -> Iterator[str]:
+    def _phrases(self, step: NoviceStep, name: str) -> Iterator[str]:
         if self.draw("word", step.verb, name) < self._wordy(step.verb):
             yield from self._wrong(step, name)
         yield self._right(step, name)
@@ -214,12 +214,12 @@ class _LabMind:
         """Return the probability of its own wording: by habit, less if the rules advise against it."""
         return self.habits.adds_words * (1 - self.habits.heeds_rules * (("say", verb) in self.advice))
 
-    def _wrong(self, step: Deed, name: str) -> Iterator[str]:
+    def _wrong(self, step: NoviceStep, name: str) -> Iterator[str]:
         holder = self.belief.inside.get(name) or self.belief.room
         for form in _OWN_WORDS[step.verb]:
             yield form.format(name=name, place=step.receptacle, holder=holder)
 
-    def _right(self, step: Deed, name: str) -> str:
+    def _right(self, step: NoviceStep, name: str) -> str:
         return _ENGINES_WORDS[step.verb].format(name=name, place=step.receptacle)
 
     def _will(self, step: str, verb: str, habit: float) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from align_echo.agents.catalogue import AGENTS
-from align_echo.agents.players import build_agent, chat_model, choose_player, require_expert
+from align_echo.agents.players import build_agent, chat_model, choose_agent, require_expert
 from align_echo.agents.spec import AgentSetting
 from align_echo.align.audit.audit import MAX_EXAMPLES, AuditFindings, Auditor, Refused
 from align_echo.align.audit.speakers import Speaker, adversary_speaks, agent_speaks, chance_speaks, expert_slips
@@ -190,7 +190,7 @@ def _speaker(
             raise UsageError(f"{spec.name} has no expert for some tasks of {split}: leave {EXPERT_SLIPS} out")
         return expert_slips
     _check_name(name)
-    player = choose_player(None if name == POCKET else name, POCKET if name == POCKET else None)
+    player = choose_agent(None if name == POCKET else name, POCKET if name == POCKET else None)
     if player.agent.needs_expert:
         require_expert(spec, split, tasks, data_root)
     model = None if player.model is None else chat_model(player.model, spec=spec, base_url=None, seed=seed)

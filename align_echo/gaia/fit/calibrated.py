@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, fit_temperature, report
-from align_echo.critic.scoring import Calibrated, write_calibration
-from align_echo.gaia.fit.folder import beside, merged, put_in_place
+from align_echo.critic.scoring import CriticCalibration, write_calibration
+from align_echo.gaia.fit.folder import merge_adapter, partial_folder, publish_critic
 from align_echo.runs import CHECKPOINTS, newest_checkpoint
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def fit_calibrated(
     """
     checkpoints = path / CHECKPOINTS
     learned = learn(checkpoints, bool(newest_checkpoint(checkpoints)))
-    folder = beside(path)
-    critic = merged(learned, settings.weights, folder)
+    folder = partial_folder(path)
+    critic = merge_adapter(learned, settings.weights, folder)
     rows = verdicts(critic)
     rated = [(row.logit, row.label == "correct") for row in rows if row.logit is not None]
     temperature = fit_temperature([logit for logit, _ in rated], [right for _, right in rated]) if rows else 1.0
     save(critic, folder)
     if rows:
-        write_calibration(Calibrated(temperature=temperature, n=len(rows)), folder)
-    put_in_place(folder)
+        write_calibration(CriticCalibration(temperature=temperature, n=len(rows)), folder)
+    publish_critic(folder)
     return report(rows, temperature, seed=settings.seed) if rows else None, rows

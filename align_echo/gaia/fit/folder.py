@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from align_echo import __version__
 from align_echo.errors import UsageError
 from align_echo.files import clear
-from align_echo.gaia.lessons import Lessons
+from align_echo.gaia.lessons import TrainingData
 from align_echo.locking import FolderLock
 from align_echo.models.names import ModelName
 from align_echo.prompts import prompt_hash
@@ -63,8 +63,8 @@ def read_settings(
         raise UsageError(f"{source}{where}: {first['msg']}") from error
 
 
-def asked_of(
-    lessons: Lessons, model: ModelName, source: str, share: float, prompts: Sequence[str], settings: Frozen
+def training_config(
+    lessons: TrainingData, model: ModelName, source: str, share: float, prompts: Sequence[str], settings: Frozen
 ) -> dict[str, Any]:
     """Return the content of `config.json`. `prompts` are those of questions and training targets, `source` is the
     location of the `model` files.
@@ -120,14 +120,14 @@ def _compared(config: Mapping[str, Any]) -> Callable[[str], bool]:
     return lambda key: key not in unlike
 
 
-def beside(path: Path) -> Path:
+def partial_folder(path: Path) -> Path:
     """Return the empty folder where the critic is written before it is complete."""
     folder = path / f".{CRITIC}.partial"
     clear(path, [folder.name])
     return folder
 
 
-def merged(learner: Any, weights: str, folder: Path) -> Any:
+def merge_adapter(learner: Any, weights: str, folder: Path) -> Any:
     """Merge the model's adapter, after writing the adapter itself to `folder`. Raises as `check_finite`."""
     if weights == "lora":
         learner.save_pretrained(str(folder / "adapter"))
@@ -144,7 +144,7 @@ def check_finite(model: Any) -> None:
         raise UsageError("the critic's weights are no numbers any more: train anew with a smaller --lr")
 
 
-def put_in_place(folder: Path) -> None:
+def publish_critic(folder: Path) -> None:
     """Move the finished critic to its place atomically."""
     clear(folder.parent, [CRITIC])
     folder.replace(folder.with_name(CRITIC))

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
-from align_echo.critic.drawn import write_drawn
+from align_echo.critic.drawn import write_sampling
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS
 from align_echo.files import write_atomically
-from align_echo.gaia.baselines import Compared, compared
-from align_echo.gaia.examples import LEAST_ACTIONS, Example, check_both, check_enough, told_left_out
+from align_echo.gaia.baselines import BaselineComparison, compare_baselines
+from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
 from align_echo.gaia.fit.calibrated import fit_calibrated
-from align_echo.gaia.fit.folder import asked_of, check_disk, check_folder, open_folder, read_settings
-from align_echo.gaia.lessons import Lessons, lessons_of
+from align_echo.gaia.fit.folder import check_disk, check_folder, open_folder, read_settings, training_config
+from align_echo.gaia.lessons import TrainingData, prepare_training_data
 from align_echo.gaia.presets import preset_file, preset_for, presets
 from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
@@ -31,14 +31,14 @@ from align_echo.train.needs import require_reports, require_training
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
-    from align_echo.gaia.fit.learning import FitSettings, Question
+    from align_echo.gaia.fit.learning import FitSettings, VerdictQuestion
     from align_echo.models.local.encoding import ChatEncoder
 
 
-class Fitted(Frozen):
+class TrainingSummary(Frozen):
     """Summary of a trained critic: how many actions of how many `tasks` it was trained on, and its report on `held_out`
     tasks (None without any). `too_long` actions were left out of both because of their length; `one_sided` ones were
-    left out of training because, with weights, their states are all correct or all wrong. See `Lessons` for
+    left out of training because, with weights, their states are all correct or all wrong. See `TrainingData` for
     `duplicates`, `unlabelled` and `unbalanced`.
 
     Held-out actions are half correct and half wrong, and the temperature was fitted on them, so calibration at that
@@ -55,22 +55,22 @@ class Fitted(Frozen):
     duplicates: int = 0
     unlabelled: int = 0
     unbalanced: int = 0
-    baselines: dict[str, Compared] = Field(default_factory=dict)
+    baselines: dict[str, BaselineComparison] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Material:
     """The model of `source` with its encoder, the training questions, and the test examples with the `ids` [M][T] of
-    their questions. See `Fitted` for `too_long` and `one_sided`.
+    their questions. See `TrainingSummary` for `too_long` and `one_sided`.
     """
 
     source: str
     settings: FitSettings
-    lessons: Lessons
+    lessons: TrainingData
     model: Any
     encoder: ChatEncoder
-    questions: list[Question]
-    tested: list[Example]
+    questions: list[VerdictQuestion]
+    tested: list[ActionExample]
     ids: list[tuple[int, ...]]
     too_long: int
     one_sided: int
@@ -85,7 +85,7 @@ class _Material:
     def told(self) -> str:
         """Describe training and left-out examples in one line."""
         questions, rule = f"{len(self.questions):,} actions", self.lessons.rule
-        held_out = f"{len(self.ids):,} held out; {told_left_out(self.left_out)}"
+        held_out = f"{len(self.ids):,} held out; {describe_left_out(self.left_out)}"
         return f"learning from {questions} by the rule {rule!r}; {held_out}"
 
     def learn(self, checkpoints: Path, resume: bool, progress: Progress) -> Any:
@@ -112,10 +112,10 @@ class _Material:
 
     def save(self, critic: Any, folder: Path) -> None:
         save_critic(critic, self.source, folder)
-        write_drawn(self.lessons.drawn, folder)
+        write_sampling(self.lessons.drawn, folder)
 
 
-def settings_of(source: str, config: Path | None, changes: Mapping[str, object]) -> FitSettings:
+def read_fit_settings(source: str, config: Path | None, changes: Mapping[str, object]) -> FitSettings:
     """Return the settings of a preset by name, or those for a model of that size overridden by a YAML file; with
     `changes`.
 
@@ -140,7 +140,7 @@ def fit(
     least: int = LEAST_ACTIONS,
     resume: bool = False,
     progress: Progress = SILENT,
-) -> Fitted:
+) -> TrainingSummary:
     """Train and calibrate a critic on collections; with `share` 0 of held-out tasks it stays uncalibrated.
 
     `settings` default to those for the model's size, `rule` to the environments' default. Raises `UsageError` for
@@ -153,8 +153,8 @@ def fit(
     name = read_name(model)
     source = find_source(name)
     chosen = settings or settings_of(source, None, {})
-    lessons = lessons_of(collections, share, rule, seed=chosen.seed, balance=chosen.balance)
-    record = asked_of(lessons, name, source, share, ["critic/verdict"], chosen)
+    lessons = prepare_training_data(collections, share, rule, seed=chosen.seed, balance=chosen.balance)
+    record = training_config(lessons, name, source, share, ["critic/verdict"], chosen)
     check_folder(path, record, resume=resume)
     if not resume:
         check_disk(path, source, chosen.weights)
@@ -173,7 +173,7 @@ def fit(
         verdicts=material.verdicts,
         save=material.save,
     )
-    fitted = Fitted(
+    fitted = TrainingSummary(
         rule=lessons.rule,
         learned_from=len(material.questions),
         tasks=len({question.task for question in material.questions}),
@@ -184,7 +184,7 @@ def fit(
         duplicates=lessons.duplicates,
         unlabelled=lessons.unlabelled,
         unbalanced=lessons.unbalanced,
-        baselines=compared(
+        baselines=compare_baselines(
             lessons.learned, material.tested, [row.verdict for row in rows], lessons.rule, seed=chosen.seed
         ),
     )
@@ -193,7 +193,7 @@ def fit(
     return fitted
 
 
-def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
+def _prepare(source: str, settings: FitSettings, lessons: TrainingData) -> _Material:
     """Encode everything. Raises `UsageError` if no correct or no wrong action fits."""
     import torch
     from transformers import AutoModelForCausalLM

@@ -23,8 +23,8 @@ from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict, verdict_messages
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.gaia.examples import Balance, Example, even_weights
-from align_echo.gaia.fit.trainer import LearningSettings, Part, VerdictTrainer, learner_of
+from align_echo.gaia.examples import ActionExample, Balance, even_weights
+from align_echo.gaia.fit.trainer import LearningSettings, StepPart, VerdictTrainer, build_learner
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.progress import SILENT, Progress
@@ -51,7 +51,7 @@ class FitSettings(LearningSettings):
 
 
 @dataclass(frozen=True)
-class Question:
+class VerdictQuestion:
     """An example in tokens: `ids` [T] end before the verdict, `target` is its index in `VERDICTS`, and `weight` its
     weight in the loss.
     """
@@ -63,7 +63,7 @@ class Question:
     weight: float = 1.0
 
 
-def question_ids(example: Example, encoder: ChatEncoder) -> tuple[int, ...]:
+def question_ids(example: ActionExample, encoder: ChatEncoder) -> tuple[int, ...]:
     """Encode the conversation and the question about the action, up to the first differing token of the verdicts [T].
     """
     start, _ = verdict_tokens(encoder)
@@ -78,8 +78,8 @@ def verdict_tokens(encoder: ChatEncoder) -> tuple[tuple[int, ...], tuple[int, ..
 
 
 def questions(
-    examples: Sequence[Example], encoder: ChatEncoder, rule: Rule, *, longest: int, balance: Balance = "dropped"
-) -> list[Question]:
+    examples: Sequence[ActionExample], encoder: ChatEncoder, rule: Rule, *, longest: int, balance: Balance = "dropped"
+) -> list[VerdictQuestion]:
     """Encode the examples labelled by the rule and not too long. With `balance` "weighed", actions of states with only
     correct or only wrong ones have weight 0.
 
@@ -91,14 +91,14 @@ def questions(
     if short and not any(weights):
         raise UsageError("no state has right and wrong actions to weigh: collect with more --candidates")
     return [
-        Question(
+        VerdictQuestion(
             ids, VERDICTS.index(label), example.task_id, f"{example.task_id} {example.sample} {example.round}", weight
         )
         for (example, label, ids), weight in zip(short, weights, strict=True)
     ]
 
 
-def steps(questions: Sequence[Question], settings: FitSettings) -> list[list[int]]:
+def steps(questions: Sequence[VerdictQuestion], settings: FitSettings) -> list[list[int]]:
     """Choose the questions of each step, for all epochs: whole episodes, shuffled by the seed."""
     by_episode: dict[str, list[int]] = {}
     for index, question in enumerate(questions):
@@ -139,7 +139,7 @@ def check_trees(model: Any, ids_T: Sequence[int], device: torch.device) -> None:
 def learn(
     model: PreTrainedModel,
     encoder: ChatEncoder,
-    questions: Sequence[Question],
+    questions: Sequence[VerdictQuestion],
     settings: FitSettings,
     folder: Path,
     *,
@@ -157,14 +157,14 @@ def learn(
         raise UsageError("there is no labelled action to learn from")
     model.config.use_cache = False
     check_trees(model, max((question.ids for question in questions), key=len), model.device)
-    learner = learner_of(model, settings)
+    learner = build_learner(model, settings)
     words = verdict_tokens(encoder)[1]
 
-    def parts(step: Sequence[Question]) -> Iterator[Part]:
+    def parts(step: Sequence[VerdictQuestion]) -> Iterator[StepPart]:
         for tree in trees([question.ids for question in step], most_tokens=settings.tokens_per_tree):
             targets = [words[step[row].target] for row in tree.rows]
             weights = [step[row].weight for row in tree.rows]
-            yield Part(partial(tree_logits, tree=tree, device=learner.device), targets, weights)
+            yield StepPart(partial(tree_logits, tree=tree, device=learner.device), targets, weights)
 
     batches = [[questions[index] for index in step] for step in steps(questions, settings)]
     trainer = VerdictTrainer(learner, batches, parts, settings, folder, progress=progress, callbacks=callbacks)

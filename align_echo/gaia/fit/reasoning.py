@@ -12,24 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align_echo.critic.calibration import LabelledVerdict, report
-from align_echo.critic.drawn import write_drawn
+from align_echo.critic.drawn import write_sampling
 from align_echo.critic.labels import Rule
-from align_echo.critic.reasoning import AT_ONCE, Reasoner
+from align_echo.critic.reasoning import AT_ONCE, ReasoningCritic
 from align_echo.files import write_atomically
-from align_echo.gaia.examples import LEAST_ACTIONS, Example, check_both, check_enough, told_left_out
+from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
 from align_echo.gaia.fit.folder import (
     SIGNALS,
     WARM,
-    asked_of,
-    beside,
     check_disk,
     check_finite,
     check_folder,
     open_folder,
-    put_in_place,
+    partial_folder,
+    publish_critic,
+    training_config,
 )
-from align_echo.gaia.fit.intuitive import Fitted, save_critic
-from align_echo.gaia.lessons import Lessons, lessons_of
+from align_echo.gaia.fit.intuitive import TrainingSummary, save_critic
+from align_echo.gaia.lessons import TrainingData, prepare_training_data
 from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.train.needs import require_reports, require_training
@@ -54,7 +54,7 @@ def fit_reasoning(
     least: int = LEAST_ACTIONS,
     resume: bool = False,
     progress: Progress = SILENT,
-) -> Fitted:
+) -> TrainingSummary:
     """Train a reasoning critic on collections with a `share` of tasks held out.
 
     Raises `UsageError` as `fit` does, before it touches the folder.
@@ -63,10 +63,10 @@ def fit_reasoning(
     require_reports()
     from align_echo.gaia.fit.reasoning_steps import (
         ReasoningSettings,
+        choose_demonstrations,
         crew_config,
         fitting_examples,
-        imitated,
-        labelled,
+        select_labelled,
     )
     from align_echo.train.backbone import ROLES
     from align_echo.train.crew import find_source, gather
@@ -74,8 +74,8 @@ def fit_reasoning(
     settings = settings or ReasoningSettings()
     name = read_name(model)
     source = find_source(name)
-    lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    record = asked_of(lessons, name, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
+    lessons = prepare_training_data(collections, share, rule, seed=settings.seed)
+    record = training_config(lessons, name, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
     check_folder(path, record, resume=resume)
     if not resume:
         check_disk(path, source, settings.weights)
@@ -92,9 +92,9 @@ def fit_reasoning(
         too_long = len(lessons.learned) + len(lessons.tested) - len(learned) - len(tested)
         left_out = lessons.left_out | {"too long": too_long}
         check_enough(len(learned), least, left_out)
-        imitated(labelled(learned, lessons.rule), critic.encoder, settings)
+        choose_demonstrations(select_labelled(learned, lessons.rule), critic.encoder, settings)
         lock = open_folder(path, record, resume=resume)
-        held_out = f"{len(tested):,} held out; {told_left_out(left_out)}"
+        held_out = f"{len(tested):,} held out; {describe_left_out(left_out)}"
         progress.say(f"learning from {len(learned):,} actions by the rule {lessons.rule!r}; {held_out}")
         _learn(path, crew, learned, lessons.rule, settings, progress)
         fitted = _finish(path, crew, source, settings, lessons, learned, tested, too_long)
@@ -107,7 +107,7 @@ def fit_reasoning(
 def _learn(
     path: Path,
     crew: RoleModels,
-    learned: Sequence[Example],
+    learned: Sequence[ActionExample],
     rule: Rule,
     settings: ReasoningSettings,
     progress: Progress,
@@ -148,12 +148,12 @@ def _finish(
     crew: RoleModels,
     source: str,
     settings: ReasoningSettings,
-    lessons: Lessons,
-    learned: Sequence[Example],
-    tested: Sequence[Example],
+    lessons: TrainingData,
+    learned: Sequence[ActionExample],
+    tested: Sequence[ActionExample],
     too_long: int,
-) -> Fitted:
-    reasoner = Reasoner(crew.models["critic"], max_tokens=settings.reply_tokens)
+) -> TrainingSummary:
+    reasoner = ReasoningCritic(crew.models["critic"], max_tokens=settings.reply_tokens)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         scored = pool.map(lambda example: reasoner.score(example.messages, [example.action]), tested)
         opinions = [score for (score,) in scored]
@@ -161,16 +161,16 @@ def _finish(
         LabelledVerdict(example.task_id, example.action_type, example.label(lessons.rule) or "wrong", score.verdict)
         for example, score in zip(tested, opinions, strict=True)
     ]
-    folder = beside(path)
+    folder = partial_folder(path)
     learner: Any = crew.backbone.activate("critic")
     if settings.weights == "lora":
         crew.backbone.save("critic", folder / "adapter")
         learner = learner.merge_and_unload(adapter_names=["critic"])
     check_finite(learner)
     save_critic(learner, source, folder)
-    write_drawn(lessons.drawn, folder)
-    put_in_place(folder)
-    fitted = Fitted(
+    write_sampling(lessons.drawn, folder)
+    publish_critic(folder)
+    fitted = TrainingSummary(
         rule=lessons.rule,
         learned_from=len(learned),
         tasks=len({example.task_id for example in learned}),

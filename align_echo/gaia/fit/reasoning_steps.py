@@ -21,7 +21,7 @@ from align_echo.critic.reasoned_verdict import judge, reasoned_verdict_messages,
 from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.gaia.examples import Example
+from align_echo.gaia.examples import ActionExample
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.prompts import render
@@ -95,14 +95,14 @@ def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:
     )
 
 
-def reason(example: Example, verdict: Verdict) -> str:
+def reason(example: ActionExample, verdict: Verdict) -> str:
     """Write a reason for an action's label from a template, the conversation and the label's facts."""
     sent = {message.content.strip() for message in example.messages if message.role == "assistant"}
     facts = {"action": example.action, "verdict": verdict, "explores": example.explores}
     return render("critic/reason", {**facts, "repeated": example.action in sent})
 
 
-def demonstration(example: Example, verdict: Verdict, encoder: ChatEncoder) -> Row:
+def demonstration(example: ActionExample, verdict: Verdict, encoder: ChatEncoder) -> Row:
     """Encode the question about an action and the reply to imitate, as if the critic had sampled it."""
     question = encoder.opening(reasoned_verdict_messages(example.messages, example.action))
     reply = _reply(example, verdict, encoder)
@@ -115,14 +115,14 @@ def demonstration(example: Example, verdict: Verdict, encoder: ChatEncoder) -> R
     return Row(tokens, "critic", example.key, 1.0, expert=True)
 
 
-def _reply(example: Example, verdict: Verdict, encoder: ChatEncoder) -> tuple[int, ...]:
+def _reply(example: ActionExample, verdict: Verdict, encoder: ChatEncoder) -> tuple[int, ...]:
     text = write_reasoned_verdict(reason(example, verdict), verdict)
     return (*encoder.plain(text), encoder.end_id)
 
 
 def fitting_examples(
-    examples: Sequence[Example], encoder: ChatEncoder, *, longest: int, reply_tokens: int
-) -> list[Example]:
+    examples: Sequence[ActionExample], encoder: ChatEncoder, *, longest: int, reply_tokens: int
+) -> list[ActionExample]:
     """Keep the examples whose conversation leaves room for a reply."""
     return [
         example
@@ -132,14 +132,14 @@ def fitting_examples(
     ]
 
 
-def labelled(examples: Sequence[Example], rule: Rule) -> list[tuple[Example, Verdict]]:
+def select_labelled(examples: Sequence[ActionExample], rule: Rule) -> list[tuple[ActionExample, Verdict]]:
     """Return the examples labelled by the rule, with their labels."""
     return [(example, label) for example in examples if (label := example.label(rule)) is not None]
 
 
-def imitated(
-    pairs: Sequence[tuple[Example, Verdict]], encoder: ChatEncoder, settings: ReasoningSettings
-) -> list[tuple[Example, Verdict]]:
+def choose_demonstrations(
+    pairs: Sequence[tuple[ActionExample, Verdict]], encoder: ChatEncoder, settings: ReasoningSettings
+) -> list[tuple[ActionExample, Verdict]]:
     """Choose the demonstrations of the warm start, turn by turn. Demonstrations longer than `reply_tokens` are left
     out, since the critic's replies would be cut off.
 
@@ -158,7 +158,7 @@ def imitated(
 
 def learn_to_reason(
     crew: RoleModels,
-    examples: Sequence[Example],
+    examples: Sequence[ActionExample],
     rule: Rule,
     settings: ReasoningSettings,
     folder: Path,
@@ -172,11 +172,11 @@ def learn_to_reason(
     It continues from the last checkpoint, and the engine gets the final weights. Raises `UsageError` if a label has no
     example, or no demonstration fits.
     """
-    pairs = labelled(examples, rule)
+    pairs = select_labelled(examples, rule)
     if {label for _, label in pairs} != {"correct", "wrong"}:
         raise UsageError("there are not both correct and wrong actions to learn from")
     encoder = crew.models["critic"].encoder
-    demonstrations = [] if newest_checkpoint(folder) else imitated(pairs, encoder, settings)
+    demonstrations = [] if newest_checkpoint(folder) else choose_demonstrations(pairs, encoder, settings)
     if demonstrations:
         size = settings.warm_batch
         parts = [demonstrations[start : start + size] for start in range(0, len(demonstrations), size)]
@@ -200,9 +200,9 @@ def learn_to_reason(
     crew.publish()
 
 
-def by_turn(pairs: Sequence[tuple[Example, Verdict]], seed: int) -> list[tuple[Example, Verdict]]:
+def by_turn(pairs: Sequence[tuple[ActionExample, Verdict]], seed: int) -> list[tuple[ActionExample, Verdict]]:
     """Shuffle turns by the seed, with the actions of a turn together, so that their shared history is computed once."""
-    pairs_by_turn: dict[str, list[tuple[Example, Verdict]]] = {}
+    pairs_by_turn: dict[str, list[tuple[ActionExample, Verdict]]] = {}
     for example, label in pairs:
         pairs_by_turn.setdefault(f"{example.task_id} {example.sample} {example.round} {example.turn}", []).append(
             (example, label)
@@ -213,13 +213,13 @@ def by_turn(pairs: Sequence[tuple[Example, Verdict]], seed: int) -> list[tuple[E
 class JudgedAction(NamedTuple):
     """An action to judge, with the number of the pass over the actions of its label, from 0."""
 
-    example: Example
+    example: ActionExample
     label: Verdict
     lap: int
 
 
 def states_at(
-    number: int, pairs: Sequence[tuple[Example, Verdict]], settings: ReasoningSettings
+    number: int, pairs: Sequence[tuple[ActionExample, Verdict]], settings: ReasoningSettings
 ) -> list[JudgedAction]:
     """Choose the actions of a step: passes over the correct and over the wrong ones, each pass in its own order.
 

@@ -58,7 +58,7 @@ class LearningSettings(Frozen, allow_inf_nan=False):
 
 
 @dataclass(frozen=True)
-class Part:
+class StepPart:
     """Questions of a step, computed at once: `logits` returns the model's logits after each [R, V], with gradient;
     `words` [R] are the target tokens, and `weights` [R] their weights, about 1 on average.
     """
@@ -68,7 +68,7 @@ class Part:
     weights: list[float]
 
 
-def learner_of(model: PreTrainedModel, settings: LearningSettings) -> Any:
+def build_learner(model: PreTrainedModel, settings: LearningSettings) -> Any:
     """Return the model with a new adapter on all linear layers, or the model itself for full training."""
     if settings.weights == "full":
         return model
@@ -85,7 +85,7 @@ class VerdictTrainer(KeepingTrainer):
         self,
         learner: Any,
         steps: Sequence[Sequence[Any]],
-        parts: Callable[[Sequence[Any]], Iterator[Part]],
+        parts: Callable[[Sequence[Any]], Iterator[StepPart]],
         settings: LearningSettings,
         folder: Path,
         *,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from align_echo.critic.reasoned_verdict import Judgement
+from align_echo.critic.reasoned_verdict import ReasonedVerdict
 from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.session import Episode
@@ -53,7 +53,7 @@ def rcm(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states: i
     return RolloutBatch(rows=rows, counts=counts, steps=sum(len(trajectory.steps) for trajectory in played))
 
 
-def compared(judged: Sequence[tuple[str, Verdict, Judgement]]) -> tuple[tuple[Row, ...], Counter[str]]:
+def compared(judged: Sequence[tuple[str, Verdict, ReasonedVerdict]]) -> tuple[tuple[Row, ...], Counter[str]]:
     """Convert verdicts, as (group, label, verdict), to rows, and count unusable ones."""
     counts = Counter(
         {
@@ -69,7 +69,7 @@ def compared(judged: Sequence[tuple[str, Verdict, Judgement]]) -> tuple[tuple[Ro
     return rows, counts
 
 
-def verdict_reward(judged: Judgement, label: Verdict) -> float:
+def verdict_reward(judged: ReasonedVerdict, label: Verdict) -> float:
     """Return 1 for a verdict equal to the label, `FORMAT` for a wrong one, 0 for an unreadable reply.
 
     GAIA (paper 3, section 4.3) rewards form and correctness without stating the amounts.

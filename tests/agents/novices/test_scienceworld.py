@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.agents.novices import make_novice
-from align_echo.agents.novices.habits import Deed, ScriptedNovice
+from align_echo.agents.novices.habits import NoviceStep, ScriptedNovice
 from align_echo.agents.novices.laboratory import DONE, ROOMS, LabBelief, read_goal
 from align_echo.agents.novices.scienceworld import STUBBORN, LabHabits, lab_novice, read_rules
 from align_echo.errors import UsageError
@@ -40,9 +40,9 @@ def acts(novice: ScriptedNovice, *turns: tuple[str, str], rules: str = "", task:
 
 def test_a_goal_is_read_as_steps():
     assert read_goal(GOAL) == (
-        Deed("focus", "animal"),
-        Deed("take", "animal"),
-        Deed("move", "animal", "red box", "kitchen"),
+        NoviceStep("focus", "animal"),
+        NoviceStep("take", "animal"),
+        NoviceStep("move", "animal", "red box", "kitchen"),
     )
     freeze = "Your task is to freeze lead. First, focus on the substance. Then, take actions that will cause it to"
     assert [step.verb for step in read_goal(freeze)] == ["focus", "take", "cool", "wait", "wait", "wait"]
