@@ -12,10 +12,10 @@ from align_echo.align.audit.report import Audit, AuditRow, SpeakerAudit
 from align_echo.align.run_folder import IterationRecord, RunSummary
 from align_echo.critic.calibration import CalibrationResult, ConfusionCounts, CriticReport, ReliabilityBin
 from align_echo.critic.scoring import CriticCalibration
-from align_echo.evaluate.comparison import Comparison, Difference, VariantResult
-from align_echo.evaluate.grid import Cell, Change, Grid, Side
-from align_echo.evaluate.refinement import Refinement, Round
-from align_echo.evaluate.study import Study
+from align_echo.evaluate.comparison import VariantComparison, VariantDifference, VariantResult
+from align_echo.evaluate.grid import CellChange, CellSide, GridCell, GridSummary
+from align_echo.evaluate.refinement import RefinementResult, RoundResult
+from align_echo.evaluate.study import StudySummary
 from align_echo.gaia.collection import CollectionSummary, LabelCounts
 from align_echo.gaia.examples import ActionExample
 from align_echo.gaia.figures import SelectionResult, TrialResult
@@ -60,8 +60,8 @@ def test_links_to_a_section_lead_to_one_that_there_is(page):
 
 
 RECORDS = (
-    *(RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, ChoiceCounts),
-    *(Study, Grid, Cell, Side, Change, Estimate, Refinement, Round, InterfaceConduct, InterfaceTrouble),
+    *(RunSummary, IterationRecord, VariantComparison, VariantResult, VariantDifference, Estimate, ChoiceCounts),
+    *(StudySummary, GridSummary, GridCell, CellSide, CellChange, Estimate, RefinementResult, RoundResult, InterfaceConduct, InterfaceTrouble),
     *(HintCount, Audit, SpeakerAudit, AuditRow),
 )
 

@@ -11,8 +11,8 @@ from rich.console import Console
 import align_echo
 from align_echo.answers import NONSENSE
 from align_echo.errors import UsageError
-from align_echo.evaluate.comparison import Comparison, compare
-from align_echo.evaluate.grid import cell_of, grid_of, lines_of, refusals_lines
+from align_echo.evaluate.comparison import VariantComparison, compare
+from align_echo.evaluate.grid import build_cell, build_grid, cell_lines, refusals_lines
 from align_echo.evaluate.tables import tables, undefined
 from align_echo.refusals import EpisodeOutcomes, RefusalCounts, RefusalJudge, play_judge
 from align_echo.session import Session
@@ -187,7 +187,7 @@ def test_an_engine_that_breaks_on_nonsense_tells_nothing_of_refusals():
 # ---------------------------------------------------------------- one figure everywhere
 
 
-def shown(comparison: Comparison) -> str:
+def shown(comparison: VariantComparison) -> str:
     console = Console(width=150, record=True)
     for table in tables(comparison):
         console.print(table)
@@ -211,16 +211,16 @@ def test_python_tables_summary_grid_and_training_say_the_same(kind, known, value
     result = comparison.variants["none"]
     stored = json.loads(comparison.model_dump_json())["variants"]["none"]
     counted = play_judge(spec)(episodes)
-    cell = cell_of(spec, comparison, {"none": "none", "full": "x"}, agent="script", tasks=2, folder="f")
+    cell = build_cell(spec, comparison, {"none": "none", "full": "x"}, agent="script", tasks=2, folder="f")
     row = next(line for line in shown(comparison).splitlines() if line.startswith("none "))
-    lines = refusals_lines(grid_of([cell], model=None, interface="x", seed=0, tasks=2).cells)
+    lines = refusals_lines(build_grid([cell], model=None, interface="x", seed=0, tasks=2).cells)
     assert (comparison.refusals, stored["refusals"], cell.without.refusals) == (known,) * 3
     if value is None:
         with pytest.raises(UsageError, match=r"not defined.*have words that come again"):
             align_echo.consecutive_invalid_share(episodes)
         assert (result.consecutive_invalid, stored["consecutive_invalid"], counted.in_runs) == (None, None, None)
         assert stored["answers"]["answers"] == 12
-        assert row.count("not defined") == lines_of(cell)[0].count("not defined") == 2
+        assert row.count("not defined") == cell_lines(cell)[0].count("not defined") == 2
         assert comparison.differences["full"].invalid_points is None
         assert any("not defined" in line for line in undefined(comparison))
         assert any("is not defined: of 12 answers" in line for line in lines)
@@ -231,7 +231,7 @@ def test_python_tables_summary_grid_and_training_say_the_same(kind, known, value
         assert counted.in_runs == 8
         assert stored["answers"] is None
         assert " 66.7 [" in row
-        assert lines_of(cell)[0][4].startswith("66.7 [")
+        assert cell_lines(cell)[0][4].startswith("66.7 [")
     assert len([line for line in shown(comparison).splitlines() if line.startswith("refused: ")]) == 1
     assert len([line for line in lines if line.startswith("refused in ")]) == 1
 

@@ -13,11 +13,11 @@ import typer
 from align_echo.agents.players import about
 from align_echo.cli import options
 from align_echo.cli.console import cost, leave, run_display, run_folder, say, stdout
-from align_echo.evaluate.comparison import Comparison
-from align_echo.evaluate.parting import parting_of_run
-from align_echo.evaluate.plan import Plan, plan_evaluation
+from align_echo.evaluate.comparison import VariantComparison
+from align_echo.evaluate.parting import show_parting
+from align_echo.evaluate.plan import EvaluationPlan, plan_evaluation
 from align_echo.evaluate.playing import play
-from align_echo.evaluate.refinement import Refinement, rounds_table
+from align_echo.evaluate.refinement import RefinementResult, rounds_table
 from align_echo.evaluate.rounds import refine
 from align_echo.evaluate.tables import (
     NAMES,
@@ -93,7 +93,7 @@ def evaluate(
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 
 
-def _show(plan: Plan, path: Path, result: Comparison) -> dict[str, InterfaceConduct]:
+def _show(plan: EvaluationPlan, path: Path, result: VariantComparison) -> dict[str, InterfaceConduct]:
     """Print the tables and any trouble, and return the conduct of each variant."""
     console = stdout()
     conducts = {NAMES[name]: variant.conduct for name, variant in result.variants.items()}
@@ -107,11 +107,11 @@ def _show(plan: Plan, path: Path, result: Comparison) -> dict[str, InterfaceCond
     for line in (*interfaces, about(plan.player, agent_details(path)), *games, *verdicts_given(result)):
         say(line)
     cost(sum((variant.usage for variant in result.variants.values()), Usage()))
-    print("".join(f"{line}\n" for line in parting_of_run(path)), end="")
+    print("".join(f"{line}\n" for line in show_parting(path)), end="")
     return conducts
 
 
-def _show_rounds(plan: Plan, path: Path, rounds: Refinement) -> dict[str, InterfaceConduct]:
+def _show_rounds(plan: EvaluationPlan, path: Path, rounds: RefinementResult) -> dict[str, InterfaceConduct]:
     stdout().print(rounds_table(rounds))
     print()
     critic = plan.refining.critic if plan.refining else None

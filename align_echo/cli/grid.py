@@ -14,7 +14,7 @@ import typer
 from align_echo.agents.catalogue import AGENTS
 from align_echo.cli import options
 from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder, say
-from align_echo.evaluate.grid import Grid, faults_line, refusals_lines, table_of
+from align_echo.evaluate.grid import GridSummary, faults_line, grid_table, refusals_lines
 from align_echo.evaluate.grid_run import play_grid, read_axes
 from align_echo.trouble import InterfaceConduct, overstepped, tell, verdict
 
@@ -52,9 +52,9 @@ def grid(
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 
 
-def _show(summary: Grid, played_by: Sequence[str], path: Path) -> dict[str, InterfaceConduct]:
+def _show(summary: GridSummary, played_by: Sequence[str], path: Path) -> dict[str, InterfaceConduct]:
     """Print the table and any trouble, and return the conduct of the interface in each side of each cell."""
-    print_whole(table_of(summary))
+    print_whole(grid_table(summary))
     print()
     print(*refusals_lines(summary.cells), *played_by, sep="\n")
     for cell in summary.cells:

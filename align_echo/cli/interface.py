@@ -25,8 +25,8 @@ from align_echo.cli.console import cost, leave, new_folder, run_display, run_fol
 from align_echo.display import Display, note
 from align_echo.errors import UsageError
 from align_echo.evaluate.ablation import ablate
-from align_echo.evaluate.ablation_tables import ablation_lines, ablation_table, conducts_of
-from align_echo.evaluate.hint_record import keep_record, record_of_run
+from align_echo.evaluate.ablation_tables import ablation_lines, ablation_table, arm_conducts
+from align_echo.evaluate.hint_record import count_run_hints, keep_record
 from align_echo.evaluate.interface_diff import diff_interfaces, diff_lines
 from align_echo.evaluate.plan import plan_evaluation
 from align_echo.evaluate.tables import audit_lines, audit_table, hints_table, provenance_lines, rules_table
@@ -64,7 +64,7 @@ def show(
     for unresolved in chosen.provenance.unresolved:
         print(f"no rule stood its experiments for: {printable(unresolved)}")
     if run is not None:
-        record = record_of_run(chosen, run)
+        record = count_run_hints(chosen, run)
         stdout().print(hints_table(record, f"Hints in the episodes of {run}"))
         chosen = keep_record(chosen, Path(name), record) if keep else chosen
     if chosen.record:
@@ -156,7 +156,7 @@ def ablate_rules(
     path = run_folder(out, resume, "ablate", plan.spec.name)
     with run_display(path, resume=resume) as display:
         result = ablate(plan, path, seeds=seeds, groups=groups, resume=resume, progress=display)
-    conducts = conducts_of(result)
+    conducts = arm_conducts(result)
     stdout().print(ablation_table(result))
     print(*ablation_lines(result), *tell(conducts), sep="\n")
     cost(result.usage)

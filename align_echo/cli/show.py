@@ -9,9 +9,9 @@ import typer
 
 from align_echo.cli.console import say
 from align_echo.display import note
-from align_echo.view.finding import find_episodes, of_part, part_named
+from align_echo.view.finding import find_episodes, resolve_part, select_part
 from align_echo.view.listing import episode_lines, find_episode, overview
-from align_echo.view.reading import DamagedLine, told
+from align_echo.view.reading import DamagedLine, describe_damage
 
 
 def show(
@@ -23,13 +23,13 @@ def show(
 ) -> None:
     """List the episodes of a run; with a task, print one of them turn by turn."""
     parts = find_episodes([run])
-    part = part_named(parts, part)
+    part = resolve_part(parts, part)
     damaged: list[DamagedLine] = []
     if task is None:
-        lines = overview(of_part(parts, part), most, damaged)
+        lines = overview(select_part(parts, part), most, damaged)
     else:
         lines = episode_lines(*find_episode(parts, task, damaged, part=part, sample=sample), parts, damaged)
     for line in lines:
         say(line)
-    for line in told(damaged):
+    for line in describe_damage(damaged):
         note(line)

@@ -14,7 +14,7 @@ from align_echo.cli.console import cost, leave, print_whole, run_display, run_fo
 from align_echo.evaluate.study import plan_study
 from align_echo.evaluate.study_file import studies
 from align_echo.evaluate.study_run import TABLES, play_study
-from align_echo.evaluate.study_tables import conducts_of, notes_of, tables_of
+from align_echo.evaluate.study_tables import build_tables, study_conducts, study_notes
 from align_echo.trouble import overstepped, tell, verdict
 
 
@@ -30,11 +30,11 @@ def study(
     path = run_folder(out, resume, "study", plan.name)
     with run_display(path, resume=resume) as display:
         played = play_study(plan, path, resume=resume, progress=display)
-    for table in tables_of(played):
+    for table in build_tables(played):
         print_whole(table)
         print()
-    conducts = conducts_of(played)
-    print(*notes_of(played), *tell(conducts), sep="\n")
+    conducts = study_conducts(played)
+    print(*study_notes(played), *tell(conducts), sep="\n")
     cost(played.usage)
     say(f"written: {path / 'summary.json'} and {TABLES}, and the folders of all that was learned and played")
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))

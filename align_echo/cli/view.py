@@ -12,7 +12,7 @@ from align_echo.display import note
 from align_echo.grammar import quantity
 from align_echo.view.inspect_logs import write_logs
 from align_echo.view.packing import write_page
-from align_echo.view.reading import told
+from align_echo.view.reading import describe_damage
 from align_echo.view.serving import make_viewer
 
 
@@ -26,12 +26,12 @@ def view(
     """Write all episodes of runs into one HTML file, to read, filter and compare in a browser; or as logs."""
     if logs is not None:
         files, damaged = write_logs(paths, logs)
-        for line in told(damaged) if out is None else ():
+        for line in describe_damage(damaged) if out is None else ():
             note(line)
         say(f"{logs}: {len(files):,} .eval; look at them with `inspect view --log-dir {logs}`")
     if out is not None or not (serve or logs):
         file, packed = write_page(paths, out)
-        for line in told(packed.damaged):
+        for line in describe_damage(packed.damaged):
             note(line)
         say(f"{file}: {quantity(packed.episodes, 'episode')}, {file.stat().st_size / 1e6:.1f} MB; open it in a browser")
     if serve:

@@ -20,10 +20,10 @@ import numpy as np
 from align_echo.agents.players import about, describe_agent
 from align_echo.align.switching import switches_of, without_rules
 from align_echo.errors import EngineError, UsageError
-from align_echo.evaluate.cast import build_player, config_of, models_of
-from align_echo.evaluate.comparison import PLACEBO, variants_of
+from align_echo.evaluate.cast import build_plan_agent, evaluation_config, model_loader
+from align_echo.evaluate.comparison import PLACEBO, build_variants
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
-from align_echo.evaluate.plan import Plan
+from align_echo.evaluate.plan import EvaluationPlan
 from align_echo.evaluate.playing import play_part
 from align_echo.interface import Interface
 from align_echo.intervals import Estimate, bootstrap, by_task, scored, success_rate
@@ -38,7 +38,7 @@ REPLAYS = "replays.jsonl"
 
 
 @dataclass(frozen=True)
-class Arm:
+class AblationArm:
     """An interface without some rules. `number` is that of its rule in the interface's record, counted from 1, or of
     the group.
     """
@@ -53,7 +53,7 @@ class Arm:
         return f"without-{self.number}"
 
 
-class Replayed(Frozen):
+class ReplayRecord(Frozen):
     """Differences in an episode of the complete interface, replayed without some rules. `told`: its rules text differs;
     `turns`: number of turns with different text; `diverged`: the environment itself answered differently, so nothing is
     known.
@@ -102,7 +102,7 @@ class RuleWorth(Frozen):
         return not self.told and not self.fired and not self.played
 
 
-class Ablation(Frozen):
+class AblationResult(Frozen):
     """Measured effect of an interface's rules, one by one or group by group. `over_placebo` is the effect of the
     complete interface (success, percentage points); `not_switched` are recorded rules that cannot be switched off.
     `diverged` counts replays in which the environment itself answered differently.
@@ -130,7 +130,7 @@ class Ablation(Frozen):
 # ---------------------------------------------------------------- playing
 
 
-def arms_of(interface: Interface, *, groups: bool = False) -> list[Arm]:
+def build_arms(interface: Interface, *, groups: bool = False) -> list[AblationArm]:
     """Build the interface without each of its rules, or, with `groups`, without all rules about one form of action.
 
     Raises `UsageError` for an interface whose rules are code.
@@ -152,19 +152,19 @@ def arms_of(interface: Interface, *, groups: bool = False) -> list[Arm]:
     ]
 
 
-def _arm(interface: Interface, number: int, rules: tuple[str, ...], action: str) -> Arm:
-    return Arm(number, rules, action, without_rules(interface, rules, f"{interface.name}-without-{number}"))
+def _arm(interface: Interface, number: int, rules: tuple[str, ...], action: str) -> AblationArm:
+    return AblationArm(number, rules, action, without_rules(interface, rules, f"{interface.name}-without-{number}"))
 
 
 def ablate(
-    plan: Plan,
+    plan: EvaluationPlan,
     path: Path,
     *,
     seeds: Sequence[int] = (),
     groups: bool = False,
     resume: bool = False,
     progress: Progress = SILENT,
-) -> Ablation:
+) -> AblationResult:
     """Play the plan's interface complete, as its placebo, and without each rule, on the same tasks with each seed
     (default: the plan's own); finished parts of the folder are reused.
 
@@ -178,8 +178,8 @@ def ablate(
     seeds = tuple(seeds) or (plan.seed,)
     if switches_of(interface):
         progress.status("taking rules out of the interface")
-    arms = arms_of(interface, groups=groups)
-    variants = {**variants_of(interface), **{arm.name: arm.interface for arm in arms}}
+    arms = build_arms(interface, groups=groups)
+    variants = {**build_variants(interface), **{arm.name: arm.interface for arm in arms}}
     arm_variants = {name: variants[name] for name in (WHOLE, PLACEBO, *(arm.name for arm in arms))}
     plans = [replace(plan, seed=seed, variants=arm_variants) for seed in seeds]
     config = _config(plans[0], path, seeds)
@@ -193,16 +193,18 @@ def ablate(
     return ablation
 
 
-def _config(plan: Plan, path: Path, seeds: Sequence[int]) -> Config:
+def _config(plan: EvaluationPlan, path: Path, seeds: Sequence[int]) -> Config:
     """Return the content of `config.json`."""
-    player = build_player(plan, models_of(plan, path))
-    return {**config_of(plan, player), "command": "interface ablate", "seeds": list(seeds)}
+    player = build_plan_agent(plan, model_loader(plan, path))
+    return {**evaluation_config(plan, player), "command": "interface ablate", "seeds": list(seeds)}
 
 
 class _ArmPlayer:
     """The episodes of all arms, by arm, and the replays of the complete interface's episodes."""
 
-    def __init__(self, folder: EvaluationFolder, arms: Sequence[Arm], progress: Progress, *, tagged: bool) -> None:
+    def __init__(
+        self, folder: EvaluationFolder, arms: Sequence[AblationArm], progress: Progress, *, tagged: bool
+    ) -> None:
         """`tagged`: add the seed to the names of the folder's parts."""
         self.folder = folder
         self.episodes: dict[str, list[Trajectory]] = {}
@@ -210,11 +212,11 @@ class _ArmPlayer:
         self._progress = progress
         self._tagged = tagged
         self._file = JsonlFile(folder.path / REPLAYS)
-        self.replays = self._file.read(Replayed)
+        self.replays = self._file.read(ReplayRecord)
 
-    def play(self, plan: Plan) -> None:
+    def play(self, plan: EvaluationPlan) -> None:
         """Play all arms with the plan's seed."""
-        player = build_player(plan, models_of(plan, self.folder.path))
+        player = build_plan_agent(plan, model_loader(plan, self.folder.path))
         self._progress.say(about(plan.player, describe_agent(player)))
 
         def part(name: str, episodes: Sequence[Episode]) -> list[Trajectory]:
@@ -238,7 +240,7 @@ class _ArmPlayer:
             unchanged = [episode for episode in finished if Episode(episode.task_id, episode.sample) not in changed]
             self.episodes.setdefault(arm.name, []).extend((*new_episodes, *unchanged))
 
-    def _find_changed(self, plan: Plan, arm: Arm, complete: Sequence[Trajectory]) -> set[Episode]:
+    def _find_changed(self, plan: EvaluationPlan, arm: AblationArm, complete: Sequence[Trajectory]) -> set[Episode]:
         """Find the episodes to play again without the arm's rules; the replays are stored in the folder."""
         known = {
             Episode(replayed.task_id, replayed.sample): replayed
@@ -247,20 +249,22 @@ class _ArmPlayer:
         }
         missing = [episode for episode in complete if Episode(episode.task_id, episode.sample) not in known]
         if missing:
-            for replayed in replays_of(plan, arm, missing):
+            for replayed in replay_without_rules(plan, arm, missing):
                 self._file.append(replayed)
                 self.replays.append(replayed)
                 known[Episode(replayed.task_id, replayed.sample)] = replayed
         return {episode for episode, replayed in known.items() if replayed.is_other}
 
 
-def replays_of(plan: Plan, arm: Arm, episodes: Sequence[Trajectory]) -> Iterator[Replayed]:
+def replay_without_rules(
+    plan: EvaluationPlan, arm: AblationArm, episodes: Sequence[Trajectory]
+) -> Iterator[ReplayRecord]:
     """Replay episodes of the complete interface without the arm's rules."""
     env = plan.spec.make(plan.split, interface=arm.interface, data_root=plan.data_root)
     with closing(Session(env, agent="replay", seed=plan.seed)) as session:
         for episode in episodes:
             rules_differ, turns, diverged = _replay(session, episode)
-            yield Replayed(
+            yield ReplayRecord(
                 arm=arm.name, seed=plan.seed, task_id=episode.task_id, sample=episode.sample,
                 told=rules_differ, turns=turns, diverged=diverged,
             )  # fmt: skip
@@ -294,21 +298,21 @@ def _replay(session: Session, episode: Trajectory) -> tuple[bool, int, bool]:
 
 
 def measure(
-    plan: Plan,
+    plan: EvaluationPlan,
     interface: Interface,
-    arms: Sequence[Arm],
+    arms: Sequence[AblationArm],
     episodes: dict[str, list[Trajectory]],
-    replays: Sequence[Replayed],
+    replays: Sequence[ReplayRecord],
     seeds: Sequence[int],
-) -> Ablation:
+) -> AblationResult:
     """Compute the figures of all episodes. Raises `UsageError` if an arm has no episode without a fault."""
     complete, placebo = scored(episodes[WHOLE]), scored(episodes[PLACEBO])
     for name, played in episodes.items():
         if not scored(played):
             raise UsageError(f"no episode of {name!r} finished without a fault")
     switched = {rule for arm in arms for rule in arm.rules}
-    new_episodes = [episode for arm in arms for episode in played_anew(arm, episodes[arm.name], replays)]
-    return Ablation(
+    new_episodes = [episode for arm in arms for episode in new_episodes_only(arm, episodes[arm.name], replays)]
+    return AblationResult(
         environment=plan.spec.name,
         split=plan.split,
         agent=complete[0].agent,
@@ -330,7 +334,7 @@ def measure(
 
 
 def _measure_arm(
-    arm: Arm, episodes: dict[str, list[Trajectory]], replays: Sequence[Replayed], seed: int
+    arm: AblationArm, episodes: dict[str, list[Trajectory]], replays: Sequence[ReplayRecord], seed: int
 ) -> RuleWorth:
     played, complete = episodes[arm.name], scored(episodes[WHOLE])
     finished = scored(played)
@@ -343,7 +347,7 @@ def _measure_arm(
         told=any(replayed.told for replayed in changed),
         fired=sum(replayed.turns for replayed in changed),
         episodes=sum(replayed.turns > 0 for replayed in changed),
-        played=len(played_anew(arm, played, replays)),
+        played=len(new_episodes_only(arm, played, replays)),
         faults=len(played) - len(finished),
         success_rate=success_rate(finished),
         worth=paired(finished, complete, points, seed),
@@ -353,7 +357,9 @@ def _measure_arm(
     )
 
 
-def played_anew(arm: Arm, episodes: Sequence[Trajectory], replays: Sequence[Replayed]) -> list[Trajectory]:
+def new_episodes_only(
+    arm: AblationArm, episodes: Sequence[Trajectory], replays: Sequence[ReplayRecord]
+) -> list[Trajectory]:
     """Return the episodes played for an arm itself; the others are unchanged ones of the complete interface."""
     own_replays = (replayed for replayed in replays if replayed.arm == arm.name and replayed.is_other)
     changed = {(replayed.seed, replayed.task_id, replayed.sample) for replayed in own_replays}

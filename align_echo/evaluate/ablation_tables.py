@@ -1,4 +1,4 @@
-"""An `Ablation` as a table and in words. Not here: computing its figures (`ablation.py`)."""
+"""An `AblationResult` as a table and in words. Not here: computing its figures (`ablation.py`)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from align_echo.align.hybrid.hypotheses import with_letters
-from align_echo.evaluate.ablation import Ablation, RuleWorth
+from align_echo.evaluate.ablation import AblationResult, RuleWorth
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.grammar import quantity
 from align_echo.sandbox.session import printable
 from align_echo.trouble import InterfaceConduct
 
 
-def ablation_table(ablation: Ablation) -> Table:
+def ablation_table(ablation: AblationResult) -> Table:
     """Build the table of rules with any effect on the text, those with the highest worth first."""
     graded = any(rule.score_worth.value and not rule.worth.value for rule in ablation.rules)
     table = plain_table("What the interface loses without a rule: success, points, paired by task, 95% intervals")
@@ -53,7 +53,7 @@ def verdict_on(rule: RuleWorth) -> str:
     return "cannot be told" if worth.value or any(worth.ci95 or ()) else "changed no outcome"
 
 
-def ablation_lines(ablation: Ablation) -> Iterator[str]:
+def ablation_lines(ablation: AblationResult) -> Iterator[str]:
     """Describe what the table leaves out: the complete interface and its placebo, silent rules, and limits of the
     figures.
     """
@@ -97,7 +97,7 @@ def ablation_lines(ablation: Ablation) -> Iterator[str]:
         yield f"{ablation.faults} episodes broke and are in no figure; --resume plays them again"
 
 
-def conducts_of(ablation: Ablation) -> dict[str, InterfaceConduct]:
+def conducts_of(ablation: AblationResult) -> dict[str, InterfaceConduct]:
     """Return the conduct of the interface in each arm, by the arm's name."""
     return ablation.conducts | {f"without {rule.number}": rule.conduct for rule in ablation.rules if rule.played}
 

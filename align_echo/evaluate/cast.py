@@ -19,7 +19,7 @@ from align_echo.critic.reasoning import ReasoningCritic
 from align_echo.critic.scoring import ActionCritic, IntuitiveCritic, read_calibration
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config
-from align_echo.evaluate.plan import Plan, Truncation, drawn_for
+from align_echo.evaluate.plan import EvaluationPlan, SamplingLimits, read_judge_sampling
 from align_echo.models.names import ModelName
 from align_echo.types import Agent, ChatModel
 
@@ -27,7 +27,7 @@ Models = Callable[[str, ModelName], ChatModel]
 """Maps a role ("agent", "judge", "critic") and a model's name to the model. Raises as `chat_model`."""
 
 
-def models_of(plan: Plan, path: Path) -> Models:
+def model_loader(plan: EvaluationPlan, path: Path) -> Models:
     """Return a loader of the plan's chat models. A model with several roles is loaded once.
 
     Replies of an endpoint are cached and logged in the run's folder, by role. Those of a local model cost nothing to
@@ -42,7 +42,7 @@ def models_of(plan: Plan, path: Path) -> Models:
         return chat_model(
             name,
             spec=plan.spec,
-            base_url=_url_of(plan, name),
+            base_url=_base_url(plan, name),
             seed=plan.seed,
             processes=plan.workers.model_processes,
         )
@@ -54,13 +54,13 @@ def models_of(plan: Plan, path: Path) -> Models:
     return model_of
 
 
-def _url_of(plan: Plan, name: ModelName) -> str | None:
+def _base_url(plan: EvaluationPlan, name: ModelName) -> str | None:
     """Return `--base-url` for models asked at an endpoint; without any, `chat_model` refuses it."""
     at_endpoint = [model for model in plan.models if model.endpoint(plan.base_url)]
     return None if at_endpoint and name not in at_endpoint else plan.base_url
 
 
-def build_player(plan: Plan, models: Models) -> Agent:
+def build_plan_agent(plan: EvaluationPlan, models: Models) -> Agent:
     """Build the plan's agent. Raises `UsageError`, also if it would play all episodes of a task identically, and for
     the expert in tasks without one.
     """
@@ -100,14 +100,14 @@ def build_player(plan: Plan, models: Models) -> Agent:
     )
 
 
-def _critic(plan: Plan, models: Models, player: ChatAgent) -> ActionCritic | None:
+def _critic(plan: EvaluationPlan, models: Models, player: ChatAgent) -> ActionCritic | None:
     """Build the judge of candidates; None for the agent's own model in one word, or without judging."""
     if plan.reasoning:
         return ReasoningCritic(models("judge", plan.judge) if plan.judge else player.model)
-    return scorer_of(models("judge", plan.judge), plan.judge) if plan.judge else None
+    return build_critic(models("judge", plan.judge), plan.judge) if plan.judge else None
 
 
-def truncated(model: ChatModel, truncation: Truncation) -> ChatModel:
+def truncated(model: ChatModel, truncation: SamplingLimits) -> ChatModel:
     """Restrict the model to fewer tokens. Raises `UsageError` for a model at an endpoint."""
     from align_echo.models.local.chat import LocalModel
 
@@ -116,17 +116,17 @@ def truncated(model: ChatModel, truncation: Truncation) -> ChatModel:
     return replace(model, top_k=truncation.top_k, top_p=truncation.top_p)
 
 
-def scorer_of(model: ChatModel, name: ModelName) -> IntuitiveCritic:
+def build_critic(model: ChatModel, name: ModelName) -> IntuitiveCritic:
     """Build a critic from a model, calibrated if its folder says so. Raises `UsageError` for a damaged calibration."""
     return IntuitiveCritic(model, read_calibration(name.folder).temperature if name.folder else 1.0)
 
 
-def drawn_otherwise(plan: Plan, player: Agent) -> list[str]:
+def sampling_warnings(plan: EvaluationPlan, player: Agent) -> list[str]:
     """Return a warning if candidates are sampled differently from the judge's training data."""
-    training_settings = drawn_for(plan.judge)
+    training_settings = read_judge_sampling(plan.judge)
     if not training_settings or not isinstance(player, BestOf):
         return []
-    local, cut = plan.player.model is not None and plan.player.model.is_local, plan.truncation or Truncation(0, 1.0)
+    local, cut = plan.player.model is not None and plan.player.model.is_local, plan.truncation or SamplingLimits(0, 1.0)
     settings = SamplingSettings(
         temperature=player.agent.temperature,
         top_k=cut.top_k if local else None,
@@ -139,6 +139,6 @@ def drawn_otherwise(plan: Plan, player: Agent) -> list[str]:
     return [f"warning: the critic learned from candidates drawn {before}; these are drawn {settings}: {mislead}"]
 
 
-def config_of(plan: Plan, player: Agent) -> Config:
+def evaluation_config(plan: EvaluationPlan, player: Agent) -> Config:
     """Return the content of `config.json`; a resumed evaluation must have the same."""
     return {**plan.config, "agent_details": {**describe_agent(player)}}

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from align_echo.errors import UsageError
-from align_echo.evaluate.metrics import percent_of
+from align_echo.evaluate.metrics import pooled_percent
 from align_echo.faults import fault_text
 from align_echo.hints import HintCount, count_hints, merged
 from align_echo.interface import Interface
@@ -108,7 +108,7 @@ class VariantResult(Frozen):
     success_by_type: dict[str, Percent]
 
 
-class Difference(Frozen):
+class VariantDifference(Frozen):
     """A variant minus another on the tasks finished by both; intervals by a bootstrap over those tasks.
 
     `success_points` and `invalid_points` are percentage points; `invalid_reduction` is the percent by which the share
@@ -123,7 +123,7 @@ class Difference(Frozen):
     invalid_reduction: Reduction | None
 
 
-class Comparison(Frozen):
+class VariantComparison(Frozen):
     """All variants on the same tasks. `differences` compares each other variant with the baseline, `over_placebo` each
     half and the complete interface with its placebo, if that was played. `refusals` says how refused actions are known;
     "" if they are not, or in different ways.
@@ -137,11 +137,11 @@ class Comparison(Frozen):
     refusals: Known | Literal[""] = ""
     tasks: tuple[str, ...]
     variants: dict[str, VariantResult]
-    differences: dict[str, Difference]
-    over_placebo: dict[str, Difference] = Field(default_factory=dict)
+    differences: dict[str, VariantDifference]
+    over_placebo: dict[str, VariantDifference] = Field(default_factory=dict)
 
 
-def variants_of(interface: Interface) -> dict[str, Interface | None]:
+def build_variants(interface: Interface) -> dict[str, Interface | None]:
     """Build the variants of an interface by name, in the order of `VARIANTS`."""
     return {
         BASELINE: None,
@@ -187,7 +187,7 @@ def compare(
     *,
     seed: int = 0,
     data_root: str | Path | None = None,
-) -> Comparison:
+) -> VariantComparison:
     """Measure every variant and pair each with the baseline and the placebo (if there is one) task by task.
 
     Episodes are read one at a time, without keeping them in memory. Raises `UsageError` if a variant has no episode
@@ -200,7 +200,7 @@ def compare(
     counted = {name: map(sums[name].add, played) for name, played in trajectories.items()}
     refusals = RefusalJudge(spec, data_root=data_root).judge(counted)
 
-    def against(reference: str, names: Sequence[str]) -> dict[str, Difference]:
+    def against(reference: str, names: Sequence[str]) -> dict[str, VariantDifference]:
         return {
             name: _difference(sums[reference], refusals[reference], sums[name], refusals[name], seed)
             for name in names
@@ -209,7 +209,7 @@ def compare(
 
     first = next(iter(sums.values()))
     known = {variant_refusals.known for variant_refusals in refusals.values() if variant_refusals.is_asked}
-    return Comparison(
+    return VariantComparison(
         environment=spec.name,
         split=first.split,
         agent=first.agent,
@@ -307,7 +307,7 @@ def _measure(variant: VariantSums, refusals: RefusalCounts, seed: int) -> Varian
     types = sorted({task.kind for task in tasks})
 
     def percent(counts: Sequence[int] | None) -> Estimate | None:
-        return None if counts is None else percent_of(counts, [task.turns for task in tasks], seed=seed)
+        return None if counts is None else pooled_percent(counts, [task.turns for task in tasks], seed=seed)
 
     return VariantResult(
         interface=variant.interface,
@@ -348,7 +348,7 @@ def _success_rate(tasks: Sequence[TaskSums]) -> Estimate:
 
 def _difference(
     before: VariantSums, before_refusals: RefusalCounts, after: VariantSums, after_refusals: RefusalCounts, seed: int
-) -> Difference:
+) -> VariantDifference:
     tasks = _common(before, after)
     sums = _columns("old", tasks, before, before_refusals) | _columns("new", tasks, after, after_refusals)
     known = before_refusals.in_runs is not None and after_refusals.in_runs is not None
@@ -364,7 +364,7 @@ def _difference(
         old = share(s, "old")
         return 100 * (1 - share(s, "new") / np.where(old == 0, np.nan, old))
 
-    return Difference(
+    return VariantDifference(
         tasks=n,
         success_points=bootstrap(
             sums, lambda s: 100 * (s["new_won"] - s["old_won"]) / n, seed=seed, bounds=(-100, 100)

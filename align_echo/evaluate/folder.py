@@ -2,8 +2,8 @@
 
     config.json                    the settings; a resumed run must have the same
     trajectories/<part>.jsonl      one `Trajectory` a line, appended as each episode ends; a part is a variant or round
-    reviews/<part>.jsonl           one `Reviewed` a line, a critic's review before a round
-    summary.json                   a `Comparison` or `Refinement`, written last
+    reviews/<part>.jsonl           one `ReviewRecord` a line, a critic's review before a round
+    summary.json                   a `VariantComparison` or `RefinementResult`, written last
 
 Not here: the model's reply cache in `cache/`, which belongs to the model.
 """
@@ -18,7 +18,7 @@ from typing import Literal, overload
 from pydantic import JsonValue
 
 from align_echo.errors import UsageError
-from align_echo.evaluate.refinement import Reviewed, episode_of
+from align_echo.evaluate.refinement import ReviewRecord, attempt_episode
 from align_echo.files import write_atomically
 from align_echo.interface import Interface
 from align_echo.jsonl import JsonlFile
@@ -36,7 +36,7 @@ NOT_PLAYED = -1
 
 
 @dataclass(frozen=True)
-class Setting:
+class PartSetting:
     """The common settings of all episodes of a part."""
 
     environment: str
@@ -84,7 +84,7 @@ class PlayedPart(Sequence[Trajectory]):
 
     def add(self, trajectory: Trajectory) -> None:
         """Write a finished episode."""
-        self._starts[episode_of(trajectory)] = self._file.append(trajectory)
+        self._starts[attempt_episode(trajectory)] = self._file.append(trajectory)
 
     def __len__(self) -> int:
         return len(self._starts) - len(self.missing)
@@ -114,7 +114,7 @@ class EvaluationFolder:
         self.path = path
         self._files: dict[Path, JsonlFile] = {}
 
-    def part(self, part: str, episodes: Sequence[Episode], setting: Setting) -> PlayedPart:
+    def part(self, part: str, episodes: Sequence[Episode], setting: PartSetting) -> PlayedPart:
         """Open a part with its episodes without a fault; other records are dropped, to be played again.
 
         Raises `UsageError` for a record that cannot be of this run, and for a repeated episode.
@@ -122,7 +122,7 @@ class EvaluationFolder:
         wanted, file = set(episodes), self._file("trajectories", part)
         starts: dict[Episode, int] = {}
         for number, (start, trajectory) in enumerate(file.entries(Trajectory), start=1):
-            episode = episode_of(trajectory)
+            episode = attempt_episode(trajectory)
             if trajectory.fault is not None or episode not in wanted:
                 continue
             problem = impossible(trajectory) or setting.describe_mismatch(trajectory)
@@ -141,10 +141,10 @@ class EvaluationFolder:
         repeated = "its episode is played" if kind == "trajectories" else "its critique is asked for"
         return f"the last line of {file.path} is not whole and is left out: {repeated} again" if file.is_cut else ""
 
-    def reviewed(self, part: str, attempts: Sequence[Trajectory]) -> list[Reviewed]:
+    def reviewed(self, part: str, attempts: Sequence[Trajectory]) -> list[ReviewRecord]:
         """Return the reviews of these attempts without a model fault; other records are dropped."""
-        wanted, file = {episode_of(attempt) for attempt in attempts}, self._file("reviews", part)
-        entries = list(file.entries(Reviewed))
+        wanted, file = {attempt_episode(attempt) for attempt in attempts}, self._file("reviews", part)
+        entries = list(file.entries(ReviewRecord))
         answered = [
             (start, reviewed)
             for start, reviewed in entries
@@ -153,7 +153,7 @@ class EvaluationFolder:
         file.keep(start for start, _ in answered)
         return [reviewed for _, reviewed in answered]
 
-    def add_review(self, part: str, reviewed: Reviewed) -> None:
+    def add_review(self, part: str, reviewed: ReviewRecord) -> None:
         """Store a new review."""
         self._file("reviews", part).append(reviewed)
 

@@ -1,6 +1,6 @@
 """A grid of environments x agents, without and with an interface: its cells, summary and table.
 
-A cell is a `Comparison` of these and the interface's placebo on the same tasks. Not here: playing the cells
+A cell is a `VariantComparison` of these and the interface's placebo on the same tasks. Not here: playing the cells
 (`grid_run.py`) and their folders (`folder.py`).
 """
 
@@ -12,7 +12,14 @@ from typing import Literal
 from pydantic import Field, NonNegativeInt
 from rich.table import Table
 
-from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, Difference, VariantResult, compare
+from align_echo.evaluate.comparison import (
+    BASELINE,
+    PLACEBO,
+    VariantComparison,
+    VariantDifference,
+    VariantResult,
+    compare,
+)
 from align_echo.evaluate.tables import NOT_DEFINED, WORTH, cell, failed_on, plain_table, refusals_line
 from align_echo.intervals import Percent, Points, Score, ScoreChange, SharePoints
 from align_echo.refusals import AnswerShares, Known
@@ -31,7 +38,7 @@ OVER_PLACEBO = "over placebo: with minus placebo, paired by task"
 CAPTION_PLACEBO = f"{OVER_PLACEBO}\n{WORTH}"
 
 
-class Side(Frozen):
+class CellSide(Frozen):
     """A cell without the interface, with it, or with its placebo. None: no episode finished, or undefined.
 
     `score` is in [0, 1]; `success`, `consecutive_invalid` (by replay) and `consecutive_invalid_shown` are percent.
@@ -52,7 +59,7 @@ class Side(Frozen):
     answers: AnswerShares | None = None
 
 
-class Change(Frozen):
+class CellChange(Frozen):
     """With minus without, or minus the placebo, paired on the `tasks` finished by both.
 
     All but `score` in percentage points.
@@ -64,7 +71,7 @@ class Change(Frozen):
     consecutive_invalid: SharePoints | None
 
 
-class Cell(Frozen):
+class GridCell(Frozen):
     """One environment and one agent. `folder` is an evaluation's, relative to the grid's; `tasks` is the requested
     number.
 
@@ -77,21 +84,21 @@ class Cell(Frozen):
     agent: str
     folder: str
     tasks: NonNegativeInt
-    without: Side
-    placebo: Side | None = None
-    with_interface: Side
-    change: Change | None
-    over_placebo: Change | None = None
+    without: CellSide
+    placebo: CellSide | None = None
+    with_interface: CellSide
+    change: CellChange | None
+    over_placebo: CellChange | None = None
     usage: Usage
 
     @property
-    def sides(self) -> dict[str, Side]:
+    def sides(self) -> dict[str, CellSide]:
         """Return the played sides, by their names in the table."""
         middle = {} if self.placebo is None else {PLACEBO: self.placebo}
         return {"without": self.without, **middle, "with": self.with_interface}
 
 
-class Grid(Frozen):
+class GridSummary(Frozen):
     """All cells. `model` is None if no agent of the grid asks one; `faults` counts broken episodes."""
 
     model: str | None
@@ -100,12 +107,12 @@ class Grid(Frozen):
     tasks: NonNegativeInt
     faults: NonNegativeInt
     usage: Usage
-    cells: tuple[Cell, ...]
+    cells: tuple[GridCell, ...]
 
 
 def measure(
     spec: EnvironmentSpec, played: Mapping[str, Sequence[Trajectory]], *, seed: int
-) -> tuple[Comparison | None, bool]:
+) -> tuple[VariantComparison | None, bool]:
     """Compare the variants with any finished episode (None: there is none), and return whether all variants have one.
     """
     known = {
@@ -114,16 +121,16 @@ def measure(
     return (compare(spec, known, seed=seed) if known else None), len(known) == len(played)
 
 
-def cell_of(
+def build_cell(
     spec: EnvironmentSpec,
-    comparison: Comparison | None,
+    comparison: VariantComparison | None,
     labels: Mapping[str, str],
     *,
     agent: str,
     tasks: int,
     folder: str,
     variant: str = WITH,
-) -> Cell:
+) -> GridCell:
     """Build the cell of a comparison of `variant` with the baseline.
 
     `labels` names the interface of each variant, including variants without figures.
@@ -131,7 +138,7 @@ def cell_of(
     results = comparison.variants if comparison else {}
     known = comparison.refusals if comparison else ""
     sides = {name: _side(results.get(name), label, tasks, known) for name, label in labels.items()}
-    return Cell(
+    return GridCell(
         environment=spec.name,
         split=spec.test_split,
         games=spec.games(None),
@@ -147,9 +154,9 @@ def cell_of(
     )
 
 
-def grid_of(cells: Sequence[Cell], *, model: str | None, interface: str, seed: int, tasks: int) -> Grid:
+def build_grid(cells: Sequence[GridCell], *, model: str | None, interface: str, seed: int, tasks: int) -> GridSummary:
     """Build the summary of all cells."""
-    return Grid(
+    return GridSummary(
         model=model,
         interface=interface,
         seed=seed,
@@ -160,10 +167,10 @@ def grid_of(cells: Sequence[Cell], *, model: str | None, interface: str, seed: i
     )
 
 
-def _side(result: VariantResult | None, label: str, tasks: int, known: Known | Literal[""]) -> Side:
+def _side(result: VariantResult | None, label: str, tasks: int, known: Known | Literal[""]) -> CellSide:
     if result is None:
-        return Side(interface=label, episodes=0, faults=tasks)
-    return Side(
+        return CellSide(interface=label, episodes=0, faults=tasks)
+    return CellSide(
         interface=label,
         episodes=result.episodes,
         faults=result.faults,
@@ -178,10 +185,10 @@ def _side(result: VariantResult | None, label: str, tasks: int, known: Known | L
     )
 
 
-def _change(difference: Difference | None) -> Change | None:
+def _change(difference: VariantDifference | None) -> CellChange | None:
     if difference is None:
         return None
-    return Change(
+    return CellChange(
         tasks=difference.tasks,
         score=difference.score,
         success=difference.success_points,
@@ -196,7 +203,7 @@ HEADINGS = ("environment", "agent", "interface", "n", "score", "success", "conse
 """Columns of a grid's table; the first three are text."""
 
 
-def table_of(grid: Grid) -> Table:
+def grid_table(grid: GridSummary) -> Table:
     """Build the table: a row per cell, with a line for each of its sides and for the change over each control."""
     table = plain_table(f"Without and with the interface {grid.interface}")
     controlled = any(grid_cell.placebo for grid_cell in grid.cells)
@@ -206,12 +213,12 @@ def table_of(grid: Grid) -> Table:
     for heading in HEADINGS[3:]:
         table.add_column(heading, justify="right", no_wrap=True)
     for grid_cell in grid.cells:
-        columns = zip(*lines_of(grid_cell), strict=True)
+        columns = zip(*cell_lines(grid_cell), strict=True)
         table.add_row(grid_cell.environment, grid_cell.agent, *("\n".join(column) for column in columns))
     return table
 
 
-def lines_of(grid_cell: Cell) -> list[tuple[str, ...]]:
+def cell_lines(grid_cell: GridCell) -> list[tuple[str, ...]]:
     """Build the lines of a cell in a table: its sides and changes, under `HEADINGS` from the third on."""
     lines = [(name, *_figures(side)) for name, side in grid_cell.sides.items()]
     lines += [("change", *_changes(grid_cell.change, grid_cell.with_interface))]
@@ -220,7 +227,7 @@ def lines_of(grid_cell: Cell) -> list[tuple[str, ...]]:
     return lines
 
 
-def faults_line(grid_cell: Cell, names: Collection[str] = ("without", PLACEBO, "with")) -> str:
+def faults_line(grid_cell: GridCell, names: Collection[str] = ("without", PLACEBO, "with")) -> str:
     """Report the broken episodes of these sides of a cell; "" without any."""
     sides = {name: side for name, side in grid_cell.sides.items() if name in names}
     if not any(side.faults for side in sides.values()):
@@ -229,7 +236,7 @@ def faults_line(grid_cell: Cell, names: Collection[str] = ("without", PLACEBO, "
     return f"faults: {grid_cell.environment} {grid_cell.agent}: {broken}; in no figure above"
 
 
-def refusals_lines(cells: Iterable[Cell]) -> list[str]:
+def refusals_lines(cells: Iterable[GridCell]) -> list[str]:
     """Describe for each environment how refused actions are known, and for each side the partial counts if some are
     unknown.
     """
@@ -244,7 +251,7 @@ def refusals_lines(cells: Iterable[Cell]) -> list[str]:
     return list(lines)
 
 
-def _figures(side: Side) -> tuple[str, ...]:
+def _figures(side: CellSide) -> tuple[str, ...]:
     """Format a side's n, score, success and shares."""
     if not side.conduct.works:
         return (str(side.episodes), "-", failed_on(side.conduct), "-", "-")
@@ -253,7 +260,7 @@ def _figures(side: Side) -> tuple[str, ...]:
     return (str(side.episodes), cell(side.score, digits=3), cell(side.success), *shares)
 
 
-def _changes(change: Change | None, *sides: Side) -> tuple[str, ...]:
+def _changes(change: CellChange | None, *sides: CellSide) -> tuple[str, ...]:
     """Format the changes in n, score, success and shares; empty if an interface on either side did not work."""
     if change is None or not all(side.conduct.works for side in sides):
         return (str(change.tasks if change else 0), "-", "-", "-", "")

@@ -23,11 +23,11 @@ from align_echo.agents.players import (
 )
 from align_echo.agents.presets import AgentPreset
 from align_echo.errors import UsageError
-from align_echo.evaluate.cast import build_player, config_of, models_of
-from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, variants_of
+from align_echo.evaluate.cast import build_plan_agent, evaluation_config, model_loader
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, build_variants
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder, open_folder
-from align_echo.evaluate.grid import WITH, Cell, Grid, cell_of, grid_of, measure
-from align_echo.evaluate.plan import Plan, switches_on_record
+from align_echo.evaluate.grid import WITH, GridCell, GridSummary, build_cell, build_grid, measure
+from align_echo.evaluate.plan import EvaluationPlan, switches_on_record
 from align_echo.evaluate.playing import play_variants
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.files import write_atomically
@@ -44,7 +44,7 @@ from align_echo.wrappers.environment import EnvironmentSpec
 
 
 @dataclass(frozen=True)
-class Axes:
+class GridPlan:
     """Checked settings of a grid. Interfaces and tasks are by environment."""
 
     environments: tuple[EnvironmentSpec, ...]
@@ -86,7 +86,9 @@ class Axes:
         }
 
 
-def play_grid(axes: Axes, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> tuple[Grid, list[str]]:
+def play_grid(
+    axes: GridPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT
+) -> tuple[GridSummary, list[str]]:
     """Play every unfinished cell of the folder. Returns the grid, and a line about each agent.
 
     Raises as `playing.play`; invalid settings are refused before anything is written.
@@ -97,10 +99,10 @@ def play_grid(axes: Axes, path: Path, *, resume: bool = False, progress: Progres
         for spec in axes.environments
         for player in axes.players
     }
-    agents = {folder: build_player(plan, models_of(plan, folder)) for folder, plan in plans.items()}
+    agents = {folder: build_plan_agent(plan, model_loader(plan, folder)) for folder, plan in plans.items()}
     for folder, plan in plans.items():
         if _has_config(folder):
-            check_folder(folder, config_of(plan, agents[folder]), resume=True)
+            check_folder(folder, evaluation_config(plan, agents[folder]), resume=True)
     for spec in axes.environments:
         try_reset(spec, axes.tasks[spec.name][0], split=spec.test_split, data_root=None)
     lock = open_folder(path, axes.config, resume=resume)
@@ -109,7 +111,7 @@ def play_grid(axes: Axes, path: Path, *, resume: bool = False, progress: Progres
     for number, (folder, plan) in enumerate(plans.items(), start=1):
         progress.say(f"cell {number} of {len(plans)}: {plan.spec.name}, {who_plays[folder]}")
         cells.append(_play_cell(plan, agents[folder], folder, path, progress))
-    grid = grid_of(
+    grid = build_grid(
         cells,
         model=axes.model.on_record if axes.model else None,
         interface=axes.interface,
@@ -136,7 +138,7 @@ def read_axes(
     max_tokens: int | None = None,
     agent_preset: str | None = None,
     workers: int | str | None = None,
-) -> Axes:
+) -> GridPlan:
     """Check the settings: every environment has the interface and the tasks, every agent its model.
 
     Raises `UsageError`, `InterfaceError`.
@@ -150,12 +152,12 @@ def read_axes(
     players = tuple(choose_agent(name, model_name, [spec.name for spec in specs]) for name in agent)
     if temperature is not None and not any(player.model for player in players):
         raise UsageError("no agent of this grid asks a model: leave --temperature out")
-    return Axes(
+    return GridPlan(
         environments=specs,
         players=players,
         interface=interface,
         interfaces={spec.name: _interface(spec, interface, retract) for spec in specs},
-        tasks={spec.name: tasks_of(spec, tasks, seed) for spec in specs},
+        tasks={spec.name: pick_test_tasks(spec, tasks, seed) for spec in specs},
         base_url=base_url,
         seed=seed,
         temperature=temperature,
@@ -173,7 +175,7 @@ def _interface(spec: EnvironmentSpec, name: str, retract: bool) -> Interface:
     return interface
 
 
-def tasks_of(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
+def pick_test_tasks(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
     """Pick tasks of an environment's test split. Raises `UsageError` naming the environment."""
     ids = spec.tasks(spec.test_split)
     try:
@@ -182,18 +184,18 @@ def tasks_of(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
         raise UsageError(f"{spec.name}: {error}") from error
 
 
-def _plan(axes: Axes, spec: EnvironmentSpec, player: AgentChoice) -> Plan:
+def _plan(axes: GridPlan, spec: EnvironmentSpec, player: AgentChoice) -> EvaluationPlan:
     """Build the evaluation plan of one cell."""
     interface = axes.interfaces[spec.name]
     sides = (BASELINE, PLACEBO, WITH) if axes.placebo else (BASELINE, WITH)
     preset = axes.preset if player.model else None
     turns = choose_turns(None, preset, spec)
-    return Plan(
+    return EvaluationPlan(
         spec=spec.with_settings(turns=turns),
         split=spec.test_split,
         task_ids=axes.tasks[spec.name],
         interface=interface.name,
-        variants={name: variant for name, variant in variants_of(interface).items() if name in sides},
+        variants={name: variant for name, variant in build_variants(interface).items() if name in sides},
         player=player,
         base_url=axes.base_url,
         seed=axes.seed,
@@ -211,8 +213,8 @@ def _has_config(folder: Path) -> bool:
 
 
 def play_comparison(
-    plan: Plan, agent: Agent, path: Path, progress: Progress, *, baseline: Sequence[Trajectory] = ()
-) -> Comparison | None:
+    plan: EvaluationPlan, agent: Agent, path: Path, progress: Progress, *, baseline: Sequence[Trajectory] = ()
+) -> VariantComparison | None:
     """Play the unfinished part of an evaluation, and measure it; None if no episode had a score.
 
     `baseline` are the episodes without an interface, if the plan does not play them itself.
@@ -221,7 +223,7 @@ def play_comparison(
     if comparison is not None:
         progress.say("finished earlier")
         return comparison
-    folder = EvaluationFolder(path, config_of(plan, agent), resume=_has_config(path))
+    folder = EvaluationFolder(path, evaluation_config(plan, agent), resume=_has_config(path))
     trajectories = ({BASELINE: baseline} if baseline else {}) | play_variants(plan, agent, folder, progress)
     progress.status("replaying the actions in the plain environment")
     comparison, is_complete = measure(plan.spec, trajectories, seed=plan.seed)
@@ -230,9 +232,9 @@ def play_comparison(
     return comparison
 
 
-def _play_cell(plan: Plan, agent: Agent, cell_path: Path, grid_path: Path, progress: Progress) -> Cell:
+def _play_cell(plan: EvaluationPlan, agent: Agent, cell_path: Path, grid_path: Path, progress: Progress) -> GridCell:
     """Play the unfinished part of a cell, and measure it."""
-    return cell_of(
+    return build_cell(
         plan.spec,
         play_comparison(plan, agent, cell_path, progress),
         {name: interface.label if interface else BASELINE for name, interface in plan.variants.items()},
@@ -242,13 +244,13 @@ def _play_cell(plan: Plan, agent: Agent, cell_path: Path, grid_path: Path, progr
     )
 
 
-def _read_finished(folder: Path) -> Comparison | None:
+def _read_finished(folder: Path) -> VariantComparison | None:
     """Read the result of an earlier run, unless it has broken episodes, which are played again.
 
     Results of an older version without the interface's conduct are computed again.
     """
     try:
-        comparison = Comparison.model_validate_json(read_text(folder / "summary.json"))
+        comparison = VariantComparison.model_validate_json(read_text(folder / "summary.json"))
     except (OSError, ValueError):
         return None
     incomplete = any(variant.faults or not variant.conduct.resets for variant in comparison.variants.values())

@@ -19,7 +19,7 @@ from align_echo.types import Trajectory
 _EPISODES = ("trajectories/*.jsonl", "iterations/*/trajectories.jsonl")
 
 
-def record_of_run(interface: Interface, folder: Path) -> tuple[HintCount, ...]:
+def count_run_hints(interface: Interface, folder: Path) -> tuple[HintCount, ...]:
     """Count the outcomes of the interface's hints, by rule, in a folder of `evaluate` or `generate-interface`.
 
     Episodes of its placebo do not count. Raises `UsageError` if none was played under exactly this source.

@@ -20,8 +20,8 @@ from align_echo.align.loop import Generated
 from align_echo.align.run_folder import InPlay, RunFolder, RunSummary
 from align_echo.align.wording import ending
 from align_echo.errors import UsageError
-from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, variants_of
-from align_echo.evaluate.plan import Plan
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, build_variants
+from align_echo.evaluate.plan import EvaluationPlan
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import cell
@@ -56,16 +56,16 @@ def play_generated(plan: Generation, generated: Generated, path: Path, *, progre
     return RunFolder(path).add_play(generated.summary, in_play)
 
 
-def plan_play(plan: Generation, generated: Generated, path: Path) -> Plan:
+def plan_play(plan: Generation, generated: Generated, path: Path) -> EvaluationPlan:
     """Plan the evaluation of a generated interface: all arms play the same tasks with the same seed."""
     world, file = plan.world, path / generated.summary.interface_file
-    variants = variants_of(load_interface(file, world.spec.contract, world.spec.action_format))
+    variants = build_variants(load_interface(file, world.spec.contract, world.spec.action_format))
     all_tasks = world.spec.tasks(world.split, world.data_root)
     used = tasks_used(plan, generated)
     unused = [task for task in all_tasks if task not in used]
     pool = unused if 2 * len(unused) >= plan.play_count else all_tasks
     count = min(plan.play_count, len(pool))
-    return Plan(
+    return EvaluationPlan(
         spec=world.spec,
         split=world.split,
         task_ids=pick_tasks(pool, count, task_type=world.spec.task_type, seed=plan.seed),
@@ -90,7 +90,7 @@ def tasks_used(plan: Generation, generated: Generated) -> set[str]:
 
 
 def measure_play(
-    comparison: Comparison, episodes: Mapping[str, Iterable[Trajectory]], *, known: set[str], seed: int
+    comparison: VariantComparison, episodes: Mapping[str, Iterable[Trajectory]], *, known: set[str], seed: int
 ) -> InPlay:
     """Compute the figures of the episodes, each task once, paired by task. `known` are tasks used to generate the
     interface.

@@ -22,7 +22,7 @@ from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import recorded_environment
 
 
-def percent_of(counts: Sequence[float], sizes: Sequence[float], *, seed: int = 0) -> Estimate | None:
+def pooled_percent(counts: Sequence[float], sizes: Sequence[float], *, seed: int = 0) -> Estimate | None:
     """Pool counts over sizes of all tasks, in percent, with an interval over tasks; None without a turn."""
     pooled = share(counts, sizes, seed=seed)
     return None if pooled is None else pooled.scaled(100)

@@ -25,7 +25,7 @@ LONGEST = 300
 WIDTH = 110
 
 
-def parting_of_run(path: Path) -> list[str]:
+def show_parting(path: Path) -> list[str]:
     """Show the game of a comparison that best illustrates the interface's effect, as lines; empty without such a game.
 
     `path` is the comparison's folder. Of the games lost without the interface and won with it, the one with the fewest

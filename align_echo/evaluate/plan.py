@@ -1,4 +1,4 @@
-"""`Plan`: an evaluation with all names resolved and all options checked.
+"""`EvaluationPlan`: an evaluation with all names resolved and all options checked.
 
 `plan_evaluation` reads names and options; the other verbs that play build their plans themselves. Not here: building
 agents and models (`cast.py`), and playing (`playing.py`, `rounds.py`).
@@ -24,7 +24,7 @@ from align_echo.critic.drawn import SamplingSettings, read_sampling
 from align_echo.critic.language import ECHO, FORMS, CritiqueForm
 from align_echo.critic.selection import CRITIC, RULES, SelectionRule
 from align_echo.errors import UsageError
-from align_echo.evaluate.comparison import BASELINE, PLACEBO, variants_of
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, build_variants
 from align_echo.evaluate.folder import Config
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import Interface
@@ -42,7 +42,7 @@ NO_CRITIC = "none"
 
 
 @dataclass(frozen=True)
-class Refining:
+class RefinementPlan:
     """Settings of refinement rounds. `critic` names a model; None for fresh attempts without a critic."""
 
     rounds: int
@@ -51,7 +51,7 @@ class Refining:
 
 
 @dataclass(frozen=True)
-class Truncation:
+class SamplingLimits:
     """Sampling restrictions of a local model: the `top_k` likeliest tokens (0: all), and the nucleus of mass `top_p`.
     """
 
@@ -60,7 +60,7 @@ class Truncation:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvaluationPlan:
     """An evaluation with all settings checked.
 
     `interface` is the display name of the variants' interface; `judge` names the model that judges candidates, None for
@@ -88,8 +88,8 @@ class Plan:
     pick: SelectionRule = CRITIC
     reasoning: bool = False
     abstain_below: float = 0.0
-    truncation: Truncation | None = None
-    refining: Refining | None = None
+    truncation: SamplingLimits | None = None
+    refining: RefinementPlan | None = None
 
     @property
     def models(self) -> list[ModelName]:
@@ -164,7 +164,7 @@ def plan_evaluation(
     seed: int = 0,
     workers: int | str | None = None,
     data_root: Path | None = None,
-) -> Plan:
+) -> EvaluationPlan:
     """Build the plan of `align-echo evaluate` from options of the same names, with all names resolved and options
     checked.
 
@@ -187,7 +187,7 @@ def plan_evaluation(
     )  # fmt: skip
     if not retract and not any(variants.values()):
         raise UsageError("--no-retract lets an interface withhold no hint: add --interface NAME or PATH")
-    return Plan(
+    return EvaluationPlan(
         spec=spec,
         split=split,
         task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
@@ -229,7 +229,7 @@ def choose_variants(
         return {BASELINE: None}
     if not rules and not feedback:
         raise UsageError("with --no-rules and --no-feedback nothing is left: say --interface none")
-    variants = variants_of(interface)
+    variants = build_variants(interface)
     if compare_all:
         return {name: variant for name, variant in variants.items() if placebo or name != PLACEBO}
     name = "full" if rules and feedback else "rules" if rules else "feedback"
@@ -238,7 +238,7 @@ def choose_variants(
 
 def choose_refining(
     rounds: int | None, critic: str | None, form: str | None, player: AgentChoice, *, compare_all: bool
-) -> Refining | None:
+) -> RefinementPlan | None:
     """Choose the refinement rounds; None for none. Raises `UsageError` for contradictory options."""
     if rounds is None:
         if critic is not None or form is not None:
@@ -251,12 +251,12 @@ def choose_refining(
     if critic == NO_CRITIC:
         if form is not None:
             raise UsageError("--critic none asks nobody: leave --critic-form out")
-        return Refining(rounds, None, ECHO)
+        return RefinementPlan(rounds, None, ECHO)
     chosen = model_named(critic, player)
     if chosen is None:
         raise UsageError(f"the agent {player.agent.name} has no model of its own: name one with --critic, or none")
     refuse_script("--critic", chosen)
-    return Refining(rounds, chosen, FORMS.get(form) if form else ECHO)
+    return RefinementPlan(rounds, chosen, FORMS.get(form) if form else ECHO)
 
 
 def choose_judge(
@@ -305,7 +305,7 @@ def model_named(text: str, player: AgentChoice) -> ModelName | None:
 
 def choose_truncation(
     player: AgentChoice, judge: ModelName | None, top_k: int | None, top_p: float | None
-) -> Truncation | None:
+) -> SamplingLimits | None:
     """Choose the sampling restrictions: the requested ones; else those of the judge's training data, if unique; else
     None.
 
@@ -317,13 +317,15 @@ def choose_truncation(
             raise UsageError("--top-k and --top-p are for local models: others draw as their endpoint is set up")
         if top_p is not None and not 0 < top_p <= 1:
             raise UsageError(f"--top-p is above 0 and at most 1 (off), not {top_p}")
-        return Truncation(top_k or 0, 1.0 if top_p is None else top_p)
-    settings = {(drawn.top_k, drawn.top_p) for drawn in drawn_for(judge)}
+        return SamplingLimits(top_k or 0, 1.0 if top_p is None else top_p)
+    settings = {(drawn.top_k, drawn.top_p) for drawn in read_judge_sampling(judge)}
     (setting,) = settings if len(settings) == 1 else [(None, None)]
-    return Truncation(setting[0], setting[1]) if local and setting[0] is not None and setting[1] is not None else None
+    return (
+        SamplingLimits(setting[0], setting[1]) if local and setting[0] is not None and setting[1] is not None else None
+    )
 
 
-def drawn_for(judge: ModelName | None) -> tuple[SamplingSettings, ...]:
+def read_judge_sampling(judge: ModelName | None) -> tuple[SamplingSettings, ...]:
     """Read the sampling settings of a judge's training data; empty if its folder does not record them."""
     return read_sampling(judge.folder) if judge and judge.folder else ()
 

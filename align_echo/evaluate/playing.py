@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from align_echo.agents.players import about, describe_agent
-from align_echo.evaluate.cast import build_player, config_of, drawn_otherwise, models_of
-from align_echo.evaluate.comparison import Comparison, compare, run_variant
-from align_echo.evaluate.folder import EvaluationFolder, Setting, check_folder
-from align_echo.evaluate.plan import Plan
+from align_echo.evaluate.cast import build_plan_agent, evaluation_config, model_loader, sampling_warnings
+from align_echo.evaluate.comparison import VariantComparison, compare, run_variant
+from align_echo.evaluate.folder import EvaluationFolder, PartSetting, check_folder
+from align_echo.evaluate.plan import EvaluationPlan
 from align_echo.evaluate.tables import NAMES
 from align_echo.interface import Interface
 from align_echo.progress import SILENT, Progress
@@ -20,18 +20,18 @@ from align_echo.session import Episode, try_reset
 from align_echo.types import Agent, Trajectory
 
 
-def play(plan: Plan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Comparison:
+def play(plan: EvaluationPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> VariantComparison:
     """Play every variant of a plan on its tasks and compare them; finished episodes in the folder are reused.
 
     Raises `UsageError` for an unplayable plan and for a folder of something else, before anything is written;
     `AgentError`, `EngineError` and `ModelError` for repeated faults.
     """
-    player = build_player(plan, models_of(plan, path))
-    config = config_of(plan, player)
+    player = build_plan_agent(plan, model_loader(plan, path))
+    config = evaluation_config(plan, player)
     check_folder(path, config, resume=resume)
     try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
     folder = EvaluationFolder(path, config, resume=resume)
-    for line in (about(plan.player, describe_agent(player)), *drawn_otherwise(plan, player)):
+    for line in (about(plan.player, describe_agent(player)), *sampling_warnings(plan, player)):
         progress.say(line)
     trajectories = play_variants(plan, player, folder, progress)
     progress.status("replaying the actions in the plain environment")
@@ -41,7 +41,7 @@ def play(plan: Plan, path: Path, *, resume: bool = False, progress: Progress = S
 
 
 def play_variants(
-    plan: Plan, agent: Agent, folder: EvaluationFolder, progress: Progress
+    plan: EvaluationPlan, agent: Agent, folder: EvaluationFolder, progress: Progress
 ) -> dict[str, Sequence[Trajectory]]:
     """Play every unfinished variant of the plan, and return all episodes by variant."""
     return {
@@ -60,7 +60,7 @@ def play_variants(
 
 
 def play_part(
-    plan: Plan,
+    plan: EvaluationPlan,
     player: Agent,
     interface: Interface | None,
     episodes: Sequence[Episode],
@@ -74,7 +74,7 @@ def play_part(
 
     Returns all of them in order; they are read on access.
     """
-    setting = Setting(plan.spec.contract.environment, plan.split, player.name, plan.seed, interface)
+    setting = PartSetting(plan.spec.contract.environment, plan.split, player.name, plan.seed, interface)
     if cut := folder.cut_line("trajectories", part):
         progress.say(cut)
     played = folder.part(part, episodes, setting)

@@ -32,7 +32,7 @@ Reviews = Callable[[int, Sequence[Trajectory]], list[CriticReview]]
 """Criticises the attempts to improve in a round, in order."""
 
 
-class Round(Frozen):
+class RoundResult(Frozen):
     """State of all episodes after a round; round 0 is the first attempt. A won episode is not played again.
 
     Rates and scores are those of the latest attempts; `mean_best_score` is that of the best attempts so far, which
@@ -56,7 +56,7 @@ class Round(Frozen):
     unanswered: NonNegativeInt = 0
 
 
-class Refinement(Frozen):
+class RefinementResult(Frozen):
     """Results of refinement rounds. `critic` is None without one; `usage` is the agent's, `critic_usage` the critic's.
 
     `conduct` reports failures of the interface over all episodes.
@@ -71,27 +71,27 @@ class Refinement(Frozen):
     seed: int
     games: str
     tasks: tuple[str, ...]
-    rounds: tuple[Round, ...]
+    rounds: tuple[RoundResult, ...]
     conduct: InterfaceConduct = InterfaceConduct()
     usage: Usage
     critic_usage: Usage
 
 
-class Reviewed(Frozen):
+class ReviewRecord(Frozen):
     """A review and its attempt."""
 
     attempt: Episode
     review: CriticReview
 
 
-def episode_of(attempt: Trajectory) -> Episode:
+def attempt_episode(attempt: Trajectory) -> Episode:
     """Return the identity of an attempt of an agent."""
     return Episode(attempt.task_id, attempt.sample, attempt.critique)
 
 
 def refine_rounds(
     tasks: Sequence[str], play: Play, reviews: Reviews | None, *, rounds: int, samples: int = 1, seed: int = 0
-) -> tuple[list[Round], list[Trajectory]]:
+) -> tuple[list[RoundResult], list[Trajectory]]:
     """Play `rounds` + 1 rounds, and return their results and the final episodes. Without `reviews`, fresh attempts.
 
     Episode `sample` of a task is played as `sample + number * samples` in a round. Its latest attempt decides. After a
@@ -165,7 +165,7 @@ def review_all(
     return reviews
 
 
-def rounds_table(refinement: Refinement) -> Table:
+def rounds_table(refinement: RefinementResult) -> Table:
     """Build the table with a line per round, and columns for faults only if there were any."""
     title = f"{refinement.environment} {refinement.split}, by round: % with 95% intervals"
     works = refinement.conduct.works
@@ -189,8 +189,8 @@ def _round(
     played: Sequence[Trajectory],
     critiques: Sequence[CriticReview],
     seed: int,
-) -> Round:
-    return Round(
+) -> RoundResult:
+    return RoundResult(
         number=number,
         episodes=len(scored(standing)),
         success_rate=success_rate(standing),

@@ -12,11 +12,11 @@ from pathlib import Path
 from align_echo.agents.players import about, describe_agent
 from align_echo.critic.language import CritiqueForm
 from align_echo.critic.review import MAX_TOKENS, CriticReview, review
-from align_echo.evaluate.cast import build_player, config_of, drawn_otherwise, models_of
+from align_echo.evaluate.cast import build_plan_agent, evaluation_config, model_loader, sampling_warnings
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
-from align_echo.evaluate.plan import Plan, Refining
+from align_echo.evaluate.plan import EvaluationPlan, RefinementPlan
 from align_echo.evaluate.playing import play_part
-from align_echo.evaluate.refinement import Refinement, Reviewed, episode_of, refine_rounds, review_all
+from align_echo.evaluate.refinement import RefinementResult, ReviewRecord, attempt_episode, refine_rounds, review_all
 from align_echo.intervals import scored
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_weights
@@ -30,27 +30,27 @@ CRITIC_TEMPERATURE = 1.0
 
 
 def refine(
-    plan: Plan, refining: Refining, path: Path, *, resume: bool = False, progress: Progress = SILENT
-) -> Refinement:
+    plan: EvaluationPlan, refining: RefinementPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT
+) -> RefinementResult:
     """Play all rounds of a plan with one variant; finished episodes and critiques in the folder are reused.
 
     Raises as `play`.
     """
-    models = models_of(plan, path)
-    player = build_player(plan, models)
+    models = model_loader(plan, path)
+    player = build_plan_agent(plan, models)
     critic = models("critic", refining.critic) if refining.critic else None
-    config = {**config_of(plan, player), **_on_record(refining, critic)}
+    config = {**evaluation_config(plan, player), **_on_record(refining, critic)}
     check_folder(path, config, resume=resume)
     try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
     folder = EvaluationFolder(path, config, resume=resume)
-    for line in (about(plan.player, describe_agent(player)), *drawn_otherwise(plan, player)):
+    for line in (about(plan.player, describe_agent(player)), *sampling_warnings(plan, player)):
         progress.say(line)
     result = _play_rounds(plan, refining, player, critic, folder, progress)
     folder.finish(result)
     return result
 
 
-def _on_record(refining: Refining, critic: ChatModel | None) -> Config:
+def _on_record(refining: RefinementPlan, critic: ChatModel | None) -> Config:
     """Return the `config.json` entries of refinement rounds."""
     if critic is None:
         return {"refine_rounds": refining.rounds, "critic_details": None}
@@ -70,13 +70,13 @@ def _on_record(refining: Refining, critic: ChatModel | None) -> Config:
 
 
 def _play_rounds(
-    plan: Plan,
-    refining: Refining,
+    plan: EvaluationPlan,
+    refining: RefinementPlan,
     player: Agent,
     critic: ChatModel | None,
     folder: EvaluationFolder,
     progress: Progress,
-) -> Refinement:
+) -> RefinementResult:
     (interface,) = plan.variants.values()
     conduct, usage, critic_usage = InterfaceConduct(), Usage(), Usage()
 
@@ -105,7 +105,7 @@ def _play_rounds(
         samples=plan.samples,
         seed=plan.seed,
     )
-    return Refinement(
+    return RefinementResult(
         environment=plan.spec.name,
         split=plan.split,
         agent=player.name,
@@ -136,16 +136,16 @@ def _review(
     if cut := folder.cut_line("reviews", part):
         progress.say(cut)
     known = {reviewed.attempt: reviewed.review for reviewed in folder.reviewed(part, attempts)}
-    missing = [attempt for attempt in attempts if episode_of(attempt) not in known]
+    missing = [attempt for attempt in attempts if attempt_episode(attempt) not in known]
     progress.status(f"{title}: {len(known)} of {len(attempts)}")
 
     def ask(attempt: Trajectory) -> CriticReview:
         return review(critic, attempt, form, sample=attempt.sample, temperature=CRITIC_TEMPERATURE)
 
     def keep(attempt: Trajectory, new: CriticReview) -> None:
-        folder.add_review(part, Reviewed(attempt=episode_of(attempt), review=new))
-        known[episode_of(attempt)] = new
+        folder.add_review(part, ReviewRecord(attempt=attempt_episode(attempt), review=new))
+        known[attempt_episode(attempt)] = new
         progress.status(f"{title}: {len(known)} of {len(attempts)}")
 
     review_all(ask, missing, workers=workers, on_review=keep)
-    return [known[episode_of(attempt)] for attempt in attempts]
+    return [known[attempt_episode(attempt)] for attempt in attempts]

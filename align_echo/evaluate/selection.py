@@ -18,10 +18,10 @@ def pick_tasks(
     """
     if count is None:
         return list(task_ids)
-    return tasks_of_round(task_ids, count, 1, task_type=task_type, seed=seed)
+    return pick_round_tasks(task_ids, count, 1, task_type=task_type, seed=seed)
 
 
-def tasks_of_round(
+def pick_round_tasks(
     task_ids: Sequence[str], count: int, number: int, *, task_type: Callable[[str], str], seed: int = 0
 ) -> list[str]:
     """Pick tasks for a round (from 1) as `pick_tasks` does, without repeats of earlier rounds while there are new

@@ -28,19 +28,19 @@ from align_echo.agents.players import (
 )
 from align_echo.align.generation import Generation, plan_generation
 from align_echo.errors import InterfaceError, UsageError
-from align_echo.evaluate.comparison import BASELINE, PLACEBO, variants_of
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, build_variants
 from align_echo.evaluate.folder import Config
-from align_echo.evaluate.grid import WITH, Grid
-from align_echo.evaluate.grid_run import tasks_of
-from align_echo.evaluate.plan import Plan
+from align_echo.evaluate.grid import WITH, GridSummary
+from align_echo.evaluate.grid_run import pick_test_tasks
+from align_echo.evaluate.plan import EvaluationPlan
 from align_echo.evaluate.study_file import (
     GENERATE,
     VERIFICATION,
     AgentEntry,
     StudyFile,
+    agent_label,
     as_written,
     in_keys,
-    label_of,
     read_study,
     refuse_contradictions,
 )
@@ -58,7 +58,7 @@ HALVES = ("rules", "feedback")
 
 
 
-class Study(Frozen):
+class StudySummary(Frozen):
     """Results of a study. `parts` are grids by name; `learned` has the label of each generated interface by its folder,
     `unchanged` the folders without any rule; `faults` counts each broken episode once.
     """
@@ -67,7 +67,7 @@ class Study(Frozen):
     interface: str
     seeds: tuple[int, ...]
     tasks: int
-    parts: dict[str, Grid]
+    parts: dict[str, GridSummary]
     learned: dict[str, str]
     unchanged: tuple[str, ...] = ()
     played_by: tuple[str, ...]
@@ -86,7 +86,7 @@ class StudyPlan:
 
     name: str
     file: StudyFile
-    evaluations: dict[str, Plan]
+    evaluations: dict[str, EvaluationPlan]
     labels: dict[str, str]
     generations: dict[str, Generation]
     interfaces: dict[str, str]
@@ -117,7 +117,7 @@ class StudyPlan:
         wanted |= {variants[folder] for variants in self.parts.values() if folder in variants}
         wanted |= set() if folder in self.baselines else {BASELINE}
         played = interface.model_copy(update={"retract": self.file.retract})
-        return {name: variant for name, variant in variants_of(played).items() if name in wanted}
+        return {name: variant for name, variant in build_variants(played).items() if name in wanted}
 
 
 @in_keys()
@@ -149,7 +149,7 @@ def _players(file: StudyFile, specs: Iterable[EnvironmentSpec]) -> dict[str, Age
     """Choose the agents by label. Raises `UsageError` for a model without use, and for a repeated agent."""
     names = [spec.name for spec in specs]
     chosen = {entry: choose_agent(*entry, environments=names) for entry in file.agents}
-    _refuse_one_folder("agents", map(label_of, chosen))
+    _refuse_one_folder("agents", map(agent_label, chosen))
     earlier: dict[tuple[str | None, ...], AgentEntry] = {}
     for entry, player in chosen.items():
         model = player.model
@@ -160,7 +160,7 @@ def _players(file: StudyFile, specs: Iterable[EnvironmentSpec]) -> dict[str, Age
         if first != entry:
             both = f"{in_yaml(as_written(first))} and {in_yaml(as_written(entry))}"
             raise UsageError(f"agents: {both} are one player: name each once")
-    return {label_of(entry): player for entry, player in chosen.items()}
+    return {agent_label(entry): player for entry, player in chosen.items()}
 
 
 def _refuse_idle_settings(file: StudyFile, players: Iterable[AgentChoice]) -> None:
@@ -177,7 +177,7 @@ def _refuse_idle_settings(file: StudyFile, players: Iterable[AgentChoice]) -> No
         raise UsageError("no model is asked at an endpoint in this study: leave base_url out")
 
 
-def title_of(file: StudyFile, part: str) -> str:
+def part_title(file: StudyFile, part: str) -> str:
     """Describe the interface in the title of a part's table."""
     kind = part.partition(", seed ")[0]
     own = "that each agent learned" if file.interface == GENERATE else file.interface
@@ -232,8 +232,8 @@ def _add_others(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[
                 plan.generations[learned_in] = _generation(plan.file, spec, player, seed, verify=False)
                 _add_guest(plan, VERIFICATION, f"unverified/{own}", learned_in, own)
             for learner_entry, player_entry in plan.file.transfer:
-                learner = label_of(learner_entry)
-                if label_of(player_entry) == label:
+                learner = agent_label(learner_entry)
+                if agent_label(player_entry) == label:
                     folder = f"transfer/{_subfolder(plan.file, spec, f'{learner}-to-{label}', seed)}"
                     learned_in = f"interfaces/{_subfolder(plan.file, spec, learner, seed)}"
                     _add_guest(plan, f"transfer {learner} > {label}", folder, learned_in, own)
@@ -252,14 +252,14 @@ def _add_guest(plan: StudyPlan, part: str, folder: str, learned_in: str, own: st
 
 def _evaluation(
     plan: StudyPlan, folder: str, spec: EnvironmentSpec, player: AgentChoice, seed: int, shipped: Interface | None
-) -> Plan:
+) -> EvaluationPlan:
     file, model = plan.file, player.model
     preset = choose_preset(file.agent_preset, (player,)) if model else None
     turns = choose_turns(None, preset, spec)
-    return Plan(
+    return EvaluationPlan(
         spec=spec.with_settings(turns=turns),
         split=spec.test_split,
-        task_ids=tasks_of(spec, file.tasks, seed),
+        task_ids=pick_test_tasks(spec, file.tasks, seed),
         interface=shipped.name if shipped else plan.interfaces[folder],
         variants=plan.variants_in(folder, shipped) if shipped else {},
         player=player,

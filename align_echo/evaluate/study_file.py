@@ -137,7 +137,7 @@ class StudyFile(Frozen, allow_inf_nan=False, strict=True):
         return self.seeds or (self.seed,)
 
 
-def label_of(entry: AgentEntry) -> str:
+def agent_label(entry: AgentEntry) -> str:
     """Name an agent in tables and folders, with its model if the file names one."""
     agent, model = entry
     return agent if model is None else f"{agent}({model})"
@@ -183,8 +183,8 @@ def refuse_contradictions(file: StudyFile, source: str) -> None:
 
 def _contradictions(file: StudyFile) -> list[str]:
     """List the contradictions between individually valid settings."""
-    agents = [label_of(entry) for entry in file.agents]
-    pairs = [(label_of(learner), label_of(player)) for learner, player in file.transfer]
+    agents = [agent_label(entry) for entry in file.agents]
+    pairs = [(agent_label(learner), agent_label(player)) for learner, player in file.transfer]
     axes: dict[str, list[str]] = {
         "environments": list(file.environments),
         "agents": agents,

@@ -4,7 +4,7 @@
     interfaces/<environment>/<agent>/      a run of `generate-interface`, if interfaces are generated
     evaluations/<environment>/<agent>/     an evaluation, with the halves of the interface if requested
     transfer/, unverified/                 evaluations of other interfaces, on the same episodes without one
-    summary.json, study.md                 a `Study`, and its tables; written last
+    summary.json, study.md                 a `StudySummary`, and its tables; written last
 
 With several seeds, `seed-<n>/` comes before the environment. Not here: planning (`study.py`).
 """
@@ -18,15 +18,15 @@ from pathlib import Path
 from align_echo.agents.players import about, describe_agent
 from align_echo.align.generation import generate_interface
 from align_echo.align.run_folder import RunFolder
-from align_echo.evaluate.cast import build_player, config_of, models_of
-from align_echo.evaluate.comparison import BASELINE, Comparison
+from align_echo.evaluate.cast import build_plan_agent, evaluation_config, model_loader
+from align_echo.evaluate.comparison import BASELINE, VariantComparison
 from align_echo.evaluate.folder import PlayedPart, check_folder, open_folder
-from align_echo.evaluate.grid import Grid, cell_of, grid_of
+from align_echo.evaluate.grid import GridSummary, build_cell, build_grid
 from align_echo.evaluate.grid_run import play_comparison
-from align_echo.evaluate.plan import Plan
-from align_echo.evaluate.study import Study, StudyPlan, title_of
+from align_echo.evaluate.plan import EvaluationPlan
+from align_echo.evaluate.study import StudyPlan, StudySummary, part_title
 from align_echo.evaluate.study_file import in_keys
-from align_echo.evaluate.study_tables import markdown_of
+from align_echo.evaluate.study_tables import write_markdown
 from align_echo.files import write_atomically
 from align_echo.interface import Interface, load_interface
 from align_echo.jsonl import JsonlFile
@@ -37,19 +37,19 @@ from align_echo.types import Agent, Trajectory, Usage
 
 TABLES = "study.md"
 
-Comparisons = Mapping[str, Comparison | None]
+Comparisons = Mapping[str, VariantComparison | None]
 """Results of evaluations, by folder; None if no episode had a score."""
 
 
 @in_keys()
-def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Study:
+def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> StudySummary:
     """Generate and play all unfinished parts of a study, and write its summary and tables.
 
     Raises as `playing.play` and `generate_interface`; invalid settings are refused before anything is written.
     """
     check_folder(path, plan.config, resume=resume)
     agents = {
-        folder: build_player(evaluation, models_of(evaluation, path / folder))
+        folder: build_plan_agent(evaluation, model_loader(evaluation, path / folder))
         for folder, evaluation in plan.evaluations.items()
     }
     openings = {evaluation.spec.name: evaluation for evaluation in plan.evaluations.values()}
@@ -58,12 +58,12 @@ def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: P
     lock = open_folder(path, plan.config, resume=resume)
     learned = {folder: _generate(plan, folder, path, progress) for folder in plan.generations}
     evaluations = {folder: _with_interface(plan, folder, learned) for folder in plan.evaluations}
-    comparisons: dict[str, Comparison | None] = {}
+    comparisons: dict[str, VariantComparison | None] = {}
     for number, (folder, evaluation) in enumerate(evaluations.items(), start=1):
         progress.say(f"evaluation {number} of {len(evaluations)}: {folder}")
         comparisons[folder] = _play(plan, folder, evaluation, agents[folder], path, progress)
     study = _summarise(plan, evaluations, agents, comparisons, learned, path)
-    write_atomically(path / TABLES, markdown_of(study))
+    write_atomically(path / TABLES, write_markdown(study))
     write_atomically(path / SUMMARY, study.model_dump_json(indent=2) + "\n")
     lock.close()
     return study
@@ -79,7 +79,7 @@ def _generate(plan: StudyPlan, folder: str, path: Path, progress: Progress) -> I
     return load_interface(run / "interface.py").model_copy(update={"name": name})
 
 
-def _with_interface(plan: StudyPlan, folder: str, learned: Mapping[str, Interface]) -> Plan:
+def _with_interface(plan: StudyPlan, folder: str, learned: Mapping[str, Interface]) -> EvaluationPlan:
     """Add the variants of its generated interface to an evaluation."""
     evaluation = plan.evaluations[folder]
     if folder not in plan.interfaces:
@@ -88,12 +88,12 @@ def _with_interface(plan: StudyPlan, folder: str, learned: Mapping[str, Interfac
 
 
 def _play(
-    plan: StudyPlan, folder: str, evaluation: Plan, agent: Agent, path: Path, progress: Progress
-) -> Comparison | None:
+    plan: StudyPlan, folder: str, evaluation: EvaluationPlan, agent: Agent, path: Path, progress: Progress
+) -> VariantComparison | None:
     """Play the unfinished part of an evaluation, reading shared episodes without an interface."""
     run_folder = path / folder
     if (run_folder / CONFIG).exists():
-        check_folder(run_folder, config_of(evaluation, agent), resume=True)
+        check_folder(run_folder, evaluation_config(evaluation, agent), resume=True)
     if folder not in plan.baselines:
         return play_comparison(evaluation, agent, run_folder, progress)
     file = JsonlFile(path / plan.baselines[folder] / "trajectories" / f"{BASELINE}.jsonl")
@@ -107,12 +107,12 @@ def _play(
 
 def _summarise(
     plan: StudyPlan,
-    evaluations: Mapping[str, Plan],
+    evaluations: Mapping[str, EvaluationPlan],
     agents: Mapping[str, Agent],
     comparisons: Comparisons,
     learned: Mapping[str, Interface],
     path: Path,
-) -> Study:
+) -> StudySummary:
     summaries = {folder: RunFolder(path / folder).summary() for folder in plan.generations}
     spent = [summary.usage for summary in summaries.values() if summary is not None]
     empty = {folder for folder, summary in summaries.items() if summary is not None and not summary.written}
@@ -124,7 +124,7 @@ def _summarise(
         missing = len(evaluation.task_ids)
         faults += sum(results[name].faults if name in results else missing for name in evaluation.variants)
     who_played = [about(played.player, describe_agent(agents[folder])) for folder, played in evaluations.items()]
-    return Study(
+    return StudySummary(
         name=plan.name,
         interface=plan.file.interface,
         seeds=plan.file.all_seeds,
@@ -138,14 +138,16 @@ def _summarise(
     )
 
 
-def _grid(plan: StudyPlan, part: str, evaluations: Mapping[str, Plan], comparisons: Comparisons) -> Grid:
+def _grid(
+    plan: StudyPlan, part: str, evaluations: Mapping[str, EvaluationPlan], comparisons: Comparisons
+) -> GridSummary:
     """Build the grid of a part."""
     cells = []
     for folder, variant in plan.parts[part].items():
         evaluation = evaluations[folder]
         labels = {name: interface.label if interface else BASELINE for name, interface in evaluation.variants.items()}
         cells.append(
-            cell_of(
+            build_cell(
                 evaluation.spec,
                 comparisons[folder],
                 {BASELINE: BASELINE, **labels},
@@ -157,10 +159,10 @@ def _grid(plan: StudyPlan, part: str, evaluations: Mapping[str, Plan], compariso
         )
     played = [evaluations[folder] for folder in plan.parts[part]]
     models = {evaluation.player.model.on_record for evaluation in played if evaluation.player.model}
-    return grid_of(
+    return build_grid(
         cells,
         model=" and ".join(sorted(models)) or None,
-        interface=title_of(plan.file, part),
+        interface=part_title(plan.file, part),
         seed=played[0].seed,
         tasks=max(len(evaluation.task_ids) for evaluation in played),
     )

@@ -1,4 +1,4 @@
-"""A `Study` as tables, for the terminal and as Markdown, with its faults.
+"""A `StudySummary` as tables, for the terminal and as Markdown, with its faults.
 
 Not here: computing the figures, and a cell's lines (`grid.py`).
 """
@@ -12,38 +12,38 @@ from align_echo.evaluate.grid import (
     CAPTION,
     HEADINGS,
     OVER_PLACEBO,
-    Cell,
+    GridCell,
+    cell_lines,
     faults_line,
-    lines_of,
+    grid_table,
     refusals_lines,
-    table_of,
 )
-from align_echo.evaluate.study import HALVES, MAIN, Study
+from align_echo.evaluate.study import HALVES, MAIN, StudySummary
 from align_echo.evaluate.tables import WORTH
 from align_echo.trouble import InterfaceConduct
 
 
-def tables_of(study: Study) -> list[Table]:
+def build_tables(study: StudySummary) -> list[Table]:
     """Build a table for each part; the caption is below the last."""
-    tables = [table_of(grid) for grid in study.parts.values()]
+    tables = [grid_table(grid) for grid in study.parts.values()]
     for table in tables[:-1]:
         table.caption = None
     return tables
 
 
-def markdown_of(study: Study) -> str:
+def write_markdown(study: StudySummary) -> str:
     """Write the tables of all parts as Markdown, with a heading each."""
     lines = [f"# Study {study.name}", ""]
     for grid in study.parts.values():
         lines += [f"## Without and with the interface {grid.interface}", ""]
         lines += [_row(HEADINGS), _row(["---"] * 3 + ["---:"] * (len(HEADINGS) - 3))]
-        lines += [_row((cell.environment, cell.agent, *line)) for cell in grid.cells for line in lines_of(cell)]
+        lines += [_row((cell.environment, cell.agent, *line)) for cell in grid.cells for line in cell_lines(cell)]
         lines.append("")
-    ends = [*CAPTION.splitlines(), OVER_PLACEBO, WORTH.replace("\n", " "), *notes_of(study)]
+    ends = [*CAPTION.splitlines(), OVER_PLACEBO, WORTH.replace("\n", " "), *study_notes(study)]
     return "\n".join([*lines, *(f"- {line.rstrip(';')}" for line in ends), ""])
 
 
-def notes_of(study: Study) -> list[str]:
+def study_notes(study: StudySummary) -> list[str]:
     """Write the lines below the tables: how refusals are known, who played, where nothing was generated, and broken
     episodes by cell and part.
     """
@@ -53,7 +53,7 @@ def notes_of(study: Study) -> list[str]:
     return [*refusals_lines(cells), *study.played_by, *unchanged, *(_faults(study) or ["faults: none"])]
 
 
-def _faults(study: Study) -> list[str]:
+def _faults(study: StudySummary) -> list[str]:
     """Write a line for each cell with broken episodes, in the part they were played for."""
     lines = []
     for part, grid in study.parts.items():
@@ -63,7 +63,7 @@ def _faults(study: Study) -> list[str]:
     return lines
 
 
-def conducts_of(study: Study) -> dict[str, InterfaceConduct]:
+def study_conducts(study: StudySummary) -> dict[str, InterfaceConduct]:
     """Return the conduct of the interface in each side played for a part."""
     return {
         f"{cell.environment} {cell.agent} {name}" + ("" if part == MAIN else f" ({part})"): cell.sides[name].conduct
@@ -73,7 +73,7 @@ def conducts_of(study: Study) -> dict[str, InterfaceConduct]:
     }
 
 
-def _own_sides(part: str, cell: Cell) -> list[str]:
+def _own_sides(part: str, cell: GridCell) -> list[str]:
     """Return the sides of a cell that belong to this part alone."""
     kind = part.partition(", seed ")[0]
     if kind == MAIN:

@@ -1,4 +1,4 @@
-"""A `Comparison` as rich tables: per variant, against the baseline and the placebo, by task type.
+"""A `VariantComparison` as rich tables: per variant, against the baseline and the placebo, by task type.
 
 If an interface did not work its row says so: the figures are those of the raw environment, and are not shown as its
 own. Not here: computing the figures.
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from align_echo.align.audit.report import Audit
-from align_echo.evaluate.comparison import PLACEBO, Comparison, Difference, VariantResult
+from align_echo.evaluate.comparison import PLACEBO, VariantComparison, VariantDifference, VariantResult
 from align_echo.grammar import quantity
 from align_echo.hints import HintCount
 from align_echo.interface import Interface, RuleRecord
@@ -48,7 +48,7 @@ MOST_SIGNS = 5
 WORTH = "placebo: the same interface with neutral words for its own;\nit is worth what it adds to its placebo"
 
 
-def tables(comparison: Comparison) -> list[Table]:
+def tables(comparison: VariantComparison) -> list[Table]:
     """Build the tables of a comparison; those of differences only if there are any."""
     all_tables = [_variants_table(comparison)]
     if comparison.differences:
@@ -163,7 +163,7 @@ def hints_table(counts: Iterable[HintCount], title: str) -> Table:
     return table
 
 
-def verdicts_given(comparison: Comparison) -> list[str]:
+def verdicts_given(comparison: VariantComparison) -> list[str]:
     """Summarise the verdicts of best-of-N over all variants, in a line or two; empty without any."""
     counts = [variant.choices for variant in comparison.variants.values() if variant.choices is not None]
     if not counts:
@@ -178,7 +178,7 @@ def verdicts_given(comparison: Comparison) -> list[str]:
     return lines
 
 
-def unplayed(comparison: Comparison) -> list[str]:
+def unplayed(comparison: VariantComparison) -> list[str]:
     """Return a line for each variant with episodes without any turn: they count as lost, but say nothing about the
     agent.
     """
@@ -190,7 +190,7 @@ def unplayed(comparison: Comparison) -> list[str]:
     ]
 
 
-def repeated(comparison: Comparison) -> list[str]:
+def repeated(comparison: VariantComparison) -> list[str]:
     """Return a line for each variant with episodes ended by an action repeated too often in a row."""
     return [
         f"{NAMES[name]}: one action, sent over and over, ended {result.ended_by_repeats} of "
@@ -200,7 +200,7 @@ def repeated(comparison: Comparison) -> list[str]:
     ]
 
 
-def residue_lines(comparison: Comparison) -> list[str]:
+def residue_lines(comparison: VariantComparison) -> list[str]:
     """Return a line for each variant with signs removed from replies before parsing, the most frequent signs first."""
     return [
         f"{NAMES[name]}: {result.with_residue:,} of {result.replies:,} replies had signs taken off that are no part of "
@@ -230,7 +230,7 @@ def refusals_line(known: Known | Literal[""], where: str = "") -> str:
     return f"refused{f' in {where}' if where else ''}: {SOURCES[known]}"
 
 
-def undefined(comparison: Comparison) -> list[str]:
+def undefined(comparison: VariantComparison) -> list[str]:
     """Return a line for each variant whose refused actions are partly unknown."""
     return [
         f"consec. invalid of {NAMES[name]} is not defined: {result.answers.in_words}"
@@ -239,7 +239,7 @@ def undefined(comparison: Comparison) -> list[str]:
     ]
 
 
-def _variants_table(comparison: Comparison) -> Table:
+def _variants_table(comparison: VariantComparison) -> Table:
     results = comparison.variants
     graded = _graded(comparison)
     table = plain_table(f"{comparison.environment} {comparison.split}, agent {comparison.agent}: % with 95% intervals")
@@ -268,7 +268,7 @@ def _variants_table(comparison: Comparison) -> Table:
     return table
 
 
-def _graded(comparison: Comparison) -> bool:
+def _graded(comparison: VariantComparison) -> bool:
     """Return whether scores differ from the rate of wins."""
     results = comparison.variants.values()
     return any(abs(result.success_rate.value / 100 - result.mean_score.value) > 1e-9 for result in results)
@@ -279,7 +279,9 @@ def failed_on(conduct: InterfaceConduct) -> str:
     return f"did not work: {conduct.failures}"
 
 
-def _differences_table(comparison: Comparison, title: str, differences: Mapping[str, Difference]) -> Table:
+def _differences_table(
+    comparison: VariantComparison, title: str, differences: Mapping[str, VariantDifference]
+) -> Table:
     table = plain_table(title)
     table.add_column("interface", no_wrap=True)
     graded = _graded(comparison)
@@ -297,7 +299,7 @@ def _differences_table(comparison: Comparison, title: str, differences: Mapping[
     return table
 
 
-def _types_table(comparison: Comparison) -> Table:
+def _types_table(comparison: VariantComparison) -> Table:
     variants = comparison.variants.values()
     has_repeats = any(variant.episodes + variant.faults > len(comparison.tasks) for variant in variants)
     table = plain_table("Won, by task type" + (": tasks, each the mean of its episodes" if has_repeats else ""))

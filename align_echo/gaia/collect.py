@@ -20,10 +20,10 @@ from align_echo.critic.labels import label_rules
 from align_echo.critic.led import LedAgent
 from align_echo.critic.selection import CRITIC, FIRST
 from align_echo.errors import UsageError
-from align_echo.evaluate.cast import build_player, config_of, models_of
+from align_echo.evaluate.cast import build_plan_agent, evaluation_config, model_loader
 from align_echo.evaluate.comparison import BASELINE
 from align_echo.evaluate.folder import EvaluationFolder, check_folder
-from align_echo.evaluate.plan import Plan, Truncation, refuse_script
+from align_echo.evaluate.plan import EvaluationPlan, SamplingLimits, refuse_script
 from align_echo.evaluate.playing import play_part
 from align_echo.gaia.collection import PART, CollectionSummary, finish, label_all
 from align_echo.gaia.examples import require_parquet
@@ -59,12 +59,12 @@ class CandidateSettings:
     judge: ModelName | None
     states: States = "agent"
 
-    def truncation(self, model: ModelName | None) -> Truncation | None:
+    def truncation(self, model: ModelName | None) -> SamplingLimits | None:
         """Return the sampling truncation for a model; None for no truncation."""
         is_set = self.top_k is not None or self.top_p is not None
         if not is_set and (model is None or not model.is_local):
             return None
-        return Truncation(TOP_K if self.top_k is None else self.top_k, TOP_P if self.top_p is None else self.top_p)
+        return SamplingLimits(TOP_K if self.top_k is None else self.top_k, TOP_P if self.top_p is None else self.top_p)
 
     def judged_by(self, player: AgentChoice) -> ModelName | None:
         """Return the model name of the judge, None for the agent's own model or no judge.
@@ -99,7 +99,7 @@ def plan_collection(
     seed: int = 0,
     workers: Workers | None = None,
     data_root: Path | None = None,
-) -> Plan:
+) -> EvaluationPlan:
     """Plan a collection from tasks of a split.
 
     Raises `UsageError` for settings that allow no sampling, judging or labelling, `MissingExtraError` without the extra
@@ -115,7 +115,7 @@ def plan_collection(
         )
     if drawing.states in OWN:
         require_expert(spec, split, task_ids, data_root)
-    return Plan(
+    return EvaluationPlan(
         spec=spec,
         split=split,
         interface=interface,
@@ -136,7 +136,7 @@ def plan_collection(
 
 
 def collect(
-    plan: Plan,
+    plan: EvaluationPlan,
     drawing: CandidateSettings,
     path: Path,
     *,
@@ -149,11 +149,11 @@ def collect(
 
     Raises as `evaluate.playing.play`.
     """
-    agent = build_player(plan, models_of(plan, path))
+    agent = build_plan_agent(plan, model_loader(plan, path))
     if not isinstance(agent, BestOf | ChatAgent):
         raise UsageError(f"the agent {plan.player.agent.name} asks no model: candidates are a chat model's replies")
     config = {
-        **config_of(plan, agent),
+        **evaluation_config(plan, agent),
         "command": "critic collect",
         "top_k": plan.truncation.top_k if plan.truncation else None,
         "top_p": plan.truncation.top_p if plan.truncation else None,
@@ -193,7 +193,7 @@ def collect(
     )
 
 
-def _led(plan: Plan, drawing: CandidateSettings, agent: BestOf | ChatAgent) -> Agent:
+def _led(plan: EvaluationPlan, drawing: CandidateSettings, agent: BestOf | ChatAgent) -> Agent:
     """Return the agent itself, or the agent behind an expert leader."""
     if drawing.states not in OWN:
         return agent

@@ -25,8 +25,8 @@ from align_echo.agents.players import AgentChoice
 from align_echo.critic.labels import Rule, label_rules
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import check_folder, open_folder
-from align_echo.evaluate.plan import Plan
-from align_echo.evaluate.selection import tasks_of_round
+from align_echo.evaluate.plan import EvaluationPlan
+from align_echo.evaluate.selection import pick_round_tasks
 from align_echo.files import write_atomically
 from align_echo.gaia.collect import CandidateSettings, collect, plan_collection
 from align_echo.gaia.collection import CollectionSummary
@@ -125,7 +125,7 @@ class FlywheelConfig:
     def tasks_of(self, split: str, count: int, number: int) -> list[str]:
         """Choose a round's tasks, `count` of a split."""
         ids = self.spec.tasks(split)
-        return tasks_of_round(ids, count, number, task_type=self.spec.task_type, seed=self.seed)
+        return pick_round_tasks(ids, count, number, task_type=self.spec.task_type, seed=self.seed)
 
 
 class FlywheelRound(Frozen):
@@ -263,7 +263,7 @@ def _collect(
     return collect(plan, config.drawing, folder, resume=_has_config(folder), number=number, progress=progress)
 
 
-def _plan(config: FlywheelConfig, split: str, tasks: list[str], seed: int) -> Plan:
+def _plan(config: FlywheelConfig, split: str, tasks: list[str], seed: int) -> EvaluationPlan:
     """Plan a collection. Raises as `plan_collection`."""
     return plan_collection(
         config.spec, config.player, config.drawing, split=split, task_ids=tasks, seed=seed, workers=config.workers

@@ -15,10 +15,10 @@ import numpy as np
 
 from align_echo.intervals import Estimate, wilson
 from align_echo.report.drawing import plain
-from align_echo.report.material import PHASES, Material
-from align_echo.report.palette import Palette
-from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, figure
-from align_echo.report.trained import MADE_BY, TrainedGroup, groups_of, settings_of
+from align_echo.report.material import PHASES, ReportData
+from align_echo.report.palette import ColourPalette
+from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, ends, figure, list_commands
+from align_echo.report.trained import MADE_BY, TrainedGroup, group_runs, training_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,17 +28,19 @@ QUANTILES = (5, 25, 50, 75, 95)
 ByPhase = Mapping[str, Sequence[int]]
 
 
-def lengths(material: Material) -> DrawnPlot | str:
+def lengths(material: ReportData) -> DrawnPlot | str:
     """Draw plot 9."""
-    asked = {group: _count_critiques(material, group) for group in groups_of(material)}
+    asked = {group: _count_critiques(material, group) for group in group_runs(material)}
     asked = {group: by_phase for group, by_phase in asked.items() if by_phase}
     if not asked:
         return "no training run among these asked a critic about an attempt"
     words = {group: _words(material, group) for group in asked}
     words = {group: by_phase for group, by_phase in words.items() if by_phase}
-    panels = [Panel("critiques that could be read", partial(_readable, asked), "share by phase; in the table")]
+    panels = [PlotPanel("critiques that could be read", partial(_readable, asked), "share by phase; in the table")]
     if words:
-        panels.insert(0, Panel("words of a critique", partial(_length_boxes, words), "words by phase; in the table"))
+        panels.insert(
+            0, PlotPanel("words of a critique", partial(_length_boxes, words), "words by phase; in the table")
+        )
     rows = [
         (group.label, group.setting, phase, str(counts[0]), figure(_share(counts[0] - counts[1], counts[0])),
          figure(_share(counts[2], counts[0])), _middle(words.get(group, {}).get(phase, ())))
@@ -52,7 +54,7 @@ def lengths(material: Material) -> DrawnPlot | str:
         control="A critic that stays as it was (echo-frozen-critic), trained with all else the same: what changes "
         "there is the policy's attempts, not the critic."
         + ("" if any(map(has_frozen_critic, asked)) else " It is not among these runs."),
-        commands=commands_of(run for group in asked for run in group.runs),
+        commands=list_commands(run for group in asked for run in group.runs),
         panels=tuple(panels),
         table=PlotTable(
             ("method", "where", "phase", "asked for", "could be read, %", "cut off, %", "words: median (5% to 95%)"),
@@ -64,11 +66,11 @@ def lengths(material: Material) -> DrawnPlot | str:
 
 def has_frozen_critic(group: TrainedGroup) -> bool:
     """Return whether a group's critic was not trained, whatever its method is called."""
-    trained = settings_of(group.runs[0]).get("trained")
+    trained = training_settings(group.runs[0]).get("trained")
     return isinstance(trained, list) and "critic" not in trained
 
 
-def _count_critiques(material: Material, group: TrainedGroup) -> dict[str, tuple[int, int, int]]:
+def _count_critiques(material: ReportData, group: TrainedGroup) -> dict[str, tuple[int, int, int]]:
     """Count critiques by phase: requested, unreadable, and cut off."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for run in group.runs:
@@ -81,7 +83,7 @@ def _count_critiques(material: Material, group: TrainedGroup) -> dict[str, tuple
     return {phase: (asked, unread, cut) for phase, (asked, unread, cut) in counts.items() if asked}
 
 
-def _words(material: Material, group: TrainedGroup) -> dict[str, list[int]]:
+def _words(material: ReportData, group: TrainedGroup) -> dict[str, list[int]]:
     by_phase: dict[str, list[int]] = defaultdict(list)
     for run in group.runs:
         for step, review in material.critiques(run):
@@ -106,7 +108,7 @@ def _group_offset(number: int, groups: int) -> float:
     return (number - (groups - 1) / 2) * 0.7 / groups
 
 
-def _length_boxes(words: Mapping[TrainedGroup, ByPhase], axes: Axes, palette: Palette) -> None:
+def _length_boxes(words: Mapping[TrainedGroup, ByPhase], axes: Axes, palette: ColourPalette) -> None:
     for number, (group, by_phase) in enumerate(words.items()):
         colour = palette.colour(number)
         for phase, word_counts in by_phase.items():
@@ -122,7 +124,7 @@ def _length_boxes(words: Mapping[TrainedGroup, ByPhase], axes: Axes, palette: Pa
 
 
 def _readable(
-    asked: Mapping[TrainedGroup, Mapping[str, tuple[int, int, int]]], axes: Axes, palette: Palette
+    asked: Mapping[TrainedGroup, Mapping[str, tuple[int, int, int]]], axes: Axes, palette: ColourPalette
 ) -> None:
     for number, (group, by_phase) in enumerate(asked.items()):
         at = [PHASES.index(phase) + _group_offset(number, len(asked)) for phase in by_phase]
@@ -142,7 +144,7 @@ def _label_phases(axes: Axes) -> None:
 
 
 PLOTS = (
-    Plot(
+    PlotKind(
         "critiques",
         "Length and readability of critiques",
         "Words of a critique, and percent of the critiques that could be read by the form that was asked for, by third "

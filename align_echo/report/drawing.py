@@ -14,8 +14,8 @@ from contextlib import chdir, nullcontext
 from typing import TYPE_CHECKING
 
 from align_echo.errors import MissingExtraError
-from align_echo.report.palette import Palette
-from align_echo.report.plots import Panel
+from align_echo.report.palette import ColourPalette
+from align_echo.report.plots import PlotPanel
 from align_echo.sandbox.session import printable
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def require_drawing() -> None:
         raise MissingExtraError("a report", "report") from None
 
 
-def picture(panel: Panel, palette: Palette) -> bytes:
+def picture(panel: PlotPanel, palette: ColourPalette) -> bytes:
     """Draw a panel as PNG, independent of the user's own settings."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -71,7 +71,7 @@ def picture(panel: Panel, palette: Palette) -> bytes:
     return out.getvalue()
 
 
-def _tint(axes: Axes, palette: Palette) -> None:
+def _tint(axes: Axes, palette: ColourPalette) -> None:
     axes.set_facecolor(palette.back)
     for spine in axes.spines.values():
         spine.set_color(palette.line)

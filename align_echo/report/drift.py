@@ -20,10 +20,10 @@ import numpy.typing as npt
 from align_echo.errors import MissingExtraError
 from align_echo.intervals import Floats
 from align_echo.report.finding import RecordedRun
-from align_echo.report.material import PHASES, Material
-from align_echo.report.palette import Palette
-from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, first_panels
-from align_echo.report.trained import MADE_BY, TrainedGroup, groups_of
+from align_echo.report.material import PHASES, ReportData
+from align_echo.report.palette import ColourPalette
+from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, first_panels, list_commands
+from align_echo.report.trained import MADE_BY, TrainedGroup, group_runs
 from align_echo.sandbox.session import printable
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ LONGEST_QUOTE = 110
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class DiagnosisRecord:
     """The reason of a critique. `moment` identifies its step, across runs."""
 
     text: str
@@ -54,17 +54,17 @@ class DriftMap:
     phase. `by_chance` is that percent with shuffled steps: mean, and the ends of its middle 95%.
     """
 
-    diagnoses: Sequence[Diagnosis]
+    diagnoses: Sequence[DiagnosisRecord]
     places: Floats
     same: float
     by_chance: tuple[float, float, float]
 
 
-def drift(material: Material) -> DrawnPlot | str:
+def drift(material: ReportData) -> DrawnPlot | str:
     """Draw plot 10."""
     maps: dict[TrainedGroup, DriftMap] = {}
     sparse: list[str] = []
-    for group in groups_of(material):
+    for group in group_runs(material):
         diagnoses = _diagnoses(material, group)
         steps = len({diagnosis.moment for diagnosis in diagnoses})
         if len({diagnosis.text for diagnosis in diagnoses}) >= LEAST and steps >= LEAST_STEPS:
@@ -81,7 +81,7 @@ def drift(material: Material) -> DrawnPlot | str:
             "no training run among these kept a critique that could be read"
         )
     panels, left_out = first_panels([
-        Panel(f"{group.label}: {len(drift_map.diagnoses)} diagnoses", partial(_draw_map, drift_map),
+        PlotPanel(f"{group.label}: {len(drift_map.diagnoses)} diagnoses", partial(_draw_map, drift_map),
               _alt_text(drift_map), height=3.6)
         for group, drift_map in maps.items()
     ])  # fmt: skip
@@ -98,7 +98,7 @@ def drift(material: Material) -> DrawnPlot | str:
         control="The same measure with the steps of training in another order: if the nearest diagnosis of another "
         "step is no more often of the same third than that, no drift is shown, whatever the map looks like. Steps "
         "differ in their tasks too.",
-        commands=commands_of(run for group in maps for run in group.runs),
+        commands=list_commands(run for group in maps for run in group.runs),
         panels=panels,
         table=PlotTable(
             ("method", "where", "phase", "diagnoses", "nearest is of the same third, %", "with steps shuffled, %",
@@ -113,20 +113,20 @@ def drift(material: Material) -> DrawnPlot | str:
     )
 
 
-def _diagnoses(material: Material, group: TrainedGroup) -> list[Diagnosis]:
+def _diagnoses(material: ReportData, group: TrainedGroup) -> list[DiagnosisRecord]:
     diagnoses = [each for run in group.runs for each in _run_diagnoses(material, run)]
     return diagnoses[:: max(-(-len(diagnoses) // MOST), 1)]
 
 
-def _run_diagnoses(material: Material, run: RecordedRun) -> list[Diagnosis]:
+def _run_diagnoses(material: ReportData, run: RecordedRun) -> list[DiagnosisRecord]:
     return [
-        Diagnosis(review.critique.reason, material.phase(run, step), f"{run.name} {step}")
+        DiagnosisRecord(review.critique.reason, material.phase(run, step), f"{run.name} {step}")
         for step, review in material.critiques(run)
         if review.critique is not None and not review.critique.is_none
     ]
 
 
-def _build_map(diagnoses: Sequence[Diagnosis]) -> DriftMap:
+def _build_map(diagnoses: Sequence[DiagnosisRecord]) -> DriftMap:
     """Compute the map. Raises `MissingExtraError` without scikit-learn."""
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
@@ -142,7 +142,7 @@ def _build_map(diagnoses: Sequence[Diagnosis]) -> DriftMap:
     moment_M = np.asarray([moments.index(diagnosis.moment) for diagnosis in diagnoses])
     phase_by_moment = {diagnosis.moment: PHASES.index(diagnosis.phase) for diagnosis in diagnoses}
     phase_S = np.asarray([phase_by_moment[moment] for moment in moments])
-    nearest_M = nearest_of_another_step(rows, moment_M)
+    nearest_M = nearest_in_other_step(rows, moment_M)
 
     def same(phases: npt.NDArray[np.int64]) -> float:
         return float(100 * np.mean(phases[moment_M] == phases[moment_M[nearest_M]]))
@@ -158,7 +158,7 @@ def _build_map(diagnoses: Sequence[Diagnosis]) -> DriftMap:
     )
 
 
-def nearest_of_another_step(rows: Floats, moment_M: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def nearest_in_other_step(rows: Floats, moment_M: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Find for each unit row [M, W] the index of the row with the smallest angle among other steps."""
     similarity = rows @ rows.T
     similarity[moment_M[:, None] == moment_M[None, :]] = -1.0
@@ -175,7 +175,7 @@ def _alt_text(drift_map: DriftMap) -> str:
     return f"diagnoses as points, by third of training; nearest of the same third: {same}%, by chance {chance}"
 
 
-def _quote(diagnoses: Sequence[Diagnosis], phase: str) -> str:
+def _quote(diagnoses: Sequence[DiagnosisRecord], phase: str) -> str:
     """Return the most frequent diagnosis of a phase."""
     texts = [diagnosis.text for diagnosis in diagnoses if diagnosis.phase == phase]
     common = max(dict.fromkeys(texts), key=texts.count)
@@ -183,7 +183,7 @@ def _quote(diagnoses: Sequence[Diagnosis], phase: str) -> str:
     return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 3]}..."
 
 
-def _draw_map(drift_map: DriftMap, axes: Axes, palette: Palette) -> None:
+def _draw_map(drift_map: DriftMap, axes: Axes, palette: ColourPalette) -> None:
     phases = np.asarray([diagnosis.phase for diagnosis in drift_map.diagnoses])
     for number, phase in enumerate(PHASES):
         inside = drift_map.places[phases == phase]
@@ -198,7 +198,7 @@ def _draw_map(drift_map: DriftMap, axes: Axes, palette: Palette) -> None:
 
 
 PLOTS = (
-    Plot(
+    PlotKind(
         "drift",
         "Drift of diagnoses",
         "What critiques blame: each point is the reason of one critique, near those that share its words, by third of "

@@ -17,7 +17,7 @@ from align_echo.reading import json_object
 from align_echo.runs import CONFIG, flat
 from align_echo.train.presets import implementation_for, methods, preset_settings
 from align_echo.train.renamed_keys import with_new_keys
-from align_echo.view.finding import PASSED_BY, run_name, told_apart
+from align_echo.view.finding import PASSED_BY, make_unique, run_name
 
 GENERATE = "generate-interface"
 HOLDS = "evaluate, grid, study, generate-interface, train or critic"
@@ -76,7 +76,7 @@ def find_runs(paths: Sequence[Path]) -> list[RecordedRun]:
         for folder, config in inside.items():
             configs.setdefault(folder, config)
             names.setdefault(folder, run_name(folder, top))
-    unique = told_apart(names)
+    unique = make_unique(names)
     runs: dict[Path, RecordedRun] = {}
     for folder in sorted(configs, key=lambda folder: len(folder.parts)):
         ancestors = (runs[parent] for parent in folder.parents if parent in runs)
@@ -176,7 +176,7 @@ def _training_options(run: RecordedRun) -> list[str]:
     """Return the method and the main settings; all others are in the run's `config.json`."""
     config = run.config.get("config")
     settings = with_new_keys(config) if isinstance(config, Mapping) else {}
-    words = ["--method", method_of(settings)]
+    words = ["--method", find_method(settings)]
     for option, key in (
         *(("--env", "env"), ("--interface", "interface"), ("--model", "model"), ("--steps", "steps")),
         ("--seed", "seed"),
@@ -189,7 +189,7 @@ _SIZES = {f"collecting.{name}" for name in ("samples", "tasks", "rounds", "state
 """Settings that may differ within a method, like those of `optimising`."""
 
 
-def method_of(settings: Mapping[str, Any]) -> str:
+def find_method(settings: Mapping[str, Any]) -> str:
     """Return the method of a training run: the most specific shipped config that agrees with its settings, else the
     method that it recorded.
 

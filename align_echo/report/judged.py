@@ -18,9 +18,9 @@ from align_echo.gaia.fit.intuitive import TrainingSummary
 from align_echo.intervals import wilson
 from align_echo.report.drawing import number_steps, plain
 from align_echo.report.finding import RecordedRun
-from align_echo.report.material import Material
-from align_echo.report.palette import Palette
-from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, figure, first_panels
+from align_echo.report.material import ReportData
+from align_echo.report.palette import ColourPalette
+from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, ends, figure, first_panels, list_commands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,14 +33,14 @@ RULE_ORDER = ("critic", CEILING, "placebo", "random", "majority", "logprob", "ti
 """Selection rules in the order of the legend."""
 
 
-def selection(material: Material) -> DrawnPlot | str:
+def selection(material: ReportData) -> DrawnPlot | str:
     """Draw plot 11."""
     runs = material.runs_with_verb("critic evaluate")
     trials = {run: trial for run in runs if (trial := material.summary(run, TrialResult))}
     if not trials:
         return "no finished trial of a critic is among these runs"
     panels = [
-        Panel(f"{run.name}: {trial.states} states", partial(_curve, trial), _alt_text(trial), height=3.4)
+        PlotPanel(f"{run.name}: {trial.states} states", partial(_curve, trial), _alt_text(trial), height=3.4)
         for run, trial in trials.items()
     ]
     rows = [
@@ -57,7 +57,7 @@ def selection(material: Material) -> DrawnPlot | str:
         "each; intervals over tasks",
         control="The placebo: one of the distinct candidates at random, a judge who knows nothing. pass is what a "
         "critic that never errs would reach. logprob, where it is there, costs nothing.",
-        commands=commands_of(trials),
+        commands=list_commands(trials),
         panels=drawn_panels,
         table=PlotTable(("trial", "rule", "candidates", "right, %", "over a single draw, points"), tuple(rows)),
         notes=left_out,
@@ -74,7 +74,7 @@ def _alt_text(trial: TrialResult) -> str:
     return f"percent of states with the right action, by number of candidates; of {most}: {'; '.join(ends)}"
 
 
-def _curve(trial: TrialResult, axes: Axes, palette: Palette) -> None:
+def _curve(trial: TrialResult, axes: Axes, palette: ColourPalette) -> None:
     rules = sorted({point.rule for point in trial.curve}, key=lambda rule: (*RULE_ORDER, rule).index(rule))
     for rule in rules:
         points = sorted((point for point in trial.curve if point.rule == rule), key=lambda point: point.candidates)
@@ -92,7 +92,7 @@ def _curve(trial: TrialResult, axes: Axes, palette: Palette) -> None:
     axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=4, columnspacing=0.9, handlelength=1.3)
 
 
-def _by_round(material: Material, trials: Mapping[RecordedRun, TrialResult]) -> list[Panel]:
+def _by_round(material: ReportData, trials: Mapping[RecordedRun, TrialResult]) -> list[PlotPanel]:
     """Build a panel for each flywheel: its critic, its placebo and pass@N, round by round."""
     panels = []
     for flywheel in material.runs_with_verb("critic flywheel"):
@@ -100,7 +100,7 @@ def _by_round(material: Material, trials: Mapping[RecordedRun, TrialResult]) -> 
         rounds = sorted((number, trial) for number, trial in inside if number is not None) if inside else []
         if len(rounds) > 1:
             alt = f"{flywheel.name}: percent right by round of the flywheel, with all candidates"
-            panels.append(Panel(f"{flywheel.name}, by round", partial(_rounds, rounds), alt, height=3.4))
+            panels.append(PlotPanel(f"{flywheel.name}, by round", partial(_rounds, rounds), alt, height=3.4))
     return panels
 
 
@@ -109,7 +109,7 @@ def _round_number(run: RecordedRun) -> int | None:
     return int(number) if number.isdecimal() else None
 
 
-def _rounds(rounds: Sequence[tuple[int, TrialResult]], axes: Axes, palette: Palette) -> None:
+def _rounds(rounds: Sequence[tuple[int, TrialResult]], axes: Axes, palette: ColourPalette) -> None:
     rules = (("critic", palette.colour(0), "-"), ("placebo", palette.quiet, "--"), (CEILING, palette.ink, "-"))
     for rule, colour, style in rules:
         points = [(number, _at_most_candidates(trial, rule)) for number, trial in rounds]
@@ -143,7 +143,7 @@ class _CriticMeasurement:
     calibrations: tuple[tuple[str, CalibrationResult], ...]
 
 
-def reliability(material: Material) -> DrawnPlot | str:
+def reliability(material: ReportData) -> DrawnPlot | str:
     """Draw plot 12."""
     reports = [(run, "trial", trial.critic) for run in material.runs_with_verb("critic evaluate")
                if (trial := material.summary(run, TrialResult))]  # fmt: skip
@@ -158,7 +158,7 @@ def reliability(material: Material) -> DrawnPlot | str:
             "no finished trial or training among these is of a critic that gives probabilities"
         )
     panels = [
-        Panel(f"{entry.run.name} ({entry.where})", partial(_diagram, entry.calibrations), _error_text(entry),
+        PlotPanel(f"{entry.run.name} ({entry.where})", partial(_diagram, entry.calibrations), _error_text(entry),
               height=4.0)
         for entry in with_bins
     ]  # fmt: skip
@@ -175,7 +175,7 @@ def reliability(material: Material) -> DrawnPlot | str:
         "reports; intervals over actions, which are too narrow, as those of a task are alike",
         control="The diagonal is an honest critic; the better constant answer is one that reads nothing. Temperatures "
         "were fitted on the held-out tasks of the training: there the diagram after it is no test, in a trial it is.",
-        commands=commands_of(entry.run for entry in with_bins),
+        commands=list_commands(entry.run for entry in with_bins),
         panels=drawn_panels,
         table=PlotTable(
             ("run", "on", "actions", "judged right, %", "constant answer, %", "AUROC", "ECE at temperature 1",
@@ -186,7 +186,7 @@ def reliability(material: Material) -> DrawnPlot | str:
     )
 
 
-def _read_training(material: Material, run: RecordedRun) -> TrainingSummary | None:
+def _read_training(material: ReportData, run: RecordedRun) -> TrainingSummary | None:
     """Read the summary of a critic trained on text; None for a critic of screens, which has another summary."""
     summary = material.summary_object(run)
     return material.summary(run, TrainingSummary) if summary is not None and "learned_from" in summary else None
@@ -203,7 +203,7 @@ def _error_text(entry: _CriticMeasurement) -> str:
     return f"share of actions that are correct by the critic's probability of it; {errors}"
 
 
-def _diagram(calibrations: Sequence[tuple[str, CalibrationResult]], axes: Axes, palette: Palette) -> None:
+def _diagram(calibrations: Sequence[tuple[str, CalibrationResult]], axes: Axes, palette: ColourPalette) -> None:
     axes.plot((0, 1), (0, 1), "--", color=palette.quiet, linewidth=1)
     for number, (name, measured) in enumerate(calibrations):
         colour = palette.colour(1 - number)
@@ -227,14 +227,14 @@ def _size(inside: ReliabilityBin, bins: Sequence[ReliabilityBin]) -> float:
 
 
 PLOTS = (
-    Plot(
+    PlotKind(
         "selection",
         "Best-of-N against pass@N",
         "Percent of states in which the action taken of the first N candidates is right, by the rule that takes it.",
         MADE_BY,
         selection,
     ),
-    Plot(
+    PlotKind(
         "reliability",
         "How honest a critic's probabilities are",
         "Of the actions to which a critic gave about one probability, the share that is correct; larger marks are more "

@@ -28,7 +28,7 @@ from align_echo.sandbox.session import printable
 from align_echo.train.rollouts import CRITIQUES, ReviewedAttempt
 from align_echo.types import Trajectory
 from align_echo.view.finding import EPISODES
-from align_echo.view.reading import DamagedLine, records_of, told
+from align_echo.view.reading import DamagedLine, describe_damage, read_records
 
 Kind = TypeVar("Kind", bound=BaseModel)
 PHASES = ("early", "middle", "late")
@@ -65,7 +65,7 @@ class StepScores(BaseModel):
 
 
 @dataclass
-class Material:
+class ReportData:
     """Runs with their damaged lines and notes on missing files. Files are read on demand."""
 
     runs: Sequence[RecordedRun]
@@ -79,7 +79,7 @@ class Material:
 
     def problems(self) -> list[str]:
         """List damaged and missing parts, a line each."""
-        return [*told(self.damaged), *map(printable, dict.fromkeys(self.notes))]
+        return [*describe_damage(self.damaged), *map(printable, dict.fromkeys(self.notes))]
 
     def summary(self, run: RecordedRun, kind: type[Kind]) -> Kind | None:
         """Read a run's `summary.json`; None, with a note, if it is missing or invalid."""
@@ -110,7 +110,7 @@ class Material:
         damaged, notes = len(self.damaged), len(self.notes)
         for file in sorted((run.folder / EPISODES).glob("*.jsonl")):
             with self._noting_unreadable(file):
-                for _ in records_of(file, Trajectory, self.damaged, folder=run.folder):
+                for _ in read_records(file, Trajectory, self.damaged, folder=run.folder):
                     pass
         is_damaged = (len(self.damaged), len(self.notes)) != (damaged, notes)
         if is_damaged and os.path.lexists(run.folder / SUMMARY):
@@ -122,7 +122,7 @@ class Material:
             self._read[file, kind] = []
             if os.path.lexists(file):
                 with self._noting_unreadable(file):
-                    self._read[file, kind] = list(records_of(file, kind, self.damaged, folder=run.folder))
+                    self._read[file, kind] = list(read_records(file, kind, self.damaged, folder=run.folder))
         return list(self._read[file, kind])
 
     @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Palette:
+class ColourPalette:
     """Colours of one theme. `series` distinguish methods and rules; `faint` is a light shade of the first. The others
     have fixed meanings.
     """
@@ -25,7 +25,7 @@ class Palette:
         return self.series[number % len(self.series)]
 
 
-LIGHT = Palette(
+LIGHT = ColourPalette(
     back="#ffffff",
     ink="#1c2128",
     quiet="#6b7480",
@@ -35,7 +35,7 @@ LIGHT = Palette(
     bad="#b3261e",
     series=("#1556c0", "#c25700", "#1a7f4b", "#8a3ffc", "#b3261e", "#00727a", "#7a5200", "#5f6875"),
 )
-DARK = Palette(
+DARK = ColourPalette(
     back="#15181d",
     ink="#dfe3e9",
     quiet="#98a2b0",

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from align_echo.intervals import Estimate
 from align_echo.report.finding import RecordedRun
-from align_echo.report.material import Material
+from align_echo.report.material import ReportData
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from align_echo.report.palette import Palette
+    from align_echo.report.palette import ColourPalette
 
 MOST_PANELS = 12
 """Most pictures of one plot; the table has the rest."""
@@ -27,11 +27,11 @@ MOST_COMMANDS = 6
 
 
 @dataclass(frozen=True)
-class Panel:
+class PlotPanel:
     """One picture. `draw` is called once for each palette, on empty axes; `alt` describes the picture in words."""
 
     title: str
-    draw: Callable[[Axes, Palette], None]
+    draw: Callable[[Axes, ColourPalette], None]
     alt: str
     height: float = 3.0
 
@@ -53,13 +53,13 @@ class DrawnPlot:
     n: str
     control: str
     commands: tuple[str, ...]
-    panels: tuple[Panel, ...]
+    panels: tuple[PlotPanel, ...]
     table: PlotTable
     notes: tuple[str, ...] = field(default=())
 
 
 @dataclass(frozen=True)
-class Plot:
+class PlotKind:
     """A kind of plot. `draw` returns the plot of some runs, or a one-line reason why there is none; `command` makes
     data for it.
     """
@@ -68,17 +68,17 @@ class Plot:
     title: str
     shows: str
     command: str
-    draw: Callable[[Material], DrawnPlot | str]
+    draw: Callable[[ReportData], DrawnPlot | str]
 
 
-def commands_of(runs: Iterable[RecordedRun]) -> tuple[str, ...]:
+def list_commands(runs: Iterable[RecordedRun]) -> tuple[str, ...]:
     """Return the commands behind runs, each once, at most `MOST_COMMANDS`."""
     commands = list(dict.fromkeys(run.command for run in runs))
     more = len(commands) - MOST_COMMANDS
     return (*commands[:MOST_COMMANDS], *([f"... and {more} more"] if more > 0 else []))
 
 
-def first_panels(panels: Sequence[Panel]) -> tuple[tuple[Panel, ...], tuple[str, ...]]:
+def first_panels(panels: Sequence[PlotPanel]) -> tuple[tuple[PlotPanel, ...], tuple[str, ...]]:
     """Limit panels to `MOST_PANELS`, with a note about the rest."""
     more = len(panels) - MOST_PANELS
     notes = (f"{more} more pictures are left out; their figures are in the table.",) if more > 0 else ()

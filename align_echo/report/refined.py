@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align_echo.evaluate.refinement import Refinement
+from align_echo.evaluate.refinement import RefinementResult
 from align_echo.intervals import Estimate, ratio
 from align_echo.report.drawing import number_steps, plain
 from align_echo.report.finding import RecordedRun
-from align_echo.report.material import PHASES, Material
-from align_echo.report.palette import Palette
-from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, figure, first_panels
-from align_echo.report.trained import MADE_BY, TrainedGroup, by_setting, groups_of, settings_of
+from align_echo.report.material import PHASES, ReportData
+from align_echo.report.palette import ColourPalette
+from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, ends, figure, first_panels, list_commands
+from align_echo.report.trained import MADE_BY, TrainedGroup, by_setting, group_runs, training_settings
 from align_echo.train.presets import implementation_for
 from align_echo.train.rewards import ETA, saturation_gain
 
@@ -41,10 +41,10 @@ QUANTILES = ("p05", "p25", "p50", "p75", "p95")
 Pairs = list[tuple[float, float]]
 
 
-def refined_groups(material: Material) -> dict[TrainedGroup, dict[str, list[Pairs]]]:
+def refined_groups(material: ReportData) -> dict[TrainedGroup, dict[str, list[Pairs]]]:
     """Collect the pairs (before, after) of each step by group and phase of training, for groups with any pair."""
     by_group: dict[TrainedGroup, dict[str, list[Pairs]]] = {}
-    for group in groups_of(material):
+    for group in group_runs(material):
         phases: dict[str, list[Pairs]] = defaultdict(list)
         for run in group.runs:
             for line in material.refinements(run):
@@ -57,7 +57,7 @@ def refined_groups(material: Material) -> dict[TrainedGroup, dict[str, list[Pair
 
 def is_control(group: TrainedGroup) -> bool:
     """Return whether a group plays again without a critique."""
-    return implementation_for(str(settings_of(group.runs[0]).get("method"))) == CONTROL_METHOD
+    return implementation_for(str(training_settings(group.runs[0]).get("method"))) == CONTROL_METHOD
 
 
 def _missing_controls(groups: Mapping[TrainedGroup, object], command: str = CONTROL_MADE_BY) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def _missing_controls(groups: Mapping[TrainedGroup, object], command: str = CONT
 # ---------------------------------------------------------------- density
 
 
-def density(material: Material) -> DrawnPlot | str:
+def density(material: ReportData) -> DrawnPlot | str:
     """Draw plot 6."""
     groups = refined_groups(material)
     pairs = {group: [pair for group_pairs in phases.values() for harvest in group_pairs for pair in harvest]
@@ -76,7 +76,7 @@ def density(material: Material) -> DrawnPlot | str:
     if not pairs:
         return "no training run among these refined an attempt or played it again"
     panels = [
-        Panel(f"{group.label}: {len(group_pairs):,} pairs", partial(_density, group_pairs),
+        PlotPanel(f"{group.label}: {len(group_pairs):,} pairs", partial(_density, group_pairs),
               f"{group.label}: {_alt_text(group_pairs)}", height=4.0)
         for group, group_pairs in pairs.items()
     ]  # fmt: skip
@@ -88,7 +88,7 @@ def density(material: Material) -> DrawnPlot | str:
         "those of one task share their first attempt",
         control="Fresh attempts in place of refined ones (echo-no-critic): what lies above the diagonal there is what "
         "playing again is worth.",
-        commands=commands_of(run for group in pairs for run in group.runs),
+        commands=list_commands(run for group in pairs for run in group.runs),
         panels=drawn_panels,
         table=PlotTable(headings, rows),
         notes=(*_missing_controls(pairs), *left_out),
@@ -113,7 +113,7 @@ def _alt_text(pairs: Pairs) -> str:
     return f"of {n} pairs {moved}; {square}% in the square"
 
 
-def _density(pairs: Pairs, axes: Axes, palette: Palette) -> None:
+def _density(pairs: Pairs, axes: Axes, palette: ColourPalette) -> None:
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Rectangle
 
@@ -138,7 +138,7 @@ def _density(pairs: Pairs, axes: Axes, palette: Palette) -> None:
 # ---------------------------------------------------------------- gain by phase
 
 
-def gains(material: Material) -> DrawnPlot | str:
+def gains(material: ReportData) -> DrawnPlot | str:
     """Draw plot 7."""
     groups = {group: _gains(phases) for group, phases in refined_groups(material).items()}
     groups = {group: by_phase for group, by_phase in groups.items() if by_phase}
@@ -146,13 +146,13 @@ def gains(material: Material) -> DrawnPlot | str:
     if not groups and not rounds:
         return "no run among these refined an attempt that was not already full"
     panels = [
-        Panel(f"while training: {setting}", partial(_gain_bars, {group: groups[group] for group in together}),
+        PlotPanel(f"while training: {setting}", partial(_gain_bars, {group: groups[group] for group in together}),
               f"mean change of the score by phase of training, {setting}; in the table")
         for setting, together in by_setting(list(groups)).items()
     ]  # fmt: skip
     if rounds:
         draw = partial(_round_curves, rounds)
-        panels.append(Panel("at test time, by round", draw, "percent won by round; in the table"))
+        panels.append(PlotPanel("at test time, by round", draw, "percent won by round; in the table"))
     rows = [
         (group.label, group.setting, phase, str(n), figure(change, 3, signed=True))
         for group, by_phase in groups.items()
@@ -171,14 +171,14 @@ def gains(material: Material) -> DrawnPlot | str:
         "evaluations in rounds (intervals over tasks)",
         control="As many fresh attempts without a critique: echo-no-critic in training, --critic none at test time. An "
         "attempt that failed does better the next time by chance alone.",
-        commands=commands_of([run for group in groups for run in group.runs] + list(rounds)),
+        commands=list_commands([run for group in groups for run in group.runs] + list(rounds)),
         panels=drawn_panels,
         table=PlotTable(("method", "where", "when", "n", "mean change of the score"), tuple(rows)),
         notes=(*_missing_controls(groups), *_missing_round_control(rounds), *left_out),
     )
 
 
-def _missing_round_control(rounds: Mapping[RecordedRun, Refinement]) -> tuple[str, ...]:
+def _missing_round_control(rounds: Mapping[RecordedRun, RefinementResult]) -> tuple[str, ...]:
     if not rounds or any(summary.critic is None for summary in rounds.values()):
         return ()
     return ("The control of the rounds was not played: the same command with --critic none.",)
@@ -197,7 +197,7 @@ def _gains(phases: Mapping[str, Sequence[Pairs]]) -> dict[str, tuple[Estimate, i
 
 
 def _gain_bars(
-    groups: Mapping[TrainedGroup, Mapping[str, tuple[Estimate, int]]], axes: Axes, palette: Palette
+    groups: Mapping[TrainedGroup, Mapping[str, tuple[Estimate, int]]], axes: Axes, palette: ColourPalette
 ) -> None:
     width = 0.7 / len(groups)
     for number, (group, by_phase) in enumerate(groups.items()):
@@ -213,18 +213,18 @@ def _gain_bars(
     axes.legend(loc="best")
 
 
-def _phases(axes: Axes, palette: Palette) -> None:
+def _phases(axes: Axes, palette: ColourPalette) -> None:
     axes.set_xticks(range(len(PHASES)), [f"{phase} third" for phase in PHASES])
     axes.set_xlim(-0.55, len(PHASES) - 0.45)
     axes.axhline(0, color=palette.quiet, linewidth=1, linestyle="--")
 
 
-def _rounds(material: Material, run: RecordedRun) -> Refinement | None:
+def _rounds(material: ReportData, run: RecordedRun) -> RefinementResult | None:
     summary = material.summary_object(run)
-    return material.summary(run, Refinement) if summary is not None and "rounds" in summary else None
+    return material.summary(run, RefinementResult) if summary is not None and "rounds" in summary else None
 
 
-def _round_curves(rounds: Mapping[RecordedRun, Refinement], axes: Axes, palette: Palette) -> None:
+def _round_curves(rounds: Mapping[RecordedRun, RefinementResult], axes: Axes, palette: ColourPalette) -> None:
     for number, (run, summary) in enumerate(rounds.items()):
         colour = palette.quiet if summary.critic is None else palette.colour(number)
         at = [round_result.number + 0.06 * (number - (len(rounds) - 1) / 2) for round_result in summary.rounds]
@@ -242,10 +242,10 @@ def _round_curves(rounds: Mapping[RecordedRun, Refinement], axes: Axes, palette:
 # ---------------------------------------------------------------- log w_t
 
 
-def weights(material: Material) -> DrawnPlot | str:
+def weights(material: ReportData) -> DrawnPlot | str:
     """Draw plot 8."""
     weights_by_group: dict[TrainedGroup, dict[str, list[Mapping[str, float]]]] = {}
-    for group in groups_of(material):
+    for group in group_runs(material):
         phases: dict[str, list[Mapping[str, float]]] = defaultdict(list)
         for run in group.runs:
             for line in material.signals(run):
@@ -256,7 +256,7 @@ def weights(material: Material) -> DrawnPlot | str:
     if not weights_by_group:
         return "no training run among these learned from a revision that was won after a critique (icrl does)"
     panels = [
-        Panel(f"{group.label}: {group.setting}", partial(_weight_boxes, phases),
+        PlotPanel(f"{group.label}: {group.setting}", partial(_weight_boxes, phases),
               f"log w_t of {group.label} by phase of training; in the table")
         for group, phases in weights_by_group.items()
     ]  # fmt: skip
@@ -273,7 +273,7 @@ def weights(material: Material) -> DrawnPlot | str:
         n=f"{steps} steps with tokens of revisions that were won; boxes are means of the steps' quantiles over tokens",
         control="0, where a token is as likely without the critique as it was with it: there w_t changes nothing "
         "(icrl-unweighted has w_t = 1 for every token).",
-        commands=commands_of(run for group in weights_by_group for run in group.runs),
+        commands=list_commands(run for group in weights_by_group for run in group.runs),
         panels=drawn_panels,
         table=PlotTable(
             ("method", "where", "phase", "steps", "mean", "5%", "25%", "median", "75%", "95%", "w_t below 0.5, %"),
@@ -299,7 +299,7 @@ def _weight_cells(lines: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
     return f"{mean:.2f}", *quantiles, f"{below:.1f}"
 
 
-def _weight_boxes(phases: Mapping[str, Sequence[Mapping[str, float]]], axes: Axes, palette: Palette) -> None:
+def _weight_boxes(phases: Mapping[str, Sequence[Mapping[str, float]]], axes: Axes, palette: ColourPalette) -> None:
     for at, phase in enumerate(PHASES):
         lines = phases.get(phase, ())
         if not lines:
@@ -316,7 +316,7 @@ def _weight_boxes(phases: Mapping[str, Sequence[Mapping[str, float]]], axes: Axe
 
 
 PLOTS = (
-    Plot(
+    PlotKind(
         "density",
         "Scores before and after",
         "Where attempts went: the score of an attempt, s_o, and of the one after it, s_r. Thin lines join pairs to "
@@ -325,14 +325,14 @@ PLOTS = (
         MADE_BY,
         density,
     ),
-    Plot(
+    PlotKind(
         "gains",
         "Refining against playing again",
         "Mean change of the score from an attempt to the next, by third of training, for attempts that were not full.",
         f"{MADE_BY}, and its control {CONTROL_MADE_BY}",
         gains,
     ),
-    Plot(
+    PlotKind(
         "weights",
         "Weights of revisions, log w_t",
         "How much likelier a token of a won revision is without its critique than it was with it, by third of "

@@ -14,10 +14,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from align_echo.report.drawing import name_rows, number_steps, plain
-from align_echo.report.finding import RecordedRun, method_of
-from align_echo.report.material import HeldOutFigures, Material
-from align_echo.report.palette import Palette
-from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, first_panels
+from align_echo.report.finding import RecordedRun, find_method
+from align_echo.report.material import HeldOutFigures, ReportData
+from align_echo.report.palette import ColourPalette
+from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, ends, first_panels, list_commands
 from align_echo.runs import flat
 from align_echo.train.renamed_keys import with_new_keys
 from align_echo.types import source_in
@@ -52,16 +52,16 @@ class TrainedGroup:
     @property
     def different(self) -> int:
         """Return the number of different seeds."""
-        return len({str(settings_of(run).get("seed")) for run in self.runs})
+        return len({str(training_settings(run).get("seed")) for run in self.runs})
 
 
-def groups_of(material: Material) -> list[TrainedGroup]:
+def group_runs(material: ReportData) -> list[TrainedGroup]:
     """Group the training runs by config, in order. Labels include the run's name if two groups have the same method."""
     by_config: dict[str, list[RecordedRun]] = defaultdict(list)
     for run in material.runs_with_verb("train"):
         by_config[_identity(run)].append(run)
     settings = _unique_settings([runs[0] for runs in by_config.values()])
-    described = [(method_of(settings_of(runs[0])), settings[runs[0]], runs) for runs in by_config.values()]
+    described = [(find_method(training_settings(runs[0])), settings[runs[0]], runs) for runs in by_config.values()]
     names = [(method, setting) for method, setting, _ in described]
     return [
         TrainedGroup(
@@ -71,7 +71,7 @@ def groups_of(material: Material) -> list[TrainedGroup]:
     ]
 
 
-def settings_of(run: RecordedRun) -> Mapping[str, Any]:
+def training_settings(run: RecordedRun) -> Mapping[str, Any]:
     """Return the training config of a run."""
     config = run.config.get("config")
     return with_new_keys(config) if isinstance(config, Mapping) else {}
@@ -79,7 +79,9 @@ def settings_of(run: RecordedRun) -> Mapping[str, Any]:
 
 def _identity(run: RecordedRun) -> str:
     named = {"interface", *(("model", "critic") if all(_weights(run).values()) else ())}
-    settings = {key: value for key, value in flat(settings_of(run)).items() if key not in IGNORED_SETTINGS | named}
+    settings = {
+        key: value for key, value in flat(training_settings(run)).items() if key not in IGNORED_SETTINGS | named
+    }
     rest = {key: run.config.get(key) for key in ("split", "held_out", "prompts")}
     return json.dumps([settings, rest, *_start(run)], sort_keys=True)
 
@@ -92,7 +94,7 @@ def _weights(run: RecordedRun) -> Mapping[str, Any]:
 
 def _start(run: RecordedRun) -> list[Any]:
     """Return the initial weights and interface of a run, independent of their names; the names for older runs."""
-    settings, weights = settings_of(run), _weights(run)
+    settings, weights = training_settings(run), _weights(run)
     models = weights if weights and all(weights.values()) else [settings.get("model"), settings.get("critic"), weights]
     label = str(run.config.get("interface", "none"))
     return [models, run.config.get("interface_contents") or source_in(label) or label]
@@ -103,14 +105,14 @@ def _unique_settings(runs: Sequence[RecordedRun]) -> dict[RecordedRun, str]:
     text_by_start: dict[str, str] = {}
     by_run: dict[RecordedRun, str] = {}
     for run in runs:
-        start_key = json.dumps([settings_of(run).get("env"), *_start(run)])
+        start_key = json.dumps([training_settings(run).get("env"), *_start(run)])
         is_used = _setting(run) in text_by_start.values()
         by_run[run] = text_by_start.setdefault(start_key, f"{_setting(run)} ({run.name})" if is_used else _setting(run))
     return by_run
 
 
 def _setting(run: RecordedRun) -> str:
-    settings = settings_of(run)
+    settings = training_settings(run)
     return f"{settings.get('env', '?')}, {settings.get('model', '?')}, interface {run.config.get('interface', 'none')}"
 
 
@@ -125,25 +127,27 @@ def by_setting(groups: Sequence[TrainedGroup]) -> dict[str, list[TrainedGroup]]:
 # ---------------------------------------------------------------- learning curves
 
 
-def learning(material: Material) -> DrawnPlot | str:
+def learning(material: ReportData) -> DrawnPlot | str:
     """Draw plot 4."""
-    groups = [group for group in groups_of(material) if any(material.signals(run) for run in group.runs)]
+    groups = [group for group in group_runs(material) if any(material.signals(run) for run in group.runs)]
     if not groups:
         return "no training run with a step is among these runs"
-    panels: list[Panel] = []
+    panels: list[PlotPanel] = []
     for setting, comparable in by_setting(groups).items():
         scores = {group: _held_out(material, group) for group in comparable}
         held_out = {group: points for group, points in scores.items() if points}
         if held_out:
             draw = partial(_score_curves, held_out, {group: _ends(material, group) for group in held_out})
-            panels.append(Panel(f"held-out score: {setting}", draw, _alt_text(held_out, "held-out score"), height=3.1))
+            panels.append(
+                PlotPanel(f"held-out score: {setting}", draw, _alt_text(held_out, "held-out score"), height=3.1)
+            )
         for role, name in REWARDS.items():
             curves = {group: _signal(material, group, name) for group in comparable}
             curves = {group: points for group, points in curves.items() if points}
             if curves:
                 title = f"{role}: reward in training"
                 draw = partial(_reward_curves, curves)
-                panels.append(Panel(f"{title}: {setting}", draw, _alt_text(curves, title), height=3.1))
+                panels.append(PlotPanel(f"{title}: {setting}", draw, _alt_text(curves, title), height=3.1))
     drawn_panels, left_out = first_panels(panels)
     runs = [run for group in groups for run in group.runs]
     alone = [group.label for group in groups if len(group.runs) == 1]
@@ -157,7 +161,7 @@ def learning(material: Material) -> DrawnPlot | str:
         "seeds at steps that all have reached, bands go from the lowest to the highest seed",
         control="The weights before training (step 0). The best checkpoint (a star) was chosen by these very tasks and "
         "flatters; the last one (a square) was not. A method is compared with another at equal turns, in the table.",
-        commands=commands_of(runs),
+        commands=list_commands(runs),
         panels=drawn_panels,
         table=PlotTable(
             ("method", "where", "seeds", "turns played", "start", "best checkpoint", "last checkpoint"),
@@ -171,7 +175,7 @@ def _complete(points: Points, runs: int) -> Points:
     return {step: values for step, values in sorted(points.items()) if len(values) == runs}
 
 
-def _held_out(material: Material, group: TrainedGroup) -> dict[int, tuple[float, float, float]]:
+def _held_out(material: ReportData, group: TrainedGroup) -> dict[int, tuple[float, float, float]]:
     """Compute the score by step: mean and band, over runs; for a single run the interval over tasks."""
     lines_at: dict[int, list[HeldOutFigures]] = defaultdict(list)
     for run in group.runs:
@@ -183,7 +187,7 @@ def _held_out(material: Material, group: TrainedGroup) -> dict[int, tuple[float,
     return {step: _band([line.score.value for line in lines]) for step, lines in complete.items()}
 
 
-def _signal(material: Material, group: TrainedGroup, name: str) -> dict[int, tuple[float, float, float]]:
+def _signal(material: ReportData, group: TrainedGroup, name: str) -> dict[int, tuple[float, float, float]]:
     points: Points = defaultdict(list)
     for run in group.runs:
         for line in material.signals(run):
@@ -196,7 +200,7 @@ def _band(values: Sequence[float]) -> tuple[float, float, float]:
     return fmean(values), min(values), max(values)
 
 
-def _ends(material: Material, group: TrainedGroup) -> tuple[tuple[float, float], tuple[float, float]]:
+def _ends(material: ReportData, group: TrainedGroup) -> tuple[tuple[float, float], tuple[float, float]]:
     """Return (step, score) of the best and of the last checkpoint, as means over seeds."""
     best = [max(material.held_out(run), key=lambda line: line.score.value) for run in group.runs]
     last = [max(material.held_out(run), key=lambda line: line.step) for run in group.runs]
@@ -211,7 +215,7 @@ def _score_curves(
     curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]]],
     ends: Mapping[TrainedGroup, tuple[tuple[float, float], tuple[float, float]]],
     axes: Axes,
-    palette: Palette,
+    palette: ColourPalette,
 ) -> None:
     _curves(curves, axes, palette)
     for number, (best, last) in enumerate(ends.values()):
@@ -225,14 +229,14 @@ def _score_curves(
 
 
 def _reward_curves(
-    curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]]], axes: Axes, palette: Palette
+    curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]]], axes: Axes, palette: ColourPalette
 ) -> None:
     _curves(curves, axes, palette)
     axes.set_ylabel("mean reward")
 
 
 def _curves(
-    curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]]], axes: Axes, palette: Palette
+    curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]]], axes: Axes, palette: ColourPalette
 ) -> None:
     for number, (group, points) in enumerate(curves.items()):
         steps = list(points)
@@ -253,7 +257,7 @@ def _alt_text(curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]
     return f"{quantity} by step. {'; '.join(ends)}"
 
 
-def _row(material: Material, group: TrainedGroup) -> tuple[str, ...]:
+def _row(material: ReportData, group: TrainedGroup) -> tuple[str, ...]:
     turns = fmean(sum(line.values.get("environment_steps", 0) for line in material.signals(run)) for run in group.runs)
     cells: list[str] = []
     if all(material.held_out(run) for run in group.runs):
@@ -267,9 +271,9 @@ def _row(material: Material, group: TrainedGroup) -> tuple[str, ...]:
 # ---------------------------------------------------------------- stages
 
 
-def stages(material: Material) -> DrawnPlot | str:
+def stages(material: ReportData) -> DrawnPlot | str:
     """Draw plot 5."""
-    timed = {group: _stage_seconds(material, group) for group in groups_of(material)}
+    timed = {group: _stage_seconds(material, group) for group in group_runs(material)}
     timed = {group: seconds for group, seconds in timed.items() if any(seconds)}
     if not timed:
         return "no training run with a timed step is among these runs"
@@ -278,7 +282,7 @@ def stages(material: Material) -> DrawnPlot | str:
          f"{sum(seconds):.1f}")
         for group, seconds in timed.items()
     )  # fmt: skip
-    panel = Panel(
+    panel = PlotPanel(
         "mean seconds of a step",
         partial(_stage_bars, timed),
         "mean seconds of a training step, by stage; in the table",
@@ -289,7 +293,7 @@ def stages(material: Material) -> DrawnPlot | str:
         f"{'config' if len(timed) == 1 else 'configs'}",
         control="None: these are seconds by the clock of the machine that trained. Compare methods that trained on one "
         "machine with nothing else on it; the optimizer's own step and evaluations are not in them.",
-        commands=commands_of(run for group in timed for run in group.runs),
+        commands=list_commands(run for group in timed for run in group.runs),
         panels=(panel,),
         table=PlotTable(
             ("method", "where", "steps", *(f"{stage}, s (share)" for stage in STAGES), "all, s"), rows
@@ -297,11 +301,11 @@ def stages(material: Material) -> DrawnPlot | str:
     )
 
 
-def _steps(material: Material, group: TrainedGroup) -> int:
+def _steps(material: ReportData, group: TrainedGroup) -> int:
     return sum(len(material.signals(run)) for run in group.runs)
 
 
-def _stage_seconds(material: Material, group: TrainedGroup) -> list[float]:
+def _stage_seconds(material: ReportData, group: TrainedGroup) -> list[float]:
     """Compute the mean seconds of a step in each of `STAGES`. A batch shared by several steps counts for the first."""
     lines = [line.values for run in group.runs for line in material.signals(run)]
     if not lines:
@@ -317,7 +321,7 @@ def _with_share(part: float, seconds: Sequence[float]) -> str:
     return f"{part:.1f} ({100 * part / sum(seconds):.0f}%)"
 
 
-def _stage_bars(timed: Mapping[TrainedGroup, Sequence[float]], axes: Axes, palette: Palette) -> None:
+def _stage_bars(timed: Mapping[TrainedGroup, Sequence[float]], axes: Axes, palette: ColourPalette) -> None:
     name_rows(axes, [group.label for group in timed], longest=18)
     left = [0.0] * len(timed)
     for number, stage in enumerate(STAGES):
@@ -330,7 +334,7 @@ def _stage_bars(timed: Mapping[TrainedGroup, Sequence[float]], axes: Axes, palet
 
 
 PLOTS = (
-    Plot(
+    PlotKind(
         "learning",
         "Learning curves",
         "Held-out score and the reward of each role, by step of training; runs that differ in their seed alone are one "
@@ -338,6 +342,8 @@ PLOTS = (
         f"{MADE_BY} (again with --seed 2 and 3; evaluating: {{every: 10}} in a --config plays held-out tasks)",
         learning,
     ),
-    Plot("stages", "Where the time of a step goes", "Mean seconds of a step of training by stage.", MADE_BY, stages),
+    PlotKind(
+        "stages", "Where the time of a step goes", "Mean seconds of a step of training by stage.", MADE_BY, stages
+    ),
 )
 

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from align_echo.evaluate.comparison import BASELINE, PLACEBO, VARIANTS, Comparison
-from align_echo.evaluate.grid import WITH, Cell, Grid, Side
-from align_echo.evaluate.study import Study
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, VARIANTS, VariantComparison
+from align_echo.evaluate.grid import WITH, CellSide, GridCell, GridSummary
+from align_echo.evaluate.study import StudySummary
 from align_echo.evaluate.tables import NAMES, NOT_DEFINED, failed_on, refusals_line
 from align_echo.hints import HintCount, count_hints, merged
 from align_echo.intervals import Estimate, wilson
 from align_echo.refusals import AnswerShares, Known
 from align_echo.report.drawing import name_rows, whisker
 from align_echo.report.finding import GENERATE, RecordedRun
-from align_echo.report.material import Material
-from align_echo.report.palette import Palette
-from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, ends, figure, first_panels
+from align_echo.report.material import ReportData
+from align_echo.report.palette import ColourPalette
+from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, ends, figure, first_panels, list_commands
 from align_echo.types import Trajectory
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ShownVariant:
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluationResult:
     """One agent in one environment, variant by variant. `worth` is success over the placebo, paired, in points."""
 
     run: RecordedRun
@@ -64,13 +64,13 @@ class Evaluated:
     worth_invalid: dict[str, Estimate | None]
 
 
-def evaluations(material: Material) -> list[Evaluated]:
+def evaluations(material: ReportData) -> list[EvaluationResult]:
     """Collect all finished comparisons, also from cells of grids and studies whose own folder is missing."""
     results = []
     for run in material.runs_with_verb("evaluate"):
         summary = material.summary_object(run)
         if summary is not None and "variants" in summary:
-            comparison = material.summary(run, Comparison)
+            comparison = material.summary(run, VariantComparison)
             results += [_from_comparison(run, comparison)] if comparison else []
     known = {result.run.folder for result in results}
     for run in material.runs_with_verb("grid", "study"):
@@ -80,15 +80,15 @@ def evaluations(material: Material) -> list[Evaluated]:
     return results
 
 
-def _cells(material: Material, run: RecordedRun) -> list[tuple[str, Cell]]:
+def _cells(material: ReportData, run: RecordedRun) -> list[tuple[str, GridCell]]:
     if run.verb == "grid":
-        grid = material.summary(run, Grid)
+        grid = material.summary(run, GridSummary)
         return [("", cell) for cell in grid.cells] if grid else []
-    study = material.summary(run, Study)
+    study = material.summary(run, StudySummary)
     return [(f", {part}", cell) for part, grid in study.parts.items() for cell in grid.cells] if study else []
 
 
-def _from_comparison(run: RecordedRun, comparison: Comparison) -> Evaluated:
+def _from_comparison(run: RecordedRun, comparison: VariantComparison) -> EvaluationResult:
     arms = {
         name: ShownVariant(
             result.episodes,
@@ -103,7 +103,7 @@ def _from_comparison(run: RecordedRun, comparison: Comparison) -> Evaluated:
         for name, result in sorted(comparison.variants.items(), key=lambda variant: _order(variant[0]))
     }
     over = comparison.over_placebo if PLACEBO not in arms or not arms[PLACEBO].trouble else {}
-    return Evaluated(
+    return EvaluationResult(
         run,
         f"{run.name}: {comparison.environment}, {comparison.agent}",
         arms,
@@ -112,10 +112,10 @@ def _from_comparison(run: RecordedRun, comparison: Comparison) -> Evaluated:
     )
 
 
-def _from_cell(run: RecordedRun, part: str, cell: Cell) -> Evaluated:
+def _from_cell(run: RecordedRun, part: str, cell: GridCell) -> EvaluationResult:
     sides = {BASELINE: cell.without, PLACEBO: cell.placebo, WITH: cell.with_interface}
     over = cell.over_placebo
-    return Evaluated(
+    return EvaluationResult(
         run,
         f"{run.name}{part}: {cell.environment}, {cell.agent}",
         {name: _from_side(side) for name, side in sides.items() if side is not None},
@@ -124,7 +124,7 @@ def _from_cell(run: RecordedRun, part: str, cell: Cell) -> Evaluated:
     )
 
 
-def _from_side(side: Side) -> ShownVariant:
+def _from_side(side: CellSide) -> ShownVariant:
     trouble = "" if side.conduct.works else failed_on(side.conduct)
     return ShownVariant(
         side.episodes, side.success, side.consecutive_invalid, side.consecutive_invalid_shown, trouble,
@@ -139,7 +139,7 @@ def _order(name: str) -> int:
 # ---------------------------------------------------------------- success, invalid actions
 
 
-def success(material: Material) -> DrawnPlot | str:
+def success(material: ReportData) -> DrawnPlot | str:
     """Draw plot 1."""
     results = evaluations(material)
     if not results:
@@ -154,7 +154,7 @@ def success(material: Material) -> DrawnPlot | str:
     return _build_plot(results, "won, %", lambda arm: (arm.success, None), PlotTable(headings, tuple(rows)), ())
 
 
-def invalid(material: Material) -> DrawnPlot | str:
+def invalid(material: ReportData) -> DrawnPlot | str:
     """Draw plot 2."""
     results = evaluations(material)
     defined = [result for result in results if any(arm.invalid is not None for arm in result.arms.values())]
@@ -180,7 +180,7 @@ def _share(share: Estimate | None) -> str:
     return NOT_DEFINED if share is None else figure(share)
 
 
-def _known_by(result: Evaluated) -> list[str]:
+def _known_by(result: EvaluationResult) -> list[str]:
     """Describe how refused actions are known, or what is known without that."""
     arms = [arm for arm in result.arms.values() if arm.refusals or arm.invalid is None]
     return [
@@ -194,7 +194,7 @@ def _known_by(result: Evaluated) -> list[str]:
 
 
 def _build_plot(
-    results: Sequence[Evaluated],
+    results: Sequence[EvaluationResult],
     axis: str,
     figures: Callable[[ShownVariant], tuple[Estimate | None, Estimate | None]],
     table: PlotTable,
@@ -209,7 +209,7 @@ def _build_plot(
         n=f"{tasks} tasks in {len(results)} {'evaluation' if len(results) == 1 else 'evaluations'}; "
         "lines are 95% intervals over tasks",
         control=CONTROL if controlled else NO_CONTROL,
-        commands=commands_of(result.run for result in results),
+        commands=list_commands(result.run for result in results),
         panels=panels,
         table=table,
         notes=(*notes, *placebo_note, *left_out),
@@ -217,11 +217,11 @@ def _build_plot(
 
 
 def _arms_panel(
-    result: Evaluated, axis: str, figures: Callable[[ShownVariant], tuple[Estimate | None, Estimate | None]]
-) -> Panel:
+    result: EvaluationResult, axis: str, figures: Callable[[ShownVariant], tuple[Estimate | None, Estimate | None]]
+) -> PlotPanel:
     figures_by_name = {name: (arm, *figures(arm)) for name, arm in result.arms.items()}
 
-    def draw(axes: Axes, palette: Palette) -> None:
+    def draw(axes: Axes, palette: ColourPalette) -> None:
         name_rows(axes, [NAMES.get(name, name) for name in figures_by_name])
         for row, (name, (arm, main, second)) in enumerate(figures_by_name.items()):
             if arm.trouble or main is None:
@@ -240,25 +240,25 @@ def _arms_panel(
         axes.set_xlabel(axis)
 
     summary = "; ".join(f"{NAMES.get(name, name)} {figure(main)}" for name, (_, main, _) in figures_by_name.items())
-    return Panel(result.label, draw, f"{result.label}: {axis}: {summary}", height=1.0 + 0.38 * len(figures_by_name))
+    return PlotPanel(result.label, draw, f"{result.label}: {axis}: {summary}", height=1.0 + 0.38 * len(figures_by_name))
 
 
 # ---------------------------------------------------------------- hints
 
 
-def hints(material: Material) -> DrawnPlot | str:
+def hints(material: ReportData) -> DrawnPlot | str:
     """Draw plot 3."""
     hint_rows = _collect_hints(material)
     if not hint_rows:
         return "no hint of an interface is on record in these runs (rules told up front are none)"
-    panels: list[Panel] = []
+    panels: list[PlotPanel] = []
     rows: list[tuple[str, ...]] = []
     for label, counts, placebo, _ in hint_rows:
         chance = {count.rule: count for count in placebo}
         most = counts[:MOST_RULES]
         alt = f"{label}: what became of each rule's hints; in the table"
-        panels.append(Panel(label, partial(_draw_outcomes, most), alt, height=1.3 + 0.3 * len(most)))
-        panels.append(Panel("followed, % of shown; diamond: placebo", partial(_followed, most, chance),
+        panels.append(PlotPanel(label, partial(_draw_outcomes, most), alt, height=1.3 + 0.3 * len(most)))
+        panels.append(PlotPanel("followed, % of shown; diamond: placebo", partial(_followed, most, chance),
                             f"{label}: share of hints that were followed; in the table",
                             height=1.3 + 0.3 * len(most)))  # fmt: skip
         for number, count in enumerate(counts, start=1):
@@ -269,7 +269,7 @@ def hints(material: Material) -> DrawnPlot | str:
         n=f"{fired:,} hints shown in {len(hint_rows)} {'interface' if len(hint_rows) == 1 else 'interfaces'} as played",
         control="The placebo of the same interface: its hints were not shown, so they were followed by chance alone. "
         "Hints that were never followed show nothing about truth: align-echo interface audit tries those.",
-        commands=commands_of(run for *_, run in hint_rows),
+        commands=list_commands(run for *_, run in hint_rows),
         panels=drawn_panels,
         table=PlotTable(
             ("rule", "what it says", "shown", "followed", "came true", "did not", "true, %", "silenced in",
@@ -284,7 +284,7 @@ HintRow = tuple[str, tuple[HintCount, ...], tuple[HintCount, ...], RecordedRun]
 """A name, counts of hints, counts of the same hints in the placebo, and the run."""
 
 
-def _collect_hints(material: Material) -> list[HintRow]:
+def _collect_hints(material: ReportData) -> list[HintRow]:
     hint_rows: list[HintRow] = []
     for result in evaluations(material):
         name = next((name for name in ("full", "feedback") if name in result.arms and result.arms[name].hints), "")
@@ -300,7 +300,7 @@ def _collect_hints(material: Material) -> list[HintRow]:
     return hint_rows
 
 
-def _draw_outcomes(counts: Sequence[HintCount], axes: Axes, palette: Palette) -> None:
+def _draw_outcomes(counts: Sequence[HintCount], axes: Axes, palette: ColourPalette) -> None:
     """Draw the outcomes of each rule's hints as bars."""
     name_rows(axes, [f"R{number}" for number in range(1, len(counts) + 1)])
     kinds = (
@@ -318,7 +318,7 @@ def _draw_outcomes(counts: Sequence[HintCount], axes: Axes, palette: Palette) ->
 
 
 def _followed(
-    counts: Sequence[HintCount], chance: dict[str, HintCount], axes: Axes, palette: Palette
+    counts: Sequence[HintCount], chance: dict[str, HintCount], axes: Axes, palette: ColourPalette
 ) -> None:
     name_rows(axes, [f"R{number}" for number in range(1, len(counts) + 1)])
     for row, count in enumerate(counts):
@@ -351,7 +351,7 @@ def _by_chance(count: HintCount | None) -> str:
 
 
 PLOTS = (
-    Plot(
+    PlotKind(
         "success",
         "Success without and with the interface",
         "Percent of episodes won in each variant: no interface, its placebo, its rules alone, its feedback alone, "
@@ -359,7 +359,7 @@ PLOTS = (
         MADE_BY,
         success,
     ),
-    Plot(
+    PlotKind(
         "invalid",
         "Consecutive invalid actions",
         "Percent of the agent's actions that stand in a row of two or more refused ones: dots by replay in the plain "
@@ -367,7 +367,7 @@ PLOTS = (
         MADE_BY,
         invalid,
     ),
-    Plot(
+    PlotKind(
         "hints",
         "What became of each rule's hints",
         "By rule of the interface: how often a hint was shown, followed, and did what it had promised.",

@@ -26,13 +26,13 @@ from align_echo.redaction import without_secrets
 from align_echo.report import critiques, drift, judged, refined, trained, variants
 from align_echo.report.drawing import picture, require_drawing
 from align_echo.report.finding import find_runs
-from align_echo.report.material import Material
+from align_echo.report.material import ReportData
 from align_echo.report.palette import DARK, LIGHT
-from align_echo.report.plots import DrawnPlot, Panel, Plot
+from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel
 from align_echo.sandbox.session import printable
 from align_echo.view.packing import hash_source
 
-PLOTS: tuple[Plot, ...] = (
+PLOTS: tuple[PlotKind, ...] = (
     *variants.PLOTS,
     *trained.PLOTS,
     *refined.PLOTS,
@@ -46,7 +46,7 @@ OUT = Path("report.html")
 
 
 @dataclass(frozen=True)
-class Report:
+class WrittenReport:
     """Paths and outcome of a written report: the page, the folder of its pictures, by plot the number of pictures or
     the reason for none, and damaged or missing parts of the runs.
     """
@@ -70,7 +70,7 @@ class Report:
         return [printable(line) for line in lines]
 
 
-def write_report(paths: Sequence[Path], out: Path = OUT) -> Report:
+def write_report(paths: Sequence[Path], out: Path = OUT) -> WrittenReport:
     """Write the page to `out`, and the pictures into the folder with the same name and `-figures`, which is replaced.
 
     Raises `UsageError` for paths without runs or data, for an unusable `out`, and for a figures folder with other
@@ -79,7 +79,7 @@ def write_report(paths: Sequence[Path], out: Path = OUT) -> Report:
     figures = out.with_name(f"{out.stem}-figures")
     _check(out, figures)
     require_drawing()
-    material = Material(find_runs(paths))
+    material = ReportData(find_runs(paths))
     for run in material.runs_with_verb("evaluate"):
         material.check_episodes(run)
     results = {plot.key: plot.draw(material) for plot in PLOTS}
@@ -94,13 +94,13 @@ def write_report(paths: Sequence[Path], out: Path = OUT) -> Report:
              for key, panels in pictures.items() for number, panel in enumerate(panels, start=1)}  # fmt: skip
     _write_figures(figures, files)
     write_atomically(out, _page(material, drawn, undrawn, pictures, figures.name, problems))
-    return Report(out, figures, {key: len(panels) for key, panels in pictures.items()}, undrawn, problems)
+    return WrittenReport(out, figures, {key: len(panels) for key, panels in pictures.items()}, undrawn, problems)
 
 
 class _Picture:
     """A panel, drawn for both themes."""
 
-    def __init__(self, panel: Panel) -> None:
+    def __init__(self, panel: PlotPanel) -> None:
         self.alt = panel.alt
         self.light = picture(panel, LIGHT)
         self.dark = picture(panel, DARK)
@@ -137,7 +137,7 @@ def _write_figures(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def _page(
-    material: Material,
+    material: ReportData,
     drawn: dict[str, DrawnPlot],
     undrawn: dict[str, str],
     pictures: dict[str, list[_Picture]],

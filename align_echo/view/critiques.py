@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from align_echo.critic.review import CriticReview
 from align_echo.session import Episode
 from align_echo.view.finding import EpisodeFile
-from align_echo.view.reading import DamagedLine, records_of
+from align_echo.view.reading import DamagedLine, read_records
 
 _Attempt = tuple[str, str, str, int, str]
 """Run, part (for a step of training), task, sample, and (for a round) the critique given to the agent."""
@@ -39,14 +39,14 @@ class PlacedReview:
     part: str
 
 
-class Critiques:
+class ReviewIndex:
     """All reviews of some runs, by attempt."""
 
     def __init__(self, parts: Sequence[EpisodeFile], damaged: list[DamagedLine]) -> None:
         """Reads the files for these parts; damaged lines are added to `damaged`."""
         self._heard: dict[_Attempt, list[PlacedReview]] = defaultdict(list)
         for part in parts:
-            for record in records_of(part.critiques, _ReviewRecord, damaged) if part.critiques else ():
+            for record in read_records(part.critiques, _ReviewRecord, damaged) if part.critiques else ():
                 if isinstance(record.attempt, int):
                     attempt: _Attempt = (part.run, part.part, record.task_id, record.attempt, "")
                 else:

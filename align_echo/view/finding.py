@@ -58,20 +58,20 @@ def find_episodes(paths: Sequence[Path]) -> list[EpisodeFile]:
         for part in parts:
             by_file.setdefault(part.file, part)
             names.setdefault(part.folder, run_name(part.folder, resolved))
-    unique = told_apart(names)
+    unique = make_unique(names)
     order = {folder: number for number, folder in enumerate(names)}
     renamed = [replace(part, run=unique[part.folder]) for part in by_file.values()]
     variants = {folder: _variants(folder) for folder in names}
     return sorted(renamed, key=lambda part: (order[part.folder], _sort_key(part.part, variants[part.folder])))
 
 
-def part_named(parts: Sequence[EpisodeFile], name: str | None) -> str | None:
+def resolve_part(parts: Sequence[EpisodeFile], name: str | None) -> str | None:
     """Return the part meant by a name: "both", as in tables, means "full" if no part is called "both"."""
     names = {part.part for part in parts}
     return "full" if name == "both" and "both" not in names and "full" in names else name
 
 
-def of_part(parts: Sequence[EpisodeFile], name: str | None) -> list[EpisodeFile]:
+def select_part(parts: Sequence[EpisodeFile], name: str | None) -> list[EpisodeFile]:
     """Select the files of a part, or all for None. Raises `UsageError` for an unknown part."""
     wanted = [part for part in parts if name in (None, part.part)]
     if not wanted:
@@ -132,7 +132,7 @@ def run_name(folder: Path, searched: Path) -> str:
     return f"{searched.name}/{folder.relative_to(searched).as_posix()}"
 
 
-def told_apart(names: Mapping[Path, str]) -> dict[Path, str]:
+def make_unique(names: Mapping[Path, str]) -> dict[Path, str]:
     """Make names unique."""
     unique_names: dict[Path, str] = {}
     for folder, name in names.items():

@@ -36,10 +36,10 @@ from align_echo.redaction import without_secrets
 from align_echo.runs import CONFIG, SUMMARY
 from align_echo.sandbox.session import printable
 from align_echo.types import NO_REPLY, Step, Trajectory, Usage
-from align_echo.view.critiques import Critiques, PlacedReview
+from align_echo.view.critiques import PlacedReview, ReviewIndex
 from align_echo.view.finding import EpisodeFile, find_episodes
 from align_echo.view.labels import Labels, OracleLabels
-from align_echo.view.reading import DamagedLine, episodes_of, told
+from align_echo.view.reading import DamagedLine, describe_damage, read_episodes
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalMetric, EvalResults, EvalSample, EvalSpec
@@ -63,7 +63,7 @@ def write_logs(paths: Sequence[Path], out: Path) -> tuple[list[Path], list[Damag
         raise UsageError(f"{out} is a file: --eval names a folder")
     parts = find_episodes(paths)
     damaged: list[DamagedLine] = []
-    critiques, labels = Critiques(parts, damaged), OracleLabels(parts, damaged)
+    critiques, labels = ReviewIndex(parts, damaged), OracleLabels(parts, damaged)
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     unfinished = Path(mkdtemp(prefix=".", dir=out))
@@ -72,7 +72,7 @@ def write_logs(paths: Sequence[Path], out: Path) -> tuple[list[Path], list[Damag
             _write_log(part, critiques, labels, damaged, unfinished)
         names = sorted(file.name for file in unfinished.iterdir())
         if not names:
-            raise UsageError("; ".join(["no episode can be read", *told(damaged)[:1]]))
+            raise UsageError("; ".join(["no episode can be read", *describe_damage(damaged)[:1]]))
         for name in names:
             os.replace(unfinished / name, out / name)
         return [out / name for name in names], damaged
@@ -83,21 +83,21 @@ def write_logs(paths: Sequence[Path], out: Path) -> tuple[list[Path], list[Damag
 
 
 def _write_log(
-    part: EpisodeFile, critiques: Critiques, labels: OracleLabels, damaged: list[DamagedLine], folder: Path
+    part: EpisodeFile, critiques: ReviewIndex, labels: OracleLabels, damaged: list[DamagedLine], folder: Path
 ) -> None:
     """Write the log of a part; none without episodes."""
     from inspect_ai.log import write_eval_log
 
     before = len(damaged)
-    episodes = list(episodes_of(part.file, damaged))
+    episodes = list(read_episodes(part.file, damaged))
     if episodes:
-        log = _log(part, episodes, critiques, labels, told(damaged[before:]))
+        log = _log(part, episodes, critiques, labels, describe_damage(damaged[before:]))
         time, task = log.eval.created[:19].replace(":", "-"), re.sub(r"[^\w.-]+|_", "-", log.eval.task)[:100]
         write_eval_log(log, str(folder / f"{time}_{task}_{log.eval.task_id}.eval"), format="eval")
 
 
 def _log(
-    part: EpisodeFile, episodes: Sequence[Trajectory], critiques: Critiques, labels: OracleLabels, damaged: list[str]
+    part: EpisodeFile, episodes: Sequence[Trajectory], critiques: ReviewIndex, labels: OracleLabels, damaged: list[str]
 ) -> EvalLog:
     from inspect_ai.log import EvalLog, EvalStats
 

@@ -15,7 +15,7 @@ from align_echo.gaia.collection import LABELS
 from align_echo.gaia.labelling import LabelledEpisode
 from align_echo.types import Trajectory
 from align_echo.view.finding import EpisodeFile
-from align_echo.view.reading import DamagedLine, records_of
+from align_echo.view.reading import DamagedLine, read_records
 
 Labels = dict[str, str]
 """By action: its label by each rule, in words; without actions undecided by all rules."""
@@ -29,7 +29,7 @@ class OracleLabels:
         self._known: dict[tuple[str, str, int], LabelledEpisode] = {}
         for run, folder in dict.fromkeys((part.run, part.folder) for part in parts):
             file = folder / LABELS
-            for labelled in records_of(file, LabelledEpisode, damaged) if file.is_file() else ():
+            for labelled in read_records(file, LabelledEpisode, damaged) if file.is_file() else ():
                 self._known[run, labelled.task_id, labelled.sample] = labelled
 
     def for_episode(self, part: EpisodeFile, trajectory: Trajectory) -> list[Labels]:

@@ -19,11 +19,11 @@ from align_echo.grammar import quantity
 from align_echo.interface import Provenance
 from align_echo.sandbox.session import printable
 from align_echo.types import Choice, HintEvent, Step, Trajectory, Usage
-from align_echo.view.critiques import Critiques, PlacedReview
+from align_echo.view.critiques import PlacedReview, ReviewIndex
 from align_echo.view.evidence import provenances, rules_behind
-from align_echo.view.finding import EpisodeFile, of_part
+from align_echo.view.finding import EpisodeFile, select_part
 from align_echo.view.labels import Labels, OracleLabels
-from align_echo.view.reading import DamagedLine, episodes_of
+from align_echo.view.reading import DamagedLine, read_episodes
 
 LONGEST = 2_000
 """Most characters printed of a text."""
@@ -36,7 +36,7 @@ MOST_NAMED = 6
 """Most names in a message."""
 
 
-class Listed(NamedTuple):
+class ListedEpisode(NamedTuple):
     """An episode and its part of a run."""
 
     part: EpisodeFile
@@ -57,8 +57,8 @@ def overview(parts: Sequence[EpisodeFile], most: int, damaged: list[DamagedLine]
         counts = dict.fromkeys(("won", "lost", "fault"), 0)
         lines: list[str] = []
         interfaces: dict[str, None] = {}
-        for trajectory in episodes_of(part.file, damaged):
-            counts[result_of(trajectory)] += 1
+        for trajectory in read_episodes(part.file, damaged):
+            counts[episode_result(trajectory)] += 1
             interfaces[trajectory.interface] = None
             lines += [_row(trajectory)] if len(lines) < per_part else []
         total = sum(counts.values())
@@ -83,7 +83,7 @@ def overview(parts: Sequence[EpisodeFile], most: int, damaged: list[DamagedLine]
         yield f"... and {more} more parts, from {_line(first.part, 80)} to {_line(last.part, 80)}"
 
 
-def result_of(trajectory: Trajectory) -> str:
+def episode_result(trajectory: Trajectory) -> str:
     """Return "won", "lost", or "fault" for an episode without a score."""
     return "fault" if trajectory.fault is not None else "won" if trajectory.won else "lost"
 
@@ -92,7 +92,7 @@ def _row(trajectory: Trajectory) -> str:
     sample = f" sample {trajectory.sample}" if trajectory.sample else ""
     score = "    -" if trajectory.fault else f"{trajectory.score:.3f}"
     turns = f"{len(trajectory.steps):4} turn{' ' if len(trajectory.steps) == 1 else 's'}"
-    return f"  {result_of(trajectory):5}  {score}  {turns}  " + _line(f"{trajectory.task_id}{sample}", 200)
+    return f"  {episode_result(trajectory):5}  {score}  {turns}  " + _line(f"{trajectory.task_id}{sample}", 200)
 
 
 # ---------------------------------------------------------------- which episode
@@ -100,20 +100,20 @@ def _row(trajectory: Trajectory) -> str:
 
 def find_episode(
     parts: Sequence[EpisodeFile], task: str, damaged: list[DamagedLine], *, part: str | None, sample: int | None
-) -> tuple[Listed, list[Listed]]:
+) -> tuple[ListedEpisode, list[ListedEpisode]]:
     """Find the first episode of a task, given by its id or a unique part of its id, and all other episodes of the task.
 
     Raises `UsageError` if no or several ids match, and if there is no episode of that part and sample.
     """
-    of_part(parts, part)
+    select_part(parts, part)
     all_ids: dict[str, None] = {}
-    matches: list[Listed] = []
+    matches: list[ListedEpisode] = []
     for file in parts:
-        for trajectory in episodes_of(file.file, damaged):
+        for trajectory in read_episodes(file.file, damaged):
             if part in (None, file.part):
                 all_ids[trajectory.task_id] = None
             if task.lower() in trajectory.task_id.lower():
-                matches.append(Listed(file, trajectory))
+                matches.append(ListedEpisode(file, trajectory))
     ids = [task_id for task_id in all_ids if task.lower() in task_id.lower()]
     ids = [task] if task in ids else ids
     if not all_ids:
@@ -142,13 +142,13 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def episode_lines(
-    listed: Listed, peers: Sequence[Listed], parts: Sequence[EpisodeFile], damaged: list[DamagedLine]
+    listed: ListedEpisode, peers: Sequence[ListedEpisode], parts: Sequence[EpisodeFile], damaged: list[DamagedLine]
 ) -> Iterator[str]:
     """Print an episode turn by turn, with the experiments behind its interface's messages and a critic's reviews."""
     part, trajectory = listed
     folders = {other_part.folder: None for other_part in parts}
     provenance = provenances([trajectory.interface], folders).get(trajectory.interface)
-    reviews = Critiques(parts, damaged).for_episode(part, trajectory.task_id, trajectory.sample, trajectory.critique)
+    reviews = ReviewIndex(parts, damaged).for_episode(part, trajectory.task_id, trajectory.sample, trajectory.critique)
     labels = OracleLabels(parts, damaged).for_episode(part, trajectory)
     yield _line(f"{trajectory.task_id}, sample {trajectory.sample}, {part.run}: {part.part}", 300)
     agent, interface = _line(trajectory.agent, 80), _line(trajectory.interface, 120)
@@ -188,7 +188,7 @@ def _describe_end(trajectory: Trajectory) -> str:
     full = ", the model's context was full" if trajectory.context_overflow else ""
     score = "no score" if trajectory.fault else f"score {trajectory.score:g}"
     full += ", one action was repeated too often" if trajectory.ended_by_repeats else ""
-    return f"{result_of(trajectory)}, {score}, {quantity(len(trajectory.steps), 'turn')}{usage}{full}"
+    return f"{episode_result(trajectory)}, {score}, {quantity(len(trajectory.steps), 'turn')}{usage}{full}"
 
 
 def _describe_usage(usage: Usage) -> str:
@@ -259,9 +259,9 @@ def _review(placed: PlacedReview) -> Iterator[str]:
         yield from _wrapped("  advice: ", suggestion)
 
 
-def _describe_peer(part: EpisodeFile, peer: Listed) -> str:
+def _describe_peer(part: EpisodeFile, peer: ListedEpisode) -> str:
     name = peer.part.part if peer.part.run == part.run else f"{peer.part.run}: {peer.part.part}"
-    return f"{name} sample {peer.played.sample} ({result_of(peer.played)})"
+    return f"{name} sample {peer.played.sample} ({episode_result(peer.played)})"
 
 
 # ---------------------------------------------------------------- text

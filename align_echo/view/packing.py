@@ -30,11 +30,11 @@ from align_echo.reading import json_object
 from align_echo.redaction import without_secrets
 from align_echo.runs import CONFIG
 from align_echo.types import Step, Trajectory
-from align_echo.view.critiques import Critiques, PlacedReview
+from align_echo.view.critiques import PlacedReview, ReviewIndex
 from align_echo.view.evidence import provenances, rules_behind
 from align_echo.view.finding import EpisodeFile, find_episodes
 from align_echo.view.labels import Labels, OracleLabels
-from align_echo.view.reading import DamagedLine, episodes_of, told
+from align_echo.view.reading import DamagedLine, describe_damage, read_episodes
 
 SCRIPTS = ("text.js", "data.js", "rows.js", "diff.js", "turns.js", "episode.js", "viewer.js")
 """Files of the page's script, in the order of their dependencies."""
@@ -52,7 +52,7 @@ TITLE = "align-echo"
 
 
 @dataclass
-class Packed:
+class PackedPage:
     """A page, its number of episodes, and the damaged lines."""
 
     html: str
@@ -79,28 +79,28 @@ class _Index:
         return trajectory.interface if number == 1 else f"{trajectory.interface} ({number})"
 
 
-def pack(parts: Sequence[EpisodeFile]) -> Packed:
+def pack(parts: Sequence[EpisodeFile]) -> PackedPage:
     """Put all episodes of these files into a page. Raises `UsageError` if none can be read."""
     damaged: list[DamagedLine] = []
     index = _Index()
-    critiques, labels = Critiques(parts, damaged), OracleLabels(parts, damaged)
+    critiques, labels = ReviewIndex(parts, damaged), OracleLabels(parts, damaged)
     size = 0
     chunks = []
     for number, chunk in enumerate(_chunks(parts, critiques, labels, index, damaged)):
         size += len(chunk)
         chunks.append(_embed(f"chunk-{number}", chunk, compressed=size > LARGE))
     if not index.rows:
-        first = f"; {told(damaged)[0]}" if damaged else ""
+        first = f"; {describe_damage(damaged)[0]}" if damaged else ""
         more = f" and {len(parts) - 1} more files" if len(parts) > 1 else ""
         raise UsageError(f"no episode can be read in {parts[0].file}{more}{first}")
     index_data = _embed("index", _serialise_index(parts, index, damaged), compressed=size > LARGE)
     data = "\n".join([index_data, *chunks])
     runs = list(dict.fromkeys(part.run for part in parts))
     title = runs[0] if len(runs) == 1 else f"{runs[0]} and {len(runs) - 1} more"
-    return Packed(_page(f"{title} - {TITLE}", data), len(index.rows), damaged)
+    return PackedPage(_page(f"{title} - {TITLE}", data), len(index.rows), damaged)
 
 
-def write_page(paths: Sequence[Path], out: Path | None = None) -> tuple[Path, Packed]:
+def write_page(paths: Sequence[Path], out: Path | None = None) -> tuple[Path, PackedPage]:
     """Write the page of these paths to `out`, or to the name of the first path with .html in the current folder.
 
     Raises `UsageError` for paths without episodes, and for an unusable `out`.
@@ -121,13 +121,17 @@ def write_page(paths: Sequence[Path], out: Path | None = None) -> tuple[Path, Pa
 
 
 def _chunks(
-    parts: Sequence[EpisodeFile], critiques: Critiques, labels: OracleLabels, index: _Index, damaged: list[DamagedLine]
+    parts: Sequence[EpisodeFile],
+    critiques: ReviewIndex,
+    labels: OracleLabels,
+    index: _Index,
+    damaged: list[DamagedLine],
 ) -> Iterator[str]:
     """Generate the episodes as JSON lists, one per chunk; fills the index."""
     chunk: list[str] = []
     size = number = 0
     for part_number, part in enumerate(parts):
-        for trajectory in episodes_of(part.file, damaged):
+        for trajectory in read_episodes(part.file, damaged):
             reviews = critiques.for_episode(part, trajectory.task_id, trajectory.sample, trajectory.critique)
             episode = _json(_episode(trajectory, reviews, labels.for_episode(part, trajectory)))
             if chunk and (size + len(episode) > CHUNK or len(chunk) == MOST_IN_CHUNK):
@@ -216,7 +220,7 @@ def _serialise_index(parts: Sequence[EpisodeFile], index: _Index, damaged: Seque
             "rows": index.rows,
             "hints": list(index.hints),
             "interfaces": interfaces,
-            "damaged": told(list(damaged)),
+            "damaged": describe_damage(list(damaged)),
         }
     )
 

@@ -38,12 +38,12 @@ class DamagedLine(NamedTuple):
     is_cut: bool = False
 
 
-def episodes_of(file: Path, damaged: list[DamagedLine]) -> Iterator[Trajectory]:
+def read_episodes(file: Path, damaged: list[DamagedLine]) -> Iterator[Trajectory]:
     """Read the episodes of a file in order. Damaged lines are added to `damaged`."""
-    yield from records_of(file, Trajectory, damaged)
+    yield from read_records(file, Trajectory, damaged)
 
 
-def records_of(
+def read_records(
     file: Path, kind: type[Kind], damaged: list[DamagedLine], *, folder: Path | None = None
 ) -> Iterator[Kind]:
     """Read the records of one kind in a file. Damaged lines are added to `damaged`. Raises as `read_lines`."""
@@ -59,7 +59,7 @@ def records_of(
             damaged.append(DamagedLine(file, number, _reason(error), is_cut=_is_cut(line, error)))
 
 
-def told(damaged: list[DamagedLine]) -> list[str]:
+def describe_damage(damaged: list[DamagedLine]) -> list[str]:
     """Describe damaged lines: the first of each file one by one, the rest as a count."""
     lines = []
     for file in dict.fromkeys(entry.file for entry in damaged):

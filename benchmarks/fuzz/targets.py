@@ -49,7 +49,7 @@ from align_echo.sandbox.session import EngineReply, Sandbox, printable
 from align_echo.sandbox.source import prepare
 from align_echo.train.config import TrainConfig
 from align_echo.types import AgentView, Trajectory
-from align_echo.view.reading import episodes_of, told
+from align_echo.view.reading import describe_damage, read_episodes
 from align_echo.wrappers.gui.actions import parse as parse_gui
 from align_echo.wrappers.gui.actions import write as write_gui
 from align_echo.wrappers.m3tooleval.turns import read_turn
@@ -172,8 +172,8 @@ def _in_file(name: str, read: Callable[[Path], Any], text: str) -> Any:
 
 def _damaged(file: Path) -> str:
     damaged: list[Any] = []
-    list(episodes_of(file, damaged))
-    return "\n".join(told(damaged))
+    list(read_episodes(file, damaged))
+    return "\n".join(describe_damage(damaged))
 
 
 def _archive(text: str) -> Any:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo.cli.main import main as align_echo
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.comparison import VariantComparison
 from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE
 from align_echo.models.retry import RetryPolicy
 from benchmarks.hostile_endpoint.faults import FAULTS, TWICE, HostileAnswer
@@ -82,7 +82,7 @@ def _told(run: Path, err: str, status: int) -> str:
     if status:
         message = err.strip().splitlines()[-1].partition("; what is finished")[0]
         return message.removeprefix("align-echo: ").removeprefix("the first 4 episodes were all broken: ")
-    summary = Comparison.model_validate_json((run / "summary.json").read_bytes()).variants["none"]
+    summary = VariantComparison.model_validate_json((run / "summary.json").read_bytes()).variants["none"]
     unparsed, cut_off = (
         "-" if share is None else f"{share.value:.0f}%" for share in (summary.unparsed, summary.cut_off)
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from align_echo.agents.players import choose_agent
 from align_echo.display import Display, note
-from align_echo.evaluate.plan import Plan
+from align_echo.evaluate.plan import EvaluationPlan
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.rounds import refine
 from align_echo.evaluate.selection import pick_tasks
@@ -41,7 +41,7 @@ def asked_of(work: Work | None) -> dict[str, object]:
     return {name: value for asked in (*plans, work.keywords) for name, value in asked.items()}
 
 
-def evaluate(plan: partial[Plan], folder: Path, resume: bool) -> object:
+def evaluate(plan: partial[EvaluationPlan], folder: Path, resume: bool) -> object:
     """`align-echo evaluate`: what `plan` plans is played."""
     planned = plan()
     with Display() as display:

@@ -17,7 +17,7 @@ from pathlib import Path
 import align_echo
 from align_echo.cli.main import main
 from align_echo.errors import EngineError
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.comparison import VariantComparison
 from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE
 from benchmarks.hostile_endpoint.faults import FAULTS, TWICE
 from benchmarks.hostile_endpoint.server import serving
@@ -91,7 +91,7 @@ def hostile_interface(folder: Path, dice: random.Random) -> str:
     file.write_text(_INTERFACE.format(HOSTILE[name]))
     agent = ["--agent", "expert", "--tasks", "1"]
     run("evaluate", "--env", "alfworld", *agent, "--interface", str(file), "--out", f"{folder}/run", allowed=(0, 1))
-    summary = Comparison.model_validate_json((folder / "run" / "summary.json").read_bytes())
+    summary = VariantComparison.model_validate_json((folder / "run" / "summary.json").read_bytes())
     if next(iter(summary.variants.values())).success_rate.value != 100:
         raise UnexpectedError(f"the expert did not win under {name}")
     return name

@@ -12,7 +12,7 @@ import pytest
 
 from align_echo.agents.players import chat_agents, choose_agent, workers_for
 from align_echo.align import generation
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.comparison import VariantComparison
 from align_echo.jsonl import JsonlFile
 from align_echo.models import CallLog
 from align_echo.types import Trajectory
@@ -43,7 +43,7 @@ def test_every_agent_plays_without_key_or_network(agent, run):
     assert status == 0, err
     assert f"agent: {agent}, model {NOT_A_MODEL}" in out
     assert f"agent: {agent}, model {NOT_A_MODEL}" in err
-    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    summary = VariantComparison.model_validate_json(Path("run/summary.json").read_text())
     assert summary.agent == f"{agent}({NOT_A_MODEL})"
     assert (summary.variants["none"].episodes, summary.variants["none"].faults) == (2, 0)
     config = json.loads(Path("run/config.json").read_text())
@@ -313,6 +313,6 @@ def test_several_episodes_a_task_are_samples_of_their_own_and_go_on_where_they_s
     played = [Trajectory.model_validate_json(line) for line in lines.splitlines()]
     assert [trajectory.sample for trajectory in played] == [0, 1, 2, 0, 1, 2]
     assert len({trajectory.actions for trajectory in played[:3]}) > 1
-    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    summary = VariantComparison.model_validate_json(Path("run/summary.json").read_text())
     assert (summary.variants["none"].episodes, summary.variants["none"].success_rate.n) == (6, 2)
     assert json.loads(Path("run/config.json").read_text())["agent_details"]["temperature"] == "0.5"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.comparison import VariantComparison
 from align_echo.gaia.examples import read_examples
 from align_echo.gaia.figures import TrialResult
 from align_echo.models import CallLog
@@ -68,7 +68,7 @@ def test_what_the_judge_holds_right_is_sent_and_who_judged_is_on_record(judge, r
     assert counts == {ChoiceCounts(candidates=2, correct=1, wrong=1)}
     turns = len(played.steps)
     assert f"verdicts: {turns} correct, {turns} wrong, 0 that were none" in out
-    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    summary = VariantComparison.model_validate_json(Path("run/summary.json").read_text())
     assert summary.variants["none"].choices == ChoiceCounts(candidates=2 * turns, correct=turns, wrong=turns)
     assert summary.agent == "best-of-2(vanilla(wavering))"
     details = json.loads(Path("run/config.json").read_text())["agent_details"]

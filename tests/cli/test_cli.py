@@ -14,7 +14,7 @@ import pytest
 
 from align_echo import installation
 from align_echo.display import Display
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.comparison import VariantComparison
 from align_echo.interface import identity, save_interface
 from align_echo.types import Trajectory
 from align_echo.wrappers import java
@@ -176,7 +176,7 @@ def test_evaluate_prints_figures_and_writes_the_run(run, tmp_path):
     assert "a scripted stand-in for a small model, NOT a language model" in out
     assert re.search(r"none +2 +\d+\.\d \[", out)
     assert files(tmp_path / "run") == ["config.json", "summary.json", "trajectories/none.jsonl"]
-    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    summary = VariantComparison.model_validate_json(Path("run/summary.json").read_text())
     lines = Path("run/trajectories/none.jsonl").read_text().splitlines()
     assert {Trajectory.model_validate_json(line).task_id for line in lines} == set(summary.tasks)
     assert summary.agent == "novice"
@@ -196,7 +196,7 @@ def test_compare_plays_all_variants_on_the_same_tasks(run, interface):
     assert status == 0, err
     for name in ("none", "placebo", "rules", "feedback", "both", "Against no interface", "Against the placebo"):
         assert name in out
-    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    summary = VariantComparison.model_validate_json(Path("run/summary.json").read_text())
     assert list(summary.variants) == ["none", "placebo", "rules", "feedback", "full"]
     assert (list(summary.differences), list(summary.over_placebo)) == (
         ["placebo", "rules", "feedback", "full"],
@@ -249,7 +249,7 @@ def test_a_comparison_that_was_stopped_plays_its_placebo_once(run, interface, mo
 def test_halves_of_an_interface_can_be_switched_off(switches, variant, run, interface):
     status, _, err = run(*EVALUATE, "--interface", interface, *switches, "--out", "run")
     assert status == 0, err
-    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    summary = VariantComparison.model_validate_json(Path("run/summary.json").read_text())
     assert list(summary.variants) == [variant]
 
 
@@ -306,7 +306,7 @@ def test_the_expert_wins_and_chance_does_not(run):
         status, out, err = run(*command)
         assert status == 0, err
         assert "not an agent" in out
-        summary = Comparison.model_validate_json(Path(agent, "summary.json").read_text())
+        summary = VariantComparison.model_validate_json(Path(agent, "summary.json").read_text())
         assert summary.variants["none"].success_rate.value == won
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.comparison import VariantComparison
 from align_echo.models.retry import RetryPolicy
 from align_echo.types import Trajectory
 from benchmarks.hostile_endpoint.faults import FAULTS, said
@@ -42,7 +42,7 @@ def test_a_reply_that_was_withheld_is_a_fault_and_no_score(name, run):
     assert (played.fault.source, played.fault.error) == ("model", "ReplyWithheldError")
     assert fault.says in played.fault.message
     assert len(played.steps) == 2
-    result = Comparison.model_validate_json(Path("run/summary.json").read_text()).variants["none"]
+    result = VariantComparison.model_validate_json(Path("run/summary.json").read_text()).variants["none"]
     assert (result.episodes, result.faults) == (1, 1)
 
 
@@ -59,7 +59,7 @@ def test_an_empty_reply_and_one_cut_before_its_first_letter_are_the_models_own(r
 
     with serving(answer) as server:
         assert run(*PLAYED, "--tasks", "1", "--base-url", server.url)[0] == 0
-    result = Comparison.model_validate_json(Path("run/summary.json").read_text()).variants["none"]
+    result = VariantComparison.model_validate_json(Path("run/summary.json").read_text()).variants["none"]
     assert (result.episodes, result.faults) == (1, 0)
     assert [share.value for share in (result.unparsed, result.cut_off) if share] == [100.0, 50.0]
 
@@ -69,7 +69,7 @@ def test_replies_far_beyond_their_limit_fill_no_disk(run):
         assert run(*PLAYED, "--tasks", "1", "--base-url", server.url, "--max-tokens", "256")[0] == 0
     written = sum(file.stat().st_size for file in Path("run").rglob("*") if file.is_file())
     assert written < 20 * 2**20  # of 255 MB: every turn's prompt is logged with all replies before it
-    result = Comparison.model_validate_json(Path("run/summary.json").read_text()).variants["none"]
+    result = VariantComparison.model_validate_json(Path("run/summary.json").read_text()).variants["none"]
     assert result.cut_off is not None
     assert result.cut_off.value == 100.0
 

@@ -11,7 +11,7 @@ import pytest
 
 import align_echo
 from align_echo.align.generation import plan_generation
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.comparison import VariantComparison
 from align_echo.interface import identity
 from align_echo.models import CallLog
 from align_echo.wrappers.alfworld.spec import CONTRACT
@@ -106,7 +106,7 @@ def test_a_chat_model_plays_and_every_exchange_is_kept(run, endpoint):
     assert status == 0, err
     assert "agent: vanilla, model looker" in out
     assert "tokens: 1,500" in out  # 2 tasks of 50 turns, 15 tokens a turn
-    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    summary = VariantComparison.model_validate_json(Path("run/summary.json").read_text())
     assert summary.agent == "vanilla(looker)"
     calls = CallLog(Path("run/calls.jsonl")).read()
     assert {call.reply for call in calls} == {"look"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from align_echo.cli.grid import _show
-from align_echo.evaluate.comparison import Comparison
-from align_echo.evaluate.grid import Grid
+from align_echo.evaluate.comparison import VariantComparison
+from align_echo.evaluate.grid import GridSummary
 from align_echo.interface import identity, save_interface
 from align_echo.rollout import ATTEMPTS
 from align_echo.types import Trajectory
@@ -31,8 +31,8 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and "cache" not in path.parts}
 
 
-def summary(folder: str) -> Grid:
-    return Grid.model_validate_json(Path(folder, "summary.json").read_text())
+def summary(folder: str) -> GridSummary:
+    return GridSummary.model_validate_json(Path(folder, "summary.json").read_text())
 
 
 BAD = {
@@ -116,7 +116,7 @@ def test_one_command_gives_one_table_a_summary_and_a_folder_a_cell(run):
         ("alfworld", "vanilla", 2),
     ]
     for played in grid.cells:
-        measured = Comparison.model_validate_json(Path("run", played.folder, "summary.json").read_text())
+        measured = VariantComparison.model_validate_json(Path("run", played.folder, "summary.json").read_text())
         assert played.without.success is not None
         assert played.change is not None
         success, points = measured.variants["none"].success_rate, measured.differences["full"].success_points

@@ -11,7 +11,7 @@ import pytest
 
 from align_echo.align.run_folder import RunFolder, RunSummary
 from align_echo.display import Display
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.comparison import VariantComparison
 from align_echo.evaluate.in_play import play_line, verdict_on_play
 from align_echo.intervals import wilson
 
@@ -46,7 +46,7 @@ def test_an_agent_that_gains_is_counted_beside_the_placebo(run, few_fresh_tasks)
     assert "0.0 [0, 56] without it, 0.0 [0, 56] with its placebo, 100.0 [44, 100] with it" in last
     assert "; over its placebo +100.0" in last
     assert ": 3 of 3 episodes improved" in last
-    comparison = Comparison.model_validate_json(Path("run/in-play/summary.json").read_text())
+    comparison = VariantComparison.model_validate_json(Path("run/in-play/summary.json").read_text())
     assert set(comparison.variants) == {"none", "placebo", "full"}
     assert comparison.split == "train"
     iterations = [json.loads(line)["task_id"] for file in Path("run/iterations").glob("*/trajectories.jsonl")

@@ -9,7 +9,7 @@ import pytest
 
 from align_echo.agents.spec import AgentSetting
 from align_echo.align.switching import switches_of, without_rules
-from align_echo.evaluate.ablation import arms_of, replays_of
+from align_echo.evaluate.ablation import build_arms, replay_without_rules
 from align_echo.evaluate.plan import plan_evaluation
 from align_echo.interface import Interface, load_interface, save_interface
 from align_echo.jsonl import JsonlFile
@@ -74,9 +74,9 @@ def test_an_episode_that_is_not_played_anew_would_have_gone_just_so(few):
 
     whole = play(few)
     skipped = 0
-    for arm in arms_of(few):
+    for arm in build_arms(few):
         anew = play(arm.interface)
-        for replayed, before, after in zip(replays_of(plan, arm, whole), whole, anew, strict=True):
+        for replayed, before, after in zip(replay_without_rules(plan, arm, whole), whole, anew, strict=True):
             if not replayed.is_other:
                 skipped += 1
                 assert [step.observation for step in after.steps] == [step.observation for step in before.steps]
@@ -99,7 +99,7 @@ def test_one_that_was_stopped_goes_on_where_it_was(run, few, tmp_path, stop_afte
 
 
 def test_rules_about_one_action_are_switched_off_together(few):
-    arms = arms_of(few, groups=True)
+    arms = build_arms(few, groups=True)
     assert [(arm.action, len(arm.rules)) for arm in arms] == [
         ("examine {0}", 1), ("move {0} to {1}", 1), ("use {0}", 1)
     ]  # fmt: skip

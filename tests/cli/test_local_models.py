@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.comparison import VariantComparison
 from align_echo.tokens import token_sequence
 from align_echo.types import Trajectory
 
@@ -51,7 +51,7 @@ def test_a_folder_of_a_model_plays_and_the_run_says_which_weights_it_had(run, fo
     ] == [0, 1, 0, 1]
     assert all(len(token_sequence(trajectory).turns) == len(trajectory.steps) for trajectory in played)
     assert len({token_sequence(trajectory).ids for trajectory in played}) == 4
-    summary = Comparison.model_validate_json(Path("run/summary.json").read_text()).variants["none"]
+    summary = VariantComparison.model_validate_json(Path("run/summary.json").read_text()).variants["none"]
     assert (summary.episodes, summary.faults, summary.success_rate.n) == (4, 0, 2)
     assert summary.context_overflows == sum(trajectory.context_overflow for trajectory in played) > 0
     assert summary.unparsed is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.cli.console import new_folder
-from align_echo.evaluate.study import Study, plan_study
+from align_echo.evaluate.study import StudySummary, plan_study
 from align_echo.evaluate.study_file import studies
 from align_echo.interface import identity, save_interface
 from align_echo.wrappers.alfworld.env import AlfworldEnv
@@ -33,8 +33,8 @@ BY_MODEL = LEARNED.partition("transfer")[0] + "backend: llm\n"
 TWO_REACTS = "{agent: react, model: novice} or {agent: react, model: novice-stubborn}"
 
 
-def summary(folder: str) -> Study:
-    return Study.model_validate_json(Path(folder, "summary.json").read_text())
+def summary(folder: str) -> StudySummary:
+    return StudySummary.model_validate_json(Path(folder, "summary.json").read_text())
 
 
 def write(text: str) -> str:

@@ -156,7 +156,7 @@ def command(monkeypatch):
     monkeypatch.setattr(TrainingRun, "__init__", heard("train", "self", "config", "folder"))
     for what in ("fit", "fit_reasoning", "fit_screens"):
         monkeypatch.setattr(f"align_echo.cli.critic.{what}", heard(what, "collections", "path"))
-    monkeypatch.setattr("align_echo.cli.critic.trial", heard("trial", "path", "examples", "folder"))
+    monkeypatch.setattr("align_echo.cli.critic.run_trial", heard("trial", "path", "examples", "folder"))
 
     def begin(*verb: str) -> Callable[[dict[str, Any], int], Given]:
         def call(values: dict[str, Any], number: int) -> Given:

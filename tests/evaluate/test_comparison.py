@@ -11,8 +11,8 @@ from rich.console import Console
 
 from align_echo.errors import UsageError
 from align_echo.evaluate import comparison as comparing
-from align_echo.evaluate.comparison import Comparison, compare, variants_of
-from align_echo.evaluate.folder import Config, EvaluationFolder, Setting
+from align_echo.evaluate.comparison import VariantComparison, build_variants, compare
+from align_echo.evaluate.folder import Config, EvaluationFolder, PartSetting
 from align_echo.evaluate.tables import cell, residue_lines, tables, undefined, unplayed
 from align_echo.interface import identity
 from align_echo.intervals import Estimate
@@ -140,7 +140,7 @@ def test_where_no_text_tells_a_refusal_there_is_no_share_and_the_tables_say_so()
 
 
 def test_variants_switch_off_halves_of_the_same_interface():
-    variants = variants_of(identity(CONTRACT))
+    variants = build_variants(identity(CONTRACT))
     assert list(variants) == list(comparing.VARIANTS)
     assert variants["none"] is None
     labels = [variant.label for variant in variants.values() if variant is not None]
@@ -161,7 +161,7 @@ def test_the_tables_show_every_variant_and_type():
 
 
 CONFIG: Config = {"agent": "test", "seed": 0}
-SETTING = Setting(BEFORE[0].environment, BEFORE[0].split, BEFORE[0].agent, 0, None)
+SETTING = PartSetting(BEFORE[0].environment, BEFORE[0].split, BEFORE[0].agent, 0, None)
 
 
 def test_the_folder_keeps_episodes_as_they_end_and_survives_a_kill_in_the_middle_of_a_line(tmp_path):
@@ -185,7 +185,7 @@ def test_the_folder_keeps_episodes_as_they_end_and_survives_a_kill_in_the_middle
 def test_the_summary_reads_back(tmp_path):
     result = compare(SPEC, {"none": BEFORE, "full": AFTER})
     path = EvaluationFolder(tmp_path / "out", CONFIG).finish(result)
-    assert Comparison.model_validate_json(path.read_text()) == result
+    assert VariantComparison.model_validate_json(path.read_text()) == result
     assert set(json.loads(path.read_text())["variants"]["none"]["success_rate"]) == {"value", "n", "ci95"}
 
 
@@ -193,7 +193,7 @@ def test_the_summary_of_an_older_version_reads_back():
     result = compare(SPEC, {"none": BEFORE, "full": AFTER})
     older = result.model_dump(mode="json", exclude={"over_placebo": True, "variants": {"__all__": NEW_KEYS}})
     assert not NEW_KEYS & set(older["variants"]["full"])
-    assert shown(Comparison.model_validate(older)) == shown(result)
+    assert shown(VariantComparison.model_validate(older)) == shown(result)
 
 
 NEW_KEYS = {"conduct", "forged"}
@@ -215,7 +215,7 @@ def changed(trajectory: Trajectory, **update: object) -> Trajectory:
     return trajectory.model_copy(update=update)
 
 
-def shown(result: Comparison) -> str:
+def shown(result: VariantComparison) -> str:
     console = Console(width=160, record=True)
     for table in tables(result):
         console.print(table)

@@ -6,7 +6,7 @@ import dataclasses
 
 from rich.console import Console
 
-from align_echo.evaluate.grid import Cell, Grid, cell_of, grid_of, measure, table_of
+from align_echo.evaluate.grid import GridCell, GridSummary, build_cell, build_grid, grid_table, measure
 from align_echo.types import Fault, Step, Trajectory, Usage
 from align_echo.wrappers.catalogue import environment
 from tests.room_env import TASK_IDS, UnlistedEnv, instead_of
@@ -38,18 +38,18 @@ BEFORE = [episode(task, ["fly"] * 4, score=0.25, shown="Nothing happens.") for t
 AFTER = [episode(TASK_IDS[0], ["look"] * 4, score=1.0), episode(TASK_IDS[1], ["fly"] * 4, score=0.5)]
 
 
-def cell(before: list[Trajectory], after: list[Trajectory], spec=SPEC) -> Cell:
+def cell(before: list[Trajectory], after: list[Trajectory], spec=SPEC) -> GridCell:
     comparison, _ = measure(spec, {"none": before, "full": after}, seed=0)
-    return cell_of(spec, comparison, LABELS, agent="test", tasks=2, folder="alfworld/test")
+    return build_cell(spec, comparison, LABELS, agent="test", tasks=2, folder="alfworld/test")
 
 
-def grid(*cells: Cell) -> Grid:
-    return grid_of(cells, model=None, interface="mine", seed=0, tasks=2)
+def grid(*cells: GridCell) -> GridSummary:
+    return build_grid(cells, model=None, interface="mine", seed=0, tasks=2)
 
 
-def printed(summary: Grid) -> str:
+def printed(summary: GridSummary) -> str:
     console = Console(width=140, record=True)
-    console.print(table_of(summary))
+    console.print(grid_table(summary))
     return console.export_text()
 
 
@@ -121,7 +121,7 @@ def test_the_table_has_three_lines_a_cell_and_the_summary_reads_back():
         ["change", "2", "+50.0"],
         ["change", "2", "-50.0"],
     ]
-    assert Grid.model_validate_json(summary.model_dump_json()) == summary
+    assert GridSummary.model_validate_json(summary.model_dump_json()) == summary
     assert summary.usage.prompt_tokens == 320
 
 
@@ -129,7 +129,7 @@ def test_the_placebo_stands_between_and_the_interface_is_set_against_it():
     middle = [episode(task, ["fly"] * 4, score=0.5) for task in TASK_IDS]
     comparison, _ = measure(SPEC, {"none": BEFORE, "placebo": middle, "full": AFTER}, seed=0)
     labels = {"none": "none", "placebo": "mine@1-placebo", "full": "mine@1"}
-    shown = cell_of(SPEC, comparison, labels, agent="test", tasks=2, folder="alfworld/test")
+    shown = build_cell(SPEC, comparison, labels, agent="test", tasks=2, folder="alfworld/test")
     assert (shown.placebo is not None and shown.placebo.interface) == "mine@1-placebo"
     assert shown.change is not None
     assert shown.over_placebo is not None

@@ -55,7 +55,7 @@ def played(
 )
 def test_share_of_consecutive_invalid_steps(flags, share):
     turns = [len(task) for task in flags]
-    estimate = metrics.percent_of([steps_in_runs(task) for task in flags], turns)
+    estimate = metrics.pooled_percent([steps_in_runs(task) for task in flags], turns)
     assert (None if estimate is None else estimate.value) == share
 
 
@@ -186,7 +186,7 @@ def test_the_interval_is_over_tasks_not_over_steps_or_repeats():
 
 
 def test_pooled_share_has_an_interval_around_it():
-    estimate = metrics.percent_of([2 * (i % 2 == 0) for i in range(20)], [2] * 20)
+    estimate = metrics.pooled_percent([2 * (i % 2 == 0) for i in range(20)], [2] * 20)
     assert estimate is not None
     assert estimate.value == 50.0
     assert 20 < estimate.low < 50 < estimate.high < 80

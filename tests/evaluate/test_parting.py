@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align_echo.evaluate.parting import parting, parting_of_run, parts_at, telling_pair
+from align_echo.evaluate.parting import parting, parts_at, show_parting, telling_pair
 from align_echo.jsonl import JsonlFile
 from align_echo.types import Step, Trajectory
 
@@ -74,9 +74,9 @@ def test_of_the_games_that_were_lost_and_then_won_it_is_the_shortest():
 
 
 def test_a_run_without_such_a_game_or_without_both_sides_shows_none(tmp_path):
-    assert parting_of_run(tmp_path) == []
+    assert show_parting(tmp_path) == []
     JsonlFile(tmp_path / "trajectories" / "none.jsonl").append(BEFORE)
-    assert parting_of_run(tmp_path) == []
+    assert show_parting(tmp_path) == []
     JsonlFile(tmp_path / "trajectories" / "full.jsonl").append(AFTER)
-    assert "interface: none: not won, 31 turns; from turn 2:" in parting_of_run(tmp_path)
-    assert "interface: both: won, 4 turns; from turn 2:" in parting_of_run(tmp_path)
+    assert "interface: none: not won, 31 turns; from turn 2:" in show_parting(tmp_path)
+    assert "interface: both: won, 4 turns; from turn 2:" in show_parting(tmp_path)

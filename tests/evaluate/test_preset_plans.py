@@ -9,10 +9,10 @@ import pytest
 from align_echo.agents.players import describe_agent
 from align_echo.align.generation import plan_generation
 from align_echo.errors import UsageError
-from align_echo.evaluate.cast import build_player
+from align_echo.evaluate.cast import build_plan_agent
 from align_echo.evaluate.grid_run import _plan, read_axes
 from align_echo.evaluate.in_play import evaluate_command
-from align_echo.evaluate.plan import Plan, plan_evaluation
+from align_echo.evaluate.plan import EvaluationPlan, plan_evaluation
 from align_echo.evaluate.study import plan_study
 from align_echo.evaluate.study_file import StudyFile
 from align_echo.models import ScriptedModel
@@ -21,11 +21,11 @@ from align_echo.session import base_env
 PRESET = "align-paper"
 
 
-def agent_details(plan: Plan) -> dict[str, str]:
-    return describe_agent(build_player(plan, lambda role, name: ScriptedModel([])))
+def agent_details(plan: EvaluationPlan) -> dict[str, str]:
+    return describe_agent(build_plan_agent(plan, lambda role, name: ScriptedModel([])))
 
 
-def step_limit(plan: Plan) -> int:
+def step_limit(plan: EvaluationPlan) -> int:
     env = plan.spec.make(plan.split)
     env.close()
     return base_env(env).step_limit

@@ -9,8 +9,8 @@ import pytest
 from align_echo.critic.language import Critique
 from align_echo.critic.review import CriticReview
 from align_echo.errors import ModelError, UsageError
-from align_echo.evaluate.folder import EvaluationFolder, Setting
-from align_echo.evaluate.refinement import Reviewed, episode_of, refine_rounds, review_all
+from align_echo.evaluate.folder import EvaluationFolder, PartSetting
+from align_echo.evaluate.refinement import ReviewRecord, attempt_episode, refine_rounds, review_all
 from align_echo.session import Episode
 from align_echo.types import Fault, Trajectory
 
@@ -142,11 +142,11 @@ def test_a_later_attempt_is_kept_only_while_what_led_to_it_stands(tmp_path):
     """Broken episodes are played again when a run is resumed: what had followed from their breaking is not reused."""
     folder = EvaluationFolder(tmp_path / "run", {"agent": "a"})
     later = Stage().play(2, [Episode("a", 2, "old advice"), Episode("b", 2)])
-    setting = Setting(later[0].environment, later[0].split, later[0].agent, later[0].seed, None)
-    part = folder.part("round-2", [episode_of(attempt) for attempt in later], setting)
+    setting = PartSetting(later[0].environment, later[0].split, later[0].agent, later[0].seed, None)
+    part = folder.part("round-2", [attempt_episode(attempt) for attempt in later], setting)
     for reviewed in later:
         part.add(reviewed)
-        folder.add_review("round-3", Reviewed(attempt=episode_of(reviewed), review=CriticReview(form="echo")))
+        folder.add_review("round-3", ReviewRecord(attempt=attempt_episode(reviewed), review=CriticReview(form="echo")))
     again = EvaluationFolder(tmp_path / "run", {"agent": "a"}, resume=True)
     assert list(again.part("round-2", [Episode("a", 2, "new advice"), Episode("b", 2)], setting)) == later[1:]
     standing = Stage().play(2, [Episode("a", 2, "new advice"), Episode("b", 2)])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.errors import UsageError
-from align_echo.evaluate.selection import pick_tasks, tasks_of_round
+from align_echo.evaluate.selection import pick_round_tasks, pick_tasks
 
 
 def kind(task: str) -> str:
@@ -37,7 +37,7 @@ def test_another_seed_picks_others():
 
 def test_rounds_have_other_tasks_until_all_were_had():
     tasks = [f"{letter}{i}" for letter in "abc" for i in range(4)]
-    rounds = [tasks_of_round(tasks, 5, number, task_type=kind, seed=3) for number in (1, 2, 3)]
+    rounds = [pick_round_tasks(tasks, 5, number, task_type=kind, seed=3) for number in (1, 2, 3)]
     assert rounds[0] == pick_tasks(tasks, 5, task_type=kind, seed=3)
     assert set(rounds[0]).isdisjoint(rounds[1])
     assert len(set(rounds[2]) - {*rounds[0], *rounds[1]}) == 2

@@ -9,7 +9,7 @@ from typing import Any
 
 from align_echo.critic.language import Critique
 from align_echo.critic.review import CriticReview
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.comparison import VariantComparison
 from align_echo.jsonl import JsonlFile
 from align_echo.train.rollouts import ReviewedAttempt
 
@@ -60,7 +60,7 @@ def trained(
 
 def evaluated(folder: Path, **changes: Any) -> Path:
     """An evaluation of a station with its placebo, as a summary alone; `changes` are of the summary."""
-    summary = Comparison.model_validate({**_comparison(), **changes})
+    summary = VariantComparison.model_validate({**_comparison(), **changes})
     labels = {"none": "none", "placebo": "mine@0123456789abcdef-placebo", "full": "mine@0123456789abcdef"}
     settings = {"command": "evaluate", "environment": "station", "agent": summary.agent, "tasks": ["a", "b"], "seed": 0}
     write_json(folder / "config.json", {**settings, "interfaces": labels})

@@ -17,8 +17,8 @@ from align_echo.critic.opinion import CriticOpinion, probability
 from align_echo.critic.verdict import Verdict
 from align_echo.gaia.figures import JudgedState, TrialResult, measure_trial
 from align_echo.report import critiques, drift, judged, refined, trained, variants
-from align_echo.report.finding import find_runs, method_of
-from align_echo.report.material import Material
+from align_echo.report.finding import find_method, find_runs
+from align_echo.report.material import ReportData
 from align_echo.report.plots import DrawnPlot
 from align_echo.train.config import checked_config, method
 from align_echo.train.presets import methods
@@ -27,8 +27,8 @@ from tests.report import folders
 from tests.report.folders import evaluated, hint, variant
 
 
-def material(*paths: Path) -> Material:
-    return Material(find_runs(paths))
+def material(*paths: Path) -> ReportData:
+    return ReportData(find_runs(paths))
 
 
 def rows(plot: DrawnPlot | str) -> list[tuple[str, ...]]:
@@ -38,7 +38,7 @@ def rows(plot: DrawnPlot | str) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("name", methods())
 def test_a_run_is_called_by_the_method_that_it_was_trained_by(name):
-    assert method_of(checked_config(method(name), name).model_dump(mode="json")) == name
+    assert find_method(checked_config(method(name), name).model_dump(mode="json")) == name
 
 
 def test_the_command_of_an_evaluation_in_rounds_tells_its_critic_from_its_control(tmp_path):
@@ -205,7 +205,7 @@ def test_diagnoses_that_change_are_told_from_those_that_do_not(tmp_path):
 
 def test_diagnoses_of_one_step_are_not_each_others_neighbours():
     rows = np.asarray([[1.0, 0.0], [1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
-    assert drift.nearest_of_another_step(rows, np.asarray([0, 0, 1, 2])).tolist() == [2, 2, 0, 2]
+    assert drift.nearest_in_other_step(rows, np.asarray([0, 0, 1, 2])).tolist() == [2, 2, 0, 2]
 
 
 def test_few_diagnoses_are_no_map_and_the_line_says_how_few(tmp_path):

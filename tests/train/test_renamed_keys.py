@@ -10,7 +10,7 @@ import pytest
 
 from align_echo.cli.main import main
 from align_echo.errors import UsageError
-from align_echo.report.finding import method_of
+from align_echo.report.finding import find_method
 from align_echo.train.config import TrainConfig, checked_config, merged, method, read_file, stored_config
 from align_echo.train.presets import implementation_for, methods
 from align_echo.train.renamed_keys import RENAMED_KEYS, refuse_old_keys, with_new_keys
@@ -101,7 +101,7 @@ def test_a_run_of_an_earlier_version_goes_on_under_the_name_of_its_method(name, 
     resumed = stored_config(folder, {})
     assert resumed == config.model_copy(update={"method": implementation_for(name)})
     assert check_run_folder(folder, {**record, "config": resumed.model_dump(mode="json")}, resume=True) == ""
-    assert method_of(with_new_keys(old_config(config))) == name
+    assert find_method(with_new_keys(old_config(config))) == name
 
 
 def test_a_run_of_an_earlier_version_does_not_go_on_with_another_method(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import UsageError
-from align_echo.view.finding import find_episodes, of_part, part_named
+from align_echo.view.finding import find_episodes, resolve_part, select_part
 from tests.view.episodes import episode, lost, write
 
 
@@ -69,12 +69,12 @@ def test_what_is_not_there_is_said_in_one_line(evaluation, tmp_path):
     with pytest.raises(UsageError, match=r"bare holds no episodes: name the folder of a run"):
         find_episodes([evaluation, tmp_path / "bare"])
     with pytest.raises(UsageError, match=r"no part 'ful' here; did you mean full\? there are none, placebo, full"):
-        of_part(find_episodes([evaluation]), "ful")
+        select_part(find_episodes([evaluation]), "ful")
 
 
 def test_both_in_the_tables_is_full_in_the_files(evaluation):
     parts = find_episodes([evaluation])
-    assert [part_named(parts, name) for name in ("both", "none", None)] == ["full", "none", None]
-    assert part_named([part for part in parts if part.part != "full"], "both") == "both"
+    assert [resolve_part(parts, name) for name in ("both", "none", None)] == ["full", "none", None]
+    assert resolve_part([part for part in parts if part.part != "full"], "both") == "both"
     write(evaluation / "trajectories" / "both.jsonl", [episode()])
-    assert part_named(find_episodes([evaluation]), "both") == "both"
+    assert resolve_part(find_episodes([evaluation]), "both") == "both"

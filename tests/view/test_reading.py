@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from align_echo.view.critiques import Critiques
+from align_echo.view.critiques import ReviewIndex
 from align_echo.view.finding import find_episodes
 from align_echo.view.labels import OracleLabels
-from align_echo.view.reading import DamagedLine, episodes_of, told
+from align_echo.view.reading import DamagedLine, describe_damage, read_episodes
 from tests.view.episodes import HALF, episode, lost, write
 
 
@@ -16,8 +16,8 @@ def test_a_damaged_line_is_told_and_all_others_are_read(tmp_path):
     lines = file.read_text().splitlines()
     file.write_text("\n".join([lines[0], lines[1][:50], "", '{"task_id": 3}', lines[2], lines[0][:99]]))
     damaged: list[DamagedLine] = []
-    assert [played.task_id for played in episodes_of(file, damaged)] == ["x/1", "x/3"]
-    first, second, last = told(damaged)
+    assert [played.task_id for played in read_episodes(file, damaged)] == ["x/1", "x/3"]
+    first, second, last = describe_damage(damaged)
     assert first.startswith(f"{file} line 2 is damaged and left out: Invalid JSON: EOF while parsing")
     assert second == f"{file} line 4 is damaged and left out: environment: Field required"
     assert last == f"the last line of {file} is not whole and is left out"
@@ -27,19 +27,19 @@ def test_the_last_line_is_read_where_it_is_whole(tmp_path):
     file = tmp_path / "a.jsonl"
     file.write_text(episode("x/1").model_dump_json())
     damaged: list[DamagedLine] = []
-    assert len(list(episodes_of(file, damaged))) == 1
+    assert len(list(read_episodes(file, damaged))) == 1
     file.write_text('{"task_id": 3}')
-    assert list(episodes_of(file, damaged)) == []
-    assert told(damaged) == [f"{file} line 1 is damaged and left out: environment: Field required"]
+    assert list(read_episodes(file, damaged)) == []
+    assert describe_damage(damaged) == [f"{file} line 1 is damaged and left out: environment: Field required"]
 
 
 def test_many_damaged_lines_are_counted(tmp_path):
     file = tmp_path / "a.jsonl"
     file.write_text("no\n" * 1000)
     damaged: list[DamagedLine] = []
-    assert list(episodes_of(file, damaged)) == []
-    assert len(told(damaged)) == 6
-    assert told(damaged)[-1] == f"{file}: 995 more lines are damaged and left out"
+    assert list(read_episodes(file, damaged)) == []
+    assert len(describe_damage(damaged)) == 6
+    assert describe_damage(damaged)[-1] == f"{file}: 995 more lines are damaged and left out"
 
 
 def test_halves_of_characters_are_marked_and_the_rest_is_kept(tmp_path):
@@ -49,7 +49,7 @@ def test_halves_of_characters_are_marked_and_the_rest_is_kept(tmp_path):
     bad_bytes = episode(goal="caf@").model_dump_json().encode().replace(b"@", b"\xe9")
     file.write_bytes(json.dumps(stored).encode() + b"\n" + bad_bytes + b"\n")
     damaged: list[DamagedLine] = []
-    first, second = episodes_of(file, damaged)
+    first, second = read_episodes(file, damaged)
     assert (first.goal, first.steps[0].observation) == ("whole \U0001f600", "half \ufffd a character")
     assert second.goal == "caf\ufffd"
     assert damaged == []
@@ -63,7 +63,7 @@ def test_labels_of_an_oracle_are_those_of_the_actions_of_each_turn(tmp_path):
     (tmp_path / "run/labels.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
     parts, damaged = find_episodes([tmp_path / "run"]), list[DamagedLine]()
     labels = OracleLabels(parts, damaged)
-    first, second, third = (labels.for_episode(parts[0], played) for played in episodes_of(file, damaged))
+    first, second, third = (labels.for_episode(parts[0], played) for played in read_episodes(file, damaged))
     assert first == [{"scan": "expert: wrong", "stow gem 4 into pod 1": "nearer: correct"}, {}, {}]
     assert second == third == [{}, {}, {}]
     assert damaged == []
@@ -84,7 +84,7 @@ def test_critiques_of_rounds_and_of_training_are_found_by_their_attempt(tmp_path
         (tmp_path / f"run/{name}.jsonl").write_text(json.dumps(record) + "\n")
     parts = {part.part: part for part in find_episodes([tmp_path / "run"])}
     damaged: list[DamagedLine] = []
-    said = Critiques([*parts.values()], damaged)
+    said = ReviewIndex([*parts.values()], damaged)
 
     def heard(part: str, task: str, sample: int = 0, critique: str = "") -> list[tuple[str, str]]:
         return [(each.part, each.review.advice) for each in said.for_episode(parts[part], task, sample, critique)]
