@@ -20,7 +20,7 @@ from align_echo.gaia.collection import CollectionSummary, LabelCounts
 from align_echo.gaia.examples import ActionExample
 from align_echo.gaia.figures import SelectionResult, TrialResult
 from align_echo.gaia.fit.intuitive import TrainingSummary
-from align_echo.gaia.flywheel import FlywheelSummary, FlywheelRound
+from align_echo.gaia.flywheel import FlywheelRound, FlywheelSummary
 from align_echo.gui.fit import ScreenFitResult
 from align_echo.gui.screens import ActionAccuracy, RuleAccuracy, ScreenTrialResult, StepPrediction
 from align_echo.hints import HintCount
@@ -61,7 +61,18 @@ def test_links_to_a_section_lead_to_one_that_there_is(page):
 
 RECORDS = (
     *(RunSummary, IterationRecord, VariantComparison, VariantResult, VariantDifference, Estimate, ChoiceCounts),
-    *(StudySummary, GridSummary, GridCell, CellSide, CellChange, Estimate, RefinementResult, RoundResult, InterfaceConduct, InterfaceTrouble),
+    *(
+        StudySummary,
+        GridSummary,
+        GridCell,
+        CellSide,
+        CellChange,
+        Estimate,
+        RefinementResult,
+        RoundResult,
+        InterfaceConduct,
+        InterfaceTrouble,
+    ),
     *(HintCount, Audit, SpeakerAudit, AuditRow),
 )
 

@@ -182,7 +182,7 @@ def _train(
     from align_echo.train.crew import find_source
 
     named = config is not None or any(value is not None for value in changes.values())
-    settings = settings_of(find_source(model), config, changes) if named else None
+    settings = read_fit_settings(find_source(model), config, changes) if named else None
     with resumable(path), Display() as display:
         fitted = fit(
             examples, path, model=model, rule=rule, settings=settings, share=share, least=least,
@@ -345,7 +345,7 @@ def flywheel(
     settings = FlywheelConfig(
         spec=spec,
         player=choose_agent(agent, model, (spec.name,)),
-        settings=settings_of(find_source(start), config, changes),
+        settings=read_fit_settings(find_source(start), config, changes),
         critic=start,
         split=split or spec.train_split,
         test_split=test_split or spec.test_split,

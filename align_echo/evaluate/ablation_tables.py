@@ -97,7 +97,7 @@ def ablation_lines(ablation: AblationResult) -> Iterator[str]:
         yield f"{ablation.faults} episodes broke and are in no figure; --resume plays them again"
 
 
-def conducts_of(ablation: AblationResult) -> dict[str, InterfaceConduct]:
+def arm_conducts(ablation: AblationResult) -> dict[str, InterfaceConduct]:
     """Return the conduct of the interface in each arm, by the arm's name."""
     return ablation.conducts | {f"without {rule.number}": rule.conduct for rule in ablation.rules if rule.played}
 

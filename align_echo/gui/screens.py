@@ -201,7 +201,9 @@ def curve(
     return successes
 
 
-def verdicts(proposed: Sequence[ProposedStep], opinions: Sequence[Mapping[str, CriticOpinion]]) -> list[LabelledVerdict]:
+def verdicts(
+    proposed: Sequence[ProposedStep], opinions: Sequence[Mapping[str, CriticOpinion]]
+) -> list[LabelledVerdict]:
     """Pair a critic's verdicts on the distinct actions of all steps with the labels."""
     return [
         LabelledVerdict(proposal.step.episode, action_type(parse(text)), label, opinion.verdict, opinion.logit)

@@ -82,7 +82,7 @@ def collect(
 def train_critic(folder: Path, resume: bool, *, examples: Sequence[Path], model: str, seed: int) -> object:
     """`align-echo critic train`."""
     name = read_name(model)
-    settings = settings_of(find_source(name), None, {"seed": seed})
+    settings = read_fit_settings(find_source(name), None, {"seed": seed})
     with Display() as display:
         return fit(examples, folder, model=name, settings=settings, resume=resume, progress=display)
 
@@ -115,7 +115,7 @@ def turn(
     wheel = FlywheelConfig(
         spec=spec,
         player=choose_agent(None, pocket, (spec.name,)),
-        settings=settings_of(find_source(pocket), config, {"seed": seed}),
+        settings=read_fit_settings(find_source(pocket), config, {"seed": seed}),
         critic=pocket,
         split=split,
         test_split=test_split,

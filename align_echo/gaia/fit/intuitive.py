@@ -152,7 +152,7 @@ def fit(
 
     name = read_name(model)
     source = find_source(name)
-    chosen = settings or settings_of(source, None, {})
+    chosen = settings or read_fit_settings(source, None, {})
     lessons = prepare_training_data(collections, share, rule, seed=chosen.seed, balance=chosen.balance)
     record = training_config(lessons, name, source, share, ["critic/verdict"], chosen)
     check_folder(path, record, resume=resume)

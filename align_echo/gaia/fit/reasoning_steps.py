@@ -193,7 +193,7 @@ def learn_to_reason(
         _train(crew, imitate, imitating, settings, warm, steps=len(parts), lr=settings.warm_lr, watch=watch_warm)
 
     def compare(number: int) -> RolloutBatch:
-        return judged(crew.models["critic"], states_at(number, pairs, settings), settings)
+        return judge_actions(crew.models["critic"], states_at(number, pairs, settings), settings)
 
     comparing = StepSettings(tokens_per_batch=settings.tokens_per_batch)
     _train(crew, compare, comparing, settings, folder, steps=settings.steps, lr=settings.lr, watch=watch)
@@ -238,7 +238,7 @@ def states_at(
     return actions
 
 
-def judged(model: LocalModel, actions: Sequence[JudgedAction], settings: ReasoningSettings) -> RolloutBatch:
+def judge_actions(model: LocalModel, actions: Sequence[JudgedAction], settings: ReasoningSettings) -> RolloutBatch:
     """Sample `samples` verdicts for every action, in a group per action. Another pass draws other replies."""
     requests = [
         (f"{index} {example.key}", example, label, lap * settings.samples + sample)
