@@ -291,7 +291,7 @@ def test_a_run_without_an_agent_says_who_played(run, monkeypatch):
 def test_nothing_that_lists_or_checks_models_imports_torch():
     code = (
         "import sys; from align_echo.cli.main import main; main(['doctor']); "
-        "from align_echo.agents.players import choose_player; choose_player(None, None); "
+        "from align_echo.agents.players import choose_agent; choose_agent(None, None); "
         "print([name for name in ('torch', 'transformers', 'vllm') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
