@@ -223,7 +223,7 @@ def command(monkeypatch, tmp_path):
     script_models(monkeypatch, records)
     monkeypatch.setattr("align_echo.evaluate.playing.run_variant", played)
     monkeypatch.setattr("align_echo.gaia.flywheel.fit", fitted)
-    monkeypatch.setattr("align_echo.gaia.flywheel.trial", tried)
+    monkeypatch.setattr("align_echo.gaia.flywheel.run_trial", tried)
 
     def begin(verb: str) -> Callable[[dict[str, Any], int], Made]:
         def call(values: dict[str, Any], number: int) -> Made:
