@@ -48,6 +48,7 @@ def test_every_job_that_is_killed_ends_as_one_that_was_not(name: str) -> None:
     hold(killed(JOBS[name], 5, seed=1))
 
 
+@pytest.mark.long
 def test_a_command_that_breaks_something_when_it_is_killed_is_told_of() -> None:
     """The control of the benchmark itself: a command that keeps count of its lives."""
     counts = "import pathlib, sys, time; out = pathlib.Path(sys.argv[1]); out.mkdir(exist_ok=True)\n"

@@ -121,6 +121,7 @@ def test_every_file_of_the_library_is_in_the_wheel(contents):
     assert missing == []
 
 
+@pytest.mark.long
 def test_the_sdist_and_the_wheel_hold_the_same_files(built, contents):
     [sdist] = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -156,6 +157,7 @@ def test_the_license_and_the_command_are_in_the_wheel(wheel, contents):
         assert "align-echo = align_echo_command:run" in archive.read(name).decode()
 
 
+@pytest.mark.long
 def test_it_imports_outside_the_checkout(installed, tmp_path):
     code = "import align_echo, align_echo.cli.main as m; print(align_echo.__file__); m.main(['envs'])"
     out = in_a_fresh_process(installed, code, tmp_path)

@@ -211,6 +211,7 @@ def test_rules_are_held_against_the_truth_by_form():
     assert false_claims(world, claims) == (f"`{need[0]}` needs `zzz {{0}}`",)
 
 
+@pytest.mark.long
 def test_a_world_with_numbered_names_listed_actions_and_one_refusal_is_learned():
     small = {"depth": 1, "travel": "none", "whence": False, "undo": True, "goal": "stow", "looks": False}
     habits = {"wrong_words": 1, "skipped": 1, "shown": True}

@@ -187,6 +187,7 @@ def shipped(name: str, games: int, turns: int) -> Auditor:
     return auditor
 
 
+@pytest.mark.long
 def test_the_shipped_interface_says_nothing_false_on_unseen_games():
     findings = shipped("alfworld", games=8, turns=20).findings
     assert findings.messages > 200

@@ -70,6 +70,7 @@ def test_an_expert_is_refused_where_tasks_have_none(command, told, run):
     assert not list(Path().iterdir())
 
 
+@pytest.mark.long
 def test_a_stopped_evaluation_with_samples_goes_on_as_if_it_had_not_been(run, stop_after_first_episode):
     command = evaluate("self-consistency", "--model", "novice")
     assert run(*command, "--out", "run")[0] == 130
@@ -298,6 +299,7 @@ def test_nothing_that_lists_or_checks_models_imports_torch():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.long
 def test_several_episodes_a_task_are_samples_of_their_own_and_go_on_where_they_stopped(run, stop_after_first_episode):
     command = evaluate("vanilla", "--model", "novice", "--temperature", "0.5", "--episodes-per-task", "3")
     assert run(*command, "--out", "run")[0] == 130

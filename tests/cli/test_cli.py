@@ -222,6 +222,7 @@ def test_the_placebo_can_be_left_out_and_a_run_without_one_goes_on_without(run, 
     assert (status, Path("run/summary.json").read_text()) == (0, kept), err
 
 
+@pytest.mark.long
 def test_a_comparison_that_was_stopped_plays_its_placebo_once(run, interface, monkeypatch):
     compare = [*EVALUATE, "--interface", interface, "--compare", "--out"]
     assert run(*compare, "whole")[0] == 0

@@ -146,6 +146,7 @@ def test_an_interface_that_fails_in_a_collection_is_told(run):
     assert re.search(r"^the interface failed on \d+ of its turns, .* line 6: RuntimeError: no$", out, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_a_finished_collection_resumes_to_the_same(collection, run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(collection, copy)
@@ -158,6 +159,7 @@ def test_a_finished_collection_resumes_to_the_same(collection, run, tmp_path):
     assert "was started with" in err
 
 
+@pytest.mark.long
 def test_in_the_experts_states_every_episode_is_won_whatever_the_candidates_are(run, tmp_path):
     status, _, err = run(*COLLECT, "--candidates", "2", "--states", "expert", "--out", str(tmp_path / "led"))
     assert status == 0, err
@@ -220,6 +222,7 @@ def test_a_training_that_wrote_half_a_checkpoint_resumes_and_one_without_any_is_
     assert "critic is not empty: add --resume" in err
 
 
+@pytest.mark.long
 def test_a_training_that_another_process_is_at_work_on_is_left_alone(examples, model, run):
     Path("critic").mkdir()
     with holder(Path("critic")):

@@ -201,6 +201,7 @@ def test_a_base_url_that_no_model_is_asked_at_is_refused(run):
     assert not Path("run").exists()
 
 
+@pytest.mark.long
 def test_auto_takes_the_hybrid_backend_when_a_model_is_configured(run, endpoint, monkeypatch, hardly_any_fresh_tasks):
     monkeypatch.setenv("ALIGN_ECHO_MODEL", "content")
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)

@@ -165,6 +165,7 @@ def test_studies_that_come_along_can_be_played():
         assert {"main", "rules", "feedback"} < {part.partition(", seed ")[0] for part in plan.parts}
 
 
+@pytest.mark.long
 def test_a_file_gives_tables_and_a_summary_and_the_same_seed_gives_them_again(run):
     status, out, err = run("study", write(SHIPPED), "--out", "run")
     assert status == 0, err

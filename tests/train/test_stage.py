@@ -164,6 +164,7 @@ def without_logprobs(harvest: RolloutBatch) -> RolloutBatch:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", [echo, icrl, critique_grpo])
 def test_what_is_harvested_is_the_same_however_many_parts_go_on_at_once(stage, recipe):
     read = replace(ECHO, read=lambda reply: Critique(reason="", suggestions=(repr(reply),)))

@@ -109,6 +109,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(model, tmp_path):
     assert len((tmp_path / "cut" / "held_out.jsonl").read_text().splitlines()) == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", [2, 3])
 def test_a_run_that_is_stopped_amid_a_step_keeps_the_one_before_and_goes_on_to_the_same_end(
     at, model, tmp_path, monkeypatch

@@ -92,6 +92,7 @@ def test_axe_would_find_what_is_wrong(page):
     assert found == ["color-contrast", "select-name"]
 
 
+@pytest.mark.long
 def test_an_episode_is_found_read_and_left_with_the_keyboard_alone(page):
     page.press("Tab")
     assert page.focused == "search"

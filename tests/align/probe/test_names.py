@@ -60,6 +60,7 @@ def test_names_with_numbers_at_their_end_are_known_as_before():
     assert not is_numbered([*counted, *(f"stow {action[5:]} with chest" for action in counted)])
 
 
+@pytest.mark.long
 @given(st.sets(st.from_regex(r"[a-z]{2,6}( [a-z]{2,6}){0,2}", fullmatch=True), min_size=4, max_size=12))
 def test_made_up_names_behind_a_first_word_are_names(names):
     pattern = name_pattern([f"Seize {name}" for name in names])

@@ -99,6 +99,7 @@ def test_a_browser_that_is_given_back_plays_the_next_task():
     three.close()
 
 
+@pytest.mark.long
 @needs_browser
 def test_a_browser_that_dies_is_a_fault_and_reset_starts_another():
     env = MiniWoBEnv("test")
@@ -130,6 +131,7 @@ def test_a_browser_that_hangs_is_a_fault_and_reset_starts_another():
     env.close()
 
 
+@pytest.mark.long
 @needs_browser
 def test_a_script_that_never_comes_to_an_end_is_a_fault():
     browser = start_browser()
@@ -139,6 +141,7 @@ def test_a_script_that_never_comes_to_an_end_is_a_fault():
     assert not browser.alive
 
 
+@pytest.mark.long
 @needs_browser
 def test_a_moment_can_be_restored_after_the_browser_died():
     env = MiniWoBEnv("test")

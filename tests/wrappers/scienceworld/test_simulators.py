@@ -54,6 +54,7 @@ def test_a_closed_environment_says_so_and_reset_brings_it_back():
     env.close()
 
 
+@pytest.mark.long
 def test_a_simulator_that_dies_is_a_fault_and_reset_starts_another():
     env = started(ScienceWorldEnv("test"))
     pid = env._simulator.pid
@@ -236,6 +237,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.long
 def test_ctrl_c_while_java_works_stops_the_call_and_the_simulator_without_a_traceback():
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("stopped False\n", "")
