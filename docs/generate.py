@@ -13,6 +13,7 @@ import json
 import re
 import textwrap
 import types
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -27,6 +28,10 @@ from align_echo.files import write_atomically
 from align_echo.gaia.presets import preset_file, presets
 
 DOCS = Path(__file__).resolve().parent
+SHARED = 3
+"""Verbs from which on an option is explained once, for all of them."""
+
+OPTION_HEAD = ("Option", "Default", "Meaning")
 NOTE = "<!-- Written by `python docs/generate.py`: change the code that it reads, not this page. -->"
 
 
@@ -87,47 +92,74 @@ def default(parameter: Any) -> str:
 def bounds(parameter: Any) -> str:
     """The range of an option's numbers, as an ending of its meaning."""
     least, most = getattr(parameter, "min", None), getattr(parameter, "max", None)
-    if least is not None and most is not None:
-        return f" From {least} to {most}."
-    if least is not None:
-        return f" At least {least}."
-    return "" if most is None else f" At most {most}."
+    ends = [f"{sign}{end}" for sign, end in (("≥", least), ("≤", most)) if end is not None]
+    return f" ({', '.join(ends)})" if ends else ""
 
 
 def repeated(parameter: Any) -> str:
     """Whether an option may be there several times, as an ending of its meaning."""
     annotation = parameter.type_descriptor.annotation
     lists = [part for part in (annotation, *get_args(annotation)) if get_origin(part) is list]
-    return " May be given several times." if lists and parameter.opts[0].startswith("-") else ""
+    several = lists and parameter.opts[0].startswith("-") and not re.search("repeat|several", parameter.help)
+    return " (repeatable)" if several else ""
 
 
-def of_a_verb(name: str, command: Any, written: str) -> list[str]:
+def row(parameter: Any) -> tuple[str, str, str]:
+    """An option's line in a table: spelling, default, meaning."""
+    meaning = f"{parameter.help.strip().rstrip('.')}{bounds(parameter)}{repeated(parameter)}."
+    return spelling(parameter), default(parameter), meaning
+
+
+def shared_rows(commands: Sequence[Any]) -> list[tuple[str, str, str]]:
+    """The lines of options that the tables of `SHARED` or more verbs would repeat, in the order of the command line.
+
+    A name that two lines would have is not shared: a verb could not say which it takes.
+    """
+    lines = Counter(row(taken) for command in commands for taken in command.params if taken.opts[0].startswith("-"))
+    often = [line for line, count in lines.items() if count >= SHARED]
+    names = Counter(option_name(line) for line in often)
+    return [line for line in often if names[option_name(line)] == 1]
+
+
+def option_name(line: tuple[str, str, str]) -> str:
+    """The first name of an option, from its line in a table."""
+    return line[0].strip("`").split()[0].rstrip(",")
+
+
+def of_a_verb(name: str, command: Any, shared: Sequence[tuple[str, str, str]], written: str) -> list[str]:
     """The lines of one verb."""
     arguments = [spelling(taken).strip("`") for taken in command.params if not taken.opts[0].startswith("-")]
     usage = " ".join([name, *arguments, *(["[OPTIONS]"] if len(arguments) < len(command.params) else [])])
-    lines = ["", f"## {name}", "", " ".join(command.help.split()), "", "```text", usage, "```"]
-    if command.params:
-        rows = [
-            (spelling(taken), default(taken), f"{taken.help.strip().rstrip('.')}.{bounds(taken)}{repeated(taken)}")
-            for taken in command.params
-        ]
-        lines += ["", *table(("Option", "Default", "Meaning"), rows)]
+    lines = ["", f"## {name}", "", " ".join(command.help.split())]
+    if arguments:
+        lines += ["", "```text", usage, "```"]
+    rows = [row(taken) for taken in command.params]
+    own = [line for line in rows if line not in shared]
+    if own:
+        lines += ["", *table(OPTION_HEAD, own)]
+    names = [f"`{option_name(line)}`" for line in rows if line in shared]
+    if names:
+        lines += ["", f"[Shared](#shared-options): {', '.join(names)}."]
     if f"## {name}\n" in written:
-        lines += ["", f"What it writes, and how it ends: [{name}](../cli.md#{name.replace(' ', '-')})."]
+        lines += ["", f"[Files and figures](../cli.md#{name.replace(' ', '-')})."]
     return lines
 
 
 def command_line() -> str:
     """The page of the command line."""
     written = (DOCS / "cli.md").read_text(encoding="utf-8")
+    commands = dict(verbs(get_command(app)))
+    shared = shared_rows(list(commands.values()))
     lines = [
         *("# Commands and options", "", NOTE, ""),
-        "Every verb with its arguments and options, as `--help` tells them. An option without a default is off, or is",
-        "what its meaning says. What the verbs write, the keys of their summaries and how they end: [the command",
-        "line](../cli.md).",
+        "Every verb with its arguments and options, as `--help` shows them. An option without a default is off, or",
+        "its meaning says what holds. What the verbs write and how they end: [the command line](../cli.md).",
+        *("", "## Shared options", ""),
+        "Options with the same meaning under several verbs; each verb lists those it takes.",
+        *("", *table(OPTION_HEAD, shared)),
     ]
-    for name, command in verbs(get_command(app)):
-        lines += of_a_verb(name, command, written)
+    for name, command in commands.items():
+        lines += of_a_verb(name, command, shared, written)
     return "\n".join(lines) + "\n"
 
 
@@ -156,16 +188,13 @@ def kind(annotation: Any) -> str:
     if origin is Literal:
         return " or ".join(f"`{part}`" for part in parts)
     if origin in (Union, types.UnionType):
-        return " or ".join(kind(part) for part in parts)
+        return " or ".join(kind(part) for part in parts if part is not type(None))
     if origin is tuple:
         inner = [kind(part) for part in parts if part is not ...]
         if inner[0].startswith("list"):
             return "list"
         return f"list of {inner[0]}" if ... in parts else f"list of {len(inner)} ({inner[0]})"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "section"
-    names: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}
-    names[type(None)] = "null"
+    names: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "boolean"}
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
@@ -175,23 +204,31 @@ def limits(model: type[BaseModel], name: str) -> str:
     properties = schema["properties"][name]
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     numbers = [part for part in [properties, *properties.get("anyOf", [])] if part.get("type") in ("integer", "number")]
-    return "".join(f", {sign} {part[word]}" for part in numbers for word, sign in signs.items() if word in part)
+    return "".join(f" {sign}{part[word]}" for part in numbers for word, sign in signs.items() if word in part)
+
+
+Keys = dict[str, tuple[str, ...]]
+"""The lines of a table of keys, by key."""
+
+KEY_HEAD = ("Key", "Type", "Default", "Meaning")
+
+
+def key_rows(model: type[BaseModel], section: str = "") -> Keys:
+    """The lines of a model's keys; sections are not among them. Raises `KeyError` for one without a meaning."""
+    said = meanings(model)
+    rows: Keys = {}
+    for name, field in model.model_fields.items():
+        value: Any = field.get_default(call_default_factory=True)
+        if isinstance(value, BaseModel):
+            continue
+        shown = "required" if value is PydanticUndefined else f"`{json.dumps(value)}`"
+        rows[name] = (f"`{section}{name}`", kind(field.annotation) + limits(model, name), shown, said[name])
+    return rows
 
 
 def keys(model: type[BaseModel], section: str = "") -> list[str]:
-    """The table of a model's keys; sections' own tables are not in it. Raises `KeyError` for one without a meaning."""
-    said = meanings(model)
-    rows = []
-    for name, field in model.model_fields.items():
-        value: Any = field.get_default(call_default_factory=True)
-        if value is PydanticUndefined:
-            shown = "required"
-        elif isinstance(value, BaseModel):
-            shown = ""
-        else:
-            shown = f"`{json.dumps(value)}`"
-        rows.append((f"`{section}{name}`", kind(field.annotation) + limits(model, name), shown, said[name]))
-    return table(("Key", "Type", "Default", "Meaning"), rows)
+    """The table of a model's keys, without its sections."""
+    return table(KEY_HEAD, list(key_rows(model, section).values()))
 
 
 def sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
@@ -218,30 +255,34 @@ def configs() -> str:
 
     lines = [
         *("# Configs", "", NOTE, ""),
-        "Every key of the files that commands read, with its type, its default and its meaning. An unknown key and a",
+        "Every key of the files that commands read. A key whose default is `null` may be `null`. An unknown key and a",
         "wrong value are refused in one line before anything is loaded.",
         *("", "## align-echo train", ""),
-        "What `--config` names, in YAML. It may begin with `method: NAME`; the file's own keys then win over the",
-        "method's, section by section, as options of the command line win over the file. `base: NAME` gives these",
-        "settings to a method of your own. What runs do with it: [training](../training.md).",
+        "The YAML file of `--config`. It may begin with `method: NAME`: its own keys then win over the method's,",
+        "section by section, and options of the command line win over the file. `base: NAME` gives these settings to a",
+        "method of your own. What runs do with them: [training](../training.md).",
         *("", *keys(TrainConfig)),
     ]
     for name, model in sections(TrainConfig):
         lines += ["", f"### {name}", "", *((inspect.getdoc(model) or "").split("\n")), "", *keys(model, f"{name}.")]
     lines += ["", "### Methods", ""]
-    lines += ["What `--method`, `method` and `base` name; `align-echo train --method list` prints them.", ""]
+    lines += ["Names for `--method`, `method` and `base`; `align-echo train --method list` prints them.", ""]
     lines += table(("Method", "What it is"), [(f"`{name}`", about(name)) for name in methods()])
-    lines += ["", "## align-echo critic train", "", "What `--config` names, in YAML, or one of these presets:", ""]
+    lines += ["", "## align-echo critic train", "", "The YAML file of `--config`, or one of these presets:", ""]
     lines += table(("Preset", "What it is"), [(f"`{name}`", about_preset(name)) for name in presets()])
     of_critics = (
         ("Critics that read", "", FitSettings),
         ("Critics that reason", "With `--reasoning`.", ReasoningSettings),
         ("Critics that look", "With `--recording`.", VisionSettings),
     )
-    for title, when, settings in of_critics:
-        lines += ["", f"### {title}", *(["", when] if when else []), "", *keys(settings)]
+    tables = [key_rows(settings) for _, _, settings in of_critics]
+    same = {name: line for name, line in tables[0].items() if all(rows.get(name) == line for rows in tables)}
+    lines += ["", "### All critics", "", *table(KEY_HEAD, list(same.values()))]
+    for (title, when, _), rows in zip(of_critics, tables, strict=True):
+        own = [line for name, line in rows.items() if name not in same]
+        lines += ["", f"### {title}", *(["", when] if when else []), "", *table(KEY_HEAD, own)]
     come_along = " and ".join(f"`{name}`" for name in studies())
-    lines += ["", "## align-echo study", "", f"A file of your own; {come_along} come along.", ""]
+    lines += ["", "## align-echo study", "", f"Your own file; {come_along} come along.", ""]
     lines += keys(StudyFile)
     return "\n".join(lines) + "\n"
 
