@@ -140,8 +140,9 @@ def of_a_verb(name: str, command: Any, shared: Sequence[tuple[str, str, str]], w
     names = [f"`{option_name(line)}`" for line in rows if line in shared]
     if names:
         lines += ["", f"[Shared](#shared-options): {', '.join(names)}."]
-    if f"## {name}\n" in written:
-        lines += ["", f"[Files and figures](../cli.md#{name.replace(' ', '-')})."]
+    section = next((part for part in (name, name.rpartition(" ")[0]) if f"## {part}\n" in written), None)
+    if section:
+        lines += ["", f"[Files and figures](../cli.md#{section.replace(' ', '-')})."]
     return lines
 
 
