@@ -42,8 +42,8 @@ def cell(text: object) -> str:
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """The lines of a Markdown table."""
-    lines = [head, tuple("---" for _ in head), *rows]
-    return [f"| {' | '.join(cell(part) for part in line)} |".replace("|  |", "| |") for line in lines]
+    first, *others = [f"| {' | '.join(cell(part) for part in line)} |".replace("|  |", "| |") for line in [head, *rows]]
+    return [first, f"|{'---|' * len(head)}", *others]
 
 
 # ---------------------------------------------------------------- command line
