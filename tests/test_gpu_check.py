@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu_check import __main__ as door
-from benchmarks.gpu_check import check as gpu_check
-from benchmarks.gpu_check.training import ARMS
+from studies.gpu_check import __main__ as door
+from studies.gpu_check import check as gpu_check
+from studies.gpu_check.training import ARMS
 
 
 @pytest.mark.long

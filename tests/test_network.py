@@ -14,8 +14,8 @@ from align_echo.models.retry import RetryPolicy
 from align_echo.network import find_route, is_this_machine
 from align_echo.types import Message
 from align_echo.wrappers.searchqa.client import request_url, search_at
-from benchmarks.hostile_endpoint.faults import said
-from benchmarks.hostile_endpoint.server import serving
+from tests.hostile_endpoint.faults import said
+from tests.hostile_endpoint.server import serving
 
 HELLO = (Message(role="user", content="Hello?"),)
 KEY = "sk-planted-3f9a77c1"

@@ -10,8 +10,8 @@ import pytest
 from align_echo.evaluate.comparison import VariantComparison
 from align_echo.models.retry import RetryPolicy
 from align_echo.types import Trajectory
-from benchmarks.hostile_endpoint.faults import FAULTS, said
-from benchmarks.hostile_endpoint.server import Exchange, serving
+from tests.hostile_endpoint.faults import FAULTS, said
+from tests.hostile_endpoint.server import Exchange, serving
 
 PLAYED = ("evaluate", "--env", "alfworld", "--agent", "vanilla", "--model", "m", "--workers", "1", "--out", "run")
 WITHHELD = [name for name, fault in FAULTS.items() if fault.comes_to == "ReplyWithheldError"]

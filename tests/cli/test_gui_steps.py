@@ -22,7 +22,7 @@ from align_echo.gui.screen_verdict import ScreenState
 from align_echo.gui.screens import ScreenTrialResult
 from align_echo.gui.vision import VisionScorer
 from align_echo.gui.vision_tiny import tiny_vision
-from benchmarks.vision_critic import dataset
+from tests.gui.drawn_screens import dataset
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
 

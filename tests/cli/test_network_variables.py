@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from align_echo.models.retry import RetryPolicy
-from benchmarks.hostile_endpoint.faults import refusal, said
-from benchmarks.hostile_endpoint.server import Exchange, serving
+from tests.hostile_endpoint.faults import refusal, said
+from tests.hostile_endpoint.server import Exchange, serving
 
 PLAYED = ("evaluate", "--env", "alfworld", "--agent", "vanilla", "--model", "m", "--tasks", "1")
 BAD = {

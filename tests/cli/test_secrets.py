@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from align_echo.models.retry import RetryPolicy
-from benchmarks.hostile_endpoint.faults import FAULTS
-from benchmarks.hostile_endpoint.server import serving
+from tests.hostile_endpoint.faults import FAULTS
+from tests.hostile_endpoint.server import serving
 
 KEY, OTHER = "sk-planted-3f9a77c1", "sk-another-8be02d64"
 PASSWORD, TOKEN = "hunter22/x", base64.b64encode(b"me:hunter22/x").decode()

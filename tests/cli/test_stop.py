@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hostile_endpoint.faults import FAULTS, refusal, said
-from benchmarks.hostile_endpoint.server import Answering, Exchange, Server, serving
+from tests.hostile_endpoint.faults import FAULTS, refusal, said
+from tests.hostile_endpoint.server import Answering, Exchange, Server, serving
 
 ROOT = str(Path(__file__).parents[2])
 COMMAND = [sys.executable, "-m", "align_echo_command"]

@@ -145,17 +145,17 @@ def check_python(words: list[str]) -> None:
         return
     spec = importlib.util.find_spec(module)
     assert spec is not None, f"there is no module {module}"
-    if module.startswith("benchmarks"):
-        source = benchmark_source(Path(str(spec.origin)))
+    if module.startswith("studies"):
+        source = study_source(Path(str(spec.origin)))
         assert [word for word in rest if word.startswith("--") and f'"{word}"' not in source] == []
     elif module == "pytest":
         assert [word for word in rest if word.startswith("tests/") and not (ROOT / word).exists()] == []
 
 
-def benchmark_source(file: Path) -> str:
-    """The source of a benchmark, with its package's where it is one, and what benchmarks share."""
-    files = [file, *(file.parent.glob("*.py") if file.parent.name != "benchmarks" else ())]
-    files += (ROOT / "benchmarks").glob("[a-z_]*.py")
+def study_source(file: Path) -> str:
+    """Return the source of a study's command, with its package and what studies share."""
+    files = [file, *(file.parent.glob("*.py") if file.parent.name != "studies" else ())]
+    files += (ROOT / "studies").glob("[a-z_]*.py")
     return "\n".join(part.read_text(encoding="utf-8") for part in files)
 
 
@@ -211,8 +211,8 @@ def test_a_command_is_one_that_there_is(page: str, command: str):
         "align-echo evaluate --env alfworld --split valid",
         "align-echo train --method ecko",
         "align-echo critic collect --env alfworld --states any",
-        "python -m benchmarks.nothing",
-        "python -m benchmarks.learning alfworld --nothing",
+        "python -m studies.nothing",
+        "python -m studies.rollout --nothing",
         "make nothing",
         "pip install '.[nothing]'",
     ],

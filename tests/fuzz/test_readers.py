@@ -1,6 +1,6 @@
 """Every reader of what others wrote is given what nobody should write: it answers, or raises the error that it names.
 
-`python -m benchmarks.fuzz` does the same for as long as one likes, and looks for texts that take too long.
+`python -m studies.fuzz` does the same for as long as one likes, and looks for texts that take too long.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from align_echo.align.hybrid.reading import MOST_HYPOTHESES, parse_hypotheses
 from align_echo.commands import split_sentences
 from align_echo.critic.language import parse_critique
 from align_echo.errors import ReplyFormatError
-from benchmarks.fuzz.mutate import ODD, mutated
-from benchmarks.fuzz.targets import TARGETS, Target, problem
+from tests.fuzz.mutate import ODD, mutated
+from tests.fuzz.targets import TARGETS, Target, problem
 
 LONG = 100_000
 

@@ -13,8 +13,8 @@ from align_echo.models.endpoint import TIMEOUT, resolve_authorization, resolve_b
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.models.retry import PassingFault, RetryPolicy, ask
 from align_echo.types import Message
-from benchmarks.hostile_endpoint.faults import FAULTS, said
-from benchmarks.hostile_endpoint.server import Exchange, serving
+from tests.hostile_endpoint.faults import FAULTS, said
+from tests.hostile_endpoint.server import Exchange, serving
 
 HELLO = (Message(role="user", content="Hello?"),)
 

@@ -11,8 +11,8 @@ from align_echo.models.openai_body import CHARACTERS_PER_TOKEN
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.models.retry import RetryPolicy
 from align_echo.types import Completion, Message
-from benchmarks.hostile_endpoint.faults import AGAIN, FAULTS, TWICE, HostileAnswer
-from benchmarks.hostile_endpoint.server import serving
+from tests.hostile_endpoint.faults import AGAIN, FAULTS, TWICE, HostileAnswer
+from tests.hostile_endpoint.server import serving
 
 HELLO = (Message(role="user", content="Hello?"),)
 KEY = "sk-planted-3f9a77c1"

@@ -23,8 +23,8 @@ from align_echo.models.retry import BRIEF, RetryPolicy
 from align_echo.network import LOGGER
 from align_echo.types import Message
 from align_echo.wrappers.searchqa.client import request_url, search_at
-from benchmarks.hostile_endpoint.faults import refusal, said
-from benchmarks.hostile_endpoint.server import Exchange, serving
+from tests.hostile_endpoint.faults import refusal, said
+from tests.hostile_endpoint.server import Exchange, serving
 
 HELLO = (Message(role="user", content="Hello?"),)
 CERTIFICATE = Path(__file__).parents[1] / "data" / "localhost.pem"

@@ -13,9 +13,9 @@ from align_echo.models.local import load_local
 from align_echo.models.names import read_name
 from align_echo.train.sft import SftSettings
 from align_echo.types import Message
-from benchmarks.pocket import corpus
-from benchmarks.pocket.build import LaterStage, PocketSettings, build
-from benchmarks.pocket.corpus import digest, make_part, read_part
+from studies.pocket import corpus
+from studies.pocket.build import LaterStage, PocketSettings, build
+from studies.pocket.corpus import digest, make_part, read_part
 
 TOY = PocketSettings(
     parts={"glances": 1, "household": 1, "shopping": 1},

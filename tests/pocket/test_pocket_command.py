@@ -1,4 +1,4 @@
-"""`python -m benchmarks.pocket`: what it refuses."""
+"""`python -m studies.pocket`: what it refuses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 
 from align_echo.errors import UsageError
-from benchmarks.pocket.__main__ import make
+from studies.pocket.__main__ import make
 
 
 @pytest.mark.parametrize(

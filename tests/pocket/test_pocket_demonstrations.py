@@ -14,7 +14,7 @@ from align_echo.train.demonstrations import Demonstration
 from align_echo.wrappers.alfworld.floorplans import SEEN, UNSEEN
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.text_env import TextEnv
-from benchmarks.pocket import corpus
+from studies.pocket import corpus
 from tests.models.local.tiny import tiny_encoder
 
 SPLITS = {name: environment(name).splits for name in ("alfworld", "webshop")}

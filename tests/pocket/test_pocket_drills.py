@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align_echo.types import Message
-from benchmarks.pocket.drills import drills, glances
+from studies.pocket.drills import drills, glances
 
 
 def shown(seed: int, kind: str) -> tuple[Message, ...]:

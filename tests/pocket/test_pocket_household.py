@@ -7,9 +7,9 @@ import pytest
 from align_echo.dice import Dice
 from align_echo.wrappers.alfworld.games import read_id
 from align_echo.wrappers.alfworld.task import TaskParameters
-from benchmarks.pocket.games import DrawnGames, other_goals
-from benchmarks.pocket.household import CAREFUL, Habits
-from benchmarks.pocket.household_demonstrations import (
+from studies.pocket.games import DrawnGames, other_goals
+from studies.pocket.household import CAREFUL, Habits
+from studies.pocket.household_demonstrations import (
     OTHER_WORDS,
     SHOWN_AFTER,
     Played,

@@ -21,8 +21,8 @@ from align_echo.session import Episode
 from align_echo.train.demonstrations import Demonstration
 from align_echo.types import Agent, Trajectory
 from align_echo.wrappers.catalogue import environment
-from benchmarks.pocket.shopping import HABITS, Careless, Shopper, read_wish
-from benchmarks.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
+from studies.pocket.shopping import HABITS, Careless, Shopper, read_wish
+from studies.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
 
 
 def demonstrations(seed: int, count: int) -> list[Demonstration]:

@@ -14,9 +14,9 @@ from align_echo.dice import Dice
 from align_echo.rollout import run_episode
 from align_echo.session import Episode, base_env
 from align_echo.types import Agent, AgentReply, AgentView, Trajectory
-from benchmarks.pocket.critiques import critique_demonstration
-from benchmarks.pocket.review import Advice
-from benchmarks.pocket.shopping import BUY, HABITS, Careless, Shopper, Wish
+from studies.pocket.critiques import critique_demonstration
+from studies.pocket.review import Advice
+from studies.pocket.shopping import BUY, HABITS, Careless, Shopper, Wish
 
 FAULTS = {
     "vague": r"search",

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from align_echo.errors import UsageError
-from benchmarks.pocket.build import PocketSettings, new_model
+from studies.pocket.build import PocketSettings, new_model
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from align_echo.train.backbone import AdapterModels
 from align_echo.train.loss import ObjectiveSettings
 from align_echo.train.rows import Role
 from align_echo.wrappers.plain import TextEnvironment
-from benchmarks.training_arms.graded import Hall
+from studies.graded import Hall
 from tests.doors import Doors
 from tests.models.local.tiny import tiny_model
 from tests.train.run_record import MODELS, Learned, RunRecord

@@ -11,7 +11,6 @@ import pytest
 from align_echo.errors import UsageError
 from align_echo.train.config import TrainConfig, checked_config, merged, method, read_file
 from align_echo.train.presets import about, methods
-from benchmarks.learning.studies import STUDIES
 
 
 @pytest.mark.parametrize("name", methods())
@@ -41,10 +40,13 @@ def test_methods_are_alike_in_everything_but_the_method(name):
     assert shared_settings(checked_config(method(name), name)) == shared_settings(checked_config(method("grpo"), ""))
 
 
-@pytest.mark.parametrize("study", sorted(STUDIES))
+STUDIES = Path(__file__).parents[2] / "studies" / "training"
+
+
+@pytest.mark.parametrize("study", sorted(folder.name for folder in STUDIES.iterdir()))
 def test_the_arms_of_a_study_are_alike_in_everything_but_the_method(study):
-    shared = [shared_settings(checked_config(read_file(file), arm)) for arm, file in STUDIES[study].arms.items()]
-    assert len(shared) > 0
+    shared = [shared_settings(checked_config(read_file(file), str(file))) for file in (STUDIES / study).glob("*.yaml")]
+    assert len(shared) > 1
     assert all(settings == shared[0] for settings in shared)
 
 

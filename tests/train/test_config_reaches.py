@@ -52,7 +52,7 @@ pytestmark = [
 ]
 
 WORLDS = "tests.train.run_sights"
-GRADED = "benchmarks.training_arms.graded"
+GRADED = "studies.graded"
 RULE = "Knock before you open."
 INTERFACE = f"""
 def InferRules(init_obs, task):

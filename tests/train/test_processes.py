@@ -28,7 +28,7 @@ from align_echo.train.run import TrainingRun
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
 ROOT = Path(__file__).parents[2]
-GRADED = "benchmarks.training_arms.graded"
+GRADED = "studies.graded"
 
 SMALL: dict[str, Any] = {
     "env": f"{GRADED}:Hall",

@@ -6,9 +6,9 @@ import pytest
 
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.spec import merged
-from benchmarks.probe_worlds.agents import obedient
-from benchmarks.probe_worlds.measure import Size, learn, played
-from benchmarks.probe_worlds.worlds import World, make_world
+from tests.worlds.agents import obedient
+from tests.worlds.measure import Size, learn, played
+from tests.worlds.worlds import World, make_world
 
 
 @pytest.fixture(scope="module")

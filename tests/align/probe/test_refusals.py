@@ -10,10 +10,10 @@ from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.refusals import listed_refusals, unlisted_refusals
 from align_echo.rollout import failed, run_tasks
 from align_echo.types import Trajectory
-from benchmarks.probe_worlds.agents import obedient
-from benchmarks.probe_worlds.env import WorldEnv
-from benchmarks.probe_worlds.features import REFUSALS
-from benchmarks.probe_worlds.worlds import World, make_world, train_tasks
+from tests.worlds.agents import obedient
+from tests.worlds.env import WorldEnv
+from tests.worlds.features import REFUSALS
+from tests.worlds.worlds import World, make_world, train_tasks
 
 
 def shapes_of(world: World) -> list[str]:

@@ -16,9 +16,9 @@ from align_echo.align.probe.sayings import Sayings, heard_sayings
 from align_echo.align.probe.vocabulary import Vocabulary
 from align_echo.interface import InterfaceContract
 from align_echo.wrappers.text_env import EngineState, TextEnv
-from benchmarks.probe_worlds.measure import Size, claims_of, false_claims, learn, true_claims
-from benchmarks.probe_worlds.worlds import World, make_world
 from tests.menu_env import NoOracle
+from tests.worlds.measure import Size, claims_of, false_claims, learn, true_claims
+from tests.worlds.worlds import World, make_world
 
 TAKEN = {"open crate", "open chest", "open urn"}
 

@@ -28,9 +28,9 @@ from align_echo.session import Episode
 from align_echo.tokens import token_sequence
 from align_echo.types import AgentView, Trajectory
 from align_echo.wrappers.catalogue import environment
-from benchmarks.pocket.build import PocketSettings
-from benchmarks.pocket.household import REFUSAL
-from benchmarks.pocket.idle_words import HELD_OUT
+from studies.pocket.build import PocketSettings
+from studies.pocket.household import REFUSAL
+from studies.pocket.idle_words import HELD_OUT
 
 SPEC = environment("alfworld")
 MOST_BYTES = 16 * 2**20

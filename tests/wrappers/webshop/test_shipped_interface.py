@@ -9,7 +9,7 @@ from align_echo.agents.novices import make_novice
 from align_echo.align.probe.emit import read_spec
 from align_echo.rollout import run_tasks
 from align_echo.session import base_env
-from benchmarks.page_messages import PageAudit, adversary
+from tests.wrappers.webshop.page_audit import PageAudit, adversary
 
 GOALS = align_echo.tasks("webshop", split="align_test")
 INTERFACE = align_echo.load_interface("webshop/probe")

@@ -18,10 +18,10 @@ from align_echo.interface import check_source, identity
 from align_echo.rollout import failed, run_tasks
 from align_echo.types import AgentReply, AgentView, Misalignment
 from align_echo.wrappers.align_wrapper import AlignWrapper
-from benchmarks.probe_worlds.agents import obedient
-from benchmarks.probe_worlds.env import WorldEnv
-from benchmarks.probe_worlds.worlds import make_world, train_tasks
 from tests.menu_env import CONTRACT, TASK_IDS, MenuEnv
+from tests.worlds.agents import obedient
+from tests.worlds.env import WorldEnv
+from tests.worlds.worlds import make_world, train_tasks
 
 TEST_TASKS = TASK_IDS[32:]
 WORDY = "rice pudding"

@@ -1,1 +1,0 @@
-"""An endpoint on this machine with every fault that was met, and what a command does with each."""

@@ -1,1 +1,0 @@
-"""Studies of learning: which methods, from which start, at what cost, measured on held-out tasks."""

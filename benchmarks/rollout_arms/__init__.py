@@ -1,1 +1,0 @@
-"""What `benchmarks.rollout` measures against each other."""

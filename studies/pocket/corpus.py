@@ -1,0 +1,137 @@
+"""The pocket model's training data, part by part: made from the environments by seed, kept as one file a part.
+
+A part depends on its name, its number and the seed alone, so parts can be made in any order or process, and a killed
+build goes on where it stopped. Left out: how they are turned into tokens (`align_echo.train.sft`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from align_echo.dice import Dice
+from align_echo.files import write_atomically
+from align_echo.session import start_view
+from align_echo.train.demonstrations import Demonstration
+from align_echo.wrappers.alfworld import SPEC
+from align_echo.wrappers.alfworld.games import read_id
+from studies.pocket.critic_demonstrations import judged, reviewed
+from studies.pocket.drills import drills, glances
+from studies.pocket.games import DrawnGames, other_goals
+from studies.pocket.household import CARELESS
+from studies.pocket.household_demonstrations import Rooms, episodes_of, play
+from studies.pocket.remark_demonstrations import lessons_of
+from studies.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
+
+GLANCES_A_PART = 7000
+DRILLS_A_PART = 1000
+GAMES_A_PART = 25
+REVIEWS_A_GAME = 4
+SHOPPING_A_PART = 250
+SHOPPING_REVIEWS_A_PART = 100
+
+
+def glances_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The first exercise of all."""
+    yield from itertools.islice(glances(seed * 1000 + number), GLANCES_A_PART)
+
+
+def drills_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """Exercises in looking things up, without an environment."""
+    yield from itertools.islice(drills(seed * 1000 + number), DRILLS_A_PART)
+
+
+def household_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The agent's role in ALFWorld, in the rooms of some games."""
+    with _rooms(f"household {seed} {number}") as (rooms, games):
+        for task in games.ids(""):
+            yield from episodes_of(rooms, task, Dice(f"household {seed} {number} {task}"))
+
+
+def remarks_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The agent's role in ALFWorld where refusals come with words of all kinds, in the rooms of some games."""
+    with _rooms(f"remarks {seed} {number}") as (rooms, games):
+        for task in games.ids(""):
+            rules = start_view(rooms.full, task, SPEC.action_format, seed=0).rules
+            yield from lessons_of(rooms, task, Dice(f"remarks {seed} {number} {task}"), rules)
+
+
+def critics_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The critics' roles in ALFWorld and the agent's under a critique, in the rooms of some games."""
+    with _rooms(f"critics {seed} {number}") as (rooms, games):
+        for task in games.ids(""):
+            dice = Dice(f"critics {seed} {number} {task}")
+            for goal in other_goals(task, dice, REVIEWS_A_GAME):
+                yield from reviewed(rooms.raw, task, dice, goal)
+            _, goal, _ = read_id(task)
+            yield from judged(rooms.raw, play(rooms.raw, task, dice, CARELESS, goal=goal).trajectory, dice)
+
+
+def shopping_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The agent's role in WebShop."""
+    yield from itertools.islice(shopping_demonstrations(seed * 1000 + number), SHOPPING_A_PART)
+
+
+def shopping_critics_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The critic's role in WebShop and the agent's under a critique."""
+    yield from itertools.islice(refined_shopping(seed * 1000 + number), SHOPPING_REVIEWS_A_PART)
+
+
+Part = Callable[[int, int], Iterator[Demonstration]]
+
+PARTS: dict[str, Part] = {
+    "glances": glances_part,
+    "drills": drills_part,
+    "household": household_part,
+    "remarks": remarks_part,
+    "critics": critics_part,
+    "shopping": shopping_part,
+    "shopping-critics": shopping_critics_part,
+}
+"""What a corpus is made of, by name."""
+
+
+def make_part(name: str, number: int, *, seed: int, folder: Path) -> Path:
+    """The file of a part, made if it is not there: one JSON object a line."""
+    file = folder / f"{name}-{number:03d}.jsonl"
+    if not file.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = [demonstration.model_dump_json(exclude_defaults=True) for demonstration in PARTS[name](number, seed)]
+        write_atomically(file, "\n".join(lines) + "\n")
+    return file
+
+
+def read_part(file: Path) -> list[Demonstration]:
+    """The demonstrations of a part."""
+    return [Demonstration.model_validate_json(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def digest(files: list[Path]) -> str:
+    """SHA-256 in hex over parts in order: which data a model was trained on."""
+    total = hashlib.sha256()
+    for file in files:
+        total.update(file.name.encode() + b"\0" + file.read_bytes())
+    return total.hexdigest()
+
+
+@contextmanager
+def _rooms(seed: str) -> Iterator[tuple[Rooms, DrawnGames]]:
+    """Drawn games with their environments, in a folder that goes away; nothing stays in the user's cache."""
+    with tempfile.TemporaryDirectory(prefix="align-echo-") as place:
+        kept = os.environ.get("ALIGN_ECHO_CACHE")
+        os.environ["ALIGN_ECHO_CACHE"] = f"{place}/cache"
+        games = DrawnGames(seed, GAMES_A_PART, Path(place) / "games")
+        rooms = Rooms.of(games)
+        try:
+            yield rooms, games
+        finally:
+            rooms.close()
+            if kept is None:
+                del os.environ["ALIGN_ECHO_CACHE"]
+            else:
+                os.environ["ALIGN_ECHO_CACHE"] = kept

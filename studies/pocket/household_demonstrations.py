@@ -1,0 +1,196 @@
+"""Chats of the household teacher as the vanilla agent holds them: alone, and under an interface.
+
+Left out: critiques and verdicts (`critiques.py`, `verdicts.py`), which are made from episodes played here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import gymnasium as gym
+
+from align_echo.agents.conversation import assistant_message
+from align_echo.agents.vanilla import Vanilla
+from align_echo.dice import Dice
+from align_echo.models.scripted import ScriptedModel
+from align_echo.rollout import view_before
+from align_echo.session import extend, start_view, take_turn
+from align_echo.train.demonstrations import Demonstration
+from align_echo.types import AgentView, Step, Trajectory
+from align_echo.wrappers.alfworld import SPEC
+from align_echo.wrappers.alfworld.data import GameSource
+from align_echo.wrappers.alfworld.env import TASK_PREFIX, AlfworldEnv
+from align_echo.wrappers.alfworld.games import sentence
+from align_echo.wrappers.alfworld.task import TaskParameters
+from align_echo.wrappers.align_wrapper import AlignWrapper
+from studies.pocket.games import other_goals
+from studies.pocket.household import CAREFUL, CARELESS, REFUSAL, TOLD, Habits, Teacher
+
+INTERFACE = "probe"
+"""The shipped interface whose rules and feedback the model learns to heed."""
+
+LONGEST = 45
+"""Episodes with more turns are left out: they hold a search that found nothing for long."""
+
+SHOWN_AFTER = 8
+"""Turns that are shown of an episode that a habit has lost."""
+
+_NAMED_STEP = re.compile(r"does not work yet: you need to `(?P<step>[^`]+)` first\.")
+_NAMED_WORD = re.compile(r"is not understood; write `(?P<step>[^`]+)` instead\.")
+OTHER_WORDS = (
+    "you must first {step}.",
+    "before that, {step}.",
+    "try `{step}` first.",
+    "the next step should be: {step}.",
+    "this needs another step first: `{step}`.",
+    "use `{step}` before you try again.",
+)
+"""Other wordings of feedback that names the next command, so that the model heeds interfaces it was not shown."""
+
+Remark = Callable[[Teacher, AgentView], str]
+"""Words the refusal on the view's last turn; may tell the teacher what to do or that the words say nothing."""
+
+_VANILLA = Vanilla(ScriptedModel(()))
+"""Words the chats; never asked."""
+
+
+@dataclass(frozen=True)
+class Rooms:
+    """The same games without an interface, with its feedback alone, and with its rules too."""
+
+    raw: gym.Env[str, str]
+    feedback: gym.Env[str, str]
+    full: gym.Env[str, str]
+
+    @classmethod
+    def of(cls, games: GameSource) -> Rooms:
+        """One engine each."""
+        interface = SPEC.interface(INTERFACE)
+        if interface is None:
+            raise ValueError(f"there is no interface {INTERFACE!r} of {SPEC.name}")
+        without_rules = interface.model_copy(update={"use_rules": False})
+        return cls(
+            AlfworldEnv(games, SPEC.train_split),
+            AlignWrapper(AlfworldEnv(games, SPEC.train_split), without_rules),
+            AlignWrapper(AlfworldEnv(games, SPEC.train_split), interface),
+        )
+
+    def close(self) -> None:
+        """Give the engines back."""
+        for env in (self.raw, self.feedback, self.full):
+            env.close()
+
+
+def episodes_of(rooms: Rooms, task: str, dice: Dice) -> list[Demonstration]:
+    """What is shown of one room: one careful episode, five careless ones, six under the interface."""
+    played = [
+        ("careful", rooms.raw, CAREFUL),
+        *[("careless", rooms.raw, CARELESS)] * 5,
+        *[("told", rooms.full, TOLD)] * 3,
+        *[("hinted", rooms.feedback, CARELESS)] * 2,
+        ("hinted", rooms.feedback, TOLD),
+    ]
+    demonstrations_made = []
+    goals = dice.shuffled(other_goals(task, dice, len(played)))
+    for number, ((name, env, habits), goal) in enumerate(zip(played, goals, strict=True)):
+        own_dice = Dice(f"{task} {number} {dice.below(10**9)}")
+        episode = play(env, task, own_dice, habits, goal=goal)
+        if episode.fit:
+            reworded = name == "hinted" and own_dice.chance(0.6)
+            demonstrations_made.append(
+                demonstration(f"alfworld.{name}", reword(episode, own_dice) if reworded else episode)
+            )
+    return demonstrations_made
+
+
+@dataclass(frozen=True)
+class Played:
+    """A teacher's episode: whether it is fit to be shown, and the turns (from 0) that are not to be imitated."""
+
+    trajectory: Trajectory
+    fit: bool
+    astray: frozenset[int]
+
+
+def play(
+    env: gym.Env[str, str],
+    task: str,
+    dice: Dice,
+    habits: Habits,
+    *,
+    goal: TaskParameters,
+    turns: int = SPEC.step_limit,
+    critique: str = "",
+    search_first: tuple[str, ...] = (),
+    rules: str | None = None,
+    remark: Remark | None = None,
+) -> Played:
+    """An episode of a new teacher with a goal of its own in the room of a game, whatever the game's own goal is.
+
+    `rules` stand in place of the interface's; `remark` words what follows a refusal that came without words. Fit to be
+    shown: done in time, or lost by a habit and cut soon after that.
+    """
+    teacher = Teacher(dice, habits, search_first=search_first)
+    view = with_goal(start_view(env, task, SPEC.action_format, seed=0), sentence(goal, dice), critique)
+    view = view if rules is None else view.model_copy(update={"rules": rules})
+    header, steps = view, list[Step]()
+    while len(steps) < turns and not (steps and (teacher.done or steps[-1].terminated)):
+        step = take_turn(env, teacher.act(view))
+        teacher.follow(extend(view, step))
+        if remark is not None and step.observation == REFUSAL:
+            step = step.model_copy(update={"observation": remark(teacher, extend(view, step))})
+        steps.append(step)
+        view = extend(view, step)
+    done = bool(steps) and teacher.done
+    lost = teacher.lost_at is not None
+    if teacher.lost_at is not None:
+        steps = steps[: teacher.lost_at + SHOWN_AFTER]
+    trajectory = Trajectory(
+        environment=SPEC.name,
+        split=SPEC.train_split,
+        task_id=task,
+        agent=teacher.name,
+        goal=header.goal,
+        rules=header.rules,
+        critique=critique,
+        initial_observation=header.initial_observation,
+        steps=tuple(steps),
+        score=float(done),
+        won=done,
+    )
+    return Played(trajectory, (done or lost) and len(steps) <= LONGEST, frozenset(teacher.astray))
+
+
+def with_goal(view: AgentView, stated: str, critique: str) -> AgentView:
+    """The same room with another task, in the words of the environment."""
+    room = view.initial_observation.rpartition(TASK_PREFIX)[0]
+    stated = stated.strip().rstrip(".") + "."
+    return view.model_copy(
+        update={"goal": stated, "initial_observation": f"{room}{TASK_PREFIX}{stated}", "critique": critique}
+    )
+
+
+def demonstration(kind: str, played: Played) -> Demonstration:
+    """The whole episode as the vanilla agent's chat; every reply is imitated but those that went astray."""
+    steps = played.trajectory.steps
+    view = view_before(played.trajectory, len(steps) - 1, SPEC.action_format)
+    messages = (*_VANILLA.conversation(view), assistant_message(steps[-1].reply))
+    weights = tuple(0.0 if turn in played.astray else 1.0 for turn in range(len(steps)))
+    return Demonstration(kind=kind, messages=messages, weights=weights)
+
+
+def reword(played: Played, dice: Dice) -> Played:
+    """The same episode with the interface's feedback in other words."""
+    steps = tuple(_reworded(step, dice) for step in played.trajectory.steps)
+    return replace(played, trajectory=played.trajectory.model_copy(update={"steps": steps}))
+
+
+def _reworded(step: Step, dice: Dice) -> Step:
+    named = _NAMED_STEP.search(step.observation) or _NAMED_WORD.search(step.observation)
+    if named is None:
+        return step
+    before = step.observation[: step.observation.index("`")]
+    words = dice.pick(OTHER_WORDS).format(step=named["step"])
+    return step.model_copy(update={"observation": f"{before}{words[0].upper()}{words[1:]}"})
