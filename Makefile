@@ -4,7 +4,7 @@
 #   make test-long  the long tests, of three seconds and more; `.ci/run` runs both
 #   make check    linter and type checker
 #   make parity   the slow tests
-#   make bench    every benchmark
+#   make bench    every speed study
 #   make docs     the generated pages of docs/reference, and the documentation as a site in build/site
 #   make vllm-check  the vLLM engines on vLLM's CPU build, in an environment of its own (about 2 GB of downloads)
 #   make gpu-check   our engine and trainer on one GPU, in eight minutes (its rehearsal on the CPU is one of the tests)
@@ -59,7 +59,7 @@ parity: setup
 	$(VENV)/bin/python -m pytest -m slow
 
 bench: setup
-	@set -e; for file in $$(grep -l __main__ benchmarks/[a-z]*.py); do echo "== $$file"; $(VENV)/bin/python -m benchmarks.$$(basename $$file .py); done
+	@set -e; for file in $$(grep -l __main__ studies/[a-z]*.py); do echo "== $$file"; $(VENV)/bin/python -m studies.$$(basename $$file .py); done
 
 docs: setup
 	$(VENV)/bin/python docs/generate.py
@@ -79,7 +79,7 @@ vllm-check: $(VLLM_STAMP)
 
 # Whatever torch is there is used: PYTHON is the interpreter of an environment that has it.
 gpu-check:
-	$(PYTHON) -m benchmarks.gpu_check --out gpu_check.json
+	$(PYTHON) -m studies.gpu_check --out gpu_check.json
 
 loops-check: setup
 	$(VENV)/bin/python tests/loops/check.py $(if $(ONLY),--only $(ONLY))

@@ -20,7 +20,7 @@ Normalisation = Literal["sequence", "token"]
 
 WORTHWHILE = 0.85
 """Rows are read as a tree if it has less than this share of their tokens: a token of a tree costs up to 1.16 times a
-token of a padded row (`python -m benchmarks.shared_tokens`, pocket model, CPU)."""
+token of a padded row (pocket model, CPU: docs/training.md)."""
 
 
 @dataclass(frozen=True)

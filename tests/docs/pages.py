@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [
         *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", ROOT / "SECURITY.md"),
+        ROOT / "studies" / "README.md",
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "examples").glob("*/README.md"),
     ]
