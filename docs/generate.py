@@ -282,8 +282,8 @@ def configs() -> str:
     for (title, when, _), rows in zip(of_critics, tables, strict=True):
         own = [line for name, line in rows.items() if name not in same]
         lines += ["", f"### {title}", *(["", when] if when else []), "", *table(KEY_HEAD, own)]
-    come_along = " and ".join(f"`{name}`" for name in studies())
-    lines += ["", "## align-echo study", "", f"Your own file; {come_along} come along.", ""]
+    built_in = " and ".join(f"`{name}`" for name in studies())
+    lines += ["", "## align-echo study", "", f"Your own file; {built_in} are built in.", ""]
     lines += keys(StudyFile)
     return "\n".join(lines) + "\n"
 
