@@ -1,6 +1,6 @@
 """The commands of docs/critic.md and docs/training.md, word for word but for their size, in the order of the pages.
 
-Slow: they collect, train and play. Left out: studies, which take hours.
+Slow: they collect, train and play. Left out: studies, which take hours; their commands are in fences.
 """
 
 from __future__ import annotations
