@@ -33,8 +33,7 @@ from align_echo.files import write_atomically
 from align_echo.session import base_env
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.text_env import TextEnv
-from studies.processes import family_bytes
-from studies.rounds import at_least_one
+from studies.rounds import at_least_one, family_bytes
 
 ENDLESS = 10**9
 UPSTREAM_STEPS = 60

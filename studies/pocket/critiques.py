@@ -12,16 +12,11 @@ from align_echo.types import Trajectory
 from studies.pocket.household_review import review_household
 from studies.pocket.review import Advice, Review
 from studies.pocket.shopping_review import review_shopping
+from studies.pocket.wordings import wordings
 
 REVIEWS = {"alfworld": review_household, "webshop": review_shopping}
 
-DONE = (
-    "The score is full.",
-    "The task was done.",
-    "You did all that the task asks for.",
-    "Nothing is missing: the score is full.",
-    "The task is done with a full score.",
-)
+(DONE,) = wordings("critiques")
 
 
 def review(trajectory: Trajectory, dice: Dice) -> Review:

@@ -27,6 +27,7 @@ from align_echo.wrappers.alfworld.task import TaskParameters
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from studies.pocket.games import other_goals
 from studies.pocket.household import CAREFUL, CARELESS, REFUSAL, TOLD, Habits, Teacher
+from studies.pocket.wordings import wordings
 
 INTERFACE = "probe"
 """The shipped interface whose rules and feedback the model learns to heed."""
@@ -39,15 +40,7 @@ SHOWN_AFTER = 8
 
 _NAMED_STEP = re.compile(r"does not work yet: you need to `(?P<step>[^`]+)` first\.")
 _NAMED_WORD = re.compile(r"is not understood; write `(?P<step>[^`]+)` instead\.")
-OTHER_WORDS = (
-    "you must first {step}.",
-    "before that, {step}.",
-    "try `{step}` first.",
-    "the next step should be: {step}.",
-    "this needs another step first: `{step}`.",
-    "use `{step}` before you try again.",
-)
-"""Other wordings of feedback that names the next command, so that the model heeds interfaces it was not shown."""
+(OTHER_WORDS,) = wordings("household_demonstrations")
 
 Remark = Callable[[Teacher, AgentView], str]
 """Words the refusal on the view's last turn; may tell the teacher what to do or that the words say nothing."""
