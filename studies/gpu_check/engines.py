@@ -97,7 +97,7 @@ def _deliver(manager: Any, waiting: dict[str, Future[TokenReply]], over: threadi
 def vllm(model: Any, rows: int, reply: int, context: int) -> Iterator[Ask]:
     """The same by vLLM, from a folder that the model is saved to."""
     from align_echo.models.local.vllm_engine import VllmEngine
-    from studies.rollout_arms.setting import pocket_model
+    from studies.pocket_model import pocket_model
 
     sampling = SamplingConfig(temperature=0.0, max_tokens=reply)
     with tempfile.TemporaryDirectory() as folder:

@@ -11,9 +11,8 @@ import torch
 
 from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from studies.gpu_check.engines import ENGINES, running, why_missing
-from studies.gpu_check.shapes import Work
+from studies.gpu_check.shapes import Row, Work, peak_memory
 from studies.gpu_check.talks import FIRST_ID, replay, talks
-from studies.gpu_check.telling import Row, peak_memory
 
 DEPTHS = (500, 2000)
 """Columns at which decoding is timed, with 8 rows."""

@@ -14,9 +14,8 @@ import torch
 
 from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from studies.gpu_check.engines import running
-from studies.gpu_check.shapes import Work
+from studies.gpu_check.shapes import Row, Work, peak_memory
 from studies.gpu_check.talks import FIRST_ID, Ids
-from studies.gpu_check.telling import Row, peak_memory
 
 CANDIDATES = 8
 QUESTION = 16
