@@ -62,13 +62,6 @@ def some_tasks(name: str, count: int) -> list[str]:
 # ---------------------------------------------------------------- time
 
 
-def begin(name: str) -> None:
-    """Start one episode. Raises `AlignEchoError` for what is missing."""
-    env = make(name)
-    env.reset(options={"task": some_tasks(name, 1)[0]})
-    env.close()
-
-
 def reset_times(name: str, count: int) -> dict[str, Any]:
     """Seconds to the first observation of the process, and of every reset after it."""
     start = time.perf_counter()
@@ -186,8 +179,7 @@ UPSTREAM: dict[str, Callable[[Script], AbstractContextManager[Start]]] = {
     "textworldexpress": textworldexpress_upstream,
     "math": math_upstream,
 }
-"""WebShop's needs Java, Lucene and a download: `studies.webshop_engine` compares with its page pipeline. SearchQA
-has no upstream environment: `studies.retrieval` compares its server with its index."""
+"""WebShop's needs Java, Lucene and a download; SearchQA has none."""
 
 
 def upstream_rates(name: str, rounds: Sequence[Script]) -> list[float]:
@@ -260,7 +252,6 @@ def _call(call: Callable[..., Any], arguments: Sequence[Any]) -> Any:
 
 def measure(name: str, steps: int, resets: int, further: int, rounds: int) -> dict[str, Any]:
     """The figures of one environment. Raises `ImportError` for one that cannot be played here."""
-    fresh(begin, name)
     fresh(reset_times, name, resets)  # what is built once on disk
     started = fresh(reset_times, name, resets)
     stepped = fresh(step_times, name, steps, rounds)
