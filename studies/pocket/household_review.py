@@ -15,8 +15,7 @@ from align_echo.errors import UsageError
 from align_echo.types import Step, Trajectory
 from align_echo.wrappers.alfworld.household import APPLIANCES, BeliefState, HouseholdGoal, entity_name, read_goal
 from studies.pocket.household import REFUSAL, holdable
-from studies.pocket.review import Finding, Review, listed, then
-from studies.pocket.wordings import wordings
+from studies.pocket.wordings import Finding, Review, listed, then, wordings
 
 MOST_PLACES = 4
 OPENED = frozenset(("cabinet", "drawer", "fridge", "microwave", "safe"))

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from align_echo.dice import Dice
 from align_echo.train.demonstrations import Demonstration
 from align_echo.types import AgentView
-from studies.pocket.games import other_goals
 from studies.pocket.household import CARELESS, REFUSAL, TOLD, Habits, Teacher
-from studies.pocket.household_demonstrations import Played, Rooms, demonstration, play
+from studies.pocket.household_demonstrations import Played, Rooms, demonstration, other_goals, play
 from studies.pocket.idle_words import contentless, idle_rules
 from studies.pocket.remarks import misleading, order, other_rules, reason, shuffled_rules
 

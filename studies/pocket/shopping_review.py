@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from align_echo.agents.novices.webshop import PageSight, read_page
 from align_echo.dice import Dice
 from align_echo.types import Step, Trajectory
-from studies.pocket.review import Finding, Review, listed, then
 from studies.pocket.shopping import BUY, Listed, Wish, in_order, merit, query, read_wish
-from studies.pocket.wordings import wordings
+from studies.pocket.wordings import Finding, Review, listed, then, wordings
 
 REASONS, OPEN, SEARCH, CHOOSE, INSTEAD, GO_ON = wordings("shopping_review")
 

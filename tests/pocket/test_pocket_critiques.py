@@ -20,7 +20,7 @@ from align_echo.wrappers.alfworld.household import BeliefState
 from studies.pocket import household_review, shopping_review
 from studies.pocket.critiques import critique_demonstration
 from studies.pocket.household import CARELESS, Teacher
-from studies.pocket.review import Advice
+from studies.pocket.wordings import Advice
 
 ROOM = "You are in the middle of a room. Looking quickly around you, you see {}.\nYour task is to: {}"
 KITCHEN = "a cabinet 2, a cabinet 1, a countertop 1, a fridge 1, a microwave 1, a shelf 1, and a toaster 1"

@@ -10,9 +10,8 @@ import pytest
 from align_echo.commands import commands_in
 from align_echo.dice import Dice
 from align_echo.types import AgentView
-from studies.pocket.games import DrawnGames, other_goals
 from studies.pocket.household import REFUSAL, Habits, Teacher
-from studies.pocket.household_demonstrations import Played, Rooms, play
+from studies.pocket.household_demonstrations import DrawnGames, Played, Rooms, other_goals, play
 from studies.pocket.idle_words import HELD_OUT, contentless, idle_rules
 from studies.pocket.remark_demonstrations import LESSONS, STUBBORN, Lesson, Remarks, lessons_of
 from studies.pocket.remarks import order, other_rules, reason

@@ -15,7 +15,7 @@ from align_echo.train.demonstrations import Demonstration
 from align_echo.train.optimizers import MuonWithAdamW, split_parameters
 from align_echo.train.sft import EncodedChat, SftSettings, batches, encode, fine_tune, pad, schedule, weighted_loss
 from align_echo.types import Message
-from studies.pocket.tokenizer import train_tokenizer
+from studies.pocket.build import train_tokenizer
 
 
 def chat(length: int, kind: str = "x") -> EncodedChat:
