@@ -33,7 +33,7 @@ from align_echo.files import write_atomically
 from align_echo.session import base_env
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.text_env import TextEnv
-from studies.rounds import at_least_one, family_bytes
+from studies.rounds import at_least_one, family_bytes, rounded
 
 ENDLESS = 10**9
 UPSTREAM_STEPS = 60
@@ -312,7 +312,7 @@ def main() -> None:
         "load": os.getloadavg()[0],
         "environments": {**figures, **{name: {"missing": reason} for name, reason in missing.items()}},
     }
-    line = json.dumps(_rounded(record))
+    line = json.dumps(rounded(record))
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
         write_atomically(given.out / "summary.json", line + "\n")
@@ -329,14 +329,6 @@ def _print_table(figures: dict[str, dict[str, Any]]) -> None:
     for name, row in figures.items():
         cells = [row[key] for key in keys]
         print(f"{name:14}" + "".join(f"{'-' if cell is None else f'{cell:,.5g}':>14}" for cell in cells))
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

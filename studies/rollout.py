@@ -317,9 +317,8 @@ def main() -> None:
         print(f"{name:10} {statistics.median(map(rate, rounds)):10,.1f} tokens/s")
     ours = rounds_of.get("ours") or next(iter(rounds_of.values()))
     others = {name: rates(ours, rounds) for name, rounds in rounds_of.items() if rounds is not ours}
-    main_one = others.get("prefill") or next(iter(others.values()), {"value": None, "baseline": None, "ratio": None})
-    if not others:
-        main_one["value"] = shortened(statistics.median(map(rate, ours)))
+    alone = {"value": shortened(statistics.median(map(rate, ours))), "baseline": None, "ratio": None}
+    main_one = others.get("prefill") or next(iter(others.values()), alone)
     record = {"name": f"rollout, {given.turns} turns", "unit": "tokens/s", **main_one}
     print(json.dumps({**record, "n": given.rounds * given.batch * PROCESSES, "batch": given.batch, "arms": others}))
 

@@ -103,6 +103,15 @@ def shortened(value: float) -> float:
     return float(f"{value:.4g}")
 
 
+def rounded(value: Any) -> Any:
+    """Numbers to four digits, in dicts and lists too."""
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return shortened(value) if isinstance(value, float) else value
+
+
 def at_least_one(text: str) -> int:
     """A whole number of at least 1, as argparse's type. Raises `ArgumentTypeError`."""
     if not text.isdecimal() or int(text) < 1:

@@ -229,8 +229,8 @@ def main() -> None:
     interfaces = {name: measure(name, options.tasks, options.rounds) for name in options.interfaces}
     print(f"{'ms a step beyond the engine':<36} {'before':>8} {'now':>8} {'ratio':>6} {'of CPU':>6} {'n':>6}")
     for name, row in interfaces.items():
-        print(f"{name:<36} {row['baseline']:8.3f} {row['value']:8.3f} {row['ratio']:6.2f} {row['cpu_ratio']:6.2f}", end="")
-        print(f" {row['n']:6d}")
+        ratios = f"{row['ratio']:6.2f} {row['cpu_ratio']:6.2f}"
+        print(f"{name:<36} {row['baseline']:8.3f} {row['value']:8.3f} {ratios} {row['n']:6d}")
     first = interfaces[options.interfaces[0]]
     print(json.dumps({"name": "wrapper_overhead", "unit": "ms", **first, "interfaces": interfaces}))
 

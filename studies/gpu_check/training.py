@@ -152,7 +152,7 @@ class WatchedRun(TrainingRun):
 
 
 def saved(model: Any, folder: Path) -> None:
-    """Save the model with the pocket model's tokenizer, whose ids are the first of its vocabulary; compile its games."""
+    """Save the model with the pocket model's tokenizer, whose ids begin its vocabulary; compile its games."""
     model.save_pretrained(folder)
     pocket_model()[1].save_pretrained(folder)
     env = make("alfworld", split=SPLIT)
@@ -186,12 +186,8 @@ def _config(folder: Path, arm: str, work: Work) -> TrainConfig:
             **({"trained": ["policy"]} if name == "grpo" else {}),
             "method": f"studies.graded:{name.upper()}",
             "collecting": {
-                "tasks": work.queries,
-                "samples": work.samples,
-                "turns": work.episode,
-                "reply_tokens": work.reply,
-                "critique_tokens": 4 * work.reply,
-                "workers": work.queries * work.samples,
+                **{"tasks": work.queries, "samples": work.samples, "workers": work.queries * work.samples},
+                **{"turns": work.episode, "reply_tokens": work.reply, "critique_tokens": 4 * work.reply},
             },
             "step": {"tokens_per_batch": 16_384},
             "optimising": {"lr": 1e-6},

@@ -11,8 +11,9 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import gymnasium as gym
 
@@ -31,7 +32,7 @@ from studies.pocket.critiques import critique_demonstration, verdict_demonstrati
 from studies.pocket.drills import drills, glances
 from studies.pocket.household import CAREFUL, CARELESS
 from studies.pocket.household_demonstrations import DrawnGames, Rooms, demonstration, episodes_of, other_goals, play
-from studies.pocket.remark_demonstrations import lessons_of
+from studies.pocket.remarks import lessons_of
 from studies.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
 
 GLANCES_A_PART = 7000
@@ -129,18 +130,9 @@ def digest(files: list[Path]) -> str:
 def _rooms(seed: str) -> Iterator[tuple[Rooms, DrawnGames]]:
     """Drawn games with their environments, in a folder that goes away; nothing stays in the user's cache."""
     with tempfile.TemporaryDirectory(prefix="align-echo-") as place:
-        kept = os.environ.get("ALIGN_ECHO_CACHE")
-        os.environ["ALIGN_ECHO_CACHE"] = f"{place}/cache"
         games = DrawnGames(seed, GAMES_A_PART, Path(place) / "games")
-        rooms = Rooms.of(games)
-        try:
+        with patch.dict(os.environ, ALIGN_ECHO_CACHE=f"{place}/cache"), closing(Rooms.of(games)) as rooms:
             yield rooms, games
-        finally:
-            rooms.close()
-            if kept is None:
-                del os.environ["ALIGN_ECHO_CACHE"]
-            else:
-                os.environ["ALIGN_ECHO_CACHE"] = kept
 
 
 FEWEST_TURNS, MOST_TURNS = 8, 30

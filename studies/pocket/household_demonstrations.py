@@ -1,7 +1,7 @@
 """Chats of the household teacher as the vanilla agent holds them: alone, and under an interface.
 
-Games are drawn by seed in rooms of the training floor plans. Their trial numbers begin where no shipped list comes to, so
-none is a task of any split. Left out: critiques and verdicts (`critiques.py`), which are made from episodes played here.
+Games are drawn by seed in rooms of the training floor plans. Their trial numbers begin where no shipped list comes to,
+so none is a task of any split. Left out: critiques and verdicts (`critiques.py`), made from episodes played here.
 """
 
 from __future__ import annotations

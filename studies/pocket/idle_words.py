@@ -32,7 +32,7 @@ def contentless(dice: Dice, action: str) -> str:
 def nothing(dice: Dice, action: str) -> str:
     """One sentence of these, or a remark that the agent sent what it sent."""
     if dice.chance(0.1):
-        return dice.pick(_ABOUT_THE_ACTION).format(action=dice.pick(QUOTES).format(action))
+        return str(dice.pick(_ABOUT_THE_ACTION).format(action=dice.pick(QUOTES).format(action)))
     return dice.pick(_PLAIN_NOTHING) if dice.chance(0.2) else idle_sentence(dice)
 
 
