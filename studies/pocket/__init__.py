@@ -1,0 +1,1 @@
+"""How the embedded pocket model is made: its data from the environments, its tokenizer, its training."""
