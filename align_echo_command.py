@@ -1,7 +1,7 @@
 """What the command `align-echo` starts. It imports nothing of the library before Ctrl-C and SIGTERM are taken care of.
 
 Importing takes a second. A signal in it, and one while the process ends, stops it with exit status 130 (SIGTERM: 143)
-and without a traceback; in between the command line reports a stop itself, and `align_echo.stopping` has what was done
+and without a traceback; in between the command line reports a stop itself, and `align_echo.halting` has what was done
 kept.
 
 Python sees a signal between two instructions of its main thread. One that comes just as that thread goes to sleep on a
@@ -40,16 +40,16 @@ def run() -> None:
         signal.signal(number, _leave)
     if heeded:
         _listen()
-    from align_echo import stopping
+    from align_echo import halting
     from align_echo.cli.main import main
     from align_echo.cli.output import redact_tracebacks
 
     redact_tracebacks()
-    stopping.heed(heeded)
+    halting.heed(heeded)
     try:
         status = main()
     except KeyboardInterrupt:  # it came where the command line does not report it
-        status = stopping.status()
+        status = halting.status()
     for number in heeded:
         signal.signal(number, _leave)
     gc.freeze()
@@ -102,7 +102,7 @@ def _wake(number: int) -> None:
 
 
 def _see_through(number: int) -> None:
-    stopping = sys.modules.get("align_echo.stopping")  # before it is imported the process just ends
+    stopping = sys.modules.get("align_echo.halting")  # before it is imported the process just ends
     if stopping is not None and hasattr(stopping, "see_through"):
         stopping.see_through(number)
 

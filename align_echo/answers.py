@@ -13,7 +13,7 @@ from pathlib import Path
 
 import gymnasium as gym
 
-from align_echo.agents.forms import as_offered
+from align_echo.agents.parsing import as_offered
 from align_echo.errors import EngineError, MissingDataError
 from align_echo.session import base_env
 from align_echo.types import Trajectory

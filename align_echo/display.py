@@ -7,17 +7,52 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+from rich.segment import Segment
 
 from align_echo.faults import BROKE, fault_text
-from align_echo.grammar import quantity
 from align_echo.progress import Progress
-from align_echo.terminal import PlainConsole, in_one_line
+from align_echo.registry import quantity
+from align_echo.sandbox.wording import printable
 from align_echo.types import Fault
+
+# ---------------------------------------------------------------- terminal
+
+
+def in_one_line(text: str) -> str:
+    """Remove line breaks, which a file name may contain."""
+    return " ".join(text.splitlines())
+
+
+class PlainConsole(Console):
+    """A console that shows texts literally: without control characters, and with brackets as brackets."""
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+    @property
+    def file(self) -> IO[str]:
+        """Underlying stream, which passes rich's own colour and cursor sequences through."""
+        stream = super().file
+        return getattr(stream, "styled", stream)
+
+    @file.setter
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as rich does, without control characters from texts."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+# ---------------------------------------------------------------- show progress to the user on standard error
 
 LINES_PER_STAGE = 4
 

@@ -16,22 +16,22 @@ from typing import NamedTuple
 from align_echo import __version__
 from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import MODEL_VARIABLE, choose_agent
+from align_echo.critic.best_of import RULES
 from align_echo.critic.language import FORMS
-from align_echo.critic.selection import RULES
 from align_echo.errors import AlignEchoError, install_line
 from align_echo.interface import shipped_interfaces
+from align_echo.models.choosing import POCKET, POCKET_ENVIRONMENTS, read_name, what_pocket_lacks
 from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE, resolve_base_url, resolve_key, resolve_timeout
-from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, read_name, what_pocket_lacks
 from align_echo.redaction import KEY_VARIABLES
 from align_echo.registry import OURS
 from align_echo.train.method import METHODS
-from align_echo.wrappers.alfworld.upstream import TOOLS
+from align_echo.wrappers.alfworld.oracle import TOOLS
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.java import find_java, java_version
-from align_echo.wrappers.memory import VARIABLE as MEMORY_VARIABLE
-from align_echo.wrappers.memory import memory
 from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
+from align_echo.wrappers.pool import VARIABLE as MEMORY_VARIABLE
+from align_echo.wrappers.pool import memory
 from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, request_url
 
 PACKAGES = {

@@ -25,10 +25,9 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError
 
 from align_echo.errors import InterfaceError, did_you_mean
-from align_echo.files import write_atomically
+from align_echo.files import read_bytes, read_text, write_atomically
 from align_echo.hints import HintCount, silenced_by
-from align_echo.reading import parse_json
-from align_echo.regular_files import read_bytes, read_text
+from align_echo.plain_yaml import parse_json
 from align_echo.types import Evidence, Frozen, PlayedInterface, Usage
 
 
@@ -155,7 +154,7 @@ class Provenance(Frozen):
 class Interface(Frozen):
     """Interface source with a contract. `use_rules` / `use_feedback` switch off its halves for ablations.
 
-    `placebo`: it runs as usual, but its texts are replaced by neutral text (`wrappers/placebo.py`), as a control.
+    `placebo`: it runs as usual, but its texts are replaced by neutral text (`wrappers/align_wrapper.py`), as a control.
     `record` counts its hints in earlier runs: rules below the bar (`hints.py`) are not shown. `retract`: hints are
     withheld if similar ones were followed and did not come true; without it all are shown.
     """

@@ -15,11 +15,10 @@ from typing import BinaryIO, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from align_echo.errors import UsageError
-from align_echo.files import write_atomically
+from align_echo.files import LONGEST_LINE, open_file, read_lines, write_atomically
 from align_echo.locking import one_writer
-from align_echo.reading import first_wrong
+from align_echo.plain_yaml import first_wrong
 from align_echo.redaction import without_secrets
-from align_echo.regular_files import LONGEST_LINE, open_file, read_lines
 from align_echo.types import Trajectory
 
 Record = TypeVar("Record", bound=BaseModel)

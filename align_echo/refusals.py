@@ -36,8 +36,8 @@ from pydantic import Field, NonNegativeInt
 
 from align_echo.answers import EnvReply, NonsenseRule, ask_nonsense, replayed
 from align_echo.errors import EngineError
+from align_echo.hints import met_refusal, steps_in_runs
 from align_echo.intervals import TaskKey, task_key
-from align_echo.invalid import met_refusal, steps_in_runs
 from align_echo.types import Frozen, Trajectory
 from align_echo.wrappers.environment import EnvironmentSpec
 

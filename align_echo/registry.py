@@ -6,7 +6,7 @@ ours too, are found in the same three ways:
 - an entry point of an installed package, in the registry's group (`align_echo.environments`, `align_echo.agents`, ...);
 - `Registry.register(name, thing)` in a running program;
 - "module:Name", which imports the module and takes the name from it. A module in the current folder is found
-  (`named_modules.py`) if a user names it; a name in a file imports no module (`Registry.recorded`).
+  if a user names it; a name in a file imports no module (`Registry.recorded`).
 
 Listing imports nothing; only a requested object is imported. Not here: the kinds and their requirements.
 """
@@ -14,16 +14,110 @@ Listing imports nothing; only a requested object is imported. Not here: the kind
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from types import ModuleType
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import FrameType, ModuleType
 from typing import Generic, TypeVar
 
 from align_echo.errors import AlignEchoError, UsageError, did_you_mean, first_line
-from align_echo.grammar import with_article
-from align_echo.named_modules import import_named
+
+# ---------------------------------------------------------------- named modules
+
+MACHINERY = {"importlib", "_frozen_importlib", "_frozen_importlib_external"}
+"""Python's modules that import on behalf of others."""
+
+
+class NamedModuleFinder(MetaPathFinder):
+    """Finder of named modules and, for these, of the modules beside them."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, str] = {}
+        """Folder of each named module, by top-level name."""
+        self.served: dict[str, str] = {}
+        """Folder of each module found by this finder, by top-level name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of a named module, or of a module beside its importer; None otherwise."""
+        if path is not None:  # a package finds its own modules
+            return None
+        folder = self.named.get(fullname) or self.served.get(_importing_module())
+        spec = PathFinder.find_spec(fullname, [folder], target) if folder else None
+        if folder and spec is not None:
+            self.served[fullname] = folder
+        return spec
+
+
+def _importing_module() -> str:
+    """Return the top-level name of the importing module."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if name not in MACHINERY:
+            return name
+        frame = frame.f_back
+    return ""
+
+
+_finder = NamedModuleFinder()
+
+
+def import_named(name: str) -> ModuleType:
+    """Import a module named by a user; it may be in the current folder. Propagates errors of the import."""
+    _name(name, os.getcwd())
+    return importlib.import_module(name)
+
+
+def name_beside(name: str, neighbour: str) -> None:
+    """Name a module in the folder of another named module, if that was found in a folder."""
+    folder = _finder.served.get(neighbour.partition(".")[0])
+    if folder is not None:
+        _name(name, folder)
+
+
+def served_modules() -> dict[str, str]:
+    """Return the folder of each found module, by top-level name."""
+    return dict(_finder.served)
+
+
+def serve_modules(folders: Mapping[str, str]) -> None:
+    """Adopt another process's `served_modules`."""
+    for name, folder in folders.items():
+        _name(name, folder)
+    _finder.served.update(folders)
+
+
+def _name(name: str, folder: str) -> None:
+    if _finder not in sys.meta_path:
+        sys.meta_path.append(_finder)
+    _finder.named[name.partition(".")[0]] = folder
+
+
+# ---------------------------------------------------------------- numbers and articles in messages
+
+VOWELS = ("a", "e", "i", "o", "nd")
+"""Beginnings of names pronounced with a vowel: "nd" as in ndarray."""
+
+
+def quantity(number: int, noun: str) -> str:
+    """Write a number with its noun, given in the singular: "1 task", "2 tasks", "2 batches"."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def with_article(name: str) -> str:
+    """Put "a" or "an" before a name, such as a type's."""
+    return f"{'an' if name.lower().startswith(VOWELS) else 'a'} {name}"
+
+
+# ---------------------------------------------------------------- registries of named objects
 
 OURS = "align-echo"
 """Distribution of our own entry points."""

@@ -22,13 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from align_echo.errors import UsageError, first_line
-from align_echo.files import clear, drop_half_written, entries, write_atomically
+from align_echo.files import clear, drop_half_written, entries, read_text, write_atomically
 from align_echo.interface import Interface
 from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock, check_free
-from align_echo.models.call_log import CallLog
-from align_echo.reading import in_yaml, json_object, parse_json
-from align_echo.regular_files import read_text
+from align_echo.models.recording import CallLog
+from align_echo.plain_yaml import in_yaml, json_object, parse_json
 from align_echo.types import Trajectory
 
 CONFIG, SUMMARY, CHECKPOINTS = "config.json", "summary.json", "checkpoints"

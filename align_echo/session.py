@@ -20,12 +20,12 @@ from typing import Any, Self
 
 import gymnasium as gym
 
-from align_echo.agents.forms import as_offered
+from align_echo.agents.parsing import as_offered
 from align_echo.agents.presets import EpisodeRules
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
 from align_echo.faults import build_fault
-from align_echo.grammar import with_article
 from align_echo.interface import Interface
+from align_echo.registry import with_article
 from align_echo.types import AgentReply, AgentView, Step, Trajectory, Turn
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.catalogue import environment

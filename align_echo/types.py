@@ -210,7 +210,7 @@ class ChoiceCounts(Frozen):
 class Choice(Frozen):
     """How a reply was chosen: all candidates in the order drawn, and the index of the chosen one, `taken`.
 
-    `taken` is None if another agent's action was carried out (`critic/led.py`).
+    `taken` is None if another agent's action was carried out (`critic/best_of.py`).
     """
 
     candidates: tuple[Candidate, ...]

@@ -249,7 +249,7 @@ def about_preset(name: str) -> str:
 def configs() -> str:
     """The page of configs. Needs the extras `train` and `gui`."""
     from align_echo.gaia.fit.learning import FitSettings
-    from align_echo.gaia.fit.reasoning_steps import ReasoningSettings
+    from align_echo.gaia.fit.reasoning import ReasoningSettings
     from align_echo.gui.learning import VisionSettings
     from align_echo.train.config import TrainConfig
     from align_echo.train.presets import about, methods

@@ -13,10 +13,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from align_echo.critic.language import Critique
-from align_echo.critic.reasoned_verdict import ReasonedVerdict
-from align_echo.critic.review import CriticReview
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.language import CriticReview, Critique
+from align_echo.critic.verdict import ReasonedVerdict, Verdict
 from align_echo.session import Episode
 from align_echo.train.method import CollectingSettings, Method
 from align_echo.train.methods.echo import METHOD as PLAIN_ECHO

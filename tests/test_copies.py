@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from align_echo.errors import EngineError, UsageError
-from align_echo.workers.copies import ForkPool
+from align_echo.workers.remote import ForkPool
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 

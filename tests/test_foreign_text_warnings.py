@@ -10,8 +10,8 @@ from align_echo.align.switching import switches_of
 from align_echo.interface import parse_source
 from align_echo.sandbox.session import Sandbox
 from align_echo.wrappers.align_wrapper import AlignWrapper
-from align_echo.wrappers.m3tooleval.answers import is_right
-from align_echo.wrappers.m3tooleval.arithmetic import calculate
+from align_echo.wrappers.m3tooleval.env import is_right
+from align_echo.wrappers.m3tooleval.tools import calculate
 from tests.play import FORWARD, TASK, interface, source
 from tests.room_env import RoomEnv
 

@@ -7,8 +7,7 @@ import pytest
 from align_echo.agents.catalogue import agent_spec
 from align_echo.agents.players import AgentChoice, about
 from align_echo.errors import UsageError
-from align_echo.grammar import quantity, with_article
-from align_echo.registry import Registry
+from align_echo.registry import Registry, quantity, with_article
 from align_echo.wrappers.catalogue import environment
 
 

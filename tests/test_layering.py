@@ -10,12 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    *("types", "redaction", "files", "grammar", "errors", "regular_files", "dice", "named_modules", "registry"),
-    *("plain_yaml", "reading", "locking", "commands"),
-    *("halting", "network", "stopping", "tokens", "intervals", "invalid", "hints", "interface", "jsonl"),
-    *("sandbox", "wrappers", "trouble"),
+    *("types", "redaction", "errors", "files", "dice", "registry"),
+    *("plain_yaml", "locking", "commands"),
+    *("network", "halting", "tokens", "intervals", "hints", "interface", "jsonl"),
+    *("sandbox", "wrappers"),
     *("prompts", "models", "runs"),
-    *("faults", "progress", "terminal", "display", "agents", "session", "rollout", "answers", "refusals", "workers"),
+    *("faults", "progress", "display", "agents", "session", "rollout", "answers", "refusals", "workers"),
     *("align", "critic", "train", "evaluate", "gaia", "gui"),
     *("loops", "view", "report", "installation", "cli"),
 )
@@ -173,9 +173,9 @@ def test_the_command_line_is_thin():
 
 # ---------------------------------------------------------------- models' names
 
-NAMES = "align_echo.models.names"
+NAMES = "align_echo.models.choosing"
 DOORS = {
-    *("align_echo.models", "align_echo.agents.players", "align_echo.evaluate.plan", "align_echo.evaluate.grid_run"),
+    *("align_echo.models", "align_echo.agents.players", "align_echo.evaluate.plan", "align_echo.evaluate.grid"),
     *("align_echo.align.generation", "align_echo.train.crew", "align_echo.cli.critic", "align_echo.installation"),
     *("align_echo.gaia.trial", "align_echo.gaia.flywheel", "align_echo.gaia.fit.intuitive"),
     *("align_echo.gaia.fit.reasoning", "align_echo.gui.fit"),

@@ -9,11 +9,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from align_echo.agents.planning import Planning
-from align_echo.agents.react import ReAct
-from align_echo.agents.self_consistency import SelfConsistency
-from align_echo.agents.self_refine import SelfRefine
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Planning, ReAct, SelfConsistency, SelfRefine, Vanilla
 from align_echo.critic.best_of import BestOf
 from align_echo.errors import EngineError, ModelError, TokenDriftError
 from align_echo.rollout import run_episode, run_tasks

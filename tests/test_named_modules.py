@@ -15,8 +15,7 @@ import align_echo
 from align_echo.agents.catalogue import AGENTS, agent_spec
 from align_echo.agents.novice_model import NoviceModel
 from align_echo.errors import UsageError
-from align_echo.named_modules import NamedModuleFinder
-from align_echo.registry import Registry, _entry_points
+from align_echo.registry import NamedModuleFinder, Registry, _entry_points
 from align_echo.types import AgentView
 from align_echo.workers.shipping import RolloutSpec, pack, unpack
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environment, recorded_environment
@@ -73,7 +72,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave this process as one in which no module was named."""
     for name in BESIDE:
         sys.modules.pop(name, None)
-    monkeypatch.setattr("align_echo.named_modules._finder", NamedModuleFinder())
+    monkeypatch.setattr("align_echo.registry._finder", NamedModuleFinder())
     others = [finder for finder in sys.meta_path if not isinstance(finder, NamedModuleFinder)]
     monkeypatch.setattr(sys, "meta_path", others)
     for registry in (ENVIRONMENTS, AGENTS):

@@ -8,9 +8,9 @@ import socket
 import pytest
 
 from align_echo.errors import EngineError, ModelError, UsageError
+from align_echo.models.client import RetryPolicy
 from align_echo.models.local.vllm_server import VllmServer
 from align_echo.models.openai_model import OpenAICompatibleModel
-from align_echo.models.retry import RetryPolicy
 from align_echo.network import find_route, is_this_machine
 from align_echo.types import Message
 from align_echo.wrappers.searchqa.client import request_url, search_at

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import InterfaceError
-from align_echo.sandbox import pool, spending
-from align_echo.sandbox.deadlines import DeadlineRunner, WorkerDeadline
+from align_echo.sandbox import pool
+from align_echo.sandbox import session as spending
+from align_echo.sandbox.pool import DeadlineRunner, WorkerDeadline
 from align_echo.sandbox.session import EngineReply, Sandbox, SandboxSession
 from align_echo.sandbox.source import prepare
 from align_echo.wrappers.align_wrapper import AlignWrapper

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from align_echo.agents.players import choose_agent
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.errors import EngineError, ModelError, UsageError
 from align_echo.halting import Halt, under
 from align_echo.interface import identity
@@ -23,7 +23,7 @@ from align_echo.rollout import run_batch, run_tasks
 from align_echo.session import Episode
 from align_echo.types import Agent, AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
 from align_echo.workers import remote
-from align_echo.workers.choice import ProcessWorkers, RayWorkers, ThreadWorkers, choose_workers, read_workers
+from align_echo.workers.ray_cluster import ProcessWorkers, RayWorkers, ThreadWorkers, choose_workers, read_workers
 from align_echo.workers.remote import LOSSES, EpisodeActor, LostError, RemoteHost
 from align_echo.workers.shipping import RolloutSpec, pack, unpack
 from align_echo.wrappers import AlignWrapper

@@ -12,10 +12,8 @@ from pathlib import Path
 import gymnasium as gym
 
 from align_echo.errors import UsageError
-from align_echo.grammar import with_article
 from align_echo.interface import Interface
-from align_echo.named_modules import name_beside
-from align_echo.registry import OURS, Registry
+from align_echo.registry import OURS, Registry, name_beside, with_article
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.plain import TextEnvironment
 from align_echo.wrappers.text_env import TextEnv

@@ -1,7 +1,7 @@
 """Java engines: one process each, called through py4j, with one pool of them for all environments.
 
 Every failure is an `EngineError` and ends the process, because its state is unknown. The calls themselves are in
-`scienceworld/jvm.py` and `textworldexpress/engine.py`.
+`scienceworld/env.py` and `textworldexpress/env.py`.
 """
 
 from __future__ import annotations

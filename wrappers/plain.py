@@ -25,8 +25,8 @@ import gymnasium as gym
 
 from align_echo.dice import drawn
 from align_echo.errors import AlignEchoError, EngineError, UsageError, first_line
-from align_echo.grammar import with_article
 from align_echo.interface import InterfaceContract
+from align_echo.registry import with_article
 from align_echo.wrappers.environment import EnvironmentSpec, always, never
 from align_echo.wrappers.text_env import MAX_TEXT, EngineState, Oracle, TextEnv
 

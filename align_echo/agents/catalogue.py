@@ -13,8 +13,7 @@ from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.errors import UsageError
 from align_echo.faults import check_agent
-from align_echo.grammar import with_article
-from align_echo.registry import Registry
+from align_echo.registry import Registry, with_article
 from align_echo.types import Agent
 
 

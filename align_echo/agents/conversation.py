@@ -12,9 +12,8 @@ import copy
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from align_echo.agents.parsing import uncut_text
+from align_echo.agents.parsing import plain_reply, uncut_text
 from align_echo.agents.presets import EpisodeRules
-from align_echo.agents.signs import plain_reply
 from align_echo.errors import ReplyFormatError
 from align_echo.models.drawing import draw, model_for_sample
 from align_echo.models.endpoint import get_base_url

@@ -23,12 +23,9 @@ from dataclasses import dataclass
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.novices import make_novice
-from align_echo.agents.planning import Planning, find_plan
-from align_echo.agents.react import ReAct
-from align_echo.agents.self_refine import ask_for
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Planning, ReAct, Vanilla, ask_for, find_plan
 from align_echo.errors import ModelError, ReplyFormatError
-from align_echo.models.names import scripted_name
+from align_echo.models.choosing import scripted_name
 from align_echo.prompts import render
 from align_echo.types import NO_REPLY, AgentView, ChatModel, Completion, Message, Turn
 

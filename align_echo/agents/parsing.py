@@ -1,7 +1,7 @@
 r"""Parse a chat model's reply into one action, however it is formatted, if it can mean only one.
 
 In this order:
- 0. End tokens, channels and invisible signs are removed (`agents/signs.py`).
+ 0. End tokens, channels and invisible signs are removed.
  1. Thoughts (`<think>...</think>`, also without an opening tag) are not part of the reply; thoughts without an end mean
     a reply that was cut off. Ignored: blank lines, code fences, and lines that repeat the prompt's own form of reply.
  2. The reply ends before an "Observation:" after the action: the model made it up.
@@ -11,7 +11,7 @@ In this order:
  5. One line is labelled "Action:" (any case, bold, a heading, a list item, numbered), or several with equal text: the
     text after the label is the action. If it is empty, exactly one line must follow: that is the action.
  6. One line is left: it is the action.
- 7. Exactly one line has a form of the environment's action format (`agents/forms.py`) and the others are sentences: it
+ 7. Exactly one line has a form of the environment's action format and the others are sentences: it
     is the action.
  8. Anything else holds no action; the error says why, in words for the model.
 Where the environment's own forms begin with labels ("Action: {call} End Action | Answer: {answer}"), a label is part of
@@ -27,14 +27,291 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
+from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
-from align_echo.agents.forms import as_listed, command_in, forms_in, has_form, is_listing, labels_in
-from align_echo.agents.signs import outer_text, plain_reply
 from align_echo.errors import ReplyFormatError
+from align_echo.plain_yaml import braced
 from align_echo.prompts import render
-from align_echo.reading import braced
 from align_echo.types import AgentView, Completion
+
+# ---------------------------------------------------------------- action forms
+
+MARKED = r"\{[^{}]*\}|<(?!/)[^<>]*>(?![^<>]*</)"
+CAPITALS = re.compile(r"\b[A-Z]{2,}[0-9]?\b")
+FREE = re.compile(r"text|word|message|answer|query|string|value", re.IGNORECASE)
+"""A blank with one of these names holds free text, not the name of an object."""
+
+BAR = " | "
+MOST_WORDS = 6
+"""Longest name in an open blank, in words: longer text is a sentence."""
+
+COMMAND = re.compile(r"(\\[A-Za-z]+)\{([^{}]*)\}")
+"""A command and the blank in its braces."""
+
+LONGEST_LINE = 300
+"""In characters: longer lines have no form."""
+
+
+class ActionForm(NamedTuple):
+    """One form. `literals` are its fixed texts around the blanks, so there is one more literal than there are blanks.
+
+    `closed` and `free` have one entry per blank. A closed blank ends at a punctuation sign. A free blank holds text
+    written by the agent, whose case is left unchanged.
+    """
+
+    literals: tuple[str, ...]
+    closed: tuple[bool, ...]
+    free: tuple[bool, ...]
+
+    @property
+    def open_ended(self) -> bool:
+        """Return whether the form ends with a blank, so that a name may end in any character."""
+        return len(self.literals) > 1 and not self.literals[-1]
+
+
+@cache
+def forms_in(action_format: str) -> tuple[ActionForm, ...]:
+    """List the forms of an action format."""
+    blank = _blank(action_format)
+    forms = [_form(piece.strip(), blank) for line in _lists(action_format) for piece in line.split(BAR)]
+    return tuple(form for form in forms if re.search("[A-Za-z]", "".join(form.literals)))
+
+
+def command_in(action_format: str) -> tuple[str, str] | None:
+    r"""Return the marking command of a format and the blank in its braces, e.g. `\boxed` and `answer`. None without
+    one.
+    """
+    match = None if _lists(action_format) else COMMAND.search(action_format)
+    return None if match is None else (match[1], match[2])
+
+
+@cache
+def labels_in(action_format: str) -> tuple[str, ...]:
+    """Return the labels ("Action:", "Answer:") at the start of the forms; () if any form starts without a label."""
+    starts = [re.match(r"[A-Z]\w*:(?=\s)", form.literals[0]) for form in forms_in(action_format)]
+    return tuple(dict.fromkeys(start[0] for start in starts if start)) if all(starts) else ()
+
+
+def is_listing(line: str, action_format: str) -> bool:
+    """Return whether a line only repeats the action format."""
+    text = " ".join(line.split())
+    listed = [" ".join(line.split()) for line in action_format.splitlines()]
+    pieces = {piece.strip() for listing in _lists(action_format) for piece in " ".join(listing.split()).split(BAR)}
+    repeats_line = text in listed and (BAR in text or text.endswith(":"))
+    return repeats_line or (text in pieces and _blank(action_format).search(text) is not None)
+
+
+def has_form(line: str, forms: tuple[ActionForm, ...]) -> bool:
+    """Return whether a line matches one of the forms exactly, ignoring case."""
+    return any(_values(line, form) is not None for form in forms)
+
+
+def as_listed(action: str, view: AgentView) -> str:
+    """Drop a sentence-ending full stop and restore the case of the form and of known names.
+
+    Left unchanged: an action without a form, the content of a closed blank (`search[...]`), and a full stop after words
+    that never appeared as a name.
+    """
+    forms = forms_in(view.action_format)
+    if action.endswith(".") and not action.endswith(".."):
+        action = _without_stop(action, forms, view)
+    spellings = {_spelled(form, values, view) for form in forms if (values := _values(action, form)) is not None}
+    return spellings.pop() if len(spellings) == 1 else action
+
+
+def as_offered(action: str, offered: Sequence[str] | None) -> str:
+    """Return the only possible action equal to this one up to case, spaces, articles and a final full stop.
+
+    The action is returned unchanged if it is itself possible, or if no action or more than one is equal.
+    """
+    if not offered or action in offered:
+        return action
+    words = _loosely(action)
+    matches = {action for action in offered if _loosely(action) == words}
+    return matches.pop() if len(matches) == 1 else action
+
+
+def _loosely(action: str) -> tuple[str, ...]:
+    """Split an action into words without articles. Keeps articles before a capital and inside brackets."""
+    text = action.rstrip(". ")
+    if not re.search(r"[\[({]", text):
+        text = re.sub(r"\b(?:the|an?)\s+(?=[a-z])", "", text)
+    return tuple(text.casefold().split())
+
+
+def _without_stop(action: str, forms: tuple[ActionForm, ...], view: AgentView) -> str:
+    bare = action[:-1].rstrip()
+    for form in forms:
+        values = _values(bare, form)
+        if values is not None and (not form.open_ended or _spellings(values[-1], view)):
+            return bare
+    return action
+
+
+def _spelled(form: ActionForm, values: tuple[str, ...], view: AgentView) -> str:
+    parts = [form.literals[0]]
+    for value, closed, free, literal in zip(values, form.closed, form.free, form.literals[1:], strict=True):
+        seen = set() if closed or free else _spellings(value, view)
+        parts += [seen.pop() if value not in seen and len(seen) == 1 else value, literal]
+    return "".join(parts)
+
+
+def _spellings(name: str, view: AgentView) -> set[str]:
+    """Find how a name is spelled in the texts shown to the agent, ignoring case; empty if it never appears."""
+    texts = (view.goal, view.rules, view.initial_observation, *(turn.observation for turn in view.turns))
+    pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
+    return {spelling for text in texts for spelling in pattern.findall(text)}
+
+
+def _lists(action_format: str) -> list[str]:
+    """Return the lines with forms: those with bars, and later lines with a single form and a blank."""
+    lines = action_format.splitlines()
+    first = next((number for number, line in enumerate(lines) if BAR in line), len(lines))
+    return [line for line in lines[first:] if BAR in line or (re.search(MARKED, line) and line.strip()[-1] not in ".:")]
+
+
+@cache
+def _blank(action_format: str) -> re.Pattern[str]:
+    """Compile the pattern of a blank in this format. Unexplained capitals are part of the form ("press OK")."""
+    prose = [line for line in action_format.splitlines() if BAR not in line]
+    explained = sorted({word for line in prose for word in CAPITALS.findall(line)})
+    return re.compile("|".join([MARKED, *(rf"\b{re.escape(word)}\b" for word in explained)]))
+
+
+def _form(text: str, blank: re.Pattern[str]) -> ActionForm:
+    literals = blank.split(text)
+    closed = [bool(after) and not after[0].isspace() for after in literals[1:]]
+    free = [FREE.search(name) is not None for name in blank.findall(text)]
+    return ActionForm(tuple(literals), tuple(closed), tuple(free))
+
+
+def _values(line: str, form: ActionForm) -> tuple[str, ...] | None:
+    """Return the values in a form's blanks; None if the line does not match the form."""
+    match = _pattern(form).fullmatch(line) if len(line) <= LONGEST_LINE else None
+    if match is None:
+        return None
+    values = match.groups()
+    return values if all(map(_fits, values, form.closed)) else None
+
+
+def _fits(value: str, closed: bool) -> bool:
+    if closed:
+        return bool(value.strip())
+    short = value == value.strip() and len(value.split()) <= MOST_WORDS
+    return short and not re.search(r"[,;:!?\[\](){}<>|]|\.\s", value)
+
+
+@cache
+def _pattern(form: ActionForm) -> re.Pattern[str]:
+    spaced = [r"\s+".join(map(re.escape, re.split(r"\s+", literal))) for literal in form.literals]
+    return re.compile("(.+?)".join(spaced), re.IGNORECASE)
+
+
+# ---------------------------------------------------------------- signs
+
+_END = (
+    r"</s>|<eos>|<end_of_turn>|<turn\|>|<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|return|eot|call|endofturn|"
+    r"end_of_turn|end_of_role|END_OF_TURN_TOKEN|EOT|user|observation)\|>|<｜end▁of▁sentence｜>|\[/?INST\]|\[e~\["
+)
+_START = (
+    r"<s>|<bos>|<\|(?:begin_of_text|startoftext|startofturn|START_OF_TURN_TOKEN|CHATBOT_TOKEN|START_RESPONSE)\|>|"
+    r"<\|(?:im_start|start)\|>(?:assistant)?|<start_of_turn>(?:model)?|<\|turn>(?:model)?|<\|assistant\|>|"
+    r"<\|start_header_id\|>assistant<\|end_header_id\|>|<｜Assistant｜>"
+)
+_ENDS = re.compile(_END)
+_STARTS = re.compile(rf"\A\s*(?:{_START})")
+_LAST = re.compile(rf"(?:{_END})\s*\Z")
+_INVISIBLE = "\u00ad\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff \t\r\n\u00a0\u202f"
+_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)[^<]{0,80}(?:<\|constrain\|>[^<]{0,20})?<\|message\|>")
+_CHANNEL_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
+_THOUGHT_CHANNEL = re.compile(r"<\|channel>(?:thought|analysis)\b(.*?)<channel\|>", re.DOTALL)
+_OPENING = re.compile(r"<(?:think|thinking|thought|thoughts|seed:think)>|\[THINK\]", re.IGNORECASE)
+_CLOSING = re.compile(r"</(?:think|thinking|thought|thoughts|seed:think)>|\[/THINK\]", re.IGNORECASE)
+_JOINERS = "\u200c\u200d"
+"""Joiners of letters in some scripts and of emoji: part of a word between two non-ASCII signs."""
+
+
+class PlainReply(NamedTuple):
+    """A reply without stray tokens and signs. `residue` names each removed sign once, in order."""
+
+    text: str
+    residue: tuple[str, ...]
+
+
+def plain_reply(reply: str) -> PlainReply:
+    """Remove end tokens, channels and invisible signs, and normalise spaces and thoughts."""
+    if reply.isascii() and "<" not in reply and "[" not in reply:
+        return PlainReply(reply, ())
+    residue: dict[str, None] = {}
+    text = _visible(reply, residue)
+    text = _final_channel(text, residue)
+    text = _between_tokens(text, residue)
+    text = _THOUGHT_CHANNEL.sub(r"<think>\1</think>", text)
+    return PlainReply(_CLOSING.sub("</think>", _OPENING.sub("<think>", text)), tuple(residue))
+
+
+def outer_text(reply: str) -> str:
+    """Like `plain_reply`, for a reply that may hold code: only its ends lose tokens and invisible signs."""
+    text = _final_channel(reply, {})
+    text = _THOUGHT_CHANNEL.sub(r"<think>\1</think>", text)
+    text = _CLOSING.sub("</think>", _OPENING.sub("<think>", text))
+    while (shorter := _LAST.sub("", _STARTS.sub("", text.strip(_INVISIBLE), count=1))) != text:
+        text = shorter
+    return text
+
+
+def _visible(text: str, residue: dict[str, None]) -> str:
+    """Replace special spaces by plain ones and remove invisible signs."""
+    if text.isascii():
+        return text
+    signs = []
+    for index, sign in enumerate(text):
+        kind = "Zs" if sign.isascii() else unicodedata.category(sign)
+        around = text[max(index - 1, 0) : index] + text[index + 1 : index + 2]
+        if kind == "Cf" and not (sign in _JOINERS and len(around) == 2 and not any(map(str.isascii, around))):
+            residue[f"U+{ord(sign):04X}"] = None
+        elif kind == "Zs" and not sign.isascii():
+            residue[f"U+{ord(sign):04X}"] = None
+            signs.append(" ")
+        else:
+            signs.append(sign)
+    return "".join(signs)
+
+
+def _final_channel(text: str, residue: dict[str, None]) -> str:
+    """Return the message of the last final channel; unfinished thoughts if a reply has channels but no final one."""
+    channels = list(_CHANNEL.finditer(text))
+    if not channels:
+        return text
+    residue["<|channel|>"] = None
+    final = next((channel for channel in reversed(channels) if channel[1] == "final"), None)
+    if final is None:
+        return f"<think>{text}"
+    end = _CHANNEL_END.search(text, final.end())
+    return text[final.end() : end.start() if end else len(text)]
+
+
+def _between_tokens(text: str, residue: dict[str, None]) -> str:
+    """Return the text after start tokens, up to the first end token."""
+    while start := _STARTS.match(text):
+        residue[start[0].strip()] = None
+        text = text[start.end() :]
+    thoughts = max((closing.end() for closing in _CLOSING.finditer(text)), default=0)
+    end = _ENDS.search(text, thoughts)
+    while end is not None and not text[thoughts : end.start()].strip():  # it ends nothing
+        residue[end[0]] = None
+        text = text[:thoughts] + text[end.end() :]
+        end = _ENDS.search(text, thoughts)
+    if end is None:
+        return text
+    residue[end[0]] = None
+    return text[: end.start()]
+
+
+# ---------------------------------------------------------------- parsing
 
 _FENCE = re.compile(r"(?:```|~~~)[A-Za-z]*")
 _ANYWHERE = re.compile(r"observation(?: \d+)?[*_]*\s?[:：]", re.IGNORECASE)

@@ -1,7 +1,7 @@
 """Choose and build an agent with its model from the user's options.
 
 Names are parsed once, by `choose_agent`; afterwards only the agent's `AgentSpec` and the model's `ModelName` are
-passed on. Not here: agents with candidate actions chosen by a critic (`evaluate/cast.py`).
+passed on. Not here: agents with candidate actions chosen by a critic (`evaluate/plan.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from align_echo.agents.catalogue import AGENTS, agent_spec
 from align_echo.agents.novice_model import NoviceModel
 from align_echo.agents.presets import AgentPreset, agent_preset
+from align_echo.agents.reasoning import Vanilla
 from align_echo.agents.spec import AgentSetting, AgentSpec
-from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, ModelName, read_name, what_pocket_lacks
+from align_echo.models.choosing import POCKET, POCKET_ENVIRONMENTS, ModelName, read_name, what_pocket_lacks
 from align_echo.registry import OURS
 from align_echo.types import Agent, ChatModel, Described
 from align_echo.wrappers.environment import EnvironmentSpec

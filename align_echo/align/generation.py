@@ -26,21 +26,20 @@ from align_echo.agents.players import (
 from align_echo.agents.presets import AgentPreset
 from align_echo.agents.spec import NO_STEP_LIMIT, AgentSetting
 from align_echo.align.backend import Backend
-from align_echo.align.events import Event, OnEvent
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.llm.backend import LlmBackend
-from align_echo.align.llm.settings import LlmSettings
+from align_echo.align.llm.replies import LlmSettings
 from align_echo.align.loop import ITERATIONS, Generated, generate
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.run_folder import RunFolder
+from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.align.world import World
 from align_echo.errors import UsageError
-from align_echo.grammar import quantity
-from align_echo.models.names import ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name
 from align_echo.progress import SILENT, Progress
+from align_echo.registry import quantity
 from align_echo.session import try_reset
 from align_echo.types import Agent, ChatModel
-from align_echo.workers.choice import ONE_THREAD, RayWorkers, Workers, choose_workers, read_workers
+from align_echo.workers.ray_cluster import ONE_THREAD, RayWorkers, Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 

@@ -1,7 +1,7 @@
 """Algorithm 1 of ALIGN: play, analyse what failed, rewrite the interface, again, at most K times.
 
 It stops when no episode fails, when the failures show nothing new, or after K iterations, and ends with the last
-interface unless an earlier one was played clearly better (`best.py`). An analysis or a check that
+interface unless an earlier one was played clearly better. An analysis or a check that
 breaks is none of these: it is raised, and a resumed run takes it up there. M, the misalignments found, is kept whether
 or not rules are written for them; the Analyzer is told of those that have rules, and may find the others again.
 
@@ -12,6 +12,7 @@ how the interface is written is the backend's business.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,27 +21,59 @@ from typing import NamedTuple
 from align_echo import rollout
 from align_echo.agents.players import describe_agent
 from align_echo.align.backend import Backend
-from align_echo.align.best import best_iteration, shares_of_failures
-from align_echo.align.events import Event, OnEvent
 from align_echo.align.run_folder import (
+    Event,
     IterationOutcome,
     IterationRecord,
+    OnEvent,
     RunConfig,
     RunFolder,
     RunSummary,
     Stopped,
 )
-from align_echo.align.wording import ending, episode_event, given_up_line, iteration_line
-from align_echo.align.world import World
-from align_echo.faults import ERRORS, fault_text, faults_by_source
-from align_echo.grammar import quantity
+from align_echo.align.world import World, ending, episode_event, given_up_line, iteration_line
+from align_echo.faults import ERRORS, fault_text, faults_by_source, summarize_conduct, tell
 from align_echo.hints import count_hints, merged
 from align_echo.interface import Interface, check_source, identity
+from align_echo.intervals import Estimate, wilson
+from align_echo.registry import quantity
 from align_echo.runs import versions
-from align_echo.trouble import summarize_conduct, tell
 from align_echo.types import Agent, Misalignment, Trajectory, Usage
-from align_echo.workers.choice import ONE_THREAD, Workers, play_tasks
+from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
+
+# ---------------------------------------------------------------- best
+
+
+def best_iteration(records: Sequence[IterationRecord]) -> int:
+    """The number of the iteration that made the best version; 0 for the one that the run began with."""
+    if not records:
+        return 0
+    made_in = {records[0].version_before: 0}
+    made_in |= {record.version_after: record.iteration for record in records if record.outcome == "written"}
+    last, shares = records[-1].version_after, shares_of_failures(records)
+    if last not in shares:
+        return made_in[last]
+    best = min(shares, key=lambda version: (shares[version].value, version != last))
+    return made_in[best if _clearly_less(shares[best], shares[last]) else last]
+
+
+def shares_of_failures(records: Sequence[IterationRecord]) -> dict[str, Estimate]:
+    """By version that was played, the percent of its episodes that were lost; `n` is how many it was played in."""
+    failed: Counter[str] = Counter()
+    played: Counter[str] = Counter()
+    for record in records:
+        failed[record.version_before] += record.failed
+        played[record.version_before] += record.tasks - record.faults
+    return {version: wilson(failed[version], count) for version, count in played.items() if count}
+
+
+def _clearly_less(share: Estimate, other: Estimate) -> bool:
+    """Whether a share is less than another, with no overlap of their intervals."""
+    return share.high < other.low
+
+
+# ---------------------------------------------------------------- algorithm 1 of ALIGN
 
 ITERATIONS = 8
 """The paper's K."""

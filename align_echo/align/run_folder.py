@@ -2,7 +2,7 @@
 
     config.json                  what was asked for (`RunConfig`)
     events.jsonl                 what happened, with times (`Event`)
-    calls.jsonl, cache/          every prompt and reply (`models/call_log.py`); the replies by request
+    calls.jsonl, cache/          every prompt and reply (`models/recording.py`); the replies by request
     iterations/<i>/trajectories.jsonl, misalignments.json, interface.py, interface.json
     iterations/<i>/iteration.json    written last: the iteration is finished (`IterationRecord`)
     interface.py, interface.json     the final interface
@@ -13,27 +13,63 @@ Nothing is created before `start`, so a run that is refused leaves nothing behin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
-from align_echo.align.events import Event, OnEvent
 from align_echo.errors import UsageError
-from align_echo.files import write_atomically
+from align_echo.files import read_bytes, write_atomically
 from align_echo.interface import Interface, load_interface, save_interface
 from align_echo.intervals import Percent, Score, ScoreChange
 from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock
-from align_echo.models.cache import ReplyCache
-from align_echo.models.call_log import CallLog
-from align_echo.models.prices import find_price
-from align_echo.models.recording import RecordingModel
-from align_echo.regular_files import read_bytes
+from align_echo.models.cache import ReplyCache, find_price
+from align_echo.models.recording import CallLog, RecordingModel
 from align_echo.runs import CONFIG, begin_run, check_run, finished_nothing, flat
-from align_echo.types import ChatModel, Frozen, Misalignment, Usage, source_in
+from align_echo.types import ChatModel, Fault, Frozen, Misalignment, Usage, source_in
+
+# ---------------------------------------------------------------- events
+
+EventKind = Literal[
+    "run-started",
+    "iteration-started",
+    "trajectory",
+    "misalignments",
+    "interface",
+    "iteration-finished",
+    "run-finished",
+    "note",
+]
+
+
+class Event(Frozen):
+    """One event. `message` is a whole sentence for people; `done` of `total` counts within the iteration.
+
+    "trajectory": `done` of `total` episodes are over, `task_id`, `won` (None: it broke) and `fault`
+    are of this one.
+    "misalignments": `total` new ones. "interface": `path` of the file written. "note": something worth knowing.
+    `time` is when the event was logged (ISO 8601, UTC); empty for one that is not in `events.jsonl`.
+    """
+
+    kind: EventKind
+    message: str
+    iteration: int = 0
+    done: int = 0
+    total: int = 0
+    task_id: str = ""
+    won: bool | None = None
+    path: str = ""
+    fault: Fault | None = None
+    time: str = ""
+
+
+OnEvent = Callable[[Event], None]
+
+
+# ---------------------------------------------------------------- the one folder of a generation run
 
 LEFT_BY_A_FALSE_START = ("config.json", "events.jsonl", "calls.jsonl", "cache", "iterations")
 """What a run may leave behind before it has finished anything."""

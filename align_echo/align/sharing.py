@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from align_echo.errors import InterfaceError, UsageError, first_line
-from align_echo.files import write_atomically
+from align_echo.files import read_bytes, write_atomically
 from align_echo.hints import HintCount
 from align_echo.interface import (
     MAX_SOURCE,
@@ -32,9 +32,8 @@ from align_echo.interface import (
     misfit,
     save_interface,
 )
-from align_echo.reading import first_wrong, parse_json
+from align_echo.plain_yaml import first_wrong, parse_json
 from align_echo.redaction import redacted
-from align_echo.regular_files import read_bytes
 from align_echo.runs import versions
 from align_echo.sandbox.session import printable
 from align_echo.types import Frozen

@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from align_echo.align.hybrid import source as hybrid
+from align_echo.align.hybrid import findings as hybrid
 from align_echo.align.probe import emit as listed
 from align_echo.align.probe import runtime
-from align_echo.align.probe.offered import emit as offered
-from align_echo.align.probe.offered.pages import emit as pages
+from align_echo.align.probe.offered import learner as offered
+from align_echo.align.probe.offered.pages import learner as pages
 from align_echo.align.probe.spec import current, without
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface import Interface, check_source, parse_source

@@ -14,11 +14,10 @@ from pathlib import Path
 import typer
 from rich.table import Table
 
-from align_echo import stopping
-from align_echo.display import Display, note
+from align_echo import halting
+from align_echo.display import Display, PlainConsole, in_one_line, note
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
 from align_echo.runs import CONFIG, check_room, episodes_kept, how_to_go_on, stop_line
-from align_echo.terminal import PlainConsole, in_one_line
 from align_echo.types import Usage
 
 MIN_WIDTH = 132
@@ -101,11 +100,11 @@ def resumable(out: Path) -> Iterator[None]:
     A broken agent, model or engine gives the same line. A run that has not started cannot be resumed.
     """
     try:
-        with stopping.said_by(lambda kept: stop_line(out, kept)):
+        with halting.said_by(lambda kept: stop_line(out, kept)):
             yield
     except KeyboardInterrupt as stop:
         note(stop_line(out, getattr(stop, "__notes__", ())))
-        raise typer.Exit(stopping.status()) from None
+        raise typer.Exit(halting.status()) from None
     except (AgentError, EngineError, ModelError) as error:
         if not (out / CONFIG).exists():
             raise

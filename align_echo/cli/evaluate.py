@@ -14,7 +14,6 @@ from align_echo.agents.players import about
 from align_echo.cli import options
 from align_echo.cli.console import cost, leave, run_display, run_folder, say, stdout
 from align_echo.evaluate.comparison import VariantComparison
-from align_echo.evaluate.parting import show_parting
 from align_echo.evaluate.plan import EvaluationPlan, plan_evaluation
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.refinement import RefinementResult, rounds_table
@@ -24,13 +23,14 @@ from align_echo.evaluate.tables import (
     interface_line,
     repeated,
     residue_lines,
+    show_parting,
     tables,
     undefined,
     unplayed,
     verdicts_given,
 )
+from align_echo.faults import InterfaceConduct, overstepped, tell, verdict
 from align_echo.runs import agent_details
-from align_echo.trouble import InterfaceConduct, overstepped, tell, verdict
 from align_echo.types import Usage
 
 

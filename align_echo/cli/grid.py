@@ -1,6 +1,6 @@
 """`align-echo grid`: environments x agents, each without an interface, with its placebo and with it, as one table.
 
-Not here: the work (`evaluate/grid_run.py`).
+Not here: the work (`evaluate/grid.py`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import typer
 from align_echo.agents.catalogue import AGENTS
 from align_echo.cli import options
 from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder, say
-from align_echo.evaluate.grid import GridSummary, faults_line, grid_table, refusals_lines
-from align_echo.evaluate.grid_run import play_grid, read_axes
-from align_echo.trouble import InterfaceConduct, overstepped, tell, verdict
+from align_echo.evaluate.grid import GridSummary, faults_line, grid_table, play_grid, read_axes, refusals_lines
+from align_echo.faults import InterfaceConduct, overstepped, tell, verdict
 
 DEFAULT_TASKS = 20
 

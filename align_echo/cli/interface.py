@@ -1,7 +1,7 @@
 """`align-echo interface`: show, check, audit, compare, ablate, export, import and bind interfaces.
 
-Not here: the work (`align_echo/evaluate`: `hint_record.py`, `interface_diff.py`, `ablation.py`; `align_echo/align`:
-`audit`, `sharing.py`).
+Not here: the work (`align_echo/evaluate`: `evaluate/in_play.py`, `interface_diff.py`, `ablation.py`;
+`align_echo/align`: `audit`, `sharing.py`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from align_echo.cli import options
 from align_echo.cli.console import cost, leave, new_folder, run_display, run_folder, say, stdout
 from align_echo.display import Display, note
 from align_echo.errors import UsageError
-from align_echo.evaluate.ablation import ablate
-from align_echo.evaluate.ablation_tables import ablation_lines, ablation_table, arm_conducts
-from align_echo.evaluate.hint_record import count_run_hints, keep_record
+from align_echo.evaluate.ablation import ablate, ablation_lines, ablation_table, arm_conducts
+from align_echo.evaluate.in_play import count_run_hints, keep_record
 from align_echo.evaluate.interface_diff import diff_interfaces, diff_lines
 from align_echo.evaluate.plan import plan_evaluation
 from align_echo.evaluate.tables import audit_lines, audit_table, hints_table, provenance_lines, rules_table
+from align_echo.faults import overstepped, tell, verdict
 from align_echo.files import write_atomically
 from align_echo.hints import silenced_by
 from align_echo.interface import Interface
 from align_echo.refusals import RefusalJudge
 from align_echo.sandbox.loading import check_loads
 from align_echo.sandbox.session import printable
-from align_echo.trouble import overstepped, tell, verdict
 from align_echo.wrappers.catalogue import environment
 
 interface = typer.Typer(name="interface", help="Inspect interfaces, measure their rules, and share them.")

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from align_echo import __version__, stopping
+from align_echo import __version__, halting
 from align_echo.cli.output import redacted_output
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
@@ -87,7 +87,7 @@ def _status(arguments: Sequence[str] | None) -> int:
         _drop_output()
         return _fail(f"cannot use {error.filename or 'the output'}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
-        return stopping.status()
+        return halting.status()
     finally:
         close_local()
     return status if isinstance(status, int) else 0

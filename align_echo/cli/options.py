@@ -10,8 +10,8 @@ import typer
 from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import MODEL_VARIABLE
 from align_echo.agents.presets import PRESETS
+from align_echo.critic.best_of import RULES
 from align_echo.critic.language import FORMS
-from align_echo.critic.selection import RULES
 
 
 def folder(text: str) -> Path:

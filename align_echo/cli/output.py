@@ -34,7 +34,7 @@ class _Redacting:
 class _Cleaning(_Redacting):
     """A text stream that also removes terminal control characters, except for a progress bar that redraws its line.
 
-    `styled` is the same stream for trusted text (`terminal.py`).
+    `styled` is the same stream for trusted text (`align_echo/display.py`).
     """
 
     def __init__(self, stream: TextIO) -> None:

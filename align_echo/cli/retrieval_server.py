@@ -19,8 +19,7 @@ def retrieval_server(
 ) -> None:
     """Serve document search for SearchQA's $SEARCHQA_URL and other clients of Search-R1's protocol."""
     from align_echo.wrappers.searchqa.corpus import open_corpus
-    from align_echo.wrappers.searchqa.protocol import PATH
-    from align_echo.wrappers.searchqa.server import make_server
+    from align_echo.wrappers.searchqa.protocol import PATH, make_server
 
     documents = open_corpus(corpus)
     with make_server(documents, port, host) as server:

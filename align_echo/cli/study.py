@@ -1,6 +1,6 @@
 """`align-echo study`: the papers' tables from a YAML file, with any agents and models.
 
-Not here: the plan of a study (`evaluate/study.py`) and its run (`evaluate/study_run.py`).
+Not here: the plan of a study (`evaluate/study.py`) and its run (`evaluate/study.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import typer
 
 from align_echo.cli import options
 from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder, say
-from align_echo.evaluate.study import plan_study
+from align_echo.evaluate.study import TABLES, build_tables, plan_study, play_study, study_conducts, study_notes
 from align_echo.evaluate.study_file import studies
-from align_echo.evaluate.study_run import TABLES, play_study
-from align_echo.evaluate.study_tables import build_tables, study_conducts, study_notes
-from align_echo.trouble import overstepped, tell, verdict
+from align_echo.faults import overstepped, tell, verdict
 
 
 def study(

@@ -12,8 +12,8 @@ from align_echo.cli import options
 from align_echo.cli.console import resumable, run_folder, say
 from align_echo.display import note
 from align_echo.errors import UsageError
-from align_echo.train.launched import first_alone_prints
-from align_echo.train.needs import require_training
+from align_echo.train.processes import first_alone_prints
+from align_echo.train.run import require_training
 
 if TYPE_CHECKING:
     from align_echo.train.config import TrainConfig

@@ -9,7 +9,7 @@ import typer
 
 from align_echo.cli.console import say
 from align_echo.display import note
-from align_echo.grammar import quantity
+from align_echo.registry import quantity
 from align_echo.view.inspect_logs import write_logs
 from align_echo.view.packing import write_page
 from align_echo.view.reading import describe_damage

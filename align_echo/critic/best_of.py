@@ -4,27 +4,308 @@ Every turn the agent draws N candidate replies. If the rule needs a critic, each
 chooses by the verdicts, other rules combine them with the agent's own log-probabilities. If all candidates give the
 same action there is no choice, and it is judged only if it repeats an action without effect, to record the loop.
 Candidates and verdicts are computed in batches if the models can. The chosen reply stays as sampled, with its token
-ids, so that a conversation remains exact to the token. Not here: training the critic (`align_echo.gaia`), and the rules
-(`selection.py`).
+ids, so that a conversation remains exact to the token. Not here: training the critic (`align_echo.gaia`).
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
-from typing import Self
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, Self
+
+from pydantic import Field, ValidationError
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.presets import EpisodeRules
-from align_echo.critic.opinion import CriticOpinion
-from align_echo.critic.scoring import ActionCritic, IntuitiveCritic
-from align_echo.critic.selection import CRITIC, CandidateSet, SelectionRule
+from align_echo.critic.opinion import CriticOpinion, logit
+from align_echo.critic.verdict import VERDICTS, verdict_messages
 from align_echo.dice import Dice
-from align_echo.errors import AgentError, UsageError
+from align_echo.errors import AgentError, ContextOverflowError, ModelError, UsageError
+from align_echo.files import read_text, write_atomically
+from align_echo.models.choosing import choose
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_weights
-from align_echo.types import AgentReply, AgentView, Candidate, Choice, Message, Usage
+from align_echo.plain_yaml import parse_json
+from align_echo.prompts import prompt_hash
+from align_echo.registry import Registry, with_article
+from align_echo.types import (
+    Agent,
+    AgentReply,
+    AgentView,
+    Candidate,
+    ChatModel,
+    Choice,
+    Frozen,
+    Message,
+    Usage,
+    WordChoice,
+)
+
+# ---------------------------------------------------------------- opinions of the intuitive critic on proposed actions
+
+FILE = "calibration.json"
+"""File beside the weights of a calibrated critic."""
+
+
+class CriticCalibration(Frozen):
+    """A critic's temperature (`calibration.fit_temperature`), and the number of actions it was fitted on."""
+
+    temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    n: int = 0
+
+
+class ActionCritic(Protocol):
+    """A judge of proposed actions: a `IntuitiveCritic`, or a `reasoning.Reasoner`."""
+
+    @property
+    def model(self) -> ChatModel: ...
+
+    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[CriticOpinion]: ...
+
+    def describe(self) -> dict[str, str]: ...
+
+
+@dataclass(frozen=True)
+class IntuitiveCritic:
+    """An intuitive critic: a model and the temperature of its probabilities. Thread-safe if the model is."""
+
+    model: ChatModel
+    temperature: float = 1.0
+
+    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[CriticOpinion]:
+        """Return an opinion on each action as the next one in a conversation, in order.
+
+        A fault of the model gives no verdict and is marked as `broken`; a prompt too long for its context gives no
+        verdict either. Raises as `choose` does for a model that cannot be asked.
+        """
+        questions = [verdict_messages(conversation, action) for action in actions]
+        answers = choose(self.model, questions, VERDICTS)
+        return [self._opinion(action, answer) for action, answer in zip(actions, answers, strict=True)]
+
+    def describe(self) -> dict[str, str]:
+        """Return the settings behind its verdicts, besides its model, for run records."""
+        return {"temperature.judge": str(self.temperature), "prompt.critic/verdict": prompt_hash("critic/verdict")}
+
+    def _opinion(self, action: str, answer: WordChoice | ModelError) -> CriticOpinion:
+        if isinstance(answer, ModelError):
+            return CriticOpinion(action=action, verdict=None, broken=not isinstance(answer, ContextOverflowError))
+        verdict = next((verdict for verdict in VERDICTS if verdict == answer.said), None)
+        log_odds = None if answer.logprobs is None else logit(*answer.logprobs)
+        return CriticOpinion(action=action, verdict=verdict, logit=log_odds, usage=answer.usage).at(self.temperature)
+
+
+def write_calibration(calibration: CriticCalibration, folder: Path) -> None:
+    """Write the calibration beside the critic's weights."""
+    write_atomically(folder / FILE, calibration.model_dump_json(indent=2) + "\n")
+
+
+def read_calibration(folder: Path) -> CriticCalibration:
+    """Read the calibration beside a critic's weights; temperature 1 without a file. Raises `UsageError` for a damaged
+    file.
+    """
+    file = folder / FILE
+    if not file.is_file():
+        return CriticCalibration()
+    try:
+        return CriticCalibration.model_validate(parse_json(read_text(file)))
+    except (ValueError, ValidationError) as error:
+        raise UsageError(f"{file} is damaged: delete it, or train the critic again") from error
+
+
+# ---------------------------------------------------------------- rules that choose one of N candidates
+
+LogprobKind = Literal["reply", "token"]
+SURE = 1e-12
+"""Distance from 0 or 1 at which probabilities are clipped."""
+
+
+@dataclass(frozen=True)
+class CandidateSet:
+    """The input of a rule: the candidates' `actions` in the order drawn (None: the reply held none), the opinion on
+    each distinct action (`judged`), and each reply's token log-probabilities, if known.
+
+    `dice` is seeded by the state; `abstain_below` is a probability in [0, 1] (`by_critic`).
+    """
+
+    actions: Sequence[str | None]
+    dice: Dice
+    judged: Mapping[str, CriticOpinion] = field(default_factory=dict)
+    logprobs: Sequence[Sequence[float] | None] = ()
+    abstain_below: float = 0.0
+
+
+@dataclass(frozen=True)
+class SelectionRule:
+    """A rule by name. `take` returns the index of a candidate. The flags say what the rule needs: verdicts on each
+    distinct action, log-probabilities of replies, or random draws alone.
+    """
+
+    name: str
+    take: Callable[[CandidateSet], int]
+    needs_judge: bool = False
+    needs_logprobs: bool = False
+    draws: bool = False
+
+
+def _read_rule(name: str, rule: object) -> SelectionRule:
+    if not isinstance(rule, SelectionRule):
+        kind = with_article(type(rule).__name__)
+        raise UsageError(f"{name} is {kind}, not an align_echo.critic.selection.SelectionRule")
+    return rule
+
+
+RULES: Registry[SelectionRule] = Registry("rule of selection", "align_echo.selection_rules", _read_rule)
+
+
+def by_critic(actions: Sequence[str | None], judged: Mapping[str, CriticOpinion], abstain_below: float = 0.0) -> int:
+    """Choose the candidate with the highest p(correct) among those judged correct; without any, the first with an
+    action.
+
+    GAIA (paper 3) equation 4. With `abstain_below` above 0, the first with an action is also taken if the highest
+    p(correct) is below it. Probabilities count only if all candidates judged correct have one; otherwise these are
+    tied. An action missing from `judged` has no verdict. Raises `UsageError` for no candidate, or a threshold outside
+    [0, 1].
+    """
+    if not 0 <= abstain_below <= 1:
+        raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
+    usable = _usable_indices(actions)
+    opinions = {
+        index: judged[action] for index in usable if (action := actions[index]) is not None and action in judged
+    }
+    p_correct = {index: opinion.p_correct for index, opinion in opinions.items() if opinion.verdict == "correct"}
+    known = {index: p for index, p in p_correct.items() if p is not None}
+    if not p_correct:
+        return usable[0]
+    if len(known) < len(p_correct):
+        return min(p_correct)
+    best = max(known, key=known.__getitem__)
+    return best if known[best] >= abstain_below else usable[0]
+
+
+def first(actions: Sequence[str | None]) -> int:
+    """Choose the first candidate with an action, like an agent that draws once. Raises `UsageError` for no candidate.
+    """
+    return _usable_indices(actions)[0]
+
+
+def at_random(actions: Sequence[str | None], dice: Dice) -> int:
+    """Choose uniformly among candidates with an action: an action drawn twice is twice as likely.
+
+    Raises `UsageError` for no candidate.
+    """
+    return dice.pick(_usable_indices(actions))
+
+
+def by_placebo(actions: Sequence[str | None], dice: Dice) -> int:
+    """Choose uniformly among distinct actions, however often each was drawn, and return its first candidate.
+
+    This is the control for a critic of distinct actions: a critic without knowledge. Raises `UsageError` for no
+    candidate.
+    """
+    usable = _usable_indices(actions)
+    distinct = list(dict.fromkeys(actions[index] for index in usable))
+    return actions.index(dice.pick(distinct))
+
+
+def by_majority(actions: Sequence[str | None]) -> int:
+    """Choose the first candidate of the most frequent action (Wang et al., ICLR 2023: self-consistency).
+
+    Raises `UsageError` for no candidate.
+    """
+    votes = Counter(actions)
+    return max(_usable_indices(actions), key=lambda index: votes[actions[index]])
+
+
+def by_logprob(
+    actions: Sequence[str | None], logprobs: Sequence[Sequence[float] | None], of: LogprobKind = "reply"
+) -> int:
+    """Choose the candidate most likely under the agent itself. `logprobs[i]` [T_i] are those of reply i's tokens.
+
+    "reply" compares their sums, which favours short replies; "token" their means. Raises `UsageError` for no candidate,
+    a different number of entries, or a candidate with an action whose log-probabilities are missing or above 0.
+    """
+    likelihood = _likelihood(actions, logprobs, of)
+    return max(likelihood, key=likelihood.__getitem__)
+
+
+def by_tilted(
+    actions: Sequence[str | None], judged: Mapping[str, CriticOpinion], logprobs: Sequence[Sequence[float] | None]
+) -> int:
+    """Choose the candidate with the highest log-probability plus the critic's log-odds, log p(correct) - log p(wrong).
+
+    This is the likeliest under the agent's own distribution tilted by the critic's odds, as a reward tilts the
+    reference policy in KL-regularised learning (Rafailov et al., NeurIPS 2023, equation 4, with beta 1). An action
+    without a probability has even odds, whatever the verdict. Raises `UsageError` as `by_logprob` does.
+    """
+    tilted = {
+        index: likelihood + _log_odds(judged.get(actions[index] or ""))
+        for index, likelihood in _likelihood(actions, logprobs, "reply").items()
+    }
+    return max(tilted, key=tilted.__getitem__)
+
+
+def _log_odds(opinion: CriticOpinion | None) -> float:
+    if opinion is None or opinion.p_correct is None:
+        return 0.0
+    p = min(max(opinion.p_correct, SURE), 1 - SURE)
+    return math.log(p / (1 - p))
+
+
+def _likelihood(
+    actions: Sequence[str | None], logprobs: Sequence[Sequence[float] | None], of: LogprobKind
+) -> dict[int, float]:
+    if len(logprobs) != len(actions):
+        raise UsageError(f"{len(actions)} candidates and log-probabilities of {len(logprobs)}: give one entry to each")
+    likelihood: dict[int, float] = {}
+    for index in _usable_indices(actions):
+        tokens = logprobs[index] or ()
+        if actions[index] is not None and not (tokens and all(token <= 0 for token in tokens)):
+            raise UsageError(f"candidate {index} lacks log-probabilities of at most 0: use a model that gives them")
+        likelihood[index] = math.fsum(tokens) / (max(len(tokens), 1) if of == "token" else 1)
+    return likelihood
+
+
+def pass_at_k(drawn: int, correct: int, k: int) -> float:
+    """Estimate pass@k in [0, 1] without bias: 1 - C(drawn - correct, k) / C(drawn, k).
+
+    The share of subsets of k candidates with a correct one (Chen et al. 2021, "Evaluating Large Language Models Trained
+    on Code", equation 1). Computed in integers with one division, so no count is too large. Raises `UsageError` unless
+    0 <= correct <= drawn and 1 <= k <= drawn.
+    """
+    if not (0 <= correct <= drawn and 1 <= k <= drawn):
+        raise UsageError(f"pass@k needs 0 <= correct <= drawn and 1 <= k <= drawn, not {correct} of {drawn} at k = {k}")
+    subsets = math.comb(drawn, k)
+    return (subsets - math.comb(drawn - correct, k)) / subsets
+
+
+def _usable_indices(actions: Sequence[str | None]) -> list[int]:
+    """Return the indices of candidates with an action, or [0] without any. Raises `UsageError` for no candidate."""
+    if not actions:
+        raise UsageError("there is no candidate to take")
+    return [index for index, action in enumerate(actions) if action is not None] or [0]
+
+
+CRITIC = SelectionRule(
+    "critic", lambda pool: by_critic(pool.actions, pool.judged, pool.abstain_below), needs_judge=True
+)
+TILTED = SelectionRule(
+    "tilted",
+    lambda pool: by_tilted(pool.actions, pool.judged, pool.logprobs),
+    needs_judge=True,
+    needs_logprobs=True,
+)
+FIRST = SelectionRule("first", lambda pool: first(pool.actions))
+RANDOM = SelectionRule("random", lambda pool: at_random(pool.actions, pool.dice), draws=True)
+PLACEBO = SelectionRule("placebo", lambda pool: by_placebo(pool.actions, pool.dice), draws=True)
+MAJORITY = SelectionRule("majority", lambda pool: by_majority(pool.actions))
+LOGPROB = SelectionRule("logprob", lambda pool: by_logprob(pool.actions, pool.logprobs), needs_logprobs=True)
+
+
+# ---------------------------------------------------------------- best-of-N (GAIA, paper 3, section 3.2)
 
 
 class BestOf:
@@ -159,3 +440,50 @@ def _candidate(reply: AgentReply, opinions: dict[str, CriticOpinion]) -> Candida
         p_correct=None if opinion is None else opinion.p_correct,
         logprob=math.fsum(reply.tokens.logprobs) if reply.tokens else None,
     )
+
+
+# ---------------------------------------------------------------- led
+
+
+class LedAgent:
+    """Carries out the leader's action each turn; the reply's `choice` holds the proposer's candidates.
+
+    If the proposer's own reply gives the same action it stays as sampled; otherwise the reply is the action. In a share
+    `own` of the episodes, by task and sample, the proposer plays alone.
+    """
+
+    def __init__(self, proposer: BestOf | ChatAgent, leader: Agent, *, own: float = 0.0, sample: int = 0) -> None:
+        self._proposer = proposer
+        self._leader = leader
+        self._own = own
+        self._sample = sample
+
+    @property
+    def name(self) -> str:
+        """Return `<proposer>, led by <leader>`, with the share of led episodes."""
+        share = f" in {1 - self._own:.0%} of the episodes" if self._own else ""
+        return f"{self._proposer.name}, led by {self._leader.name}{share}"
+
+    def describe(self) -> dict[str, str]:
+        """Return the proposer's description."""
+        return self._proposer.describe()
+
+    def with_sample(self, sample: int) -> Self:
+        """Copy the agent with another sampling seed for the proposer."""
+        return type(self)(self._proposer.with_sample(sample), self._leader, own=self._own, sample=sample)
+
+    def act(self, view: AgentView) -> AgentReply:
+        """Return the leader's action with the proposer's candidates. Raises the errors of either agent."""
+        proposed = self._proposer.act(view)
+        if Dice(f"led {view.task_id} {self._sample}").chance(self._own):
+            return proposed
+        action = self._leader.act(view).action
+        candidates = proposed.choice.candidates if proposed.choice else (_led_candidate(proposed),)
+        if proposed.action == action:
+            return proposed.model_copy(update={"choice": proposed.choice or Choice(candidates=candidates, taken=0)})
+        choice = Choice(candidates=candidates, taken=None)
+        return AgentReply(text=action or "", action=action, usage=proposed.usage, choice=choice)
+
+
+def _led_candidate(reply: AgentReply) -> Candidate:
+    return Candidate(action=reply.action, logprob=math.fsum(reply.tokens.logprobs) if reply.tokens else None)

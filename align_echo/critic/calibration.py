@@ -2,8 +2,8 @@
 
 A logit is z = log P(correct) - log P(wrong) of one judged action. A label is 1 for a correct action and 0 for a wrong
 one. Both are arrays [M]. Logits are clipped to `MOST_LOGIT` on either side, so that one certain error has a large but
-finite cost. Not here: asking the critic (`scoring.py`), labels (`labels.py`), and choosing by probabilities
-(`selection.py`).
+finite cost. Not here: asking the critic (`best_of.py`), labels (`labels.py`), and choosing by probabilities
+(`best_of.py`).
 """
 
 from __future__ import annotations

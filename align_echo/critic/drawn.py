@@ -1,7 +1,7 @@
 """Sampling settings of a critic's training candidates, recorded beside its weights to sample alike in play.
 
 A critic asked about unfamiliar kinds of actions may judge them correct. Not here: sampling (`models/local`), and the
-reaction to a mismatch (`evaluate/cast.py`).
+reaction to a mismatch (`evaluate/plan.py`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from pathlib import Path
 from pydantic import Field, TypeAdapter, ValidationError
 
 from align_echo.errors import UsageError
-from align_echo.files import write_atomically
-from align_echo.reading import parse_json
-from align_echo.regular_files import read_text
+from align_echo.files import read_text, write_atomically
+from align_echo.plain_yaml import parse_json
 from align_echo.types import Frozen
 
 FILE = "drawn.json"

@@ -19,7 +19,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from align_echo.errors import UsageError
 from align_echo.evaluate.metrics import pooled_percent
-from align_echo.faults import fault_text
+from align_echo.faults import InterfaceConduct, fault_text, summarize_conduct
 from align_echo.hints import HintCount, count_hints, merged
 from align_echo.interface import Interface
 from align_echo.intervals import (
@@ -41,9 +41,8 @@ from align_echo.intervals import (
 from align_echo.progress import SILENT, Progress
 from align_echo.refusals import AnswerShares, Known, RefusalCounts, RefusalJudge
 from align_echo.session import Episode
-from align_echo.trouble import InterfaceConduct, summarize_conduct
 from align_echo.types import Agent, ChoiceCounts, Frozen, Step, Trajectory, Usage
-from align_echo.workers.choice import ONE_THREAD, Workers, play_tasks
+from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
 
 BASELINE = "none"

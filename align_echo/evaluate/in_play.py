@@ -18,18 +18,18 @@ from align_echo.agents.players import choose_turns
 from align_echo.align.generation import Generation
 from align_echo.align.loop import Generated
 from align_echo.align.run_folder import InPlay, RunFolder, RunSummary
-from align_echo.align.wording import ending
+from align_echo.align.world import ending
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, build_variants
-from align_echo.evaluate.plan import EvaluationPlan
+from align_echo.evaluate.plan import EvaluationPlan, pick_tasks
 from align_echo.evaluate.playing import play
-from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import cell
-from align_echo.grammar import quantity
-from align_echo.interface import load_interface
+from align_echo.hints import HintCount, count_hints, merged
+from align_echo.interface import Interface, load_interface, save_interface
 from align_echo.intervals import Estimate, bootstrap, task_key
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
+from align_echo.registry import quantity
 from align_echo.runs import CONFIG
 from align_echo.sandbox.session import printable
 from align_echo.types import Trajectory
@@ -199,3 +199,45 @@ def nothing_written(plan: Generation, summary: RunSummary, path: Path) -> str:
         f"{finding} and no rule was written for any: the interface in {path} changes nothing; name {remedy}, and "
         "another folder"
     )
+
+
+# ---------------------------------------------------------------- hint record
+
+_EPISODES = ("trajectories/*.jsonl", "iterations/*/trajectories.jsonl")
+
+
+def count_run_hints(interface: Interface, folder: Path) -> tuple[HintCount, ...]:
+    """Count the outcomes of the interface's hints, by rule, in a folder of `evaluate` or `generate-interface`.
+
+    Episodes of its placebo do not count. Raises `UsageError` if none was played under exactly this source.
+    """
+    labels: dict[str, None] = {}
+    played = []
+    for trajectory in _episodes(folder):
+        labels[trajectory.interface] = None
+        is_own = trajectory.source == interface.content_hash and not trajectory.is_placebo
+        if is_own and trajectory.fault is None:
+            played.append(trajectory)
+    if not played:
+        contents = f"it holds those of {', '.join(labels)}" if labels else "it holds none"
+        label = f"{interface.name}@{interface.content_hash}"
+        raise UsageError(f"no episode of {folder} was played under the interface {label}: {contents}")
+    return count_hints(played)
+
+
+def keep_record(interface: Interface, file: Path, record: tuple[HintCount, ...]) -> Interface:
+    """Add counts to the record of an interface's `.py` file, in its `.json`, and return the updated interface.
+
+    Raises `UsageError` unless the file is the user's own.
+    """
+    if file.suffix != ".py" or not file.is_file():
+        raise UsageError(f"a record is kept beside a .py file of your own: copy {file} and name the copy")
+    updated = interface.model_copy(update={"record": merged(interface.record, record)})
+    save_interface(updated, file.parent, file.stem)
+    return updated
+
+
+def _episodes(folder: Path) -> Iterator[Trajectory]:
+    for pattern in _EPISODES:
+        for file in sorted(folder.glob(pattern)):
+            yield from JsonlFile(file).read(Trajectory)

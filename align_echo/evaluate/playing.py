@@ -1,6 +1,6 @@
 """Play a plan into a folder: every variant on the same tasks, and their comparison.
 
-Not here: refinement rounds (`rounds.py`), grids (`grid_run.py`), and printing (`tables.py`).
+Not here: refinement rounds (`rounds.py`), grids (`grid.py`), and printing (`tables.py`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from align_echo.agents.players import about, describe_agent
-from align_echo.evaluate.cast import build_plan_agent, evaluation_config, model_loader, sampling_warnings
 from align_echo.evaluate.comparison import VariantComparison, compare, run_variant
 from align_echo.evaluate.folder import EvaluationFolder, PartSetting, check_folder
-from align_echo.evaluate.plan import EvaluationPlan
+from align_echo.evaluate.plan import (
+    EvaluationPlan,
+    build_plan_agent,
+    evaluation_config,
+    model_loader,
+    sampling_warnings,
+)
 from align_echo.evaluate.tables import NAMES
 from align_echo.interface import Interface
 from align_echo.progress import SILENT, Progress

@@ -10,20 +10,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from align_echo.agents.players import about, describe_agent
-from align_echo.critic.language import CritiqueForm
-from align_echo.critic.review import MAX_TOKENS, CriticReview, review
-from align_echo.evaluate.cast import build_plan_agent, evaluation_config, model_loader, sampling_warnings
+from align_echo.critic.language import MAX_TOKENS, CriticReview, CritiqueForm, review
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
-from align_echo.evaluate.plan import EvaluationPlan, RefinementPlan
+from align_echo.evaluate.plan import (
+    EvaluationPlan,
+    RefinementPlan,
+    build_plan_agent,
+    evaluation_config,
+    model_loader,
+    sampling_warnings,
+)
 from align_echo.evaluate.playing import play_part
 from align_echo.evaluate.refinement import RefinementResult, ReviewRecord, attempt_episode, refine_rounds, review_all
+from align_echo.faults import InterfaceConduct, summarize_conduct
 from align_echo.intervals import scored
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_weights
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
 from align_echo.session import Episode, try_reset
-from align_echo.trouble import InterfaceConduct, summarize_conduct
 from align_echo.types import Agent, ChatModel, Trajectory, Usage
 
 CRITIC_TEMPERATURE = 1.0

@@ -7,32 +7,51 @@
     verification            an ablation: interfaces generated without experiments
     transfer A > B          interfaces generated for A, played by B
 
-Not here: playing (`study_run.py`), tables (`study_tables.py`), and means over seeds, each of which has its own tables.
+Not here: means over seeds, each of which has its own tables.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from rich.table import Table
 
 from align_echo import __version__
 from align_echo.agents.players import (
     AgentChoice,
+    about,
     choose_agent,
     choose_preset,
     choose_turns,
+    describe_agent,
     model_on_record,
     workers_for,
 )
-from align_echo.align.generation import Generation, plan_generation
+from align_echo.align.generation import Generation, generate_interface, plan_generation
+from align_echo.align.run_folder import RunFolder
 from align_echo.errors import InterfaceError, UsageError
-from align_echo.evaluate.comparison import BASELINE, PLACEBO, build_variants
-from align_echo.evaluate.folder import Config
-from align_echo.evaluate.grid import WITH, GridSummary
-from align_echo.evaluate.grid_run import pick_test_tasks
-from align_echo.evaluate.plan import EvaluationPlan
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, build_variants
+from align_echo.evaluate.folder import Config, PlayedPart, check_folder, open_folder
+from align_echo.evaluate.grid import (
+    CAPTION,
+    HEADINGS,
+    OVER_PLACEBO,
+    WITH,
+    GridCell,
+    GridSummary,
+    build_cell,
+    build_grid,
+    cell_lines,
+    faults_line,
+    grid_table,
+    pick_test_tasks,
+    play_comparison,
+    refusals_lines,
+)
+from align_echo.evaluate.plan import EvaluationPlan, build_plan_agent, evaluation_config, model_loader
 from align_echo.evaluate.study_file import (
     GENERATE,
     VERIFICATION,
@@ -44,18 +63,23 @@ from align_echo.evaluate.study_file import (
     read_study,
     refuse_contradictions,
 )
-from align_echo.interface import Interface
-from align_echo.reading import in_yaml
-from align_echo.runs import interface_fingerprints
-from align_echo.types import Frozen, Usage
-from align_echo.workers.choice import ThreadWorkers
+from align_echo.evaluate.tables import WORTH
+from align_echo.faults import InterfaceConduct
+from align_echo.files import write_atomically
+from align_echo.interface import Interface, load_interface
+from align_echo.jsonl import JsonlFile
+from align_echo.plain_yaml import in_yaml
+from align_echo.progress import SILENT, Progress
+from align_echo.runs import CONFIG, SUMMARY, interface_fingerprints
+from align_echo.session import Episode, try_reset
+from align_echo.types import Agent, Frozen, Trajectory, Usage
+from align_echo.workers.ray_cluster import ThreadWorkers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
 MAIN = "main"
 HALVES = ("rules", "feedback")
 """Ablations with one half of the interface, named by that half."""
-
 
 
 class StudySummary(Frozen):
@@ -333,3 +357,205 @@ def _refuse_twice(axis: str, names: Iterable[str]) -> None:
         if name in seen:
             raise UsageError(f"{axis}: {name} is there twice: name each once")
         seen.add(name)
+
+
+# ---------------------------------------------------------------- study tables
+
+
+def build_tables(study: StudySummary) -> list[Table]:
+    """Build a table for each part; the caption is below the last."""
+    tables = [grid_table(grid) for grid in study.parts.values()]
+    for table in tables[:-1]:
+        table.caption = None
+    return tables
+
+
+def write_markdown(study: StudySummary) -> str:
+    """Write the tables of all parts as Markdown, with a heading each."""
+    lines = [f"# Study {study.name}", ""]
+    for grid in study.parts.values():
+        lines += [f"## Without and with the interface {grid.interface}", ""]
+        lines += [_row(HEADINGS), _row(["---"] * 3 + ["---:"] * (len(HEADINGS) - 3))]
+        lines += [_row((cell.environment, cell.agent, *line)) for cell in grid.cells for line in cell_lines(cell)]
+        lines.append("")
+    ends = [*CAPTION.splitlines(), OVER_PLACEBO, WORTH.replace("\n", " "), *study_notes(study)]
+    return "\n".join([*lines, *(f"- {line.rstrip(';')}" for line in ends), ""])
+
+
+def study_notes(study: StudySummary) -> list[str]:
+    """Write the lines below the tables: how refusals are known, who played, where nothing was generated, and broken
+    episodes by cell and part.
+    """
+    why = "nothing was learned: it changes nothing"
+    unchanged = [f"{folder}: {study.learned[folder]} ({why})" for folder in study.unchanged]
+    cells = [cell for grid in study.parts.values() for cell in grid.cells]
+    return [*refusals_lines(cells), *study.played_by, *unchanged, *(_faults(study) or ["faults: none"])]
+
+
+def _faults(study: StudySummary) -> list[str]:
+    """Write a line for each cell with broken episodes, in the part they were played for."""
+    lines = []
+    for part, grid in study.parts.items():
+        for cell in grid.cells:
+            line = faults_line(cell, _own_sides(part, cell))
+            lines += [line if part == MAIN else f"{line} ({part})"] if line else []
+    return lines
+
+
+def study_conducts(study: StudySummary) -> dict[str, InterfaceConduct]:
+    """Return the conduct of the interface in each side played for a part."""
+    return {
+        f"{cell.environment} {cell.agent} {name}" + ("" if part == MAIN else f" ({part})"): cell.sides[name].conduct
+        for part, grid in study.parts.items()
+        for cell in grid.cells
+        for name in _own_sides(part, cell)
+    }
+
+
+def _own_sides(part: str, cell: GridCell) -> list[str]:
+    """Return the sides of a cell that belong to this part alone."""
+    kind = part.partition(", seed ")[0]
+    if kind == MAIN:
+        return list(cell.sides)
+    if kind in HALVES:
+        return ["with"]
+    return [name for name in cell.sides if name in (PLACEBO, "with")]
+
+
+def _row(fields: tuple[str, ...] | list[str]) -> str:
+    return f"| {' | '.join(field.replace('|', chr(92) + '|') for field in fields)} |"
+
+
+# ---------------------------------------------------------------- play a study
+
+TABLES = "study.md"
+
+Comparisons = Mapping[str, VariantComparison | None]
+"""Results of evaluations, by folder; None if no episode had a score."""
+
+
+@in_keys()
+def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> StudySummary:
+    """Generate and play all unfinished parts of a study, and write its summary and tables.
+
+    Raises as `playing.play` and `generate_interface`; invalid settings are refused before anything is written.
+    """
+    check_folder(path, plan.config, resume=resume)
+    agents = {
+        folder: build_plan_agent(evaluation, model_loader(evaluation, path / folder))
+        for folder, evaluation in plan.evaluations.items()
+    }
+    openings = {evaluation.spec.name: evaluation for evaluation in plan.evaluations.values()}
+    for evaluation in openings.values():
+        try_reset(evaluation.spec, evaluation.task_ids[0], split=evaluation.split, data_root=None)
+    lock = open_folder(path, plan.config, resume=resume)
+    learned = {folder: _generate(plan, folder, path, progress) for folder in plan.generations}
+    evaluations = {folder: _with_interface(plan, folder, learned) for folder in plan.evaluations}
+    comparisons: dict[str, VariantComparison | None] = {}
+    for number, (folder, evaluation) in enumerate(evaluations.items(), start=1):
+        progress.say(f"evaluation {number} of {len(evaluations)}: {folder}")
+        comparisons[folder] = _play(plan, folder, evaluation, agents[folder], path, progress)
+    study = _summarise(plan, evaluations, agents, comparisons, learned, path)
+    write_atomically(path / TABLES, write_markdown(study))
+    write_atomically(path / SUMMARY, study.model_dump_json(indent=2) + "\n")
+    lock.close()
+    return study
+
+
+def _generate(plan: StudyPlan, folder: str, path: Path, progress: Progress) -> Interface:
+    """Generate an interface in the study's folder, resuming an unfinished run."""
+    run, generation = path / folder, plan.generations[folder]
+    if RunFolder(run).summary() is None:
+        progress.say(f"learning: {folder}")
+        generate_interface(generation, run, resume=(run / CONFIG).exists(), progress=progress)
+    name = folder.partition("/")[2]
+    return load_interface(run / "interface.py").model_copy(update={"name": name})
+
+
+def _with_interface(plan: StudyPlan, folder: str, learned: Mapping[str, Interface]) -> EvaluationPlan:
+    """Add the variants of its generated interface to an evaluation."""
+    evaluation = plan.evaluations[folder]
+    if folder not in plan.interfaces:
+        return evaluation
+    return replace(evaluation, variants=plan.variants_in(folder, learned[plan.interfaces[folder]]))
+
+
+def _play(
+    plan: StudyPlan, folder: str, evaluation: EvaluationPlan, agent: Agent, path: Path, progress: Progress
+) -> VariantComparison | None:
+    """Play the unfinished part of an evaluation, reading shared episodes without an interface."""
+    run_folder = path / folder
+    if (run_folder / CONFIG).exists():
+        check_folder(run_folder, evaluation_config(evaluation, agent), resume=True)
+    if folder not in plan.baselines:
+        return play_comparison(evaluation, agent, run_folder, progress)
+    file = JsonlFile(path / plan.baselines[folder] / "trajectories" / f"{BASELINE}.jsonl")
+    starts = {Episode(trajectory.task_id): start for start, trajectory in file.entries(Trajectory)}
+    shared = PlayedPart(file, [Episode(task) for task in evaluation.task_ids], starts)
+    return play_comparison(evaluation, agent, run_folder, progress, baseline=shared)
+
+
+# ---------------------------------------------------------------- the summary
+
+
+def _summarise(
+    plan: StudyPlan,
+    evaluations: Mapping[str, EvaluationPlan],
+    agents: Mapping[str, Agent],
+    comparisons: Comparisons,
+    learned: Mapping[str, Interface],
+    path: Path,
+) -> StudySummary:
+    summaries = {folder: RunFolder(path / folder).summary() for folder in plan.generations}
+    spent = [summary.usage for summary in summaries.values() if summary is not None]
+    empty = {folder for folder, summary in summaries.items() if summary is not None and not summary.written}
+    faults = 0
+    for folder, evaluation in evaluations.items():
+        comparison = comparisons[folder]
+        results = comparison.variants if comparison else {}
+        spent += [result.usage for name, result in results.items() if name in evaluation.variants]
+        missing = len(evaluation.task_ids)
+        faults += sum(results[name].faults if name in results else missing for name in evaluation.variants)
+    who_played = [about(played.player, describe_agent(agents[folder])) for folder, played in evaluations.items()]
+    return StudySummary(
+        name=plan.name,
+        interface=plan.file.interface,
+        seeds=plan.file.all_seeds,
+        tasks=plan.file.tasks,
+        parts={part: _grid(plan, part, evaluations, comparisons) for part in plan.parts},
+        learned={folder: interface.label for folder, interface in learned.items()},
+        unchanged=tuple(folder for folder in learned if folder in empty),
+        played_by=tuple(dict.fromkeys(who_played)),
+        faults=faults,
+        usage=sum(spent, Usage()),
+    )
+
+
+def _grid(
+    plan: StudyPlan, part: str, evaluations: Mapping[str, EvaluationPlan], comparisons: Comparisons
+) -> GridSummary:
+    """Build the grid of a part."""
+    cells = []
+    for folder, variant in plan.parts[part].items():
+        evaluation = evaluations[folder]
+        labels = {name: interface.label if interface else BASELINE for name, interface in evaluation.variants.items()}
+        cells.append(
+            build_cell(
+                evaluation.spec,
+                comparisons[folder],
+                {BASELINE: BASELINE, **labels},
+                agent=plan.labels[folder],
+                tasks=len(evaluation.task_ids),
+                folder=folder,
+                variant=variant,
+            )
+        )
+    played = [evaluations[folder] for folder in plan.parts[part]]
+    models = {evaluation.player.model.on_record for evaluation in played if evaluation.player.model}
+    return build_grid(
+        cells,
+        model=" and ".join(sorted(models)) or None,
+        interface=part_title(plan.file, part),
+        seed=played[0].seed,
+        tasks=max(len(evaluation.task_ids) for evaluation in played),
+    )

@@ -25,24 +25,20 @@ from align_echo.agents.players import AgentChoice
 from align_echo.critic.labels import Rule, label_rules
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import check_folder, open_folder
-from align_echo.evaluate.plan import EvaluationPlan
-from align_echo.evaluate.selection import pick_round_tasks
-from align_echo.files import write_atomically
-from align_echo.gaia.collect import CandidateSettings, collect, plan_collection
-from align_echo.gaia.collection import CollectionSummary
+from align_echo.evaluate.plan import EvaluationPlan, pick_round_tasks
+from align_echo.files import read_bytes, write_atomically
+from align_echo.gaia.collect import CandidateSettings, CollectionSummary, collect, plan_collection
 from align_echo.gaia.examples import check_share
-from align_echo.gaia.figures import CEILING, SelectionResult, TrialResult
 from align_echo.gaia.fit.folder import CRITIC
 from align_echo.gaia.fit.intuitive import TrainingSummary, check_learner, fit
-from align_echo.gaia.trial import run_trial
+from align_echo.gaia.trial import CEILING, SelectionResult, TrialResult, run_trial
 from align_echo.intervals import Percent
-from align_echo.models.names import ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name
+from align_echo.plain_yaml import json_object
 from align_echo.progress import SILENT, Progress
-from align_echo.reading import json_object
-from align_echo.regular_files import read_bytes
-from align_echo.train.needs import require_reports
+from align_echo.train.run import require_reports
 from align_echo.types import Frozen
-from align_echo.workers.choice import Workers
+from align_echo.workers.ray_cluster import Workers
 from align_echo.wrappers.environment import EnvironmentSpec
 
 if TYPE_CHECKING:

@@ -4,40 +4,318 @@
     opinions.jsonl    the critic's opinions, episode by episode (`opinions.py`)
     summary.json      `TrialResult`, written last
 
-Not here: the figures (`figures.py`), and the critics (`critic/scoring.py`, `critic/reasoning.py`).
+Not here: the critics (`critic/best_of.py`, `critic/opinion.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import NonNegativeInt, PositiveInt
 
 from align_echo import __version__
 from align_echo.agents.catalogue import AGENTS, agent_spec
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.spec import AgentSetting
+from align_echo.critic.best_of import (
+    RULES,
+    ActionCritic,
+    CandidateSet,
+    IntuitiveCritic,
+    SelectionRule,
+    read_calibration,
+)
+from align_echo.critic.calibration import CriticReport, LabelledVerdict, action_type, report
 from align_echo.critic.labels import Rule
-from align_echo.critic.opinion import CriticOpinion
-from align_echo.critic.reasoning import ReasoningCritic
-from align_echo.critic.scoring import ActionCritic, IntuitiveCritic, read_calibration
+from align_echo.critic.opinion import CriticOpinion, ReasoningCritic
+from align_echo.critic.verdict import VERDICTS, Verdict
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config, check_folder, open_folder
 from align_echo.evaluate.plan import refuse_script
-from align_echo.files import write_atomically
-from align_echo.gaia.collection import default_episode_rule, read_collection
-from align_echo.gaia.figures import TrialResult, collect_states, measure_trial
-from align_echo.gaia.labelling import Conversation, proposed_actions
+from align_echo.files import read_text, write_atomically
+from align_echo.gaia.collect import default_episode_rule, read_collection
+from align_echo.gaia.examples import ActionExample, Conversation, LabelledEpisode, proposed_actions, turn_candidates
 from align_echo.gaia.opinions import RatedEpisode, opinions, without_repeats
+from align_echo.intervals import Floats, Percent, Points, bootstrap, clustered_rate
 from align_echo.models import ScriptedModel, load_model
-from align_echo.models.names import ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.recording import get_weights
+from align_echo.plain_yaml import parse_json
 from align_echo.progress import SILENT, Progress
-from align_echo.reading import parse_json
-from align_echo.regular_files import read_text
 from align_echo.runs import CONFIG
-from align_echo.train.needs import require_reports
+from align_echo.train.run import require_reports
+from align_echo.types import Candidate, Frozen, Trajectory
 from align_echo.wrappers.catalogue import environment, recorded_environment
+
+# ---------------------------------------------------------------- baselines
+
+CONSTANT, TABLE, LOGPROB = "the better constant answer", "a table of actions without numbers", "the agent's own logprob"
+Judge = Callable[[ActionExample], Verdict]
+
+
+class BaselineComparison(Frozen):
+    """A baseline on the critic's held-out actions: its accuracy in percent, and the critic's lead in points. Intervals
+    are over tasks.
+    """
+
+    accuracy: Percent
+    lead: Points
+
+
+def compare_baselines(
+    learned: Sequence[ActionExample],
+    tested: Sequence[ActionExample],
+    verdicts: Sequence[Verdict | None],
+    rule: Rule,
+    *,
+    seed: int = 0,
+) -> dict[str, BaselineComparison]:
+    """Compare the critic with every baseline, by name. `verdicts` are the critic's on `tested`. Empty without test
+    examples.
+    """
+    if not tested:
+        return {}
+    truth = [example.label(rule) for example in tested]
+    tasks = [example.task_id for example in tested]
+    critic_hits = [verdict == label for verdict, label in zip(verdicts, truth, strict=True)]
+    by_judge = {}
+    for name, judge in build_baselines(learned, tested, rule).items():
+        baseline_hits = [judge(example) == label for example, label in zip(tested, truth, strict=True)]
+        by_judge[name] = _compared(critic_hits, baseline_hits, tasks, seed)
+    return by_judge
+
+
+def build_baselines(learned: Sequence[ActionExample], tested: Sequence[ActionExample], rule: Rule) -> dict[str, Judge]:
+    """Build the baselines by name. The log-probability baseline needs a log-probability for every action."""
+    known = [(example, label) for example in learned if (label := example.label(rule)) is not None]
+    count = Counter(label for _, label in known)
+    weighted = [(example, label, 1 / count[label]) for example, label in known]
+    constant = max(VERDICTS, key=Counter(example.label(rule) for example in tested).__getitem__)
+    by_name: dict[str, Judge] = {CONSTANT: lambda proposed: constant, TABLE: build_table_judge(weighted)}
+    if all(example.logprob is not None for example in (*learned, *tested)):
+        least = threshold([(example.logprob or 0.0, label, weight) for example, label, weight in weighted])
+        by_name[LOGPROB] = lambda proposed: "correct" if (proposed.logprob or 0.0) >= least else "wrong"
+    return by_name
+
+
+def without_numbers(action: str) -> str:
+    """Replace all numbers in an action by "#"."""
+    return re.sub(r"\d+", "#", action.lower())
+
+
+def build_table_judge(weighted: Sequence[tuple[ActionExample, Verdict, float]]) -> Judge:
+    """Build the table baseline: the verdict with more weight for an action without numbers; "wrong" for an unknown
+    action.
+    """
+    sums: dict[str, dict[Verdict, float]] = defaultdict(lambda: dict.fromkeys(VERDICTS, 0.0))
+    for example, label, weight in weighted:
+        sums[without_numbers(example.action)][label] += weight
+    table: Mapping[str, Verdict] = {action: max(VERDICTS, key=of.__getitem__) for action, of in sums.items()}
+    return lambda proposed: table.get(without_numbers(proposed.action), "wrong")
+
+
+def threshold(weighted: Sequence[tuple[float, Verdict, float]]) -> float:
+    """Find the threshold with the most weight of correctly judged values; the lowest if several are equal.
+
+    Infinite if it is best to call nothing correct.
+    """
+    ranked = sorted(weighted, key=lambda row: -row[0])
+    best, most, gained = np.inf, 0.0, 0.0
+    for index, (value, label, weight) in enumerate(ranked):
+        gained += weight if label == "correct" else -weight
+        last = index + 1 == len(ranked) or ranked[index + 1][0] < value
+        if last and gained >= most:
+            best, most = value, gained
+    return float(best)
+
+
+def _compared(
+    critic_hits: Sequence[bool], baseline_hits: Sequence[bool], tasks: Sequence[str], seed: int
+) -> BaselineComparison:
+    indices = {task: index for index, task in enumerate(dict.fromkeys(tasks))}
+    task_M = np.asarray([indices[task] for task in tasks])
+
+    def by_task(values: Sequence[bool]) -> Floats:
+        return np.bincount(task_M, weights=np.asarray(values, dtype=np.float64), minlength=len(indices)).astype(float)
+
+    sums = {"critic": by_task(critic_hits), "baseline": by_task(baseline_hits), "actions": by_task([True] * len(tasks))}
+    lead = bootstrap(
+        sums, lambda of: 100 * (of["critic"] - of["baseline"]) / of["actions"], seed=seed, bounds=(-100, 100)
+    )
+    accuracy = clustered_rate(sums["baseline"].astype(int).tolist(), sums["actions"].astype(int).tolist())
+    return BaselineComparison(accuracy=accuracy, lead=lead)
+
+
+# ---------------------------------------------------------------- evaluate a critic
+
+Flags = npt.NDArray[np.bool_]
+
+CEILING: Final = "pass"
+"""Name of pass@N in the place of a rule."""
+
+
+@dataclass(frozen=True)
+class JudgedState:
+    """A state with candidates. `labels` are those of the labelled actions, `opinions` the critic's."""
+
+    task: str
+    candidates: tuple[Candidate, ...]
+    labels: Mapping[str, Verdict]
+    opinions: Mapping[str, CriticOpinion]
+
+
+class SelectionResult(Frozen):
+    """Percent of states in which a correct action is chosen from the first `n` candidates, over tasks.
+
+    `rule` names one of `selection.RULES`, or "pass" for pass@n. `gain` is over the first candidate alone, in points.
+    """
+
+    rule: str
+    candidates: PositiveInt
+    success: Percent
+    gain: Points
+
+
+class TrialResult(Frozen):
+    """A critic's report on the candidates of `states` with complete labels, and the success of selection by rule and
+    number of candidates, up to the most available in all states.
+    """
+
+    label_rule: Rule
+    critic: CriticReport
+    states: NonNegativeInt
+    curve: tuple[SelectionResult, ...]
+
+
+def collect_states(
+    played: Sequence[Trajectory],
+    labelled: Sequence[LabelledEpisode],
+    opinions: Sequence[Mapping[str, CriticOpinion]],
+    rule: Rule,
+) -> list[JudgedState]:
+    """Collect the states in which all actions have a label. `opinions` are by turn, over all episodes in order.
+
+    A state without any action counts as well: no rule can choose a correct one there.
+    """
+    by_turn = iter(opinions)
+    states = []
+    for trajectory, labels in zip(played, labelled, strict=True):
+        for step, actions in zip(trajectory.steps, labels.turns, strict=True):
+            turn_opinions = next(by_turn)
+            known_labels = {action.action: label for action in actions if (label := action.label(rule)) is not None}
+            no_action = bool(turn_candidates(step)) and not proposed_actions(step)
+            if no_action or (known_labels and len(known_labels) == len(actions)):
+                states.append(JudgedState(trajectory.task_id, turn_candidates(step), known_labels, turn_opinions))
+    return states
+
+
+def measure_trial(states: Sequence[JudgedState], rule: Rule, *, temperature: float = 1.0, seed: int = 0) -> TrialResult:
+    """Compute the report and the curve. Raises `UsageError` without any state."""
+    if not any(state.labels for state in states):
+        raise UsageError(f"no state has candidates that are all labelled by the rule {rule!r}")
+    rows = [
+        LabelledVerdict(state.task, action_type(action), label, opinion.verdict, opinion.logit)
+        for state in states
+        for action, label in state.labels.items()
+        if (opinion := state.opinions.get(action)) is not None
+    ]
+    return TrialResult(
+        label_rule=rule,
+        critic=report(rows, temperature, seed=seed),
+        states=len(states),
+        curve=tuple(curve(states, temperature=temperature, seed=seed)),
+    )
+
+
+def curve(states: Sequence[JudgedState], *, temperature: float = 1.0, seed: int = 0) -> list[SelectionResult]:
+    """Compute every rule's success at every number of candidates available in all states."""
+    largest = min(len(state.candidates) for state in states)
+    rules = ["critic", "placebo", "random", "majority"]
+    if all(
+        candidate.logprob is not None
+        for state in states
+        for candidate in state.candidates
+        if candidate.action is not None
+    ):
+        rules.append("logprob")
+        if all(opinion.logit is not None for state in states for opinion in state.opinions.values()):
+            rules.append("tilted")
+    single = correct_choices(states, "first", 1)
+    return [
+        _success(rule, n, states, correct_choices(states, rule, n, temperature=temperature, seed=seed), single, seed)
+        for n in range(1, largest + 1)
+        for rule in (*rules, CEILING)
+    ]
+
+
+def correct_choices(
+    states: Sequence[JudgedState], rule: str, n: int, *, temperature: float = 1.0, seed: int = 0
+) -> Flags:
+    """Return for each state [S] whether a rule's choice from the first n is correct; for `CEILING`, whether any is."""
+    if rule == CEILING:
+        return np.asarray([any(_is_right(state, action) for action in _actions(state, n)) for state in states])
+    selection_rule = RULES.get(rule)
+    return np.asarray([_is_right(state, _taken(selection_rule, state, n, temperature, seed)) for state in states])
+
+
+def pick_candidate(
+    rule: SelectionRule,
+    actions: Sequence[str | None],
+    opinions: Mapping[str, CriticOpinion],
+    *,
+    temperature: float,
+    dice: Dice,
+    logprobs: Sequence[Sequence[float] | None] = (),
+) -> int:
+    """Choose a candidate by a rule, with `opinions` and `logprobs` if the rule needs them.
+
+    Raises `UsageError` as the rules in `critic/best_of.py`.
+    """
+    judged = {action: opinion.at(temperature) for action, opinion in opinions.items()} if rule.needs_judge else {}
+    return rule.take(CandidateSet(actions, dice, judged, logprobs))
+
+
+def _taken(rule: SelectionRule, state: JudgedState, n: int, temperature: float, seed: int) -> str | None:
+    actions = _actions(state, n)
+    dice = Dice(f"{seed} {state.task} {actions}")
+    logprobs = [None if candidate.logprob is None else [candidate.logprob] for candidate in state.candidates[:n]]
+    return actions[pick_candidate(rule, actions, state.opinions, temperature=temperature, dice=dice, logprobs=logprobs)]
+
+
+def _actions(state: JudgedState, n: int) -> list[str | None]:
+    return [candidate.action for candidate in state.candidates[:n]]
+
+
+def _is_right(state: JudgedState, action: str | None) -> bool:
+    return action is not None and state.labels.get(action) == "correct"
+
+
+def _success(
+    rule: str, n: int, states: Sequence[JudgedState], right_S: Flags, single_S: Flags, seed: int
+) -> SelectionResult:
+    index_by_task = {task: index for index, task in enumerate(dict.fromkeys(state.task for state in states))}
+    task_S = np.asarray([index_by_task[state.task] for state in states])
+
+    def by_task(values_S: Flags) -> Floats:
+        return np.bincount(task_S, weights=values_S.astype(np.float64), minlength=len(index_by_task)).astype(np.float64)
+
+    all_S = np.ones(len(states), dtype=np.bool_)
+    sums = {"right": by_task(right_S), "single": by_task(single_S), "states": by_task(all_S)}
+    success = bootstrap(sums, lambda of: 100 * of["right"] / of["states"], seed=seed, bounds=(0, 100))
+    gain = bootstrap(sums, lambda of: 100 * (of["right"] - of["single"]) / of["states"], seed=seed, bounds=(-100, 100))
+    return SelectionResult(rule=rule, candidates=n, success=success, gain=gain)
+
+
+# ---------------------------------------------------------------- evaluate a critic
 
 COMMAND = "critic evaluate"
 PROGRESS_EVERY = 10

@@ -12,26 +12,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+from tokenizers import Tokenizer
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
 from align_echo import __version__
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.files import write_atomically
+from align_echo.files import read_bytes, write_atomically
 from align_echo.gaia.examples import LEAST_ACTIONS, check_enough, describe_left_out, is_held_out
-from align_echo.gaia.fit.calibrated import fit_calibrated
 from align_echo.gaia.fit.folder import COMMAND, check_folder, open_folder
+from align_echo.gaia.fit.trainer import fit_calibrated
 from align_echo.gui.screens import PREDICTIONS, ProposedStep, read_predictions
-from align_echo.models.names import POCKET, ModelName, read_name
+from align_echo.gui.vision import ScreenEncoder
+from align_echo.models.choosing import POCKET, ModelName, read_name
+from align_echo.models.local.encoding import chatml_tokenizer
+from align_echo.models.local.loading import pocket_folder
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
-from align_echo.regular_files import read_bytes
-from align_echo.train.needs import require_pictures, require_reports, require_training
+from align_echo.train.run import require_pictures, require_reports, require_training
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import action_type, parse
 from align_echo.wrappers.gui.steps import hash_content, read_steps
 
 if TYPE_CHECKING:
     from align_echo.gui.learning import ScreenExample, VisionSettings
-    from align_echo.gui.vision import ScreenEncoder
 
 TINY = "tiny-vl"
 
@@ -177,7 +183,6 @@ def _begin(name: ModelName, seed: int) -> tuple[Any, Any]:
     import torch
 
     from align_echo.gui.vision import read_vision
-    from align_echo.gui.vision_tiny import tiny_vision
 
     learner, encoder = tiny_vision(seed) if name.text == TINY else read_vision(_source(name))
     return learner.to("cuda" if torch.cuda.is_available() else "cpu"), encoder
@@ -200,3 +205,70 @@ def _contents(files: Sequence[Path]) -> dict[str, Path]:
             raise MissingDataError(f"there is no {file}")
         by_hash.setdefault(hashlib.sha256(read_bytes(file)).hexdigest(), file)
     return by_hash
+
+
+# ---------------------------------------------------------------- vision tiny
+
+CONTEXT = 2048
+PICTURE_TOKENS = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+PATCH = 14
+LEAST_PIXELS, MOST_PIXELS = 56 * 56, 336 * 448
+
+
+VISION_WIDTH, VISION_DEPTH = 32, 2
+WIDTH, DEPTH, HEADS = 64, 2, 4
+"""Sizes of the language part; the two above belong to the vision part."""
+
+
+def tiny_vision(seed: int = 0, *, vision_width: int = VISION_WIDTH) -> tuple[Any, ScreenEncoder]:
+    """Build the model and its encoder. Weights are scaled by fan-in, because the usual 0.02 suits far wider models.
+
+    Raises `MissingDataError` without the pocket model.
+    """
+    backend = Tokenizer.from_file(str(pocket_folder() / "tokenizer.json"))
+    start, end, image, video = range(backend.get_vocab_size(), backend.get_vocab_size() + len(PICTURE_TOKENS))
+    backend.add_special_tokens(list(PICTURE_TOKENS))
+    tokenizer = chatml_tokenizer(backend)
+    config = Qwen2_5_VLConfig(
+        text_config={
+            "vocab_size": len(tokenizer),
+            "hidden_size": WIDTH,
+            "intermediate_size": 3 * WIDTH,
+            "num_hidden_layers": DEPTH,
+            "num_attention_heads": HEADS,
+            "num_key_value_heads": HEADS,
+            "max_position_embeddings": CONTEXT,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": _sections()},
+            "bos_token_id": None,
+            "eos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
+        },
+        vision_config={
+            "depth": VISION_DEPTH,
+            "hidden_size": vision_width,
+            "intermediate_size": 3 * vision_width,
+            "num_heads": HEADS,
+            "patch_size": PATCH,
+            "out_hidden_size": WIDTH,
+            "fullatt_block_indexes": [VISION_DEPTH - 1],
+        },
+        image_token_id=image,
+        video_token_id=video,
+        vision_start_token_id=start,
+        vision_end_token_id=end,
+        tie_word_embeddings=True,
+    )
+    torch.manual_seed(seed)
+    model = Qwen2_5_VLForConditionalGeneration(config)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear | torch.nn.Conv3d | torch.nn.Embedding):
+            width = module.weight.shape[1:].numel()
+            torch.nn.init.normal_(module.weight, std=width**-0.5)
+    size = {"shortest_edge": LEAST_PIXELS, "longest_edge": MOST_PIXELS}
+    return model, ScreenEncoder(tokenizer, Qwen2VLImageProcessorPil(size=size, patch_size=PATCH), config)
+
+
+def _sections() -> list[int]:
+    """Split a head's frequencies between time, height and width: a quarter and twice three eighths."""
+    half = WIDTH // HEADS // 2
+    return [half - 2 * (3 * half // 8), 3 * half // 8, 3 * half // 8]

@@ -21,8 +21,7 @@ from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import balance_indices
 from align_echo.gaia.fit.trainer import LearningSettings, StepPart, VerdictTrainer, build_learner
-from align_echo.gui.screen_verdict import ScreenState
-from align_echo.gui.screens import ProposedStep
+from align_echo.gui.screens import ProposedStep, ScreenState
 from align_echo.gui.vision import ScreenEncoder, ScreenQuestion, next_logits, read_verdicts
 from align_echo.progress import SILENT, Progress
 from align_echo.wrappers.gui.actions import parse

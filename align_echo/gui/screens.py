@@ -2,7 +2,7 @@
 
 Predictions are a file beside the dataset, one line per step with an agent's proposed texts. A text that is no action
 counts as wrong. A critic on screens learns from the same file: each distinct action, right if it succeeds by GAIA's
-matching rules (`wrappers/gui/matching.py`; paper 3, sections 3.2 and 4.1). Not here: the critic itself
+matching rules (`wrappers/gui/steps.py`; paper 3, sections 3.2 and 4.1). Not here: the critic itself
 (`gui/vision.py`), and sampling candidates.
 """
 
@@ -10,24 +10,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align_echo.critic.best_of import RULES
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, report
 from align_echo.critic.opinion import CriticOpinion
-from align_echo.critic.selection import RULES
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.verdict import Verdict, clipped, one_line
 from align_echo.dice import Dice
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.files import write_atomically
-from align_echo.gaia.figures import CEILING, pick_candidate
+from align_echo.gaia.trial import CEILING, pick_candidate
 from align_echo.intervals import Estimate, Floats, bootstrap, clustered_rate
-from align_echo.types import Frozen
-from align_echo.wrappers.gui.actions import GuiAction, action_type, parse, write
-from align_echo.wrappers.gui.matching import hits, is_grounded, right_type, succeeds, type_matches
-from align_echo.wrappers.gui.steps import GuiStep, records
+from align_echo.prompts import render
+from align_echo.types import Frozen, Message
+from align_echo.wrappers.gui.actions import GuiAction, Point, action_type, parse, target_point, write
+from align_echo.wrappers.gui.steps import GuiStep, hits, is_grounded, records, right_type, succeeds, type_matches
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 PREDICTIONS = "predictions.jsonl"
 """File name in the folder of a dataset."""
@@ -269,3 +274,60 @@ def _gain(
         return 100 * (totals["selected"] - totals["first"]) / totals["steps"]
 
     return bootstrap(sums, points, seed=seed, bounds=(-100, 100))
+
+
+# ---------------------------------------------------------------- screen verdict
+
+RED = (255, 0, 0)
+SIDES_PER_RADIUS = 40
+LEAST_RADIUS = 9
+"""Minimum radius of the circle in pixels; otherwise a fortieth of the screen's longer side."""
+
+LONGEST_LINE = 400
+"""Maximum characters of each earlier action and of the proposed one."""
+
+LONGEST_TASK = 4000
+
+MOST_EARLIER = 30
+"""Maximum number of earlier actions, the last ones; of those before, only the count is given."""
+
+
+@dataclass(frozen=True)
+class ScreenState:
+    """A moment of an episode: the screenshot, the instruction, and the earlier actions, one line each."""
+
+    screenshot: Image
+    instruction: str
+    history: Sequence[str] = ()
+
+
+def marked(screenshot: Image, action: GuiAction) -> Image:
+    """Copy the screenshot in RGB, with the circle if the action has a grounding point on the screen."""
+    from PIL import ImageDraw
+
+    image = screenshot.convert("RGB")
+    point = _circled(screenshot, action)
+    if point is not None:
+        radius = max(LEAST_RADIUS, round(max(image.size) / SIDES_PER_RADIUS))
+        corners = (point.x - radius, point.y - radius, point.x + radius, point.y + radius)
+        image = image.copy()
+        ImageDraw.Draw(image).ellipse(corners, outline=RED, width=max(2, radius // 4 + 1))
+    return image
+
+
+def question(screen: ScreenState, action: GuiAction) -> Message:
+    """Write the question about the action, to go with the picture: at most about 18,000 characters."""
+    values = {
+        "instruction": clipped(one_line(screen.instruction), LONGEST_TASK),
+        "history": [clipped(one_line(earlier), LONGEST_LINE) for earlier in screen.history[-MOST_EARLIER:]],
+        "before": max(len(screen.history) - MOST_EARLIER, 0),
+        "action": clipped(one_line(write(action)), LONGEST_LINE),
+        "marked": _circled(screen.screenshot, action) is not None,
+    }
+    return Message(role="user", content=render("critic/screen_verdict", values))
+
+
+def _circled(screenshot: Image, action: GuiAction) -> Point | None:
+    point = target_point(action)
+    width, height = screenshot.size
+    return point if point and 0 <= point.x < width and 0 <= point.y < height else None

@@ -18,15 +18,20 @@ from align_echo import __version__
 from align_echo.critic.opinion import CriticOpinion
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config, check_folder, open_folder
-from align_echo.files import write_atomically
+from align_echo.files import read_bytes, write_atomically
 from align_echo.gaia.opinions import FILE, StepOpinions, by_action
-from align_echo.gui.screen_verdict import ScreenState
-from align_echo.gui.screens import PREDICTIONS, ProposedStep, ScreenTrialResult, read_predictions, screen_trial
+from align_echo.gui.screens import (
+    PREDICTIONS,
+    ProposedStep,
+    ScreenState,
+    ScreenTrialResult,
+    read_predictions,
+    screen_trial,
+)
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
-from align_echo.regular_files import read_bytes
-from align_echo.train.needs import require_reports, require_training
+from align_echo.train.run import require_reports, require_training
 from align_echo.wrappers.gui.steps import hash_content, load_screenshot, read_steps
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """Intuitive critic on screens: a Qwen2.5-VL whose next token is "correct" or "wrong" (GAIA, paper 3).
 
-As `scoring.py` does for text, it returns the logit between the two verdicts, divided by the temperature stored beside
-the weights. All candidates of a screen are computed at once, each with its own picture, because the circle differs:
-they share no prefix, and each is read in full. The processor of `transformers` needs torchvision and is not used; its
-image processor on Pillow is. Not here: other model families, models at endpoints, and training
+As `critic/best_of.py` does for text, it returns the logit between the two verdicts, divided by the temperature stored
+beside the weights. All candidates of a screen are computed at once, each with its own picture, because the circle
+differs: they share no prefix, and each is read in full. The processor of `transformers` needs torchvision and is not
+used; its image processor on Pillow is. Not here: other model families, models at endpoints, and training
 (`align_echo.gui.learning`).
 """
 
@@ -18,16 +18,16 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
+from align_echo.critic.best_of import read_calibration
 from align_echo.critic.opinion import CriticOpinion, logit
-from align_echo.critic.scoring import read_calibration
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.errors import ReplyFormatError, UsageError
-from align_echo.grammar import with_article
-from align_echo.gui.screen_verdict import ScreenState, marked, question
+from align_echo.gui.screens import ScreenState, marked, question
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.loading import load_tokenizer, read_checked_files
 from align_echo.models.local.weights import read_strange_model, without_bars
+from align_echo.registry import with_article
 from align_echo.types import Usage
 from align_echo.wrappers.gui.actions import GuiAction, parse
 

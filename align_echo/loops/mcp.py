@@ -17,8 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from align_echo import __version__
 from align_echo.errors import AlignEchoError, MissingExtraError
 from align_echo.jsonl import JsonlFile
-from align_echo.loops.driving import TaskPanel
-from align_echo.loops.guests import ClientSession, ending, opening
+from align_echo.loops.driving import ClientSession, TaskPanel, ending, opening
 
 try:
     from mcp.server.mcpserver import MCPServer

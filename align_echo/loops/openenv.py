@@ -30,8 +30,7 @@ from align_echo import __version__
 from align_echo.dice import Dice
 from align_echo.errors import AlignEchoError, MissingExtraError, UsageError
 from align_echo.jsonl import JsonlFile
-from align_echo.loops.driving import TaskPanel
-from align_echo.loops.guests import ClientSession, describe_json_type
+from align_echo.loops.driving import ClientSession, TaskPanel, describe_json_type
 from align_echo.types import AgentView, Step
 
 try:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 
 from align_echo.errors import UsageError
-from align_echo.models.cache import ReplyCache
-from align_echo.models.call_log import Call, CallLog
-from align_echo.models.names import MODEL_FILES, ModelName, read_name
-from align_echo.models.prices import Price, find_price
-from align_echo.models.recording import RecordingModel
-from align_echo.models.scripted import ScriptedModel
+from align_echo.models.cache import Price, ReplyCache, find_price
+from align_echo.models.choosing import MODEL_FILES, ModelName, read_name
+from align_echo.models.drawing import ScriptedModel
+from align_echo.models.recording import Call, CallLog, RecordingModel
 from align_echo.types import ChatModel
 
 
 def load_model(
     name: str | ModelName, base_url: str | None = None, *, seed: int = 0, processes: int = 0
 ) -> ChatModel:
-    """Load the chat model called `name`: a local model (see `models/names.py`), or else a model at an endpoint.
+    """Load the chat model called `name`: a local model (see `choosing.py`), or else a model at an endpoint.
 
     `base_url` is for endpoints (default: `OPENAI_BASE_URL`, else OpenAI's), `seed` for sampling from local models.
     `processes` is for transformers models: the number of other processes that run the model (0: this process runs it).

@@ -1,8 +1,8 @@
 """Chat models behind an OpenAI-compatible endpoint (OpenAI, Gemini, vLLM, Ollama ...), using the `openai` package.
 
 Handles the needs of long runs: keys, retries with backoff, deadlines, a limit on concurrent requests, token counts and
-cost, and parameters that a model renames or rejects. Not here: a single request (`client.py`), parsing answers
-(`openai_body.py`), caching and logging (`recording.py`), streaming, tools and images.
+cost, and parameters that a model renames or rejects. Not here: a single request (`client.py`), caching and logging
+(`recording.py`), streaming, tools and images.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import openai
+from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from align_echo.errors import (
     ContextOverflowError,
@@ -25,15 +26,154 @@ from align_echo.errors import (
     did_you_mean,
 )
 from align_echo.halting import pause
-from align_echo.models.choosing import MAX_TOKENS, listed_choice, more_to_read, word_choice
-from align_echo.models.client import EndpointClient
+from align_echo.models.cache import Price, find_price
+from align_echo.models.choosing import MAX_TOKENS, WITHOUT_ENDPOINT, listed_choice, more_to_read, word_choice
+from align_echo.models.client import (
+    EndpointClient,
+    PassingFault,
+    RetryPolicy,
+    ask,
+    ask_all,
+    is_overflow,
+    judged,
+    said_by,
+    timed,
+)
 from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
-from align_echo.models.names import WITHOUT_ENDPOINT
-from align_echo.models.openai_body import CHARACTERS_PER_TOKEN, ChatReply, read_body
-from align_echo.models.prices import Price, find_price
-from align_echo.models.retry import PassingFault, RetryPolicy, ask, ask_all, is_overflow, judged, said_by, timed
 from align_echo.redaction import without_secrets
 from align_echo.types import Completion, Message, Usage, WordChoice
+
+# ---------------------------------------------------------------- openai body
+
+HIGHEST_LOGPROB = 1e-3
+"""Largest log-probability accepted as a rounding error above 0."""
+
+MOST_TOKENS = 10**9
+"""Largest accepted token count."""
+
+CHARACTERS_PER_TOKEN = 16
+"""Upper bound of the average. A longer reply went beyond the requested tokens and is cut there."""
+
+
+def _joined(content: Any) -> str | None:
+    """Return the text of a message's content: a string, or a list whose text parts are joined."""
+    if isinstance(content, list):
+        texts = [_joined(part) for part in content]
+        return "".join(text for text in texts if text is not None) if any(text is not None for text in texts) else None
+    if isinstance(content, dict):
+        content = content.get("text") if content.get("type", "text") in ("text", "output_text") else None
+    return _whole_letters(content) if isinstance(content, str) else None
+
+
+def _count(tokens: Any) -> int | None:
+    """Parse a token count, also from text or a float with fraction 0; None if it is invalid."""
+    try:
+        count = float(tokens)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return int(count) if 0 <= count <= MOST_TOKENS and count == int(count) and not isinstance(tokens, bool) else None
+
+
+def _whole_letters(text: str) -> str:
+    """Replace each half of a surrogate pair, which cannot be written to a file."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+Text = Annotated[str | None, BeforeValidator(_joined)]
+
+
+class _Message(BaseModel):
+    content: Text = None
+    refusal: Text = None
+    tool_calls: Any = None
+    function_call: Any = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: Text = None
+    logprobs: Any = None
+
+
+class _Listed(BaseModel):
+    """A token of a reply, or a likely alternative in its place. Only the first has `top_logprobs`."""
+
+    token: str
+    logprob: float
+    top_logprobs: list[_Listed] = []
+
+
+_POSITIONS = TypeAdapter(list[_Listed])
+"""Tokens of a full reply, in order."""
+
+
+class ChatReply(BaseModel):
+    """A chat completion with at least one choice. Other fields are ignored."""
+
+    choices: list[_Choice]
+    usage: Annotated[dict[str, Any], BeforeValidator(lambda usage: usage if isinstance(usage, dict) else {})] = {}
+
+    @property
+    def spent(self) -> tuple[int | None, int | None]:
+        """Token counts of the prompt and of all replies together; None if the endpoint does not report them."""
+        return _count(self.usage.get("prompt_tokens")), _count(self.usage.get("completion_tokens"))
+
+    def text(self, choice: int) -> str:
+        """Return the reply; "" if it is empty or withheld."""
+        return self.choices[choice].message.content or ""
+
+    def finish_reason(self, choice: int) -> Literal["stop", "length"]:
+        """Return "length" if the reply was cut off, else "stop"."""
+        return "length" if self.choices[choice].finish_reason == "length" else "stop"
+
+    def withheld(self, choice: int) -> str:
+        """Explain why there is no reply; "" if there is a reply, even an empty one.
+
+        A reply cut off before its first character, as by thinking, counts as a reply: see `finish_reason`.
+        """
+        message, reason = self.choices[choice].message, self.choices[choice].finish_reason
+        if reason == "content_filter":
+            return "the endpoint's filter withheld the reply"
+        if self.text(choice).strip() or reason == "length":
+            return ""
+        if message.refusal:
+            return f"the model refuses: {' '.join(message.refusal.split())[:200]}"
+        if message.tool_calls or message.function_call or reason in ("tool_calls", "function_call"):
+            return "the reply is a tool call that nobody asked for, without text"
+        return "the reply has no content" if message.content is None else ""
+
+    def first_tokens(self) -> list[tuple[str, float]]:
+        """Return the most likely first tokens of the first reply with log-probabilities; empty if unreadable."""
+        logprobs = self.choices[0].logprobs
+        try:
+            positions = _POSITIONS.validate_python(logprobs.get("content") if isinstance(logprobs, dict) else None)
+        except ValidationError:
+            return []
+        if not positions or not positions[0].top_logprobs:
+            return []
+        drawn, listed = positions[0], positions[0].top_logprobs
+        if drawn.token not in [entry.token for entry in listed]:
+            listed = [drawn, *listed]
+        return [(entry.token, entry.logprob) for entry in listed] if all(map(_is_logprob, listed)) else []
+
+
+def read_body(text: str) -> ChatReply:
+    """Parse the body of an answer. Raises `PassingFault` for any other text, and for a body without a choice."""
+    try:
+        # Not `model_validate_json`: it refuses half a letter anywhere.
+        body = ChatReply.model_validate(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise PassingFault(f"the reply's body is not a chat completion: {text[:80]!r}") from error
+    if not body.choices:
+        raise PassingFault("the reply's body has no choices")
+    return body
+
+
+def _is_logprob(listed: _Listed) -> bool:
+    return listed.logprob <= HIGHEST_LOGPROB  # NaN is not
+
+
+# ---------------------------------------------------------------- openai model
 
 LISTED = 20
 """Maximum number of first tokens listed with probabilities."""
@@ -153,9 +293,7 @@ class OpenAICompatibleModel:
             self._takes_n = False
         return [*drawn, *alone]
 
-    def choose(
-        self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
-    ) -> list[WordChoice | ModelError]:
+    def choose(self, conversations: Sequence[Sequence[Message]], words: Sequence[str]) -> list[WordChoice | ModelError]:
         """Choose among the words by the first-token probabilities of each next reply; see `models/choosing.py`.
 
         Sends one request of one token per conversation. If an endpoint rejects log-probabilities or omits them, this

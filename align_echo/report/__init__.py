@@ -1,9 +1,9 @@
 """Report of runs: one self-contained HTML page of figures, and the pictures as PNG.
 
-    finding.py      finds run folders, their verbs, and the commands behind them
+    material.py      finds run folders, their verbs, and the commands behind them
     material.py     reads their files: summaries, signals, refinements, critiques; notes damage
     plots.py        data types of a plot: pictures, table, n, control, or why it cannot be drawn
-    palette.py      colours, light and dark
+    plots.py      colours, light and dark
     drawing.py      pictures by matplotlib
     variants.py     success, invalid actions and hints, compared with the placebo
     trained.py      training runs over seeds: learning curves, stage times

@@ -16,8 +16,16 @@ import numpy as np
 from align_echo.intervals import Estimate, wilson
 from align_echo.report.drawing import plain
 from align_echo.report.material import PHASES, ReportData
-from align_echo.report.palette import ColourPalette
-from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, ends, figure, list_commands
+from align_echo.report.plots import (
+    ColourPalette,
+    DrawnPlot,
+    PlotKind,
+    PlotPanel,
+    PlotTable,
+    ends,
+    figure,
+    list_commands,
+)
 from align_echo.report.trained import MADE_BY, TrainedGroup, group_runs, training_settings
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from contextlib import chdir, nullcontext
 from typing import TYPE_CHECKING
 
 from align_echo.errors import MissingExtraError
-from align_echo.report.palette import ColourPalette
-from align_echo.report.plots import PlotPanel
+from align_echo.report.plots import ColourPalette, PlotPanel
 from align_echo.sandbox.session import printable
 
 if TYPE_CHECKING:

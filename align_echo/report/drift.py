@@ -19,10 +19,16 @@ import numpy.typing as npt
 
 from align_echo.errors import MissingExtraError
 from align_echo.intervals import Floats
-from align_echo.report.finding import RecordedRun
-from align_echo.report.material import PHASES, ReportData
-from align_echo.report.palette import ColourPalette
-from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, first_panels, list_commands
+from align_echo.report.material import PHASES, RecordedRun, ReportData
+from align_echo.report.plots import (
+    ColourPalette,
+    DrawnPlot,
+    PlotKind,
+    PlotPanel,
+    PlotTable,
+    first_panels,
+    list_commands,
+)
 from align_echo.report.trained import MADE_BY, TrainedGroup, group_runs
 from align_echo.sandbox.session import printable
 

@@ -13,14 +13,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from align_echo.critic.calibration import CalibrationResult, CriticReport, ReliabilityBin
-from align_echo.gaia.figures import CEILING, SelectionResult, TrialResult
 from align_echo.gaia.fit.intuitive import TrainingSummary
+from align_echo.gaia.trial import CEILING, SelectionResult, TrialResult
 from align_echo.intervals import wilson
 from align_echo.report.drawing import number_steps, plain
-from align_echo.report.finding import RecordedRun
-from align_echo.report.material import ReportData
-from align_echo.report.palette import ColourPalette
-from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, ends, figure, first_panels, list_commands
+from align_echo.report.material import RecordedRun, ReportData
+from align_echo.report.plots import (
+    ColourPalette,
+    DrawnPlot,
+    PlotKind,
+    PlotPanel,
+    PlotTable,
+    ends,
+    figure,
+    first_panels,
+    list_commands,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,10 +17,18 @@ import numpy as np
 from align_echo.evaluate.refinement import RefinementResult
 from align_echo.intervals import Estimate, ratio
 from align_echo.report.drawing import number_steps, plain
-from align_echo.report.finding import RecordedRun
-from align_echo.report.material import PHASES, ReportData
-from align_echo.report.palette import ColourPalette
-from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, ends, figure, first_panels, list_commands
+from align_echo.report.material import PHASES, RecordedRun, ReportData
+from align_echo.report.plots import (
+    ColourPalette,
+    DrawnPlot,
+    PlotKind,
+    PlotPanel,
+    PlotTable,
+    ends,
+    figure,
+    first_panels,
+    list_commands,
+)
 from align_echo.report.trained import MADE_BY, TrainedGroup, by_setting, group_runs, training_settings
 from align_echo.train.presets import implementation_for
 from align_echo.train.rewards import ETA, saturation_gain

@@ -14,12 +14,19 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from align_echo.report.drawing import name_rows, number_steps, plain
-from align_echo.report.finding import RecordedRun, find_method
-from align_echo.report.material import HeldOutFigures, ReportData
-from align_echo.report.palette import ColourPalette
-from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, ends, first_panels, list_commands
+from align_echo.report.material import HeldOutFigures, RecordedRun, ReportData, find_method
+from align_echo.report.plots import (
+    ColourPalette,
+    DrawnPlot,
+    PlotKind,
+    PlotPanel,
+    PlotTable,
+    ends,
+    first_panels,
+    list_commands,
+)
 from align_echo.runs import flat
-from align_echo.train.renamed_keys import with_new_keys
+from align_echo.train.presets import with_new_keys
 from align_echo.types import source_in
 
 if TYPE_CHECKING:

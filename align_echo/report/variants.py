@@ -18,10 +18,18 @@ from align_echo.hints import HintCount, count_hints, merged
 from align_echo.intervals import Estimate, wilson
 from align_echo.refusals import AnswerShares, Known
 from align_echo.report.drawing import name_rows, whisker
-from align_echo.report.finding import GENERATE, RecordedRun
-from align_echo.report.material import ReportData
-from align_echo.report.palette import ColourPalette
-from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel, PlotTable, ends, figure, first_panels, list_commands
+from align_echo.report.material import GENERATE, RecordedRun, ReportData
+from align_echo.report.plots import (
+    ColourPalette,
+    DrawnPlot,
+    PlotKind,
+    PlotPanel,
+    PlotTable,
+    ends,
+    figure,
+    first_panels,
+    list_commands,
+)
 from align_echo.types import Trajectory
 
 if TYPE_CHECKING:

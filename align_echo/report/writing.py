@@ -25,10 +25,8 @@ from align_echo.files import write_atomically
 from align_echo.redaction import without_secrets
 from align_echo.report import critiques, drift, judged, refined, trained, variants
 from align_echo.report.drawing import picture, require_drawing
-from align_echo.report.finding import find_runs
-from align_echo.report.material import ReportData
-from align_echo.report.palette import DARK, LIGHT
-from align_echo.report.plots import DrawnPlot, PlotKind, PlotPanel
+from align_echo.report.material import ReportData, find_runs
+from align_echo.report.plots import DARK, LIGHT, DrawnPlot, PlotKind, PlotPanel
 from align_echo.sandbox.session import printable
 from align_echo.view.packing import hash_source
 

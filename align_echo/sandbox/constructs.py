@@ -2,7 +2,7 @@
 functions.
 
 A refusal names the line, the construct, and an alternative. Not here: supported rewrites (`source.py`), and missing
-names and modules (`references.py`).
+names and modules (`source.py`).
 """
 
 from __future__ import annotations

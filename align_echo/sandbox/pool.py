@@ -7,20 +7,120 @@ sessions); this file ensures both. Not here: the code run in a worker (`sandbox.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
+import importlib.util
+import math
 import os
 import queue
+import signal
+import sys
 import threading
+import time
 import weakref
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from align_echo.errors import EngineError, UsageError
-from align_echo.sandbox.deadlines import DeadlineRunner, WorkerDeadline
-from align_echo.sandbox.telemetry import stop_vain_searches
 
 if TYPE_CHECKING:
     import pydantic_monty
+
+# ---------------------------------------------------------------- deadlines
+
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+
+class WorkerDeadline:
+    """The time by which one worker process has to answer. Without a process id, nothing can be killed."""
+
+    def __init__(self, process: int | None) -> None:
+        self.process = process
+        self.missed = False
+        """True if the process was killed because it was late."""
+
+    def end_process(self) -> None:
+        """Kill the process. Its id cannot belong to another process yet: only the waiting request lets it be reaped."""
+        self.missed = True
+        if self.process is not None:
+            with contextlib.suppress(OSError):
+                os.kill(self.process, _KILL)
+
+
+class DeadlineRunner:
+    """A thread that sleeps until the next deadline and kills all overdue processes. Thread-safe."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()  # reentrant: a finalizer may lock it again in this thread
+        self._moments: dict[WorkerDeadline, float] = {}
+        self._wakes = math.inf
+        self._thread: threading.Thread | None = None
+
+    def set(self, deadline: WorkerDeadline, seconds: float) -> None:
+        """Kill the deadline's process after these seconds, unless it is lifted before."""
+        moment = self._clock() + seconds
+        with self._changed:
+            self._moments[deadline] = moment
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="sandbox deadlines", daemon=True)
+                self._thread.start()
+            if moment < self._wakes:
+                self._changed.notify()
+
+    def lift(self, deadline: WorkerDeadline) -> None:
+        """Cancel a deadline. `missed` does not change after this."""
+        with self._changed:
+            self._moments.pop(deadline, None)
+
+    def _run(self) -> None:
+        with self._changed:
+            while True:
+                current_time = self._clock()
+                for deadline, moment in list(self._moments.items()):
+                    if moment <= current_time:
+                        self._moments.pop(deadline, None)
+                        deadline.end_process()
+                self._wakes = min(list(self._moments.values()), default=math.inf)
+                self._changed.wait(None if self._wakes == math.inf else max(self._wakes - current_time, 0.0))
+
+
+# ---------------------------------------------------------------- stop pydantic-monty's vain searches
+
+_NAME = "opentelemetry"
+
+
+class _Thread(threading.local):
+    """`inside`: this thread is running the interpreter."""
+
+    inside = False
+
+
+thread = _Thread()
+
+
+class AbsentModule:
+    """A finder that ends the search for the module before it begins."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return None for every other search. Raises `ModuleNotFoundError`."""
+        if name == _NAME and thread.inside:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return None
+
+
+def stop_vain_searches() -> None:
+    """Install the finder, unless the module is installed."""
+    if importlib.util.find_spec(_NAME) is None and not any(isinstance(each, AbsentModule) for each in sys.meta_path):
+        sys.meta_path.insert(0, AbsentModule())
+
+
+# ---------------------------------------------------------------- worker processes of the interpreter
 
 MAX_WORKERS = 256
 """Maximum open sessions of a process; each holds a worker process of 6 to 20 MB."""

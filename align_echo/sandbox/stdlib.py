@@ -3,7 +3,7 @@
 The interpreter lacks these modules, or names that interface code uses; imports of them become look-ups here
 (`source.py`; listed in its `STOOD_IN`). Nothing imports this file. Only names seen in interface code are covered. The
 beginning always runs; a part under a line of dashes runs only for source that imports one of the modules named in that
-line (`states.py`).
+line (`loading.py`).
 """
 
 import collections as _align_collections

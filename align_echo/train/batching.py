@@ -2,7 +2,7 @@
 
 A token's `scale` is set for the whole step before the rows are divided. So the losses of the micro-batches add up to
 the loss of the step, however the rows are divided. Rows with a shared prefix may be read as one tree of tokens
-(`trees.py`), which computes the prefix once. Not here: how a model reads a tree (`forward.py`). """
+(`tree_attention.py`), which computes the prefix once. Not here: how a model reads a tree (`forward.py`). """
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 
 from align_echo.train.rows import Role, Row
-from align_echo.train.trees import TokenTree, trees
+from align_echo.train.tree_attention import TokenTree, trees
 
 Normalisation = Literal["sequence", "token"]
 

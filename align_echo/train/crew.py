@@ -17,12 +17,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from align_echo.errors import UsageError
 from align_echo.files import clear
+from align_echo.models.choosing import ADAPTER, POCKET, ModelName, read_name
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import ModelEngine
 from align_echo.models.local.loading import load_encoder, pocket_folder, read_checked_files
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_strange_model, without_bars, without_plans
-from align_echo.models.names import ADAPTER, POCKET, ModelName, read_name
 from align_echo.train import processes
 from align_echo.train.backbone import ROLES, AdapterModels, Backbone, WholeModels
 from align_echo.train.config import LoraSettings, TrainConfig

@@ -1,8 +1,8 @@
 """Log-probabilities of a model's tokens, with the head run on the sampled positions only.
 
-Rows with shared prefixes may be read as one tree of tokens (`trees.py`), with each prefix computed once, forward and
-backward. Other rows are padded on the right. There are no attention masks: attention looks back only, so it never sees
-the padding.
+Rows with shared prefixes may be read as one tree of tokens (`tree_attention.py`), with each prefix computed once,
+forward and backward. Other rows are padded on the right. There are no attention masks: attention looks back only, so it
+never sees the padding.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from align_echo.errors import UsageError
-from align_echo.train.tree_attention import over_trees, tree_inputs
-from align_echo.train.trees import TokenTree, trees
+from align_echo.train.tree_attention import TokenTree, over_trees, tree_inputs, trees
 
 CHUNK = 4096
 """Positions with logits in memory at once."""

@@ -12,7 +12,7 @@ import torch
 
 from align_echo.train.batching import TensorBatch
 from align_echo.train.signals import Signals
-from align_echo.train.trees import TokenTree
+from align_echo.train.tree_attention import TokenTree
 
 HARVEST = "harvest.pt"
 

@@ -15,9 +15,8 @@ from pydantic import AfterValidator, Field
 
 from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError
-from align_echo.grammar import with_article
 from align_echo.models.endpoint import resolve_base_url
-from align_echo.registry import Registry
+from align_echo.registry import Registry, with_article
 from align_echo.train.rewards import RewardName
 from align_echo.train.rows import Role, RolloutBatch
 from align_echo.train.stage import Stage

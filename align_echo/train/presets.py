@@ -6,11 +6,14 @@ own name. Reading a file imports no torch.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from align_echo.reading import yaml_mapping
+from align_echo.errors import UsageError
+from align_echo.plain_yaml import yaml_mapping
 
 IMPLEMENTATION = "implementation"
 
@@ -45,3 +48,53 @@ def _text(name: str) -> str:
 
 def _folder() -> Traversable:
     return resources.files("align_echo.train").joinpath("configs")
+
+
+# ---------------------------------------------------------------- renamed keys
+
+RENAMED_KEYS = {
+    "collecting.recipe": "method",
+    "collecting.queries": "collecting.tasks",
+    "step.most_loss": "step.max_loss",
+    "step.objective.most_weight": "step.objective.max_weight",
+}
+"""Old to new, by dotted names."""
+
+
+def refuse_old_keys(values: Mapping[str, Any], source: str) -> None:
+    """Raise `UsageError` with the new name of the first old key in `values`, which come from `source`."""
+    for old, new in RENAMED_KEYS.items():
+        *sections, key = old.split(".")
+        section = _section(values, sections)
+        if section is not None and key in section:
+            raise UsageError(f"{source}: {old} is now {new}")
+
+
+def with_new_keys(values: Mapping[str, Any], method: str = "") -> dict[str, Any]:
+    """Return a stored config with its old keys renamed.
+
+    Earlier versions stored the name of the implementation alone. With `method`, a config whose implementation is that
+    of `method` gets this name.
+    """
+    renamed = copy.deepcopy(dict(values))
+    was_old = False
+    for old, new in RENAMED_KEYS.items():
+        *sections, key = old.split(".")
+        section = _section(renamed, sections)
+        if section is None or key not in section:
+            continue
+        was_old = True
+        *sections, new_key = new.split(".")
+        target = _section(renamed, sections)
+        if target is not None:
+            target[new_key] = section.pop(key)
+    if was_old and method and renamed.get("method") == implementation_for(method):
+        renamed["method"] = method
+    return renamed
+
+
+def _section(values: Any, names: list[str]) -> Any:
+    """Return the mapping under these names, None where there is none."""
+    for name in names:
+        values = values.get(name) if isinstance(values, Mapping) else None
+    return values if isinstance(values, Mapping) else None

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from align_echo.critic.reasoned_verdict import ReasonedVerdict
-from align_echo.critic.review import CriticReview
+from align_echo.critic.language import CriticReview
+from align_echo.critic.verdict import ReasonedVerdict
 from align_echo.errors import UsageError
 from align_echo.tokens import TokenSequence, join, token_sequence
 from align_echo.types import Trajectory

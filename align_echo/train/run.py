@@ -20,55 +20,187 @@ import math
 import platform
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import EarlyStoppingCallback, TrainingArguments
+from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from align_echo import __version__
 from align_echo.agents.conversation import SHARED_PROMPTS
 from align_echo.agents.players import require_expert
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.labels import default_rule
 from align_echo.critic.language import FORMS
 from align_echo.dice import Dice
-from align_echo.errors import UsageError
+from align_echo.errors import EngineError, MissingExtraError, UsageError, require
+from align_echo.faults import ERRORS, fault_text
 from align_echo.files import write_atomically
+from align_echo.intervals import mean_score, scored, success_rate
 from align_echo.locking import FolderLock
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
 from align_echo.refusals import PlayJudge, play_judge
 from align_echo.runs import CHECKPOINTS, begin_run, check_room, checkpoint_step, drop_unfinished
-from align_echo.session import try_reset
-from align_echo.train import launched, processes
+from align_echo.session import Episode, try_reset
+from align_echo.train import processes
+from align_echo.train import processes as launched
 from align_echo.train.arguments import run_settings
-from align_echo.train.budget import TurnBudget, played_before
+from align_echo.train.checkpoints import RoleCheckpoints
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import RoleModels, find_sources, gather
-from align_echo.train.estimate import estimate
-from align_echo.train.held_out import HeldOut
-from align_echo.train.needs import require_trl
-from align_echo.train.observed import ObservedStage
-from align_echo.train.obstacles import ObstacleAlarm
+from align_echo.train.obstacles import ObstacleAlarm, estimate
 from align_echo.train.processes import SharedStage
-from align_echo.train.role_checkpoints import RoleCheckpoints
-from align_echo.train.rollouts import RolloutFiles
+from align_echo.train.rollouts import ObservedStage, RolloutFiles
 from align_echo.train.rows import Role, RolloutBatch
 from align_echo.train.run_folder import append, check_run_folder, keep_before, lasts, made_nothing, steps_in, stored_as
 from align_echo.train.serving import PUBLISHED
 from align_echo.train.signals import Signals
 from align_echo.train.stage import PARTS, LocalStage, Stage
-from align_echo.train.threads import computing_with
 from align_echo.train.trackers import TENSORBOARD, tracking
 from align_echo.train.trainer import RoleTrainer, build_optimizer
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
+
+# ---------------------------------------------------------------- set the number of torch threads for a while
+
+
+@contextmanager
+def computing_with(threads: int) -> Iterator[None]:
+    """Use this number of threads; restore the old one afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+# ---------------------------------------------------------------- budget
+
+
+class TurnBudget(TrainerCallback):
+    """Callback that ends a run after the step with which it reaches `most` turns. The weights of this step are
+    evaluated and saved.
+
+    `played` counts the turns before this process, for a resumed run.
+    """
+
+    def __init__(self, most: int, played: int = 0) -> None:
+        self._most = most
+        self._played = played
+
+    def add(self, turns: int) -> None:
+        """Add turns to the count."""
+        self._played += turns
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        """Stop, save and evaluate once the budget is spent."""
+        if self._played >= self._most:
+            control.should_training_stop = True
+            control.should_save = True
+            control.should_evaluate = args.eval_strategy != "no"
+
+
+def played_before(signals: Path, updates: int) -> int:
+    """Count the turns recorded in a run's `signals.jsonl`.
+
+    The `updates` steps of a batch all record its turns; only the first counts. Raises `UsageError` for a damaged line.
+    """
+    first = (record for record in steps_in(signals) if (record["step"] - 1) % updates == 0)
+    return sum(int(record.get("environment_steps", 0)) for record in first)
+
+
+# ---------------------------------------------------------------- held out
+
+
+class HeldOut(TrainerCallback):
+    """An evaluation on held-out tasks, one episode each. `figures` holds the latest, in the form of `summary.json`:
+
+    `score` (0 to 1) and `success` (percent), each `value`, `n` and `ci95` over tasks, and the number of `faults`. As a
+    trainer's callback it appends the figures of every evaluation to `file`, with the step, and passes them to `watch`.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        tasks: Sequence[str],
+        seed: int,
+        file: Path,
+        watch: Callable[[int, dict[str, Any]], None],
+    ) -> None:
+        self._stage = stage
+        self._tasks = tasks
+        self._seed = seed
+        self._file = file
+        self._watch = watch
+        self.figures: dict[str, Any] | None = None
+
+    def __call__(self) -> Signals:
+        """Play the tasks; return mean score and share of wins, both 0 to 1.
+
+        If every episode broke, raises the first episode's fault: that is no score of 0.
+        """
+        played = self._stage.play([Episode(task) for task in self._tasks])
+        done = scored(played)
+        if not done:
+            first = next((trajectory.fault for trajectory in played if trajectory.fault is not None), None)
+            kind = ERRORS[first.source] if first else EngineError
+            raise kind(f"every held-out episode broke; the first: {fault_text(first) if first else 'there are none'}")
+        score, success = mean_score(done, seed=self._seed), success_rate(done)
+        self.figures = {
+            "score": score.model_dump(mode="json"),
+            "success": success.model_dump(mode="json"),
+            "faults": len(played) - len(done),
+        }
+        return {"score": score.value, "won": success.value / 100, "n": float(len(done))}
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        """Append the figures to the file."""
+        if self.figures is not None and state.is_world_process_zero:
+            append(self._file, {"step": state.global_step, **self.figures})
+            self._watch(state.global_step, self.figures)
+
+
+# ---------------------------------------------------------------- needs
+
+EXTRA_PACKAGES = ("torch", "transformers", "peft", "accelerate", "yaml")
+
+
+def require_training() -> None:
+    """Raise `MissingExtraError` unless the packages for training are installed."""
+    if any(find_spec(name) is None for name in EXTRA_PACKAGES):
+        raise MissingExtraError("training", "train")
+
+
+def require_trl() -> None:
+    """Raise `MissingExtraError` unless TRL is installed."""
+    if find_spec("trl") is None:
+        raise MissingExtraError("backend: trl", "train")
+
+
+def require_reports() -> None:
+    """Raise `MissingExtraError` unless the package for a critic's report is installed."""
+    if find_spec("sklearn") is None:
+        raise MissingExtraError("a critic's report", "train")
+
+
+def require_pictures() -> None:
+    """Raise `MissingExtraError` unless the package for screenshots is installed."""
+    require("a critic on screens", "gui", ("PIL",))
+
+
+# ---------------------------------------------------------------- A training run in a folder
 
 PACKAGES = ("torch", "transformers", "peft", "accelerate")
 
@@ -108,9 +240,7 @@ def choose_tasks(number: int, pool: Sequence[str], count: int, seed: int) -> lis
     return Dice(f"training tasks {seed} {lap}").shuffled(pool)[index * count : (index + 1) * count]
 
 
-def play_batch(
-    config: TrainConfig, tasks: Sequence[str], stage: Stage, judge: PlayJudge | None = None
-) -> RolloutBatch:
+def play_batch(config: TrainConfig, tasks: Sequence[str], stage: Stage, judge: PlayJudge | None = None) -> RolloutBatch:
     """Play a batch by the config's method and add signals of play.
 
     `judge` identifies refused turns; None if unknown.
@@ -118,9 +248,7 @@ def play_batch(
     observed = ObservedStage(SharedStage(stage))
     batch = config.implementation.collect(tasks, observed, config.collecting)
     episodes = (*observed.played, *observed.lessons_played)
-    return replace(
-        batch, signals=observed.signals(judge), episodes=episodes, reviewed=tuple(observed.reviewed)
-    )
+    return replace(batch, signals=observed.signals(judge), episodes=episodes, reviewed=tuple(observed.reviewed))
 
 
 def local_stage(
@@ -251,9 +379,7 @@ class TrainingRun:
         with computing_with(self.config.threads), processes.others_reached():
             return self._train(watch, evaluated)
 
-    def _train(
-        self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None]
-    ) -> Path:
+    def _train(self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None]) -> Path:
         start = time.monotonic()
         processes.gathered(self._try_worlds)
         crew = gather(self.config, self._sources, self.folder)
@@ -305,7 +431,12 @@ class TrainingRun:
         """
         left = [TENSORBOARD]
         lock = begin_run(
-            self.folder, self.on_record, resume=self._resuming, left=left, unmade=made_nothing, compared=lasts,
+            self.folder,
+            self.on_record,
+            resume=self._resuming,
+            left=left,
+            unmade=made_nothing,
+            compared=lasts,
             read=stored_as(self.on_record),
         )
         if check_run_folder(self.folder, self.on_record, resume=True) != self._resume:
@@ -401,8 +532,7 @@ class TrainingRun:
         settings = run_settings(self.config, self.folder, self._last_step)
         if self.config.backend == "own":
             return RoleTrainer, TrainingArguments(**settings)
-        from align_echo.train.trl_plan import grpo_arguments, plan_micro_batches
-        from align_echo.train.trl_trainer import TrlTrainer
+        from align_echo.train.trl_trainer import TrlTrainer, grpo_arguments, plan_micro_batches
 
         plan = plan_micro_batches(self.config)
         return partial(TrlTrainer, plan=plan), grpo_arguments(self.config, plan, settings)

@@ -12,9 +12,9 @@ from typing import Any
 
 from align_echo.errors import UsageError
 from align_echo.files import entries, write_atomically
-from align_echo.reading import json_lines, json_object
+from align_echo.plain_yaml import json_lines, json_object
 from align_echo.runs import CHECKPOINTS, CONFIG, check_run, is_run_by, newest_checkpoint
-from align_echo.train.renamed_keys import with_new_keys
+from align_echo.train.presets import with_new_keys
 from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
 from align_echo.train.serving import PUBLISHED
 from align_echo.train.trackers import TENSORBOARD, WANDB

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from align_echo.errors import ModelError, UsageError
+from align_echo.models.client import RetryPolicy
 from align_echo.models.local.engine import ModelEngine, TokenReply
-from align_echo.models.local.fleet import EngineGroup
-from align_echo.models.local.publishing import VERIFICATION, check_weights
+from align_echo.models.local.engine_process import EngineGroup
+from align_echo.models.local.vllm_engine import VERIFICATION, check_weights
 from align_echo.models.local.vllm_server import VllmServer
-from align_echo.models.retry import RetryPolicy
 from align_echo.train.backbone import ROLES, AdapterModels, Backbone
 from align_echo.train.rows import Role
 

@@ -16,16 +16,38 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import model_validator
 from transformers import PreTrainedModel, TrainerCallback
 
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.train.arguments import build_arguments
-from align_echo.train.demonstrations import Demonstration
-from align_echo.train.keeping import KeepingTrainer
-from align_echo.train.optimizers import MuonWithAdamW
-from align_echo.types import Frozen
+from align_echo.train.arguments import MuonWithAdamW, build_arguments
+from align_echo.train.checkpoints import KeepingTrainer
+from align_echo.types import Frozen, Message
+
+# ---------------------------------------------------------------- demonstrations
+
+
+class Demonstration(Frozen):
+    """A chat to imitate. `weights` has a number for each assistant message: 1 to imitate, 0 not to (a mistake).
+
+    `kind` names the lesson ("alfworld.expert"), for counts and mixing.
+    """
+
+    kind: str
+    messages: tuple[Message, ...]
+    weights: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _one_weight_each(self) -> Demonstration:
+        spoken = sum(message.role == "assistant" for message in self.messages)
+        if spoken != len(self.weights):
+            raise ValueError(f"{spoken} assistant messages and {len(self.weights)} weights")
+        return self
+
+
+# ---------------------------------------------------------------- supervised training on demonstrations
 
 POOL = 512
 """Number of chats sorted by length at a time."""

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 
 import torch
 
-from align_echo.faults import faults_by_source
+from align_echo.faults import faults_by_source, summarize_conduct
 from align_echo.refusals import PlayJudge, RefusedTurns
 from align_echo.train.advantages import GroupAdvantages
 from align_echo.train.batching import TensorBatch
-from align_echo.train.loss import BatchLoss
+from align_echo.train.objective import BatchLoss
 from align_echo.train.rows import RolloutBatch
-from align_echo.trouble import summarize_conduct
 from align_echo.types import Trajectory
 
 BANDS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))

@@ -15,10 +15,8 @@ from align_echo.agents.conversation import ChatAgent, assistant_message
 from align_echo.agents.privileged import expert
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.labels import Rule, label_turns
-from align_echo.critic.language import ECHO, CritiqueForm
-from align_echo.critic.reasoned_verdict import ReasonedVerdict, judge
-from align_echo.critic.review import MAX_TOKENS, CriticReview, review
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.language import ECHO, MAX_TOKENS, CriticReview, CritiqueForm, review
+from align_echo.critic.verdict import ReasonedVerdict, Verdict, judge
 from align_echo.errors import EngineError
 from align_echo.halting import on_threads
 from align_echo.models.local.chat import LocalModel

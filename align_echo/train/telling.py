@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from align_echo.grammar import quantity
 from align_echo.intervals import Estimate
+from align_echo.registry import quantity
 from align_echo.train import processes
 from align_echo.train.config import TrainConfig
-from align_echo.train.estimate import RunCost, estimate
+from align_echo.train.obstacles import RunCost, estimate
 from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
 from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals

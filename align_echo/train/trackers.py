@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from align_echo import stopping
+from align_echo import halting
 from align_echo.errors import UsageError, first_line
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
@@ -56,7 +56,7 @@ def tracking(names: Sequence[str], folder: Path, begun_at: int) -> Iterator[list
     if not names:
         yield []
         return
-    stopping.take_time(SENDING)
+    halting.take_time(SENDING)
     with redirect_stdout(sys.stderr):
         board = _tensorboard(folder, begun_at) if TENSORBOARD in names else None
         if WANDB in names:

@@ -12,6 +12,9 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -24,21 +27,73 @@ from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
 
-from align_echo import stopping
+from align_echo import halting
 from align_echo.errors import TrainingError
+from align_echo.halting import Halt, under, wait_for_result
 from align_echo.runs import checkpoint_step
 from align_echo.train import processes
 from align_echo.train.advantages import GroupAdvantages, group_advantages, uncompared
-from align_echo.train.ahead import AheadWorker
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Normalisation, TensorBatch, batches, scales
+from align_echo.train.checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
 from align_echo.train.kept_harvest import HARVEST, CurrentBatch
-from align_echo.train.loss import ObjectiveSettings, batch_loss
-from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
+from align_echo.train.objective import ObjectiveSettings, batch_loss
 from align_echo.train.rows import Role, RolloutBatch, Row
 from align_echo.train.signals import LOSSES, LossSummary, Signals, batch_signals, numbers, without_loss
 from align_echo.types import Frozen
+
+# ---------------------------------------------------------------- ahead
+
+
+@dataclass(frozen=True)
+class _UnderWay:
+    number: int
+    steps: int
+    halt: Halt
+    future: Future[RolloutBatch]
+
+
+class AheadWorker:
+    """A thread that plays at most one batch ahead. `play` plays a batch by its number."""
+
+    def __init__(self, play: Callable[[int], RolloutBatch]) -> None:
+        self._play = play
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="next-batch")
+        self._next: _UnderWay | None = None
+
+    def begin(self, number: int, steps: int) -> None:
+        """Start playing a batch. The engines hold the weights after `steps` steps, and keep them until `take`."""
+        halt = Halt()
+        with under(halt):
+            future = self._threads.submit(copy_context().run, self._play, number)
+        self._next = _UnderWay(number, steps, halt, future)
+
+    def settle(self) -> None:
+        """Wait until a batch under way no longer needs the engines."""
+        if self._next is not None:
+            self._next.future.exception()
+
+    def take(self, number: int) -> tuple[RolloutBatch, int] | None:
+        """Return a batch and the number of steps behind the weights that played it; None if it was never begun.
+
+        Waits for the batch and raises its errors.
+        """
+        under_way = self._next
+        if under_way is None or under_way.number != number:
+            return None
+        batch = wait_for_result(under_way.future)
+        self._next = None
+        return batch, under_way.steps
+
+    def close(self) -> None:
+        """Stop the batch under way and wait for its threads to end."""
+        if self._next is not None:
+            self._next.halt.set()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+# ---------------------------------------------------------------- one trainer for all methods
 
 PlayFunction = Callable[[int], RolloutBatch]
 """Function that plays a batch with the current weights, by its number from 0."""
@@ -302,7 +357,7 @@ class RoleTrainer(RoleCheckpoints):
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
         """Play the held-out tasks with the current weights, after a batch under way."""
         if self._ahead is not None and self._evaluation is not None:
-            with stopping.interruptible():
+            with halting.interruptible():
                 self._play_next(self._ahead)
                 self._ahead.settle()
         return super().evaluate(metric_key_prefix=metric_key_prefix)

@@ -2,9 +2,9 @@
 
     finding.py    finds the files with episodes, with their run and part
     reading.py    reads the episodes of a file, and collects its damaged lines
-    critiques.py  a critic's reviews of the episodes, from separate files
-    labels.py     an oracle's labels of the actions, from a collection
-    evidence.py   the recorded rules of the interfaces, and which of them fit a message
+    reading.py  a critic's reviews of the episodes, from separate files
+    reading.py     an oracle's labels of the actions, from a collection
+    listing.py   the recorded rules of the interfaces, and which of them fit a message
     listing.py    `align-echo show`: an overview of a run, and one episode turn by turn, as lines
     packing.py    `align-echo view`: all of it in one HTML file (`page/` holds the page itself)
     inspect_logs.py  `align-echo view --eval`: the same as logs of inspect_ai

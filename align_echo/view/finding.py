@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from align_echo.errors import UsageError, did_you_mean
-from align_echo.reading import json_object
+from align_echo.plain_yaml import json_object
 from align_echo.runs import CONFIG
 
 EPISODES, ITERATIONS, ROLLOUTS = "trajectories", "iterations", "rollouts"

@@ -10,7 +10,7 @@ number; an episode with a fault has it as error, and no score. A run without a s
 or is still running. Times are those of the run's files, since episodes record none. Keys and passwords are removed, and
 characters not allowed in file names are removed from ids.
 
-One part is in memory at a time. Not here: token ids, the recorded rules behind a message (`evidence.py`), and reading
+One part is in memory at a time. Not here: token ids, the recorded rules behind a message (`listing.py`), and reading
 logs of inspect_ai.
 """
 
@@ -31,15 +31,21 @@ from pydantic import BaseModel
 
 from align_echo.errors import MissingExtraError, UsageError
 from align_echo.intervals import Estimate, mean_score, scored, success_rate
-from align_echo.reading import json_object
+from align_echo.plain_yaml import json_object
 from align_echo.redaction import without_secrets
 from align_echo.runs import CONFIG, SUMMARY
 from align_echo.sandbox.session import printable
 from align_echo.types import NO_REPLY, Step, Trajectory, Usage
-from align_echo.view.critiques import PlacedReview, ReviewIndex
 from align_echo.view.finding import EpisodeFile, find_episodes
-from align_echo.view.labels import Labels, OracleLabels
-from align_echo.view.reading import DamagedLine, describe_damage, read_episodes
+from align_echo.view.reading import (
+    DamagedLine,
+    Labels,
+    OracleLabels,
+    PlacedReview,
+    ReviewIndex,
+    describe_damage,
+    read_episodes,
+)
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalMetric, EvalResults, EvalSample, EvalSpec

@@ -3,27 +3,96 @@
     for line in overview(parts, 60, damaged): print(line)
 
 Texts of an episode are printed without terminal control characters, and shortened to `LONGEST` characters. Not here:
-comparing two episodes (`evaluate/parting.py`, and the page of `packing.py`).
+comparing two episodes (`evaluate/tables.py`, and the page of `packing.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
-from align_echo.errors import UsageError, did_you_mean
+from pydantic import ValidationError
+
+from align_echo.errors import InterfaceError, UsageError, did_you_mean
 from align_echo.faults import fault_text
-from align_echo.grammar import quantity
-from align_echo.interface import Provenance
+from align_echo.interface import Provenance, RuleRecord, load_interface, shipped_interfaces
+from align_echo.plain_yaml import json_object
+from align_echo.registry import quantity
 from align_echo.sandbox.session import printable
-from align_echo.types import Choice, HintEvent, Step, Trajectory, Usage
-from align_echo.view.critiques import PlacedReview, ReviewIndex
-from align_echo.view.evidence import provenances, rules_behind
+from align_echo.types import Choice, HintEvent, Step, Trajectory, Usage, source_in
 from align_echo.view.finding import EpisodeFile, select_part
-from align_echo.view.labels import Labels, OracleLabels
-from align_echo.view.reading import DamagedLine, read_episodes
+from align_echo.view.reading import DamagedLine, Labels, OracleLabels, PlacedReview, ReviewIndex, read_episodes
+
+# ---------------------------------------------------------------- evidence
+
+_QUOTED = r"`([^`\n]{1,200})`"
+_BRACKETS = re.compile(r"\([^()]*\)")
+_CONDITION = re.compile(r",? when ")
+
+
+def provenances(labels: Iterable[str], folders: Iterable[Path]) -> dict[str, Provenance]:
+    """Look up the provenance of the interfaces with these labels, if it is on record here."""
+    recorded = {provenance.content_hash: provenance for provenance in _find_in_folders(folders)}
+    sources = {label: source for label in labels if (source := source_in(label))}
+    if not recorded.keys() >= {*sources.values()}:
+        recorded = {**_shipped_provenances(), **recorded}
+    return {label: recorded[source] for label, source in sources.items() if source in recorded}
+
+
+def rules_behind(message: str, rules: Sequence[RuleRecord]) -> list[int]:
+    """Return the indices of the rules that fit a message, those with most experiments for them first.
+
+    `message` is a rule as hints name it (`Step.hints`), with blanks for names. A rule fits if it names all of the
+    message's commands and shares a word with it, ignoring conditions and brackets. If some rules name exactly these
+    commands, only those are returned.
+    """
+    commands, words = _commands(message), _words(message)
+    claims = [_BRACKETS.sub(" ", _CONDITION.split(rule.text)[0]) for rule in rules]
+    fitting = [
+        number
+        for number, claim in enumerate(claims)
+        if commands and commands <= _commands(claim) and words & _words(claim)
+    ]
+    exact = [number for number in fitting if _commands(claims[number]) == commands]
+    return sorted(exact or fitting, key=lambda number: -rules[number].evidence.support)
+
+
+def _commands(text: str) -> frozenset[str]:
+    """Extract the commands quoted in a text, with blanks for names; a blank alone does not count."""
+    quoted = re.findall(_QUOTED, re.sub(r"\b[A-Z]\b", "_", text))
+    return frozenset(command.lower() for command in quoted if re.search(r"[^\W_]", command))
+
+
+def _words(text: str) -> frozenset[str]:
+    """Extract the longer words of a text outside its quotations."""
+    return frozenset(re.findall(r"[^\W\d_]{4,}", re.sub(_QUOTED, " ", text).lower()))
+
+
+def _find_in_folders(folders: Iterable[Path]) -> Iterable[Provenance]:
+    for folder in folders:
+        for file in (folder / "interface.json", *sorted(folder.glob("iterations/*/interface.json"))):
+            try:
+                yield Provenance.model_validate((json_object(file) or {})["provenance"])
+            except (KeyError, ValidationError):
+                continue
+
+
+def _shipped_provenances() -> dict[str, Provenance]:
+    """Return the provenance of the shipped interfaces, by the hash of their source."""
+    shipped = {}
+    for name in shipped_interfaces():
+        with contextlib.suppress(InterfaceError):
+            interface = load_interface(name)
+            shipped[interface.content_hash] = interface.provenance
+    return shipped
+
+
+# ---------------------------------------------------------------- episodes as lines for a terminal
 
 LONGEST = 2_000
 """Most characters printed of a text."""

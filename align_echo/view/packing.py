@@ -26,15 +26,21 @@ from typing import Any
 
 from align_echo.errors import UsageError
 from align_echo.files import write_atomically
-from align_echo.reading import json_object
+from align_echo.plain_yaml import json_object
 from align_echo.redaction import without_secrets
 from align_echo.runs import CONFIG
 from align_echo.types import Step, Trajectory
-from align_echo.view.critiques import PlacedReview, ReviewIndex
-from align_echo.view.evidence import provenances, rules_behind
 from align_echo.view.finding import EpisodeFile, find_episodes
-from align_echo.view.labels import Labels, OracleLabels
-from align_echo.view.reading import DamagedLine, describe_damage, read_episodes
+from align_echo.view.listing import provenances, rules_behind
+from align_echo.view.reading import (
+    DamagedLine,
+    Labels,
+    OracleLabels,
+    PlacedReview,
+    ReviewIndex,
+    describe_damage,
+    read_episodes,
+)
 
 SCRIPTS = ("text.js", "data.js", "rows.js", "diff.js", "turns.js", "episode.js", "viewer.js")
 """Files of the page's script, in the order of their dependencies."""

@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from align_echo.reading import parse_json
-from align_echo.regular_files import read_lines
+from align_echo.critic.labels import Rule
+from align_echo.critic.language import CriticReview
+from align_echo.files import read_lines
+from align_echo.gaia.collect import LABELS
+from align_echo.gaia.examples import LabelledEpisode
+from align_echo.plain_yaml import parse_json
 from align_echo.sandbox.session import printable
+from align_echo.session import Episode
 from align_echo.types import Trajectory, impossible
+from align_echo.view.finding import EpisodeFile
 
 MOST_TOLD = 5
 """Damaged lines of a file to report individually."""
@@ -103,3 +111,77 @@ def _reason(error: ValueError) -> str:
     else:
         reason = str(error)
     return " ".join(printable(reason[:LONGEST_REASON]).split())
+
+
+# ---------------------------------------------------------------- labels
+
+Labels = dict[str, str]
+"""By action: its label by each rule, in words; without actions undecided by all rules."""
+
+
+class OracleLabels:
+    """All labels of some runs, by episode."""
+
+    def __init__(self, parts: Sequence[EpisodeFile], damaged: list[DamagedLine]) -> None:
+        """Reads the label files of these parts; damaged lines are added to `damaged`."""
+        self._known: dict[tuple[str, str, int], LabelledEpisode] = {}
+        for run, folder in dict.fromkeys((part.run, part.folder) for part in parts):
+            file = folder / LABELS
+            for labelled in read_records(file, LabelledEpisode, damaged) if file.is_file() else ():
+                self._known[run, labelled.task_id, labelled.sample] = labelled
+
+    def for_episode(self, part: EpisodeFile, trajectory: Trajectory) -> list[Labels]:
+        """Return the labels of each turn of an episode; empty for an episode without any."""
+        labelled = self._known.get((part.run, trajectory.task_id, trajectory.sample))
+        if labelled is None or not labelled.belongs_to(trajectory):
+            return [{} for _ in trajectory.steps]
+        return [
+            {
+                action.action: ", ".join(f"{rule}: {label}" for rule in get_args(Rule) if (label := action.label(rule)))
+                for action in turn
+                if any(action.label(rule) for rule in get_args(Rule))
+            }
+            for turn in labelled.turns
+        ]
+
+
+# ---------------------------------------------------------------- critiques
+
+_Attempt = tuple[str, str, str, int, str]
+"""Run, part (for a step of training), task, sample, and (for a round) the critique given to the agent."""
+
+
+class _ReviewRecord(BaseModel):
+    """A review with its attempt: an `Episode`, or its number and its task."""
+
+    attempt: Episode | int
+    review: CriticReview
+    task_id: str = ""
+
+
+@dataclass(frozen=True)
+class PlacedReview:
+    """A review, and the part with the episodes after it."""
+
+    review: CriticReview
+    part: str
+
+
+class ReviewIndex:
+    """All reviews of some runs, by attempt."""
+
+    def __init__(self, parts: Sequence[EpisodeFile], damaged: list[DamagedLine]) -> None:
+        """Reads the files for these parts; damaged lines are added to `damaged`."""
+        self._heard: dict[_Attempt, list[PlacedReview]] = defaultdict(list)
+        for part in parts:
+            for record in read_records(part.critiques, _ReviewRecord, damaged) if part.critiques else ():
+                if isinstance(record.attempt, int):
+                    attempt: _Attempt = (part.run, part.part, record.task_id, record.attempt, "")
+                else:
+                    attempt = (part.run, "", record.attempt.task_id, record.attempt.sample, record.attempt.critique)
+                self._heard[attempt].append(PlacedReview(record.review, part.part))
+
+    def for_episode(self, part: EpisodeFile, task_id: str, sample: int, critique: str) -> list[PlacedReview]:
+        """Return the reviews of an episode."""
+        of_round = self._heard.get((part.run, "", task_id, sample, critique), [])
+        return of_round + self._heard.get((part.run, part.part, task_id, sample, ""), [])

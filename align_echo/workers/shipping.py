@@ -22,7 +22,7 @@ import gymnasium as gym
 from align_echo.errors import UsageError, first_line
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_identity, get_weights
-from align_echo.named_modules import serve_modules, served_modules
+from align_echo.registry import serve_modules, served_modules
 from align_echo.types import Agent, ChatModel
 
 NOT_OWN = {"align_echo", "__main__", *sys.stdlib_module_names}

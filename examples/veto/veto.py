@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from align_echo.critic.selection import SelectionRule
+from align_echo.critic.best_of import SelectionRule
 
 
 def take(given):

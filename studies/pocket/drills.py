@@ -13,10 +13,9 @@ import string
 from collections.abc import Callable, Iterator
 
 from align_echo.dice import Dice
-from align_echo.train.demonstrations import Demonstration
+from align_echo.train.sft import Demonstration
 from align_echo.types import Message
-from align_echo.wrappers.alfworld.floorplans import SEEN, floor_plan
-from align_echo.wrappers.alfworld.tables import tables
+from align_echo.wrappers.alfworld.games import SEEN, floor_plan, tables
 
 ROUNDS = 8
 """Questions of a chat."""
@@ -35,7 +34,11 @@ def glances(seed: int) -> Iterator[Demonstration]:
 def drills(seed: int) -> Iterator[Demonstration]:
     """Exercises without end, the kinds in turn; the same for the same seed."""
     kinds: dict[str, Callable[[Dice], list[tuple[str, str]]]] = {
-        **{"walk": _walk, "spot": _spot, "code": _code, "next": _next, "copy": _copy},
+        "walk": _walk,
+        "spot": _spot,
+        "code": _code,
+        "next": _next,
+        "copy": _copy,
     }
     number = 0
     while True:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from align_echo.dice import Dice
 from align_echo.types import AgentReply, AgentView
-from align_echo.wrappers.alfworld.household import APPLIANCES, BeliefState, entity_name, read_goal
-from align_echo.wrappers.alfworld.tables import tables
+from align_echo.wrappers.alfworld.games import tables
+from align_echo.wrappers.alfworld.routes import APPLIANCES, BeliefState, entity_name, read_goal
 
 REFUSAL = "Nothing happens."
 GIVES_UP = "look"
@@ -49,9 +49,15 @@ class Habits:
 
 CAREFUL = Habits()
 CARELESS = Habits(
-    treats_afar=0.9, takes_afar=0.35, examines_afar=0.2, says_put=0.45, skips_opening=0.3, repeats=0.3, forgets=0.7,
+    treats_afar=0.9,
+    takes_afar=0.35,
+    examines_afar=0.2,
+    says_put=0.45,
+    skips_opening=0.3,
+    repeats=0.3,
+    forgets=0.7,
     sticks=0.35,
-)  # fmt: skip
+)
 TOLD = Habits(treats_afar=0.3, takes_afar=0.15, examines_afar=0.1, says_put=0.25, skips_opening=0.15)
 """A careless player who was told the rules, or is told the reason of each refusal."""
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 import gymnasium as gym
 
 from align_echo.agents.conversation import assistant_message
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.language import Form, parse_critique
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.models.scripted import ScriptedModel
+from align_echo.models.drawing import ScriptedModel
 from align_echo.rollout import run_episode, view_before
 from align_echo.session import Episode
-from align_echo.train.demonstrations import Demonstration
+from align_echo.train.sft import Demonstration
 from align_echo.types import Agent, Trajectory
 from align_echo.wrappers.catalogue import make, tasks
 from align_echo.wrappers.webshop import SPEC

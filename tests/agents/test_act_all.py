@@ -7,10 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.planning import Planning
-from align_echo.agents.react import ReAct
-from align_echo.agents.self_refine import SelfRefine
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Planning, ReAct, SelfRefine, Vanilla
 from align_echo.errors import ModelError
 from align_echo.models import ScriptedModel
 from align_echo.types import AgentReply, Completion, Message, Usage

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align_echo.agents.forms import as_offered
-from align_echo.agents.parsing import parse_action
+from align_echo.agents.parsing import as_offered, parse_action
 from align_echo.errors import ReplyFormatError
 from align_echo.types import AgentView
 

@@ -15,12 +15,11 @@ from align_echo.agents.novice_model import NoviceModel, read_view
 from align_echo.agents.novices import make_novice
 from align_echo.agents.players import build_agent
 from align_echo.agents.presets import ALIGN_PAPER
-from align_echo.agents.self_refine import SelfRefine, ask_for
+from align_echo.agents.reasoning import SelfRefine, Vanilla, ask_for
 from align_echo.agents.spec import AgentSetting
-from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ModelError, UsageError
 from align_echo.models import CallLog, RecordingModel, ReplyCache, ScriptedModel
-from align_echo.models.names import SCRIPTED_MODELS
+from align_echo.models.choosing import SCRIPTED_MODELS
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentView, Message, Trajectory, Turn, Usage
 from align_echo.wrappers.catalogue import environment

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align_echo.agents.forms import labels_in
-from align_echo.agents.parsing import parse_action, parse_reasoned_action
+from align_echo.agents.parsing import labels_in, parse_action, parse_reasoned_action
 from align_echo.errors import ReplyFormatError
 from align_echo.types import AgentView
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align_echo.agents.planning import Planning, find_plan, parse_plan
+from align_echo.agents.reasoning import Planning, find_plan, parse_plan
 from align_echo.errors import ReplyFormatError
 from align_echo.models import ScriptedModel
 from tests.agents.views import PLAN, VIEW, after, texts

@@ -10,9 +10,8 @@ from align_echo.agents.catalogue import agent_spec
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.players import build_agent, chat_agents, choose_agent, choose_preset, choose_turns
 from align_echo.agents.presets import ALIGN_PAPER, EpisodeRules, agent_preset
-from align_echo.agents.self_refine import SelfRefine
+from align_echo.agents.reasoning import SelfRefine, Vanilla
 from align_echo.agents.spec import AgentSetting
-from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.best_of import BestOf
 from align_echo.errors import UsageError
 from align_echo.models import ScriptedModel

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align_echo.agents.parsing import parse_reasoned_action
-from align_echo.agents.react import ReAct
+from align_echo.agents.reasoning import ReAct
 from align_echo.errors import ReplyFormatError
 from align_echo.models import ScriptedModel
 from tests.agents.views import VIEW, actions, after, texts

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align_echo.agents.self_consistency import SelfConsistency, vote
+from align_echo.agents.reasoning import SelfConsistency, vote
 from align_echo.errors import ModelError, UsageError
 from align_echo.models import CallLog, RecordingModel, ReplyCache, ScriptedModel
 from align_echo.types import AgentReply, Completion

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align_echo.agents.self_refine import SelfRefine, parse_verdict
+from align_echo.agents.reasoning import SelfRefine, parse_verdict
 from align_echo.errors import ModelError, ReplyFormatError, UsageError
 from align_echo.models import ScriptedModel
 from align_echo.types import Completion

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.agents.parsing import parse_action, parse_reasoned_action
-from align_echo.agents.signs import plain_reply
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.parsing import parse_action, parse_reasoned_action, plain_reply
+from align_echo.agents.reasoning import Vanilla
 from align_echo.errors import ReplyFormatError
-from align_echo.models.scripted import ScriptedModel
+from align_echo.models.drawing import ScriptedModel
 from align_echo.types import AgentView
 from tests.agents.views import VIEW as SEEN
 

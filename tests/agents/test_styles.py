@@ -10,12 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.forms import as_offered
-from align_echo.agents.parsing import parse_action, parse_reasoned_action
-from align_echo.agents.planning import Planning
-from align_echo.agents.react import ReAct
-from align_echo.agents.signs import plain_reply
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.parsing import as_offered, parse_action, parse_reasoned_action, plain_reply
+from align_echo.agents.reasoning import Planning, ReAct, Vanilla
 from align_echo.errors import ReplyFormatError
 from align_echo.models import ScriptedModel
 from align_echo.prompts import render

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.agents.parsing import parse_action
-from align_echo.agents.signs import plain_reply
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.parsing import parse_action, plain_reply
+from align_echo.agents.reasoning import Vanilla
 from align_echo.errors import ReplyFormatError
 from align_echo.models import ScriptedModel
 from align_echo.rollout import run_episode

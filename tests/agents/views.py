@@ -5,11 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.planning import Planning
-from align_echo.agents.react import ReAct
-from align_echo.agents.self_consistency import SelfConsistency
-from align_echo.agents.self_refine import SelfRefine
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Planning, ReAct, SelfConsistency, SelfRefine, Vanilla
 from align_echo.types import AgentView, Turn
 
 FIVE: tuple[type[ChatAgent], ...] = (Vanilla, ReAct, SelfConsistency, SelfRefine, Planning)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.agents.vanilla import Vanilla
-from align_echo.align.events import Event
+from align_echo.agents.reasoning import Vanilla
 from align_echo.align.loop import Generated, generate
-from align_echo.align.run_folder import RunFolder
+from align_echo.align.run_folder import Event, RunFolder
 from align_echo.interface import Interface, load_interface
 from align_echo.models import ScriptedModel
 from align_echo.types import Misalignment, Trajectory

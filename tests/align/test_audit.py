@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import align_echo
-from align_echo.align.audit.audit import Auditor
-from align_echo.align.audit.claims import read_claims
+from align_echo.align.audit.audit import Auditor, read_claims
 from align_echo.interface import Interface, Provenance
 from align_echo.wrappers.catalogue import environment
 from tests import annex_env

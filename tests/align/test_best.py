@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.align.best import best_iteration
-from align_echo.align.loop import Generated, generate
+from align_echo.align.loop import Generated, best_iteration, generate
 from align_echo.align.run_folder import IterationOutcome, IterationRecord, RunFolder
 from align_echo.interface import Interface, RuleRecord, identity, load_interface
 from align_echo.types import AgentReply, AgentView, Misalignment, Trajectory

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.align.experiments import OPERATIONS, Simulator, clip, trajectory_text
 from align_echo.align.world import World
 from align_echo.errors import ModelError, RequestRejectedError
 from align_echo.interface import identity
 from align_echo.models import ScriptedModel
-from align_echo.models.scripted import Script
+from align_echo.models.drawing import Script
 from align_echo.rollout import run_episode
 from tests.align.room_world import BOOK, GOOD_CODE, HINT, MUG, SPEC
 from tests.room_env import RoomEnv

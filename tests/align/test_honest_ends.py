@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.align.events import Event
-from align_echo.align.llm.settings import LlmSettings
+from align_echo.align.llm.replies import LlmSettings
+from align_echo.align.run_folder import Event
 from align_echo.errors import ModelError
 from align_echo.interface import load_interface
 from tests.align.endpoint import Answer, Endpoint, Status, serve

@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.agents.vanilla import Vanilla
-from align_echo.align.events import Event, OnEvent
+from align_echo.agents.reasoning import Vanilla
 from align_echo.align.llm.backend import LlmBackend
-from align_echo.align.llm.settings import LlmSettings
+from align_echo.align.llm.replies import LlmSettings
 from align_echo.align.loop import Generated, generate
-from align_echo.align.run_folder import RunFolder
+from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.align.world import World
 from align_echo.errors import ModelError, UsageError
 from align_echo.interface import Interface, load_interface
+from align_echo.models.client import RetryPolicy
 from align_echo.models.openai_model import OpenAICompatibleModel
-from align_echo.models.retry import RetryPolicy
 from align_echo.types import ChatModel, Misalignment, Trajectory
-from align_echo.workers.choice import ThreadWorkers
+from align_echo.workers.ray_cluster import ThreadWorkers
 from tests.align.endpoint import Answer, Drop, Endpoint, Raw, Reply, Script, Status, serve
 from tests.align.room_world import (
     ANALYZER,

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.align.events import Event
 from align_echo.align.loop import Generated
-from align_echo.align.run_folder import RunFolder
+from align_echo.align.run_folder import Event, RunFolder
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_identity

@@ -6,9 +6,8 @@ import difflib
 
 import pytest
 
-from align_echo.align.hybrid.findings import rule_of
+from align_echo.align.hybrid.findings import extended_source, rule_of
 from align_echo.align.hybrid.hypotheses import Instead, Needs
-from align_echo.align.hybrid.source import extended_source
 from align_echo.align.switching import switches_of, without_rules
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface import Interface, identity, load_interface

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from align_echo.models.choosing import ModelName
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import TokenRequest
-from align_echo.models.names import ModelName
 from align_echo.wrappers.plain import TextEnvironment
 from align_echo.wrappers.text_env import TextEnv
 from tests.doors import REFUSED, Doors

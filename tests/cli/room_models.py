@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.models.names import ModelName
+from align_echo.models.choosing import ModelName
 from align_echo.types import Completion, Message
 from tests.align.room_world import BOOK, CHECKS, EXPERIMENTS, GOOD_CODE, MUG, SPEC, code, findings, naive_agent
 

@@ -17,8 +17,8 @@ from align_echo.jsonl import JsonlFile
 from align_echo.models import CallLog
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld import env
-from align_echo.wrappers.alfworld.engine import GameEngine
-from align_echo.wrappers.alfworld.engines import make_engine
+from align_echo.wrappers.alfworld.oracle import GameEngine
+from align_echo.wrappers.alfworld.reference import make_engine
 
 NOT_A_MODEL = "novice (scripted, not a language model)"
 

@@ -12,7 +12,7 @@ import pytest
 
 from align_echo.evaluate.comparison import VariantComparison
 from align_echo.gaia.examples import read_examples
-from align_echo.gaia.figures import TrialResult
+from align_echo.gaia.trial import TrialResult
 from align_echo.models import CallLog
 from align_echo.types import ChoiceCounts, Trajectory
 from tests.align.endpoint import Endpoint, serve

@@ -9,7 +9,7 @@ import pytest
 
 from align_echo.agents.novices import make_novice
 from align_echo.align import generation
-from align_echo.evaluate import cast
+from align_echo.evaluate import plan
 from align_echo.jsonl import JsonlFile
 from align_echo.types import Agent, AgentReply, AgentView, Trajectory
 
@@ -39,7 +39,7 @@ def forgetful(monkeypatch):
     """Put it in the place of the agent that the command line makes."""
 
     def play(always: bool = False) -> None:
-        for module in (cast, generation):
+        for module in (plan, generation):
             monkeypatch.setattr(module, "build_agent", lambda *given, **options: Forgetful(always))
 
     return play
@@ -66,11 +66,11 @@ def test_evaluate_counts_it_keeps_its_traceback_and_leaves_with_1(run, forgetful
 
 def test_what_the_agent_broke_is_played_again_once_it_is_mended(run, forgetful, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(cast, "build_agent", lambda *given, **options: Forgetful(False))
+        patch.setattr(plan, "build_agent", lambda *given, **options: Forgetful(False))
         assert run(*EVALUATE, "--tasks", "3")[0] == 1
     with monkeypatch.context() as patch:
         patch.setattr(Forgetful, "act", lambda agent, view: AgentReply(text="look", action="look"))
-        patch.setattr(cast, "build_agent", lambda *given, **options: Forgetful(False))
+        patch.setattr(plan, "build_agent", lambda *given, **options: Forgetful(False))
         status, _, err = run(*EVALUATE, "--tasks", "3", "--resume")
     assert status == 0, err
     assert "3 episodes, 1 of them finished earlier" in err

@@ -20,7 +20,7 @@ from align_echo.types import Trajectory
 from align_echo.wrappers import java
 from align_echo.wrappers.catalogue import environment, environments, tasks
 from align_echo.wrappers.java import java_pool
-from align_echo.wrappers.scienceworld.jvm import JavaSimulator
+from align_echo.wrappers.scienceworld.env import JavaSimulator
 
 EVALUATE = ["evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "2"]
 
@@ -349,7 +349,7 @@ def test_doctor_says_what_local_models_need(run, monkeypatch):
     assert re.search(r"(torch|transformers|vllm): (not installed|\d)", out)
     assert re.search(r"pocket model: .*; by default \S+ .*plays", out)
     monkeypatch.setattr(installation, "find_spec", lambda name: None)
-    monkeypatch.setattr("align_echo.models.names.find_spec", lambda name: None)
+    monkeypatch.setattr("align_echo.models.choosing.find_spec", lambda name: None)
     out = run("doctor")[1]
     advice = "for local models and training: pip install '.[train]' in a checkout of align-echo"
     assert f"torch: not installed\n      {advice}" in out

@@ -13,13 +13,12 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from align_echo.cli.main import main
+from align_echo.critic.best_of import read_calibration
 from align_echo.critic.drawn import SamplingSettings, read_sampling
-from align_echo.critic.scoring import read_calibration
-from align_echo.gaia.baselines import TABLE
-from align_echo.gaia.collection import CollectionSummary, read_collection
+from align_echo.gaia.collect import CollectionSummary, read_collection
 from align_echo.gaia.examples import ActionExample, is_held_out, read_examples, write_examples
-from align_echo.gaia.figures import TrialResult
 from align_echo.gaia.fit.intuitive import TrainingSummary
+from align_echo.gaia.trial import TABLE, TrialResult
 from align_echo.types import Message
 from tests.gaia.test_examples import example
 from tests.holder import holder
@@ -341,7 +340,7 @@ def test_a_wrong_value_is_told_by_where_it_comes_from(examples, model, run):
 
 def test_another_folder_than_that_of_a_critic_of_text_is_told_what_it_is(collection, model, run):
     pytest.importorskip("PIL")
-    from align_echo.gui.vision_tiny import tiny_vision
+    from align_echo.gui.fit import tiny_vision
 
     critic_folder = Path("run/critic")
     shutil.copytree(model, critic_folder)

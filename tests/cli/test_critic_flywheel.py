@@ -13,7 +13,7 @@ pytest.importorskip("datasets")
 
 from align_echo.gaia.examples import read_examples
 from align_echo.gaia.flywheel import FlywheelSummary, check_disjoint
-from align_echo.models.names import ModelName
+from align_echo.models.choosing import ModelName
 from align_echo.wrappers.catalogue import environment
 
 FLYWHEEL = [

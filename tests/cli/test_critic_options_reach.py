@@ -18,7 +18,7 @@ pytest.importorskip("datasets")
 
 from align_echo.cli.main import main
 from align_echo.evaluate.comparison import run_variant
-from align_echo.gaia.collection import read_collection
+from align_echo.gaia.collect import read_collection
 from align_echo.gaia.fit.intuitive import TrainingSummary
 from align_echo.gaia.trial import run_trial
 from align_echo.types import Trajectory

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
-from align_echo.critic.reasoned_verdict import ReasonedVerdict, judge
+from align_echo.critic.verdict import ReasonedVerdict, judge
 from align_echo.gaia.fit.intuitive import TrainingSummary
 from align_echo.models import load_model
 from align_echo.prompts import prompt_hash
@@ -66,7 +66,7 @@ def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, mode
         return judgement
 
     with monkeypatch.context() as patch:
-        patch.setattr("align_echo.critic.reasoning.judge", keep)
+        patch.setattr("align_echo.critic.opinion.judge", keep)
         command = train(examples, model, "--held-out", "0.3", "--weights", weights)
         rate = {"lora": "3e-2", "full": "1e-2"}[weights]
         Path("settings.yaml").write_text(SETTINGS.replace("weights: full", f"warm_lr: {rate}"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.evaluate.comparison import VariantComparison
-from align_echo.models.retry import RetryPolicy
+from align_echo.models.client import RetryPolicy
 from align_echo.types import Trajectory
 from tests.hostile_endpoint.faults import FAULTS, said
 from tests.hostile_endpoint.server import Exchange, serving

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from align_echo.cli.main import main
-from align_echo.workers.choice import play_tasks
+from align_echo.workers.ray_cluster import play_tasks
 from tests.align.hybrid import test_hybrid
 from tests.align.room_world import BOOK, MUG
 from tests.cli import test_cli, test_generate

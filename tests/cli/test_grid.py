@@ -16,7 +16,7 @@ from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.java import java_pool
-from align_echo.wrappers.scienceworld.jvm import JavaSimulator
+from align_echo.wrappers.scienceworld.env import JavaSimulator
 from tests.play import source
 
 GRID = ["grid", "--env", "alfworld", "--agent", "novice", "--interface", "probe", "--tasks", "2"]
@@ -175,7 +175,7 @@ def test_finished_cells_are_not_played_again(run, monkeypatch):
     assert run(*TWO_AGENTS, "--out", "run")[0] == 0
     before = Path("run/summary.json").read_text()
     Path("run/summary.json").unlink()
-    played = "align_echo.evaluate.grid_run.play_variants"
+    played = "align_echo.evaluate.grid.play_variants"
     monkeypatch.setattr(played, lambda *arguments: pytest.fail("a finished cell is played"))
     status, out, err = run(*TWO_AGENTS, "--resume", "--out", "run")
     assert status == 0, err

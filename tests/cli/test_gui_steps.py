@@ -14,14 +14,12 @@ pytest.importorskip("PIL")
 
 from transformers.utils import logging as transformers_logging
 
+from align_echo.critic.best_of import read_calibration
 from align_echo.critic.opinion import CriticOpinion
-from align_echo.critic.scoring import read_calibration
 from align_echo.display import Display
-from align_echo.gui.fit import ScreenFitResult
-from align_echo.gui.screen_verdict import ScreenState
-from align_echo.gui.screens import ScreenTrialResult
+from align_echo.gui.fit import ScreenFitResult, tiny_vision
+from align_echo.gui.screens import ScreenState, ScreenTrialResult
 from align_echo.gui.vision import VisionScorer
-from align_echo.gui.vision_tiny import tiny_vision
 from tests.gui.drawn_screens import dataset
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 

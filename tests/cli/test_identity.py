@@ -16,7 +16,7 @@ from align_echo.runs import CONFIG, check_run
 from align_echo.session import Session
 from align_echo.types import Trajectory
 from align_echo.view import packing
-from align_echo.view.evidence import provenances
+from align_echo.view.listing import provenances
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environment, register
 from tests import vault_env
 from tests.play import source

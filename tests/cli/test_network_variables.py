@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.models.retry import RetryPolicy
+from align_echo.models.client import RetryPolicy
 from tests.hostile_endpoint.faults import refusal, said
 from tests.hostile_endpoint.server import Exchange, serving
 

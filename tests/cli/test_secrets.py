@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.models.retry import RetryPolicy
+from align_echo.models.client import RetryPolicy
 from tests.hostile_endpoint.faults import FAULTS
 from tests.hostile_endpoint.server import serving
 

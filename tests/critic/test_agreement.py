@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.critic.agreement import LabelPair, RuleAgreement, agreement
-from align_echo.critic.labels import Rule
+from align_echo.critic.labels import LabelPair, Rule, RuleAgreement, agreement
 from align_echo.critic.verdict import Verdict
 from align_echo.intervals import Estimate, wilson
 

@@ -9,12 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.agents.react import ReAct
-from align_echo.agents.vanilla import Vanilla
-from align_echo.critic.best_of import BestOf
+from align_echo.agents.reasoning import ReAct, Vanilla
+from align_echo.critic.best_of import (
+    FIRST,
+    LOGPROB,
+    MAJORITY,
+    PLACEBO,
+    RANDOM,
+    TILTED,
+    BestOf,
+    CriticCalibration,
+    IntuitiveCritic,
+    SelectionRule,
+    read_calibration,
+    write_calibration,
+)
 from align_echo.critic.opinion import logit, probability
-from align_echo.critic.scoring import CriticCalibration, IntuitiveCritic, read_calibration, write_calibration
-from align_echo.critic.selection import FIRST, LOGPROB, MAJORITY, PLACEBO, RANDOM, TILTED, SelectionRule
 from align_echo.errors import AgentError, ContextOverflowError, ModelError, UsageError
 from align_echo.models import ScriptedModel
 from align_echo.types import AgentReply, ChoiceCounts, Completion, Message, Tokens, Usage, WordChoice

@@ -374,7 +374,7 @@ def test_the_area_of_every_resample_is_that_of_scikit_learn_to_the_last_bit(rows
 
 def test_neither_selection_nor_calibration_loads_what_the_base_install_lacks():
     code = (
-        "import sys, align_echo.critic.calibration, align_echo.critic.selection\n"
+        "import sys, align_echo.critic.calibration, align_echo.critic.best_of\n"
         "print([name for name in ('torch', 'transformers', 'sklearn', 'scipy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

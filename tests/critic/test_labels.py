@@ -13,7 +13,7 @@ from align_echo.critic.labels import Rule, default_rule, label, labels
 from align_echo.errors import EngineError, UsageError
 from align_echo.session import base_env, extend, start_view, take_turn
 from align_echo.types import AgentReply
-from align_echo.wrappers.alfworld.searching import explores
+from align_echo.wrappers.alfworld.env import explores
 from align_echo.wrappers.catalogue import environment
 from tests.critic.episodes import played, way
 

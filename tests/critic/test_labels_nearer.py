@@ -8,7 +8,7 @@ import gymnasium as gym
 import pytest
 
 import align_echo
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.labels import label, label_turns
 from align_echo.errors import EngineError
 from align_echo.models import ScriptedModel

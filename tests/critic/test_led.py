@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from align_echo.agents.vanilla import Vanilla
-from align_echo.critic.best_of import BestOf
-from align_echo.critic.led import LedAgent
-from align_echo.critic.selection import FIRST
+from align_echo.agents.reasoning import Vanilla
+from align_echo.critic.best_of import FIRST, BestOf, LedAgent
 from align_echo.errors import EngineError, ModelError
 from align_echo.models import ScriptedModel
 from align_echo.types import AgentReply, AgentView, Completion, Message

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.agents.signs import plain_reply
-from align_echo.agents.vanilla import Vanilla
-from align_echo.critic.reasoned_verdict import (
+from align_echo.agents.parsing import plain_reply
+from align_echo.agents.reasoning import Vanilla
+from align_echo.critic.verdict import (
+    Verdict,
     judge,
     parse_reasoned_verdict,
     reasoned_verdict_messages,
     write_reasoned_verdict,
 )
-from align_echo.critic.verdict import Verdict
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
 from align_echo.models import ScriptedModel
 from align_echo.types import Completion, Message, Tokens

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.best_of import BestOf
-from align_echo.critic.reasoned_verdict import ReasonedVerdict
-from align_echo.critic.reasoning import ReasoningCritic, count_verdicts
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.opinion import ReasoningCritic, count_verdicts
+from align_echo.critic.verdict import ReasonedVerdict, Verdict
 from align_echo.errors import ModelError, UsageError
 from align_echo.models import ScriptedModel
 from align_echo.types import Completion, Message, Usage

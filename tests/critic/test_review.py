@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align_echo.critic.language import ICRL, Critique
-from align_echo.critic.review import review
+from align_echo.critic.language import ICRL, Critique, review
 from align_echo.errors import ContextOverflowError, ModelError
 from align_echo.types import Completion, Tokens
 from tests.critic.attempts import Answering, attempt

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.critic.opinion import CriticOpinion
-from align_echo.critic.selection import (
+from align_echo.critic.best_of import (
     at_random,
     by_critic,
     by_logprob,
@@ -21,6 +20,7 @@ from align_echo.critic.selection import (
     by_tilted,
     pass_at_k,
 )
+from align_echo.critic.opinion import CriticOpinion
 from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.errors import UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.verdict import parse_verdict, verdict_messages
 from align_echo.errors import ReplyFormatError
 from align_echo.models import ScriptedModel

@@ -19,8 +19,8 @@ from typer.main import get_command
 
 from align_echo.agents.catalogue import AGENTS
 from align_echo.cli.main import app, main
+from align_echo.critic.best_of import RULES
 from align_echo.critic.language import FORMS
-from align_echo.critic.selection import RULES
 from align_echo.evaluate.study_file import studies
 from align_echo.interface import load_interface
 from align_echo.wrappers.catalogue import environment

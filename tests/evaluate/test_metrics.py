@@ -12,7 +12,7 @@ from align_echo.answers import replay_answers
 from align_echo.errors import UsageError
 from align_echo.evaluate import metrics
 from align_echo.evaluate.comparison import compare
-from align_echo.invalid import met_refusal, shown_invalid, steps_in_runs
+from align_echo.hints import met_refusal, shown_invalid, steps_in_runs
 from align_echo.types import Fault, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
 from tests.room_env import TASK_IDS, RoomEnv, instead_of

@@ -9,10 +9,9 @@ import pytest
 from align_echo.agents.players import describe_agent
 from align_echo.align.generation import plan_generation
 from align_echo.errors import UsageError
-from align_echo.evaluate.cast import build_plan_agent
-from align_echo.evaluate.grid_run import _plan, read_axes
+from align_echo.evaluate.grid import _plan, read_axes
 from align_echo.evaluate.in_play import evaluate_command
-from align_echo.evaluate.plan import EvaluationPlan, plan_evaluation
+from align_echo.evaluate.plan import EvaluationPlan, build_plan_agent, plan_evaluation
 from align_echo.evaluate.study import plan_study
 from align_echo.evaluate.study_file import StudyFile
 from align_echo.models import ScriptedModel

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from align_echo.critic.language import Critique
-from align_echo.critic.review import CriticReview
+from align_echo.critic.language import CriticReview, Critique
 from align_echo.errors import ModelError, UsageError
 from align_echo.evaluate.folder import EvaluationFolder, PartSetting
 from align_echo.evaluate.refinement import ReviewRecord, attempt_episode, refine_rounds, review_all

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.errors import UsageError
-from align_echo.evaluate.selection import pick_round_tasks, pick_tasks
+from align_echo.evaluate.plan import pick_round_tasks, pick_tasks
 
 
 def kind(task: str) -> str:

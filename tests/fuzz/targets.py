@@ -18,10 +18,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from align_echo.agents.forms import as_offered, forms_in
-from align_echo.agents.parsing import parse_action, parse_reasoned_action, visible_text
-from align_echo.agents.planning import parse_plan, parse_sub_goal
-from align_echo.agents.self_refine import parse_verdict as parse_refine_verdict
+from align_echo.agents.parsing import as_offered, forms_in, parse_action, parse_reasoned_action, visible_text
+from align_echo.agents.reasoning import parse_plan, parse_sub_goal
+from align_echo.agents.reasoning import parse_verdict as parse_refine_verdict
 from align_echo.align.hybrid.reading import parse_hypotheses
 from align_echo.align.llm.replies import (
     parse_analyzer_move,
@@ -32,18 +31,15 @@ from align_echo.align.llm.replies import (
 )
 from align_echo.align.sharing import FORMAT, canonical_hash, read_shared
 from align_echo.commands import LONGEST_COMMAND, build_skeleton, commands_in, split_sentences
+from align_echo.critic.best_of import read_calibration
 from align_echo.critic.language import Critique, parse_critique
-from align_echo.critic.reasoned_verdict import parse_reasoned_verdict
-from align_echo.critic.scoring import read_calibration
-from align_echo.critic.transcript import TAGS, plain
-from align_echo.critic.verdict import parse_verdict
+from align_echo.critic.verdict import TAGS, parse_reasoned_verdict, parse_verdict, plain
 from align_echo.errors import InterfaceError, MissingDataError, ReplyFormatError, UsageError
 from align_echo.interface import InterfaceContract, identity, load_interface
 from align_echo.jsonl import JsonlFile
-from align_echo.models.openai_body import read_body
-from align_echo.models.retry import PassingFault
-from align_echo.plain_yaml import read_plain
-from align_echo.reading import braced, json_lines, json_object, parse_json
+from align_echo.models.client import PassingFault
+from align_echo.models.openai_model import read_body
+from align_echo.plain_yaml import braced, json_lines, json_object, parse_json, read_plain
 from align_echo.redaction import conceal, redacted
 from align_echo.sandbox.session import EngineReply, Sandbox, printable
 from align_echo.sandbox.source import prepare
@@ -52,8 +48,8 @@ from align_echo.types import AgentView, Trajectory
 from align_echo.view.reading import describe_damage, read_episodes
 from align_echo.wrappers.gui.actions import parse as parse_gui
 from align_echo.wrappers.gui.actions import write as write_gui
-from align_echo.wrappers.m3tooleval.turns import read_turn
-from align_echo.wrappers.mathematics.boxes import extract_answer
+from align_echo.wrappers.m3tooleval.env import read_turn
+from align_echo.wrappers.mathematics.verifier import extract_answer
 from align_echo.wrappers.searchqa.protocol import answer as answer_search
 from align_echo.wrappers.searchqa.protocol import read_reply
 from align_echo.wrappers.searchqa.spec import parse_action as parse_search
@@ -199,7 +195,7 @@ def _calibration(text: str) -> Any:
 
 
 def _config(text: str) -> Any:
-    from align_echo.reading import yaml_mapping
+    from align_echo.plain_yaml import yaml_mapping
 
     try:
         return TrainConfig.model_validate(yaml_mapping(text, "job.yaml"))

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from align_echo.critic.verdict import Verdict
-from align_echo.gaia.baselines import (
+from align_echo.gaia.examples import ActionExample
+from align_echo.gaia.trial import (
     CONSTANT,
     LOGPROB,
     TABLE,
@@ -16,7 +17,6 @@ from align_echo.gaia.baselines import (
     threshold,
     without_numbers,
 )
-from align_echo.gaia.examples import ActionExample
 from align_echo.types import Message
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("datasets")
 import align_echo
 from align_echo.critic.labels import Rule
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.gaia.collection import LABELS, PART, CollectionSummary, LabelCounts, finish, label_all, read_collection
+from align_echo.gaia.collect import LABELS, PART, CollectionSummary, LabelCounts, finish, label_all, read_collection
 from align_echo.gaia.examples import read_examples
 from align_echo.jsonl import JsonlFile
 from align_echo.types import Fault, Trajectory

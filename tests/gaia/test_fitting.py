@@ -28,8 +28,7 @@ from align_echo.gaia.fit.learning import (
     tree_logits,
     verdict_tokens,
 )
-from align_echo.train.tree_attention import BLOCK, over_trees
-from align_echo.train.trees import trees
+from align_echo.train.tree_attention import BLOCK, over_trees, trees
 from tests.gaia.test_examples import example
 from tests.models.local.tiny import tiny_encoder, tiny_model
 

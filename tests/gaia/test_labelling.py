@@ -11,8 +11,8 @@ import pytest
 import align_echo
 from align_echo.critic.labels import Rule, label, label_rules, label_turns
 from align_echo.errors import EngineError
-from align_echo.gaia.examples import LabelledAction
-from align_echo.gaia.labelling import (
+from align_echo.gaia.examples import (
+    LabelledAction,
     LabelledEpisode,
     build_examples,
     label_episode,

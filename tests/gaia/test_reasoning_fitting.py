@@ -13,12 +13,11 @@ pytest.importorskip("peft")
 
 import torch
 
-from align_echo.critic.reasoned_verdict import parse_reasoned_verdict, reasoned_verdict_messages
-from align_echo.critic.reasoning import ReasoningCritic
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.opinion import ReasoningCritic
+from align_echo.critic.verdict import Verdict, parse_reasoned_verdict, reasoned_verdict_messages
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import ActionExample
-from align_echo.gaia.fit.reasoning_steps import (
+from align_echo.gaia.fit.reasoning import (
     ReasoningSettings,
     Watch,
     choose_demonstrations,

@@ -21,12 +21,12 @@ import torch
 from transformers import Trainer
 
 from align_echo.gaia.examples import write_examples
-from align_echo.gaia.fit import learning, reasoning_steps
+from align_echo.gaia.fit import learning
+from align_echo.gaia.fit import reasoning as reasoning_steps
 from align_echo.gaia.fit.folder import read_settings
 from align_echo.gaia.fit.intuitive import fit
 from align_echo.gaia.fit.learning import FitSettings
-from align_echo.gaia.fit.reasoning import fit_reasoning
-from align_echo.gaia.fit.reasoning_steps import ReasoningSettings
+from align_echo.gaia.fit.reasoning import ReasoningSettings, fit_reasoning
 from align_echo.gaia.fit.trainer import VerdictTrainer
 from align_echo.gui import learning as gui_learning
 from align_echo.gui.fit import fit_screens
@@ -36,7 +36,7 @@ from align_echo.models.local.engine import TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.train.batching import batches
 from align_echo.train.trainer import RoleTrainer
-from align_echo.train.trees import trees
+from align_echo.train.tree_attention import trees
 from tests.gaia.test_examples import example
 from tests.gui.drawn_screens import dataset
 from tests.models.local.tiny import tiny_model, tiny_tokenizer

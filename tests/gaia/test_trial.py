@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from align_echo.critic.opinion import CriticOpinion
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
-from align_echo.gaia.examples import LabelledAction
-from align_echo.gaia.figures import JudgedState, SelectionResult, collect_states, curve, measure_trial
-from align_echo.gaia.labelling import LabelledEpisode
+from align_echo.gaia.examples import LabelledAction, LabelledEpisode
+from align_echo.gaia.trial import JudgedState, SelectionResult, collect_states, curve, measure_trial
 from align_echo.types import Candidate, Choice, Step, Trajectory
 
 pytest.importorskip("sklearn")

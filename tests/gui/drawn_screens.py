@@ -96,8 +96,8 @@ def settings_of(examples: int) -> VisionSettings:
 
 def learn(folder: Path, tested: Path, out: Path) -> tuple[float, float]:
     """(accuracy in percent on `tested`, seconds of learning) of a critic that learned from `folder`."""
+    from align_echo.gui.fit import tiny_vision
     from align_echo.gui.learning import learn_on_screens, verdicts_on
-    from align_echo.gui.vision_tiny import tiny_vision
 
     examples, held_out = examples_in(folder), examples_in(tested)
     model, encoder = tiny_vision()

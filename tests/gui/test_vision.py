@@ -13,9 +13,9 @@ import torch
 from PIL import Image
 
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.gui.screen_verdict import MOST_EARLIER, RED, ScreenState, marked, question
+from align_echo.gui.fit import tiny_vision
+from align_echo.gui.screens import MOST_EARLIER, RED, ScreenState, marked, question
 from align_echo.gui.vision import VisionScorer, load_scorer, next_logits, read_vision
-from align_echo.gui.vision_tiny import tiny_vision
 from align_echo.wrappers.gui.actions import parse
 from tests.models.local.tiny import tiny_model
 from tests.wrappers.gui.screens import screen

@@ -8,8 +8,7 @@ import pytest
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.jsonl import JsonlFile
-from align_echo.loops.driving import TaskPanel
-from align_echo.loops.guests import LEFT, ClientSession, ending, opening
+from align_echo.loops.driving import LEFT, ClientSession, TaskPanel, ending, opening
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 from tests.play import WINNING

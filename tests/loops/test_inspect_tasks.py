@@ -14,10 +14,10 @@ import inspect_ai
 from inspect_ai.log import EvalLog, EvalSample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.errors import EngineError, UsageError
 from align_echo.loops.inspect import episodes
-from align_echo.models.scripted import ScriptedModel
+from align_echo.models.drawing import ScriptedModel
 from align_echo.rollout import run_episode
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment

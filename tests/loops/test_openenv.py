@@ -24,8 +24,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from align_echo.jsonl import JsonlFile
-from align_echo.loops.driving import TaskPanel
-from align_echo.loops.guests import LEFT
+from align_echo.loops.driving import LEFT, TaskPanel
 from align_echo.loops.openenv import LOCAL, MOST_BYTES, EpisodeClient, TextAction, make_app
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment

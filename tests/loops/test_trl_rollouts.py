@@ -15,7 +15,7 @@ from peft import LoraConfig
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.errors import EngineError, UsageError
 from align_echo.loops.trl import EpisodeRollouts
 from align_echo.models.local.chat import LocalModel

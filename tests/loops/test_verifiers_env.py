@@ -16,10 +16,10 @@ from verifiers.v1 import Episode, Trace
 from verifiers.v1.cli.eval.runner import run_eval
 from verifiers.v1.configs.cli.eval import EvalConfig
 
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.errors import EngineError, UsageError
 from align_echo.loops.verifiers import EpisodesConfig, EpisodesTaskset
-from align_echo.models.scripted import ScriptedModel
+from align_echo.models.drawing import ScriptedModel
 from align_echo.rollout import run_episode
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment, register

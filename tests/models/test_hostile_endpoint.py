@@ -7,9 +7,8 @@ import tracemalloc
 import pytest
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
-from align_echo.models.openai_body import CHARACTERS_PER_TOKEN
-from align_echo.models.openai_model import OpenAICompatibleModel
-from align_echo.models.retry import RetryPolicy
+from align_echo.models.client import RetryPolicy
+from align_echo.models.openai_model import CHARACTERS_PER_TOKEN, OpenAICompatibleModel
 from align_echo.types import Completion, Message
 from tests.hostile_endpoint.faults import AGAIN, FAULTS, TWICE, HostileAnswer
 from tests.hostile_endpoint.server import serving

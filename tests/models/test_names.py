@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.models.names import read_name
+from align_echo.models.choosing import read_name
 
 
 @pytest.fixture(autouse=True)

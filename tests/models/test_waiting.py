@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import EngineError, ModelError, UsageError
-from align_echo.models.client import EndpointClient
+from align_echo.models.client import BRIEF, EndpointClient, RetryPolicy
 from align_echo.models.openai_model import OpenAICompatibleModel
-from align_echo.models.retry import BRIEF, RetryPolicy
 from align_echo.network import LOGGER
 from align_echo.types import Message
 from align_echo.wrappers.searchqa.client import request_url, search_at

@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from align_echo.errors import UsageError
+from align_echo.models.choosing import read_name
 from align_echo.models.local import load_local
-from align_echo.models.names import read_name
 from align_echo.train.sft import SftSettings
 from align_echo.types import Message
 from studies.pocket import corpus

@@ -16,11 +16,11 @@ from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.rollout import run_episode
 from align_echo.types import AgentReply, AgentView, Fault, Step, Trajectory
-from align_echo.wrappers.alfworld.household import BeliefState
+from align_echo.wrappers.alfworld.routes import BeliefState
 from studies.pocket import household_review, shopping_review
 from studies.pocket.critiques import critique_demonstration
 from studies.pocket.household import CARELESS, Teacher
-from studies.pocket.wordings import Advice
+from studies.pocket.review import Advice
 
 ROOM = "You are in the middle of a room. Looking quickly around you, you see {}.\nYour task is to: {}"
 KITCHEN = "a cabinet 2, a cabinet 1, a countertop 1, a fridge 1, a microwave 1, a shelf 1, and a toaster 1"

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import align_echo
-from align_echo.train.demonstrations import Demonstration
-from align_echo.wrappers.alfworld.floorplans import SEEN, UNSEEN
+from align_echo.train.sft import Demonstration
+from align_echo.wrappers.alfworld.games import SEEN, UNSEEN
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.text_env import TextEnv
 from studies.pocket import corpus

@@ -6,17 +6,16 @@ import pytest
 
 from align_echo.dice import Dice
 from align_echo.wrappers.alfworld.games import read_id
-from align_echo.wrappers.alfworld.task import TaskParameters
+from align_echo.wrappers.alfworld.routes import TaskParameters
+from studies.pocket.games import DrawnGames, other_goals
 from studies.pocket.household import CAREFUL, Habits
 from studies.pocket.household_demonstrations import (
     OTHER_WORDS,
     SHOWN_AFTER,
-    DrawnGames,
     Played,
     Rooms,
     demonstration,
     episodes_of,
-    other_goals,
     play,
     reword,
 )  # fmt: skip

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from align_echo.critic.language import Critique
-from align_echo.critic.review import CriticReview
+from align_echo.critic.language import CriticReview, Critique
 from align_echo.evaluate.comparison import VariantComparison
 from align_echo.jsonl import JsonlFile
 from align_echo.train.rollouts import ReviewedAttempt

@@ -15,10 +15,9 @@ pytest.importorskip("torch")
 from align_echo.critic.calibration import ReliabilityBin
 from align_echo.critic.opinion import CriticOpinion, probability
 from align_echo.critic.verdict import Verdict
-from align_echo.gaia.figures import JudgedState, TrialResult, measure_trial
+from align_echo.gaia.trial import JudgedState, TrialResult, measure_trial
 from align_echo.report import critiques, drift, judged, refined, trained, variants
-from align_echo.report.finding import find_method, find_runs
-from align_echo.report.material import ReportData
+from align_echo.report.material import ReportData, find_method, find_runs
 from align_echo.report.plots import DrawnPlot
 from align_echo.train.config import checked_config, method
 from align_echo.train.presets import methods

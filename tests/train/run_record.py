@@ -24,13 +24,12 @@ from align_echo.models.local.weights import read_model
 from align_echo.rollout import run_tasks
 from align_echo.session import Episode
 from align_echo.train.batching import TensorBatch
+from align_echo.train.checkpoints import RoleCheckpoints
 from align_echo.train.config import TrainConfig, checked_config, merged, method
 from align_echo.train.crew import RoleModels
-from align_echo.train.held_out import HeldOut
-from align_echo.train.loss import BatchLoss, batch_loss
-from align_echo.train.role_checkpoints import RoleCheckpoints
+from align_echo.train.objective import BatchLoss, batch_loss
 from align_echo.train.rows import Role, RolloutBatch
-from align_echo.train.run import TrainingRun, play_batch
+from align_echo.train.run import HeldOut, TrainingRun, play_batch
 from align_echo.train.signals import Signals
 from align_echo.types import Step, Trajectory
 from tests.models.local.tiny import tiny_encoder, tiny_model, tiny_tokenizer

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from align_echo.train.backbone import AdapterModels
-from align_echo.train.loss import ObjectiveSettings
+from align_echo.train.objective import ObjectiveSettings
 from align_echo.train.rows import Role
 from align_echo.wrappers.plain import TextEnvironment
 from studies.graded import Hall

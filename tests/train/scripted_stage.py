@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from align_echo.critic.language import Critique
-from align_echo.critic.reasoned_verdict import ReasonedVerdict
-from align_echo.critic.review import CriticReview
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.language import CriticReview, Critique
+from align_echo.critic.verdict import ReasonedVerdict, Verdict
 from align_echo.session import Episode
 from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
 from align_echo.types import Fault, Step, Tokens, Trajectory, Usage

@@ -15,13 +15,12 @@ from safetensors.torch import load_file
 
 from align_echo.errors import ModelError
 from align_echo.halting import pause
-from align_echo.train.ahead import AheadWorker
 from align_echo.train.backbone import Backbone, WholeModels
-from align_echo.train.loss import ObjectiveSettings
+from align_echo.train.objective import ObjectiveSettings
 from align_echo.train.rows import RolloutBatch
 from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals
-from align_echo.train.trainer import RoleTrainer
+from align_echo.train.trainer import AheadWorker, RoleTrainer
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 from tests.train.test_run import config_of, trained
 from tests.train.test_trainer import (

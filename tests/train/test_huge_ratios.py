@@ -10,9 +10,10 @@ import torch
 
 from align_echo.train.batching import batches, scales
 from align_echo.train.forward import token_logprobs
-from align_echo.train.loss import ObjectiveSettings, batch_loss
 from align_echo.train.objective import (
     LARGEST,
+    ObjectiveSettings,
+    batch_loss,
     calibration_weights,
     clipped_terms,
     exponential,

@@ -13,8 +13,7 @@ import torch
 from align_echo.tokens import TokenSequence
 from align_echo.train.batching import Normalisation, batches, scales
 from align_echo.train.forward import check_parts, token_logprobs
-from align_echo.train.loss import ObjectiveSettings, batch_loss
-from align_echo.train.objective import shaped
+from align_echo.train.objective import ObjectiveSettings, batch_loss, shaped
 from align_echo.train.rows import Role, Row
 from tests.models.local.tiny import tiny_model
 

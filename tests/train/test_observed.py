@@ -15,7 +15,7 @@ from align_echo.session import Episode
 from align_echo.train.config import checked_config, method
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.rcm import rcm
-from align_echo.train.observed import ObservedStage
+from align_echo.train.rollouts import ObservedStage
 from align_echo.train.run import play_batch
 from align_echo.train.signals import play_signals
 from align_echo.types import Fault, Step, Trajectory, Usage
@@ -115,7 +115,7 @@ def test_an_observed_stage_answers_as_the_one_under_it_and_tells_its_parts_apart
 
 def test_tokens_per_second_count_what_both_roles_drew(monkeypatch: pytest.MonkeyPatch):
     clock = iter(range(100))
-    monkeypatch.setattr("align_echo.train.observed.time.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("align_echo.train.rollouts.time.perf_counter", lambda: float(next(clock)))
     stage = ScriptedStage(lambda episode: 0.5, spent=7)
     observed = ObservedStage(stage)
     rcm(["a"], observed, samples=3)
@@ -134,7 +134,7 @@ def test_tokens_per_second_are_not_there_where_a_server_tells_no_tokens(monkeypa
 
 def test_parts_that_overlap_are_told_as_one_and_their_time_is_the_clocks(monkeypatch: pytest.MonkeyPatch):
     clock = iter([0, *(10, 14), *(20, 26), *(30, 34), *(40, 44), *(50, 56), *(60, 64), 14])
-    monkeypatch.setattr("align_echo.train.observed.time.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("align_echo.train.rollouts.time.perf_counter", lambda: float(next(clock)))
     observed = ObservedStage(ScriptedStage(lambda episode: 0.5))
     echo(["a", "b"], observed, refinements=2)
     assert [trajectory.task_id for trajectory in observed.played] == ["a"] * 3 + ["b"] * 3

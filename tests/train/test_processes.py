@@ -19,7 +19,7 @@ import yaml
 from safetensors.torch import load_file
 from torch import nn
 
-from align_echo import stopping
+from align_echo import halting
 from align_echo.errors import TrainingError
 from align_echo.runs import newest_checkpoint
 from align_echo.train import processes
@@ -241,14 +241,14 @@ def test_what_one_process_raises_ends_all_and_is_said_once(monkeypatch):
 
 def test_a_process_that_was_told_to_stop_says_so_where_another_is_gone_before_its_step_ends():
     def step() -> None:
-        stopping.hold()
+        halting.hold()
         signal.raise_signal(signal.SIGINT)
         raise RuntimeError("gloo: Connection closed by peer")
 
     with (
         pytest.raises(KeyboardInterrupt) as stop,
         processes.others_reached(),
-        stopping.keeping(lambda: "step 3 is kept"),
+        halting.keeping(lambda: "step 3 is kept"),
     ):
         step()
     assert stop.value.__notes__ == ["step 3 is kept"]

@@ -10,10 +10,9 @@ import pytest
 
 from align_echo.cli.main import main
 from align_echo.errors import UsageError
-from align_echo.report.finding import find_method
+from align_echo.report.material import find_method
 from align_echo.train.config import TrainConfig, checked_config, merged, method, read_file, stored_config
-from align_echo.train.presets import implementation_for, methods
-from align_echo.train.renamed_keys import RENAMED_KEYS, refuse_old_keys, with_new_keys
+from align_echo.train.presets import RENAMED_KEYS, implementation_for, methods, refuse_old_keys, with_new_keys
 from align_echo.train.run_folder import check_run_folder
 
 VALUES = {

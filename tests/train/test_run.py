@@ -23,12 +23,11 @@ from align_echo.jsonl import JsonlFile
 from align_echo.models import load_model
 from align_echo.models.local.loading import content_hash
 from align_echo.session import Episode
-from align_echo.train.budget import played_before
 from align_echo.train.config import TrainConfig, checked_config, merged, method
 from align_echo.train.crew import RoleModels
-from align_echo.train.estimate import estimate
+from align_echo.train.obstacles import estimate
 from align_echo.train.presets import methods
-from align_echo.train.run import TrainingRun, choose_tasks, select_tasks
+from align_echo.train.run import TrainingRun, choose_tasks, played_before, select_tasks
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage
 from align_echo.types import Message, Trajectory

@@ -13,8 +13,8 @@ import pytest
 from align_echo.errors import ModelError, UsageError
 from align_echo.session import Episode
 from align_echo.train.config import TrainConfig
-from align_echo.train.estimate import estimate
 from align_echo.train.method import METHODS, CollectingSettings
+from align_echo.train.obstacles import estimate
 from align_echo.train.rows import RolloutBatch, critic_row, policy_row
 from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals

@@ -11,11 +11,20 @@ from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 
 from align_echo.errors import UsageError
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.train.demonstrations import Demonstration
-from align_echo.train.optimizers import MuonWithAdamW, split_parameters
-from align_echo.train.sft import EncodedChat, SftSettings, batches, encode, fine_tune, pad, schedule, weighted_loss
+from align_echo.train.arguments import MuonWithAdamW, split_parameters
+from align_echo.train.sft import (
+    Demonstration,
+    EncodedChat,
+    SftSettings,
+    batches,
+    encode,
+    fine_tune,
+    pad,
+    schedule,
+    weighted_loss,
+)
 from align_echo.types import Message
-from studies.pocket.build import train_tokenizer
+from studies.pocket.tokenizer import train_tokenizer
 
 
 def chat(length: int, kind: str = "x") -> EncodedChat:

@@ -18,7 +18,7 @@ from align_echo.tokens import TokenSequence
 from align_echo.train.backbone import ROLES, AdapterModels, Backbone, WholeModels
 from align_echo.train.batching import batches
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
-from align_echo.train.loss import ObjectiveSettings
+from align_echo.train.objective import ObjectiveSettings
 from align_echo.train.rows import RolloutBatch, Row
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import RoleTrainer, StepSettings

@@ -10,7 +10,7 @@ import torch
 
 from align_echo.tokens import TokenSequence
 from align_echo.train.batching import batches
-from align_echo.train.loss import ObjectiveSettings, batch_loss
+from align_echo.train.objective import ObjectiveSettings, batch_loss
 from align_echo.train.rows import Row
 from align_echo.train.signals import QUANTILES, LossSummary, Signals
 

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.language import ECHO, Critique
 from align_echo.errors import ModelError, UsageError
 from align_echo.models.local.chat import LocalModel
@@ -22,7 +22,7 @@ from align_echo.train.config import checked_config, merged, method
 from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.icrl import icrl
-from align_echo.train.observed import ObservedStage
+from align_echo.train.rollouts import ObservedStage
 from align_echo.train.rows import RolloutBatch, critic_row, policy_row, without_critique
 from align_echo.train.run import count_parts
 from align_echo.train.stage import PARTS, ActionProposal, LocalStage, ReviewRequest

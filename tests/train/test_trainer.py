@@ -18,8 +18,8 @@ from align_echo.errors import TrainingError, UsageError
 from align_echo.tokens import TokenSequence
 from align_echo.train.advantages import DELTA
 from align_echo.train.backbone import ROLES, AdapterModels, Backbone, WholeModels
-from align_echo.train.loss import ObjectiveSettings
-from align_echo.train.role_checkpoints import Evaluation
+from align_echo.train.checkpoints import Evaluation
+from align_echo.train.objective import ObjectiveSettings
 from align_echo.train.rows import Role, RolloutBatch, Row
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import PlayFunction, RoleTrainer, StepSettings, build_optimizer

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.errors import UsageError
-from align_echo.train.tree_attention import blocks
-from align_echo.train.trees import tree, trees
+from align_echo.train.tree_attention import blocks, tree, trees
 
 CONVERSATIONS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=12)
 

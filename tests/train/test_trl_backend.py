@@ -26,8 +26,7 @@ from align_echo.train.rows import Role, RolloutBatch, Row
 from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import RoleTrainer, build_optimizer
-from align_echo.train.trl_plan import MicroBatches, divided, grpo_arguments, plan_micro_batches
-from align_echo.train.trl_trainer import TrlTrainer
+from align_echo.train.trl_trainer import MicroBatches, TrlTrainer, divided, grpo_arguments, plan_micro_batches
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 from tests.train.test_processes import check_same, losses, values_of, weights
 

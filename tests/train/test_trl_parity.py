@@ -37,7 +37,7 @@ from align_echo.tokens import TokenSequence
 from align_echo.train.backbone import WholeModels
 from align_echo.train.batching import Normalisation, batches, scales
 from align_echo.train.forward import token_logprobs
-from align_echo.train.loss import ObjectiveSettings, batch_loss
+from align_echo.train.objective import ObjectiveSettings, batch_loss
 from align_echo.train.rows import RolloutBatch, Row
 from align_echo.train.trainer import RoleTrainer, StepSettings
 from tests.models.local.tiny import tiny_model, tiny_tokenizer

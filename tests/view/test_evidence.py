@@ -6,7 +6,7 @@ import json
 
 from align_echo.interface import Provenance, RuleRecord, load_interface
 from align_echo.types import Evidence
-from align_echo.view.evidence import provenances, rules_behind
+from align_echo.view.listing import provenances, rules_behind
 
 RULES = [
     RuleRecord(text=text, evidence=Evidence(support=support))

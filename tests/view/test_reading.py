@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 
-from align_echo.view.critiques import ReviewIndex
 from align_echo.view.finding import find_episodes
-from align_echo.view.labels import OracleLabels
-from align_echo.view.reading import DamagedLine, describe_damage, read_episodes
+from align_echo.view.reading import DamagedLine, OracleLabels, ReviewIndex, describe_damage, read_episodes
 from tests.view.episodes import HALF, episode, lost, write
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align_echo.wrappers.bm25 import LISTED, SearchIndex, words
+from align_echo.wrappers.cache import LISTED, SearchIndex, words
 
 DOCUMENTS = ("brass lamp", "oak table", "brass table", "", "women's running shoes", *["same words"] * 60)
 

@@ -9,11 +9,11 @@ import pytest
 import align_echo
 from align_echo.errors import UsageError
 from align_echo.installation import look_around
-from align_echo.wrappers import memory as memory_module
+from align_echo.wrappers import pool
 from align_echo.wrappers.alfworld.env import AlfworldEnv
+from align_echo.wrappers.alfworld.fast.engine import compiled_game
 from align_echo.wrappers.alfworld.fast.program import GameProgram
-from align_echo.wrappers.alfworld.fast.store import compiled_game
-from align_echo.wrappers.memory import DEFAULT_MEGABYTES, VARIABLE, MemoryCache, memory_bound
+from align_echo.wrappers.pool import DEFAULT_MEGABYTES, VARIABLE, MemoryCache, memory_bound
 
 
 def test_what_was_used_least_recently_goes_first_and_what_grew_counts_for_more():
@@ -58,10 +58,10 @@ def test_the_bound_is_set_in_one_place(monkeypatch):
 
 
 def test_doctor_tells_the_bound_and_what_cannot_be_one(monkeypatch):
-    monkeypatch.setattr(memory_module, "_memories", [MemoryCache(5_000_000)])
+    monkeypatch.setattr(pool, "_memories", [MemoryCache(5_000_000)])
     (told,) = [finding for finding in look_around() if finding.subject == "games in memory"]
     assert told.state.startswith("0 of at most 5 MB")
-    monkeypatch.setattr(memory_module, "_memories", [])
+    monkeypatch.setattr(pool, "_memories", [])
     monkeypatch.setenv(VARIABLE, "-1")
     (told,) = [finding for finding in look_around() if finding.subject == f"${VARIABLE}"]
     assert not told.good
@@ -78,9 +78,9 @@ def test_games_are_played_the_same_with_room_for_one_and_for_all(monkeypatch):
         envs.close()
         return results
 
-    monkeypatch.setattr(memory_module, "_memories", [wide := MemoryCache(10**9)])
+    monkeypatch.setattr(pool, "_memories", [wide := MemoryCache(10**9)])
     expected = played()
-    monkeypatch.setattr(memory_module, "_memories", [narrow := MemoryCache(10**6)])
+    monkeypatch.setattr(pool, "_memories", [narrow := MemoryCache(10**6)])
     assert played() == expected
     assert narrow.bytes <= narrow.bound < wide.bytes
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-from align_echo.agents.forms import command_in
 from align_echo.agents.novices import make_novice
+from align_echo.agents.parsing import command_in
 from align_echo.interface import Interface, identity, load_interface
 from align_echo.rollout import run_episode
 from align_echo.types import AgentReply, AgentView, Trajectory
-from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.wrappers.align_wrapper import SENTENCE, AlignWrapper, neutral_observation, neutral_rules
 from align_echo.wrappers.catalogue import environment, environments, make, tasks
-from align_echo.wrappers.placebo import SENTENCE, neutral_observation, neutral_rules
 from tests.annex_env import AnnexEnv
 from tests.play import TASK, WINNING, interface, source
 from tests.room_env import CONTRACT, RoomEnv

@@ -61,7 +61,7 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
 def has_expert(task_id: str) -> bool:
     """Return True for every task. Raises `MissingExtraError` if the expert's package is not installed."""
-    from align_echo.wrappers.alfworld.upstream import require_packages
+    from align_echo.wrappers.alfworld.oracle import require_packages
 
     require_packages("ALFWorld's expert")
     return True

@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from align_echo.files import write_atomically
-from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.engine import GameSpec
+from align_echo.wrappers.alfworld import oracle
+from align_echo.wrappers.alfworld.data import load_embedded as listed_games
 from align_echo.wrappers.alfworld.fast import shipped
 from align_echo.wrappers.alfworld.fast.compiler import compile_game
-from align_echo.wrappers.alfworld.floorplans import ROOMS
-from align_echo.wrappers.alfworld.games import write_game
-from align_echo.wrappers.alfworld.manifest import load_embedded as listed_games
+from align_echo.wrappers.alfworld.games import FILE, ROOMS, write_game
+from align_echo.wrappers.alfworld.oracle import GameSpec
 from align_echo.wrappers.alfworld.spec import GAME, TASK_TYPES
-from align_echo.wrappers.alfworld.tables import FILE
 
 
 def tables_text() -> str:
@@ -31,8 +29,8 @@ def tables_text() -> str:
     assert spec is not None
     assert spec.origin is not None
     package = Path(spec.origin).parent
-    tables: Any = upstream.load("alfworld.gen.constants")
-    goals = upstream.load("alfworld.gen.goal_library").gdict
+    tables: Any = oracle.load("alfworld.gen.constants")
+    goals = oracle.load("alfworld.gen.goal_library").gdict
     record = {
         "version": metadata.version("alfworld"),
         "domain": (package / "data" / "alfred.pddl").read_text(encoding="utf-8"),

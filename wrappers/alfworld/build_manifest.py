@@ -17,12 +17,18 @@ from pathlib import Path
 
 from align_echo.dice import Dice
 from align_echo.files import write_atomically
-from align_echo.wrappers.alfworld.engine import GameEngine, GameSpec
-from align_echo.wrappers.alfworld.engines import make_engine
-from align_echo.wrappers.alfworld.floorplans import SEEN, UNSEEN, floor_plan
-from align_echo.wrappers.alfworld.games import GENERATOR_VERSION, game_id, goals_for, write_game
-from align_echo.wrappers.alfworld.manifest import FILE, EmbeddedGames, ListedGame, digest, encode
-from align_echo.wrappers.alfworld.oracle import HouseOracle
+from align_echo.wrappers.alfworld.data import FILE, EmbeddedGames, ListedGame, digest, encode
+from align_echo.wrappers.alfworld.games import (
+    GENERATOR_VERSION,
+    SEEN,
+    UNSEEN,
+    floor_plan,
+    game_id,
+    goals_for,
+    write_game,
+)
+from align_echo.wrappers.alfworld.oracle import GameEngine, GameSpec, HouseOracle
+from align_echo.wrappers.alfworld.reference import make_engine
 from align_echo.wrappers.alfworld.spec import GAME, STEP_LIMIT, TASK_TYPES, TRAJECTORY
 
 SIZES = {

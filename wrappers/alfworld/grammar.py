@@ -1,6 +1,6 @@
 """ALFWorld's text grammar, parsed by TextWorld's own parsers and cached.
 
-No text is derived here: `fast/templates.py` turns the grammar into data, `fast/text.py` renders it.
+No text is derived here: `fast/compiler.py` turns the grammar into data, `fast/text.py` renders it.
 """
 
 from __future__ import annotations

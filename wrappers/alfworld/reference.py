@@ -14,10 +14,10 @@ from typing import Any
 import textworld
 from textworld.envs import PddlEnv
 
-from align_echo.errors import EngineError
-from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.engine import NOTHING_HAPPENS, Fact, GameSpec
+from align_echo.errors import EngineError, UsageError
+from align_echo.wrappers.alfworld import oracle
 from align_echo.wrappers.alfworld.grammar import PARSING
+from align_echo.wrappers.alfworld.oracle import NOTHING_HAPPENS, Fact, GameEngine, GameSpec
 from align_echo.wrappers.alfworld.translation import TRANSLATING
 
 
@@ -110,7 +110,7 @@ class ReferenceEngine:
 
     def _load(self, game: GameSpec) -> Any:
         if self._env is None:
-            upstream.load("alfworld.agents.environment.alfred_tw_env")
+            oracle.load("alfworld.agents.environment.alfred_tw_env")
             from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
 
             infos = textworld.EnvInfos(won=True, admissible_commands=True, facts=True)
@@ -131,3 +131,28 @@ def _alone(call: Callable[[], Any]) -> Any:
             raise EngineError(f"TextWorld failed: {type(error).__name__}: {error}".splitlines()[0]) from error
         finally:
             sys.argv = argv
+
+
+# ---------------------------------------------------------------- ALFWorld's two engines by name
+
+
+def _fast() -> GameEngine:
+    from align_echo.wrappers.alfworld.fast.engine import FastEngine
+
+    return FastEngine()
+
+
+def _textworld() -> GameEngine:
+    oracle.require_packages("ALFWorld's engine textworld")
+
+    return ReferenceEngine()
+
+
+_ENGINES: dict[str, Callable[[], GameEngine]] = {"fast": _fast, "textworld": _textworld}
+
+
+def make_engine(name: str) -> GameEngine:
+    """Make an engine by name. Raises `UsageError` for an unknown name, and `MissingExtraError`."""
+    if name not in _ENGINES:
+        raise UsageError(f"ALFWorld has no engine {name!r}; it has {', '.join(_ENGINES)}")
+    return _ENGINES[name]()

@@ -19,15 +19,19 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from align_echo.errors import MissingDataError, MissingExtraError, ReplyFormatError, UsageError, first_line
-from align_echo.regular_files import open_file
+from align_echo.files import open_file
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import (
     ClickAction,
     DragAction,
+    FinishAction,
     GuiAction,
     LongPressAction,
+    OpenAppAction,
     Point,
     ScrollAction,
+    TypeAction,
+    action_type,
     parse,
     target_point,
     write,
@@ -275,3 +279,76 @@ def _points(action: GuiAction | None) -> list[Point]:
         case DragAction(start, end):
             return [start, end]
     return []
+
+
+# ---------------------------------------------------------------- test if a predicted action on a screen is right
+
+NEAR = 14
+"""Percent of the screen: largest distance of a point from the right one if the target's box is unknown."""
+
+ABOVE_F1 = 0.5
+"""Texts are alike if they are equal, or if the F1 of their words is above this."""
+
+CLICK = "click"
+
+
+def right_type(step: GuiStep) -> str:
+    """Return the type of the step's right action."""
+    return CLICK if step.truth is None else action_type(step.truth)
+
+
+def is_grounded(step: GuiStep) -> bool:
+    """Check if grounding is measured on the step: its right action is a click or a long press."""
+    return step.truth is None or target_point(step.truth) is not None
+
+
+def type_matches(action: GuiAction, step: GuiStep) -> bool:
+    """Check if the action is of the right type."""
+    return action_type(action) == right_type(step)
+
+
+def hits(action: GuiAction, step: GuiStep) -> bool:
+    """Check if a click or long press hits the step's target; False if either action is of another type."""
+    point = target_point(action)
+    if point is None or not is_grounded(step):
+        return False
+    if step.box is not None:
+        return lies_in(point, step.box)
+    right = None if step.truth is None else target_point(step.truth)
+    return right is not None and near(point, right, (step.width, step.height))
+
+
+def succeeds(action: GuiAction, step: GuiStep) -> bool:
+    """Check if the action is right in type and arguments."""
+    if not type_matches(action, step):
+        return False
+    match step.truth, action:
+        case ScrollAction(_, right), ScrollAction(_, direction):
+            return direction == right
+        case (TypeAction(right), TypeAction(text)) | (OpenAppAction(right), OpenAppAction(text)):
+            return alike(text, right)
+        case FinishAction(right), FinishAction(text):
+            return not right or alike(text, right)
+        case DragAction(start, end), DragAction(first, last):
+            size = (step.width, step.height)
+            return near(first, start, size) and near(last, end, size)
+    return not is_grounded(step) or hits(action, step)
+
+
+def near(point: Point, right: Point, size: tuple[int, int]) -> bool:
+    """Check if two points are within `NEAR` of a screen of `size` (width, height) in pixels. Exact for any integers."""
+    width, height = size
+    across, down = (point.x - right.x) * height, (point.y - right.y) * width
+    return (100 * across) ** 2 + (100 * down) ** 2 <= (NEAR * width * height) ** 2
+
+
+def alike(text: str, right: str) -> bool:
+    """Check if two texts are equal but for case and white space, or share enough words (`ABOVE_F1`)."""
+    words, wanted = text.lower().split(), right.lower().split()
+    return words == wanted or f1(set(words), set(wanted)) > ABOVE_F1
+
+
+def f1(words: set[str], wanted: set[str]) -> float:
+    """Compute the F1 of two sets of words, in [0, 1]; 0 if either set is empty."""
+    common = len(words & wanted)
+    return 2 * common / (len(words) + len(wanted)) if common else 0.0

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from itertools import chain, product
 
 from align_echo.dice import Dice
-from align_echo.wrappers.m3tooleval.task import ToolTask, draw_distinct, invent_word, join_words
 from align_echo.wrappers.m3tooleval.tools import Tool, ToolCall, Tools, Use, as_text, make_recorder, number, toolbox
+from align_echo.wrappers.m3tooleval.upstream import ToolTask, draw_distinct, invent_word, join_words
 
 DNA, RNA = "ACGT", "UGCA"
 INVALID = "no valid sequence"

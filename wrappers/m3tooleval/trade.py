@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from align_echo.dice import Dice
-from align_echo.wrappers.m3tooleval.task import ToolTask, draw_distinct, invent_word, join_words
 from align_echo.wrappers.m3tooleval.tools import (
     CALCULATOR,
     Tool,
@@ -17,6 +16,7 @@ from align_echo.wrappers.m3tooleval.tools import (
     smallest,
     toolbox,
 )
+from align_echo.wrappers.m3tooleval.upstream import ToolTask, draw_distinct, invent_word, join_words
 
 DIGITS = 2
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from align_echo.dice import Dice
-from align_echo.wrappers.m3tooleval.task import ToolTask, draw_distinct, invent_word, join_words
 from align_echo.wrappers.m3tooleval.tools import (
     Tool,
     ToolCall,
@@ -23,6 +22,7 @@ from align_echo.wrappers.m3tooleval.tools import (
     smallest,
     toolbox,
 )
+from align_echo.wrappers.m3tooleval.upstream import ToolTask, draw_distinct, invent_word, join_words
 
 AMENITIES = (("wifi", "pool"), ("wifi", "gym"), ("pool", "gym", "wifi"))
 MONTHS = {"train": (1, 6), "test": (7, 12)}

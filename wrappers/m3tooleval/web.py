@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from align_echo.dice import Dice
 from align_echo.wrappers.m3tooleval.site import HOME, Site
-from align_echo.wrappers.m3tooleval.task import ToolTask, draw_distinct, invent_word
 from align_echo.wrappers.m3tooleval.tools import CALCULATOR
+from align_echo.wrappers.m3tooleval.upstream import ToolTask, draw_distinct, invent_word
 
 DEPARTMENTS = {"train": ("Forge", "Ledger", "Garden", "Bakery"), "test": ("Mint", "Press", "Orchard", "Tannery")}
 KINDS_OF_GOODS = {"train": ("lamp", "kettle", "drum", "glove"), "test": ("mast", "rope", "tent", "saddle")}

@@ -12,12 +12,20 @@ from functools import lru_cache
 import gymnasium as gym
 
 from align_echo.errors import EngineError, ReplyFormatError, UsageError
-from align_echo.wrappers.mathematics.boxes import extract_answer, extract_answers, several_answers_error, tidy_answer
 from align_echo.wrappers.mathematics.generator import MathProblem
-from align_echo.wrappers.mathematics.marks import contradicts, other_unit, same_text
+from align_echo.wrappers.mathematics.problems import extract_number
 from align_echo.wrappers.mathematics.spec import CONTRACT, GOAL, STEP_LIMIT, UNREADABLE, is_invalid
-from align_echo.wrappers.mathematics.verifier import is_right, require_extra
-from align_echo.wrappers.mathematics.worked_out import extract_number
+from align_echo.wrappers.mathematics.verifier import (
+    contradicts,
+    extract_answer,
+    extract_answers,
+    is_right,
+    other_unit,
+    require_extra,
+    same_text,
+    several_answers_error,
+    tidy_answer,
+)
 from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, EngineState, TextEnv
 
 

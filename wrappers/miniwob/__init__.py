@@ -34,10 +34,10 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:
     """Return the task ids of a split, by page and seed; needs no browser. Raises `UsageError` for a `data_root`."""
-    from align_echo.wrappers.miniwob import tasks
+    from align_echo.wrappers.miniwob import spec
 
     _refuse_data(data_root)
-    return list(tasks.task_ids(split))
+    return list(spec.task_ids(split))
 
 
 def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:

@@ -7,8 +7,9 @@ copied, so `restore` reopens it and repeats the actions.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from align_echo.errors import EngineError, MissingExtraError, ReplyFormatError, UsageError
 from align_echo.wrappers.gui.actions import (
@@ -29,17 +30,70 @@ from align_echo.wrappers.gui.actions import (
     write,
 )
 from align_echo.wrappers.miniwob.chromium import BrowserProcess
-from align_echo.wrappers.miniwob.keys import CONTROL
-from align_echo.wrappers.miniwob.oracle import ScreenOracle
-from align_echo.wrappers.miniwob.page import SIZE, BrowserPage
-from align_echo.wrappers.miniwob.pool import pool
-from align_echo.wrappers.miniwob.screen import ENDED, listing, plain
-from align_echo.wrappers.miniwob.spec import CONTRACT, REFUSAL, STEP_LIMIT
-from align_echo.wrappers.miniwob.tasks import PageTask, read_task, task_ids
+from align_echo.wrappers.miniwob.page import CONTROL, ENDED, SIZE, BrowserPage, listing, plain, start_browser
+from align_echo.wrappers.miniwob.spec import CONTRACT, REFUSAL, STEP_LIMIT, PageTask, read_task, task_ids
+from align_echo.wrappers.pool import EnginePool, make_process_pool
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+# ---------------------------------------------------------------- browsers of this process
+
+
+@functools.cache
+def pool() -> EnginePool[BrowserProcess]:
+    """Return this process's pool."""
+    return make_process_pool(start_browser, pool.cache_clear)
+
+
+# ---------------------------------------------------------------- ground truth about a page
+
+
+class ScreenOracle:
+    """Oracle for one moment of an episode, valid while the page stays the same."""
+
+    def __init__(self, page: BrowserPage, task: PageTask, *, done: bool, won: bool) -> None:
+        self._page = page
+        self._task = task
+        self._done = done
+        self._won = won
+
+    def expert_action(self) -> str | None:
+        """Return the expert's next action; None after the end, if the task is lost, or without an expert.
+
+        Raises `EngineError`.
+        """
+        return write(_action(self._plan[0])) if self._plan else None
+
+    def distance(self) -> int | None:
+        """Return the expert's number of remaining actions; 0 once won, None without a solution or an expert.
+
+        Raises `EngineError`.
+        """
+        if self._won:
+            return 0
+        return len(self._plan) if self._plan else None
+
+    @functools.cached_property
+    def _plan(self) -> list[dict[str, Any]] | None:
+        if self._done or not self._task.has_expert:
+            return None
+        return self._page.plan(self._task.subdomain)
+
+
+def _action(step: dict[str, Any]) -> GuiAction:
+    match step:
+        case {"act": "click", "at": [int(x), int(y)]}:
+            return ClickAction(Point(x, y))
+        case {"act": "type", "text": str(text)}:
+            return TypeAction(text)
+        case {"act": "scroll", "at": [int(x), int(y)], "way": "up" | "down" as way}:
+            return ScrollAction(Point(x, y), way)
+    raise EngineError(f"the expert's step is not an action: {step}")
+
+
+# ---------------------------------------------------------------- miniWoB as a `TextEnv`
 
 LONGEST_TYPED = 200
 """Longest text of one `type` action, in characters."""

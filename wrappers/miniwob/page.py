@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import base64
 import functools
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
@@ -26,8 +29,41 @@ from align_echo.wrappers.gui.actions import (
     TypeAction,
 )
 from align_echo.wrappers.miniwob.chromium import BrowserProcess
-from align_echo.wrappers.miniwob.keys import key_events
-from align_echo.wrappers.miniwob.tasks import PageTask
+from align_echo.wrappers.miniwob.spec import PageTask
+from align_echo.wrappers.text_env import TEXT_CHARACTERS
+
+# ---------------------------------------------------------------- text as typed on a keyboard
+
+CONTROL = {"\n": ("Enter", 13, "\r"), "\t": ("Tab", 9, ""), "\b": ("Backspace", 8, "")}
+"""Character -> name of the key, its code, the text it writes."""
+
+SHIFTED = dict(zip(')!@#$%^&*(:+<_>?~{|}"', "0123456789;=,-./`[\\]'", strict=True))
+MARKS = dict(zip(";=,-./`[\\]'", (186, 187, 188, 189, 190, 191, 192, 219, 220, 221, 222), strict=True))
+SHIFT = 8
+"""Bit of the shift key among an event's modifiers."""
+
+
+def key_events(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the commands of the DevTools protocol that type a text: (name, parameters)."""
+    for character in text:
+        if character in CONTROL:
+            name, code, written = CONTROL[character]
+            yield from _stroke(name, code, written, 0)
+        elif " " <= character <= "~":
+            plain = SHIFTED.get(character, character.lower())
+            yield from _stroke(character, MARKS.get(plain, ord(plain.upper())), character, SHIFT * (plain != character))
+        else:
+            yield "Input.insertText", {"text": character}
+
+
+def _stroke(key: str, code: int, text: str, modifiers: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    event = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+    down = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+    yield "Input.dispatchKeyEvent", {**event, **down}
+    yield "Input.dispatchKeyEvent", {**event, "type": "keyUp"}
+
+
+# ---------------------------------------------------------------- page of a task in a browser
 
 SIZE = (160, 210)
 """Width and height of a page, in pixels."""
@@ -189,3 +225,80 @@ def between(start: Point, end: Point) -> list[Point]:
 def _scripts() -> str:
     folder = files("align_echo.wrappers.miniwob")
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in ("clock.js", "look.js", "experts.js"))
+
+
+# ---------------------------------------------------------------- page as text
+
+MOST_ELEMENTS = 80
+LONGEST_TEXT = 300
+LONGEST_NAME = 60
+ENDED = "The task has ended."
+_LINE = re.compile(r"(?P<what>.+) \((?P<x>-?\d+), (?P<y>-?\d+)\) (?P<width>\d+)x(?P<height>\d+)")
+
+_PRINTABLE = frozenset(TEXT_CHARACTERS)
+
+
+@dataclass(frozen=True)
+class ScreenLine:
+    """Line of the screen: the words before the text, the text, and the position."""
+
+    kind: str
+    text: str
+    rest: str
+    center: Point
+    width: int
+    height: int
+
+
+def listing(look: PageState) -> str:
+    """Render a page as text; at most `MOST_ELEMENTS` lines of elements."""
+    if look.done:
+        return ENDED
+    known = look.elements[:MOST_ELEMENTS]
+    lines = [f"Screen {SIZE[0]}x{SIZE[1]}, {len(look.elements)} elements:", *map(line, known)]
+    hidden = len(look.elements) - len(known)
+    return "\n".join([*lines, f"... and {hidden} more"] if hidden else lines)
+
+
+def line(element: PageElement) -> str:
+    """Render an element in one line."""
+    text = None if element.text is None else json.dumps(_cut(element.text, LONGEST_TEXT))
+    name, color = _cut(plain(element.name), LONGEST_NAME), element.color
+    x, y = element.center
+    width, height = element.size
+    states = [_cut(plain(state), LONGEST_NAME) for state in element.states]
+    words = [element.kind, text, name, color, *states, f"({x}, {y}) {width}x{height}"]
+    return " ".join(word for word in words if word)
+
+
+def plain(text: str) -> str:
+    """Restrict a text to the characters of observations; others are escaped as in JSON, so that an action can name
+    them."""
+    return "".join(line if line in _PRINTABLE else json.dumps(line)[1:-1] for line in text)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}..."
+
+
+def read_screen(text: str) -> list[ScreenLine]:
+    """Parse the elements of a screen; [] for any other text. Words around it do not matter."""
+    return [element for line in text.splitlines() if (element := _read_line(line)) is not None]
+
+
+def _read_line(line: str) -> ScreenLine | None:
+    match = _LINE.fullmatch(line.strip())
+    if not match:
+        return None
+    kind, quote, rest = match["what"].partition(' "')
+    text = ""
+    if quote:
+        try:
+            text, end = json.JSONDecoder().raw_decode(f'"{rest}')
+        except ValueError:
+            return None
+        rest = f'"{rest}'[end:]
+    else:
+        kind, _, rest = kind.partition(" ")
+    center = Point(int(match["x"]), int(match["y"]))
+    return ScreenLine(kind, str(text), rest.strip(), center, int(match["width"]), int(match["height"]))

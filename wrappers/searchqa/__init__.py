@@ -28,9 +28,9 @@ def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engi
     Raises `MissingDataError` if the data folder lacks the split, `UsageError` for another engine or an invalid address
     of a retrieval server.
     """
+    from align_echo.wrappers.searchqa.client import searcher
     from align_echo.wrappers.searchqa.corpus import find_folder, open_questions
     from align_echo.wrappers.searchqa.env import SearchQAEnv
-    from align_echo.wrappers.searchqa.searching import searcher
 
     folder = find_folder(data_root)
     return SearchQAEnv(open_questions(folder, split), searcher(folder), step_limit, engine or SCORES[0])
@@ -45,8 +45,8 @@ def task_ids(*, split: str, data_root: Path | None) -> list[str]:
 
 def data_source(*, data_root: Path | None) -> str:
     """Describe the questions in use and the place of the search. Raises `MissingDataError`, `UsageError`."""
+    from align_echo.wrappers.searchqa.client import label
     from align_echo.wrappers.searchqa.corpus import find_folder
-    from align_echo.wrappers.searchqa.searching import label
 
     return label(find_folder(data_root))
 

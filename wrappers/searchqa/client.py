@@ -10,13 +10,17 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from align_echo.errors import EngineError, UsageError, first_line
+from align_echo.errors import EngineError, MissingDataError, UsageError, first_line
 from align_echo.halting import run_coroutine
 from align_echo.network import AUTHORITIES, QUIET, Route, WaitNotices, attended, find_failure, find_route
 from align_echo.redaction import conceal
+from align_echo.wrappers.searchqa.corpus import CORPUS, EMBEDDED, SearchCorpus, describe_skipped, open_corpus
+from align_echo.wrappers.searchqa.env import Search
 from align_echo.wrappers.searchqa.protocol import PATH, read_reply, request
 from align_echo.wrappers.searchqa.subjects import Document
 
@@ -60,9 +64,7 @@ def request_url(server: str) -> str:
     return address if parts.path.endswith(PATH) else address + PATH
 
 
-def search_at(
-    url: str, query: str, topk: int, *, deadline: float = DEADLINE, quiet: float = QUIET
-) -> list[Document]:
+def search_at(url: str, query: str, topk: int, *, deadline: float = DEADLINE, quiet: float = QUIET) -> list[Document]:
     """Return the best documents for a query from the server at `url` (of `request_url`).
 
     After `quiet` seconds a notice reports the wait, once. Raises `EngineError`. Raises `UsageError` for a conflicting
@@ -137,3 +139,34 @@ def _certificates(process: int, route: Route, *authorities: str | None) -> ssl.S
     import httpx
 
     return httpx.create_ssl_context(route.certificates(), trust_env=False)
+
+
+# ---------------------------------------------------------------- choose the place of the search
+
+
+def searcher(folder: Path | None) -> Callable[[], Search]:
+    """Return a function that opens the search of a data folder (None: of the embedded documents) on first use.
+
+    Raises `UsageError` for an invalid `$SEARCHQA_URL`, `MissingDataError` for a folder without documents.
+    """
+    server = os.environ.get(SERVER_VARIABLE)
+    if server:
+        at_server = functools.partial(search_at, request_url(server))
+        return lambda: at_server
+    file = None if folder is None else folder / CORPUS
+    if file is not None and not file.is_file():
+        raise MissingDataError(f"{folder} has no {CORPUS}: add it, or name a retrieval server in ${SERVER_VARIABLE}")
+    return lambda: functools.partial(_search_in, open_corpus(file))
+
+
+def label(folder: Path | None) -> str:
+    """Describe the questions in use and the place of the search. Raises as `searcher` and `open_questions`."""
+    server = os.environ.get(SERVER_VARIABLE)
+    source = EMBEDDED if folder is None else f"questions at {folder.absolute()}"
+    if folder is not None:
+        source = ", ".join([source, *describe_skipped(folder)])
+    return f"{source}, searched at {request_url(server)}" if server else source
+
+
+def _search_in(corpus: SearchCorpus, query: str, topk: int) -> list[Document]:
+    return [document for document, _ in corpus.search(query, topk)]

@@ -3,7 +3,7 @@ drawn with seeds, so that no model can have read about them.
 
 They come in provinces of 54. A fact is another subject of the same province (a novel's author, the author's
 birthplace), a number or a word. Each fact is in one document only: that of the subject that has it, never that of the
-subject it names. Names are built from few parts, so that every name has similar ones. `questions.py` asks about the
+subject it names. Names are built from few parts, so that every name has similar ones. `corpus.py` asks about the
 facts.
 """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align_echo.errors import install_line, require
-from align_echo.wrappers.bm25 import NEEDS
+from align_echo.wrappers.cache import NEEDS
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
 from align_echo.wrappers.webshop.spec import ACTION_FORMAT, CONTRACT, MODES, SPLITS, STEP_LIMIT, task_type

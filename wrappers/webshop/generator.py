@@ -15,8 +15,7 @@ from importlib import resources
 from typing import Any
 
 from align_echo.dice import Dice
-from align_echo.wrappers.webshop.goals import ShoppingInstruction, price_between
-from align_echo.wrappers.webshop.products import Product
+from align_echo.wrappers.webshop.reward import Product, ShoppingInstruction, price_between
 
 VERSION = "1"
 """Version to raise with every change of the generator or its tables: a task id must stay the same task."""

@@ -1,22 +1,23 @@
 """Pages of a shop: the shopper's position, the visible texts, the clickable names, and the effect of an action.
 
 A page is an immutable value, so saving it means keeping it. Visible texts come from the products; no HTML is made or
-parsed. The score's formula is in `reward.py`, HTML in `page_view.py`.
+parsed. The score's formula is in `reward.py`.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from importlib import resources
 from typing import Literal
 
+import jinja2
 from jinja2.utils import htmlsafe_json_dumps
 
 from align_echo.wrappers.webshop.catalogue import ProductCatalogue
-from align_echo.wrappers.webshop.goals import ShoppingGoal
-from align_echo.wrappers.webshop.products import PageNode, texts
-from align_echo.wrappers.webshop.reward import score
+from align_echo.wrappers.webshop.reward import PageNode, ShoppingGoal, score, texts
 
 SEPARATOR = " [SEP] "
 PER_PAGE = 10
@@ -203,3 +204,25 @@ def rich_text(nodes: Iterable[PageNode], page: ShopPage) -> str:
         word = "clicked button" if done else "button"
         lines.append(f"{before}[{word}] {text} [{word}_]")
     return "".join(f"{line}\n" for line in (*clicked, *lines))
+
+
+# ---------------------------------------------------------------- webShop pages as HTML for people
+
+
+def html(shop: Shop, page: ShopPage) -> str:
+    """Render a complete HTML document for a page. Every text of the catalogue is escaped."""
+    return _template().render(
+        title=page.kind,
+        nodes=shop.nodes(page),
+        chosen=page.chosen,
+        query=page.query,
+        done=page.kind == "done",
+        score=page.score,
+    )
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    source = resources.files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    return environment.from_string(source)

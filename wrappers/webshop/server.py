@@ -14,8 +14,7 @@ from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs
 
 from align_echo.wrappers.serving import QuietServer, content_length
-from align_echo.wrappers.webshop.page_view import html
-from align_echo.wrappers.webshop.pages import Shop, ShopPage
+from align_echo.wrappers.webshop.pages import Shop, ShopPage, html
 
 MOST_SHOPPERS = 1_000
 _COOKIE = "shopper"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from align_echo.agents.novices.habits import NoviceStep, ScriptedNovice, advised, chance, times_followed
 from align_echo.types import AgentView
-from align_echo.wrappers.alfworld.household import (
+from align_echo.wrappers.alfworld.routes import (
     APPLIANCES,
     ENTITY,
     BeliefState,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from align_echo.agents.novices.habits import ScriptedNovice, advised, chance, times_followed
 from align_echo.types import AgentView
 from align_echo.wrappers.gui.actions import FORMS, ClickAction, FinishAction, Point, TypeAction, write
-from align_echo.wrappers.miniwob.screen import ScreenLine, read_screen
+from align_echo.wrappers.miniwob.page import ScreenLine, read_screen
 
 _COMMAND = re.compile(rf"\b(?:{'|'.join(FORMS)})\([^`\n)]*\)")
 _LAST = re.compile(r"submit|login|search|ok|done", re.IGNORECASE)

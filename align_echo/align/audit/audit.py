@@ -14,20 +14,373 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from align_echo.align.audit.adversary import Adversary, written
-from align_echo.align.audit.claims import Claim, read_claims
-from align_echo.align.audit.speakers import Scene, Speaker, adversary_speaks
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.names import NUMBERED, skeleton
+from align_echo.commands import PLACEHOLDER, commands_in, guess_names, split_sentences
+from align_echo.errors import ContextOverflowError
 from align_echo.interface import Interface
-from align_echo.types import AgentView, Turn
+from align_echo.types import Agent, AgentView, Turn
 from align_echo.wrappers.align_wrapper import AlignWrapper, clean
 from align_echo.wrappers.hint_watch import was_accepted
 from align_echo.wrappers.text_env import EngineState, TextEnv
+
+# ---------------------------------------------------------------- an agent that says what learned tables never met
+
+INVENTED = ("unicorn", "cupboard", "couch", "lamp", "table", "jar", "thing", "everything", "rock", "closet")
+VERBS = ("put", "grab", "walk to", "check", "place", "get", "pick", "inspect", "turn on", "leave")
+
+Said = tuple[str, str]
+"""(why, action)."""
+
+
+@dataclass
+class Adversary:
+    """Draws actions for one episode. `elsewhere` are names of other tasks; `kinds` are the words that were seen in each
+    place of each form, in any task; `name` finds the names in what is allowed, `words` are those that it was made
+    of, where they have no numbers."""
+
+    rng: random.Random
+    elsewhere: tuple[str, ...] = ()
+    name: str = NUMBERED
+    kinds: dict[tuple[str, int], set[str]] = field(default_factory=dict)
+    templates: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    allowed: list[str] = field(default_factory=list)
+    words: set[str] = field(default_factory=set)
+    ever_allowed: dict[str, None] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def see(self, env: TextEnv, text: str) -> None:
+        """Learn forms and names from what is allowed or offered now, and from a text."""
+        offered = env.offered()
+        if offered is not None:
+            self.templates.update(template for template in offered.templates if "{" in template)
+            shown = {name for name in offered.names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text.lower())}
+            self.names |= shown
+        self.allowed = sorted(env.state.admissible_actions or ())
+        self.ever_allowed.update(dict.fromkeys(self.allowed))
+        self._learn_names()
+        for action in self.allowed:
+            template, names = skeleton(action, self.name)
+            if names:
+                self.templates.add(template)
+                self.names.update(names)
+                for index, name in enumerate(names):
+                    self.kinds.setdefault((template, index), set()).add(word_of(name))
+        self.names.update(re.findall(self.name, text))
+
+    def _learn_names(self) -> None:
+        """Where what is allowed has names without numbers, names are the words that stand where names do."""
+        plain = self.name == NUMBERED and not any(re.search(NUMBERED, action) for action in self.allowed)
+        if self.words or plain:
+            self.words.update(name for action in self.allowed for name in guess_names(action))
+        if self.words:
+            longest_first = sorted(self.words, key=lambda name: (-len(name), name))
+            self.name = rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)"
+
+    def draws(self, count: int) -> Iterator[Said]:
+        """So many things to say in one state."""
+        ways = (self.absent, self.plausible, self.plausible, self.known, self.again, self.misspelt, self.reworded)
+        for _ in range(count):
+            draw = self.rng.choice(ways)()
+            if draw[1].strip():
+                yield draw
+
+    def absent(self) -> Said:
+        """A form with a name that may not be there at all, in one of its places."""
+        template = self._template()
+        names = self._fill(template)
+        if not names:
+            return "absent", ""
+        names[self.rng.randrange(len(names))] = self._absent_name()
+        return "absent", written(template, names)
+
+    def known(self) -> Said:
+        """A form with names that were seen somewhere, whether they fit or not."""
+        template = self._template()
+        if self.allowed and self.rng.random() < 0.6:  # near something that is possible: one name of it exchanged
+            template, given = skeleton(self.rng.choice(self.allowed), self.name)
+            names = list(given)
+            if names and self.names:
+                names[self.rng.randrange(len(names))] = self.rng.choice(sorted(self.names))
+            return "known", written(template, names)
+        return "known", written(template, self._fill(template))
+
+    def plausible(self) -> Said:
+        """A form with names of the right kinds that were seen in this task: far, held, shut away or elsewhere."""
+        template = self._template()
+        names: list[str] = []
+        for index in range(template.count("{")):
+            kinds = self.kinds.get((template, index))
+            fits = sorted(name for name in self.names if kinds is None or word_of(name) in kinds)
+            if not fits:
+                return "plausible", ""
+            names.append(self.rng.choice(fits))
+        return "plausible", written(template, names)
+
+    def again(self) -> Said:
+        """Something that was said before, whatever came of it."""
+        recent = self.said[-6:] if self.rng.random() < 0.6 else self.said
+        return "again", self.rng.choice(recent) if recent else ""
+
+    def misspelt(self) -> Said:
+        """In other letters, without numbers, with articles or blanks."""
+        action = self.plausible()[1] or self.again()[1]
+        if self.allowed and self.rng.random() < 0.4:
+            action = self.rng.choice(self.allowed)
+        numberless = re.sub(NUMBERED, lambda match: match.group(0).rsplit(" ", 1)[0], action)
+        the = re.sub(self.name, lambda match: f"the {match.group(0)}", action)
+        variants = (action.title(), action.upper(), numberless, the, action.replace(" ", "  ", 1), f" {action} .")
+        return "misspelt", self.rng.choice(variants)
+
+    def reworded(self) -> Said:
+        """Another verb, or another order of the names."""
+        template = self._template()
+        names = self._fill(template)
+        if self.rng.random() < 0.3:
+            return "reworded", written(template, names[::-1])
+        _, _, rest = written(template, names).partition(" ")
+        return "reworded", f"{self.rng.choice(VERBS)} {rest}"
+
+    def _template(self) -> str:
+        return self.rng.choice(sorted(self.templates)) if self.templates else ""
+
+    def _fill(self, template: str) -> list[str]:
+        names = sorted(self.names)
+        return [self.rng.choice(names) for _ in range(template.count("{"))] if names else []
+
+    def _absent_name(self) -> str:
+        number = self.rng.choice((0, 7, 12, 99))
+        word = self.rng.choice(INVENTED)
+        other = self.rng.choice(self.elsewhere) if self.elsewhere else word
+        known = self.rng.choice(sorted(self.names)) if self.names else word
+        renumbered = re.sub(r"\d+$", str(self.rng.randint(2, 99)), known)
+        return self.rng.choice((f"{word} {number}", word, other, other, renumbered, renumbered))
+
+
+def word_of(name: str) -> str:
+    """A name without its number."""
+    return re.sub(r" \d+$", "", name)
+
+
+def written(template: str, names: Iterable[str]) -> str:
+    """A form with its places filled."""
+    text = template
+    for number, name in enumerate(names):
+        text = text.replace("{" + str(number) + "}", name)
+    return text
+
+
+# ---------------------------------------------------------------- claims
+
+Kind = Literal[
+    "do",
+    "form",
+    "then",
+    "write",
+    "already",
+    "unseen",
+    "absent",
+    "after",
+    "elsewhere",
+    "alone",
+    "forms",
+    "only",
+    "some",
+    "unread",
+]
+
+_QUOTED = r"`([^`]{0,500})`"
+_SENTENCES: tuple[tuple[Kind, str], ...] = (
+    ("do", rf"{_QUOTED} does not work yet: you need to {_QUOTED} first\."),
+    ("do", rf"{_QUOTED} is possible only after {_QUOTED}\."),
+    ("form", rf"{_QUOTED} is not understood: the form is {_QUOTED}\."),
+    ("then", rf"Then write {_QUOTED}: {_QUOTED} is not understood\."),
+    ("write", rf"{_QUOTED} is not (?:understood|possible from here); write {_QUOTED} instead\."),
+    ("already", rf"{_QUOTED} would change nothing: that is already so\."),
+    ("unseen", rf"Nothing called {_QUOTED} was seen so far(?:, only ([^.`]{{0,2000}}))?\."),
+    ("after", rf"{_QUOTED} was last seen after {_QUOTED}\."),
+    ("elsewhere", rf"{_QUOTED} is not here; it was last seen at ([^.`]{{0,500}})\."),
+    ("alone", r'Words around a name are not understood: here ("[^.`]{0,500}") must stand alone\.'),
+    ("forms", rf"(?:The environment knows these forms: |Write )({_QUOTED}(?:(?:, | or ){_QUOTED}){{0,500}})\."),
+    ("only", rf"The environment knows only these forms: ({_QUOTED}(?:, {_QUOTED}){{0,500}})\."),
+    ("some", rf"Some tasks understand ({_QUOTED}(?: or {_QUOTED}){{0,500}}), not all\."),
+)
+
+
+class Claim(NamedTuple):
+    """One claim: the action or name that it is about, and what it says of it.
+
+    `do`: that step first; `form`: how that is written; `then`, `write`: that action instead; `already`: "" (it is so);
+    `unseen`: the names like it that were seen; `after`: the action after which it was seen; `elsewhere`: the place;
+    `alone`: "" (the names are in a row); `forms`, `only`, `some`: the forms in a row, all of which are known here, that
+    are all, or that some tasks know; `absent`: "" (it is not here, or nowhere); `unread`: text that was not understood.
+    """
+
+    kind: Kind
+    about: str
+    says: str
+
+
+def read_claims(message: str, action: str = "") -> list[Claim]:
+    """All claims of a message to an agent that said `action`: the probe's own sentences in order, then what is left
+    over, sentence by sentence."""
+    claims: list[tuple[int, Claim]] = []
+    rest = message
+    for kind, pattern in _SENTENCES:
+        for match in re.finditer(pattern, message):
+            groups = [group or "" for group in match.groups()]
+            about, says = (groups[0], groups[1] if len(groups) > 1 and kind not in ("forms", "only", "some") else "")
+            if kind in ("write", "do", "form"):
+                about, says = groups[0], groups[1]
+            if kind == "then":
+                about, says = groups[1], groups[0]
+            claims.append((match.start(), Claim(kind, about, says)))
+        rest = re.sub(pattern, "", rest)
+    plain = [claim for sentence in split_sentences(rest.strip()) for claim in _plain_claims(sentence.strip(), action)]
+    return [claim for _, claim in sorted(claims)] + plain
+
+
+# ---------------------------------------------------------------- any other text
+
+_ALREADY = re.compile(
+    r"\b(?:already|would change nothing|changes nothing|(?:has|have) no effect|no need to|need not|unnecessary)\b",
+    re.IGNORECASE,
+)
+_NAME = r"[`'\"“‘*]{0,4}(?P<name>\w[\w' -]{0,99}?)[`'\"”’*]{0,4}"
+_NO_NAME = re.compile(
+    r"\b(?:there(?: is|'s| are) (?:no|not)(?: such)?(?: an?| any| thing as)?|no such \w+(?: as)?:?"
+    rf"|nothing (?:called|named)) {_NAME}(?=\s{{0,4}}(?:here|in|on|at|was|exists?|could|can)\b|[.,;!]|$)",
+    re.IGNORECASE,
+)
+_NAME_IS_NOT = re.compile(
+    rf"(?:^|[,:;] |\bthe |\ban? ){_NAME} (?:(?:is(?:n't| not)|are(?:n't| not)) (?:here|there|in sight|present|available"
+    r"|(?:in|at) this \w+)|does(?:n't| not) exist|can(?:not|'t) be (?:found|seen)|was not found)\b",
+    re.IGNORECASE,
+)
+_FORMS = re.compile(r"\b(?:forms?|commands?|actions?|verbs?)\b", re.IGNORECASE)
+_ANY_QUOTE = re.compile(r"[`'\"“‘]([^`'\"”’\n]{1,200})[`'\"”’]")
+_BLANK = re.compile(r"\{[^{}]*\}|<[^<>]*>|\[[^\[\]]*\]|\b[A-Z]{2,}\d?\b")
+
+
+def _plain_claims(sentence: str, action: str) -> list[Claim]:
+    """The claims of a sentence that is not the probe's."""
+    if not re.search(r"\w", sentence):
+        return []
+    forms = [form for form in _ANY_QUOTE.findall(sentence) if PLACEHOLDER.search(form)]
+    if forms and _FORMS.search(sentence):
+        row = ", ".join(f"`{_lettered(form)}`" for form in _ANY_QUOTE.findall(sentence))
+        return [Claim("only" if re.search(r"\bonly\b", sentence, re.IGNORECASE) else "forms", row, "")]
+    kinds: dict[str, Kind] = {"first": "do", "instead": "write"}
+    orders = [Claim(kinds[kind], action, text) for text, kind in commands_in(sentence, action) if kind in kinds]
+    if orders:
+        return orders
+    if _ALREADY.search(sentence):
+        return [Claim("already", action, "")]
+    absent = _NO_NAME.search(sentence) or _NAME_IS_NOT.search(sentence)
+    name = re.sub(r"^(?:the|an?) ", "", absent.group("name").strip().lower()) if absent is not None else ""
+    if name and name in action.lower():
+        return [Claim("absent", name, "")]
+    return [Claim("unread", sentence, "")]
+
+
+def _lettered(form: str) -> str:
+    """A form with the letters X, Y, Z for its blanks, as the probe writes them."""
+    letters = iter(("X", "Y", "Z"))
+    return _BLANK.sub(lambda match: next(letters, match.group()), form)
+
+
+# ---------------------------------------------------------------- who speaks to an interface that is audited
+
+
+class Scene(NamedTuple):
+    """A state in which something is to be said: `memory` knows the forms and names that were met so far."""
+
+    env: TextEnv
+    memory: Adversary
+    view: AgentView
+    rng: random.Random
+
+
+Speaker = Callable[[Scene, int], Iterator[Said]]
+"""Names so many things to say, each with why; fewer where it has no more."""
+
+
+def adversary_speaks(scene: Scene, count: int) -> Iterator[Said]:
+    """Things that most agents never say."""
+    return scene.memory.draws(count)
+
+
+def chance_speaks(scene: Scene, count: int) -> Iterator[Said]:
+    """What was allowed at some time in this episode, whether it is so now or not; without lists, forms with names."""
+    ever = list(scene.memory.ever_allowed)
+    for _ in range(count):
+        draw = ("random", scene.rng.choice(ever)) if ever else scene.memory.plausible()
+        if draw[1].strip():
+            yield draw
+
+
+def expert_slips(scene: Scene, count: int) -> Iterator[Said]:
+    """The expert's next action with a slip: a step left out, a name exchanged, words lost, something done again."""
+    action = scene.env.oracle().expert_action()
+    if action is None:
+        return
+    for _ in range(count):
+        slip = scene.rng.choice((_step_left_out, _name_exchanged, _name_exchanged, _words_lost, _done_again))
+        said = slip(scene, action)
+        if said.strip() and said != action:
+            yield slip.__name__.strip("_").replace("_", " "), said
+
+
+def agent_speaks(agent: Agent) -> Speaker:
+    """What an agent says when it is asked so many times. Where its context is full it says nothing more."""
+
+    def speak(scene: Scene, count: int) -> Iterator[Said]:
+        seen: set[str] = set()
+        for _ in range(count):
+            try:
+                action = agent.act(scene.view).action
+            except ContextOverflowError:
+                return
+            if action is not None and action not in seen:
+                seen.add(action)
+                yield agent.name, action
+
+    return speak
+
+
+def _step_left_out(scene: Scene, action: str) -> str:
+    env = scene.env
+    snapshot = env.snapshot()
+    env.step(action)
+    after = None if env.over else env.oracle().expert_action()
+    env.restore(snapshot)
+    return after or ""
+
+
+def _name_exchanged(scene: Scene, action: str) -> str:
+    form, given = skeleton(action, scene.memory.name)
+    names, known = list(given), sorted(scene.memory.names)
+    if not names or not known:
+        return ""
+    names[scene.rng.randrange(len(names))] = scene.rng.choice(known)
+    return written(form, names)
+
+
+def _words_lost(scene: Scene, action: str) -> str:
+    words = action.split()
+    return " ".join(words[: scene.rng.randint(1, max(1, len(words) - 1))])
+
+
+def _done_again(scene: Scene, action: str) -> str:
+    return scene.rng.choice(scene.memory.said[-6:]) if scene.memory.said else ""
+
+
+# ---------------------------------------------------------------- audit
 
 LETTERS = ("X", "Y", "Z")
 MAX_CHAIN = 12
@@ -338,4 +691,3 @@ def _first_word(action: str) -> str:
 
 def _mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)", text) is not None
-

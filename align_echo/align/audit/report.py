@@ -14,12 +14,21 @@ from pathlib import Path
 from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import build_agent, chat_model, choose_agent, require_expert
 from align_echo.agents.spec import AgentSetting
-from align_echo.align.audit.audit import MAX_EXAMPLES, AuditFindings, Auditor, Refused
-from align_echo.align.audit.speakers import Speaker, adversary_speaks, agent_speaks, chance_speaks, expert_slips
+from align_echo.align.audit.audit import (
+    MAX_EXAMPLES,
+    AuditFindings,
+    Auditor,
+    Refused,
+    Speaker,
+    adversary_speaks,
+    agent_speaks,
+    chance_speaks,
+    expert_slips,
+)
 from align_echo.errors import UsageError, did_you_mean
 from align_echo.interface import Interface
 from align_echo.intervals import Estimate, clustered_rate
-from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, what_pocket_lacks
+from align_echo.models.choosing import POCKET, POCKET_ENVIRONMENTS, what_pocket_lacks
 from align_echo.progress import SILENT, Progress
 from align_echo.session import base_env
 from align_echo.types import Frozen
@@ -43,7 +52,7 @@ CLAIMS = {
     "some": "known forms",
     "unread": "not read",
 }
-"""What each kind of claim (`claims.py`) is called in a report."""
+"""What each kind of claim (`audit.py`) is called in a report."""
 
 TURNS = 30
 PER_STATE = 3

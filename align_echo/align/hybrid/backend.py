@@ -11,28 +11,97 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from align_echo.align.hybrid import proposing, wording
+from align_echo.align.experiments import clip, trajectory_text
+from align_echo.align.hybrid import findings
 from align_echo.align.hybrid.findings import (
+    Answers,
     Rule,
     about,
     about_wrong,
+    extended_source,
     outcome_line,
+    read_rules,
     records,
     unresolved,
+    worded,
 )
 from align_echo.align.hybrid.hypotheses import HYPOTHESIS, Hypothesis
-from align_echo.align.hybrid.proposing import OPENINGS, proposed
-from align_echo.align.hybrid.source import Answers, extended_source, read_rules
+from align_echo.align.hybrid.reading import Proposals, parse_hypotheses
 from align_echo.align.hybrid.trials import tried, verdict_on
-from align_echo.align.hybrid.wording import worded
+from align_echo.align.llm.analyzer import Dialogue
 from align_echo.align.llm.backend import described_models
-from align_echo.align.llm.settings import LlmSettings
+from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
+from align_echo.errors import ModelError
 from align_echo.interface import Interface, identity_source
-from align_echo.prompts import prompt_hash
+from align_echo.prompts import prompt_hash, render
 from align_echo.rollout import failed
 from align_echo.types import ChatModel, Misalignment, Trajectory
+
+# ---------------------------------------------------------------- proposing
+
+PROMPTS = ("analyzer/hypotheses_system", "analyzer/hypotheses")
+
+EPISODES = 6
+"""Failed episodes that the model is shown, spread over all of them."""
+
+OPENINGS = 4
+OPENING_CHARACTERS = 1500
+"""Beginnings of tasks that no failure is shown of, so that claims can be tried there."""
+
+
+def proposed(
+    model: ChatModel,
+    settings: LlmSettings,
+    failed: Sequence[Trajectory],
+    openings: Sequence[tuple[str, str]],
+    shown_already: Sequence[str],
+    interface: Interface,
+    action_format: str,
+    note: Callable[[str], None],
+) -> tuple[Hypothesis, ...]:
+    """The hypotheses of one request, with a note of each that could not be read. `openings` are task ids with how those
+    tasks begin. Raises `ModelError`."""
+    chosen = failed[:: -(-len(failed) // EPISODES)]
+    system = render(
+        "analyzer/hypotheses_system",
+        {
+            "environment": interface.contract.environment,
+            "action_format": action_format,
+            "signature": f"The rules will be told to agents by two functions, {interface.contract.signature}.",
+            "looks": looks_usage(interface),
+        },
+    )
+    values = {
+        "episodes": [
+            {
+                "task_id": episode.task_id,
+                "goal": episode.goal,
+                "log": trajectory_text(episode, settings.episode_characters),
+            }
+            for episode in chosen
+        ],
+        "openings": [{"task_id": task_id, "text": clip(text, OPENING_CHARACTERS)} for task_id, text in openings],
+        "known": "\n".join(f"- {text}" for text in dict.fromkeys(shown_already)) or "nothing yet",
+    }
+    prompt = render("analyzer/hypotheses", values)
+    tasks = {*(episode.task_id for episode in chosen), *(task_id for task_id, _ in openings)}
+    dialogue = Dialogue(model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens)
+
+    def parse(reply: str) -> Proposals:
+        return parse_hypotheses(reply, tasks, prompt)
+
+    try:
+        proposals = dialogue.ask(prompt, parse, tries=settings.format_tries)
+    except ModelError as error:
+        raise type(error)(f"proposing hypotheses broke: {error}") from error
+    for reason in proposals.unread:
+        note(f"a hypothesis was left out, since it could not be read: {reason}")
+    return proposals.hypotheses
+
+
+# ---------------------------------------------------------------- the hybrid backend of ALIGN's loop
 
 TASKS = 8
 """Fresh tasks in which hypotheses are tried."""
@@ -75,7 +144,7 @@ class HybridBackend:
 
     def describe(self) -> dict[str, str]:
         """Models, their endpoints or weights, prompt hashes and settings."""
-        prompts = {f"prompt.{name}": prompt_hash(name) for name in (*proposing.PROMPTS, *wording.PROMPTS)}
+        prompts = {f"prompt.{name}": prompt_hash(name) for name in (*PROMPTS, *findings.PROMPTS)}
         settings = {"allow_untested": str(self._allow_untested), "max_tokens": str(self._settings.max_tokens)}
         models = described_models(analyzer=self._analyzer, optimizer=self._optimizer)
         return {**models, **prompts, **settings}

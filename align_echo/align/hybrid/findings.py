@@ -1,16 +1,20 @@
 """From trials to what is reported: misalignments for the loop, one line for each hypothesis, rules as data.
-
-Left out: the words in which an interface tells them (`wording.py`, `source.py`).
 """
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Sequence
+import pprint
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from align_echo.agents.parsing import visible_text
+from align_echo.align.hybrid import runtime
 from align_echo.align.hybrid.hypotheses import (
     HYPOTHESIS,
+    LETTERS,
     Hypothesis,
     Instead,
     Needs,
@@ -19,21 +23,26 @@ from align_echo.align.hybrid.hypotheses import (
     forms_of,
     hint_words,
     in_words,
+    with_letters,
 )
+from align_echo.align.hybrid.reading import json_values
 from align_echo.align.hybrid.runtime import slots_of
 from align_echo.align.hybrid.trials import Tally, Verdict, verdict_on
-from align_echo.grammar import quantity
-from align_echo.interface import RuleRecord
-from align_echo.types import Misalignment
+from align_echo.align.llm.analyzer import Dialogue
+from align_echo.align.llm.replies import LlmSettings
+from align_echo.align.probe.emit import code_of
+from align_echo.errors import NoAnswerError, ReplyFormatError
+from align_echo.interface import InterfaceContract, RuleRecord, parse_source
+from align_echo.prompts import render
+from align_echo.registry import quantity
+from align_echo.types import ChatModel, Misalignment
 
 WRONG = "Not so: "
 Rule = dict[str, Any]
 """A hypothesis as an interface keeps it (`runtime.py`), with "hypothesis", itself as data."""
 
 
-def about(
-    hypothesis: Hypothesis, tally: Tally, answers: dict[str, list[str]], failed_task: str
-) -> Misalignment:
+def about(hypothesis: Hypothesis, tally: Tally, answers: dict[str, list[str]], failed_task: str) -> Misalignment:
     """A hypothesis that holds, or is untested, as a misalignment. `answers` are those that refuse its forms; one that
     was tried nowhere is reported of `failed_task`."""
     untested = verdict_on(hypothesis, tally) == "untested"
@@ -142,3 +151,191 @@ def _intent(hypothesis: Hypothesis) -> str:
     if isinstance(hypothesis, Instead):
         return f"do `{hypothesis.right}`"
     return "get on with the task"
+
+
+# ---------------------------------------------------------------- the words in which agents are told what holds
+
+PROMPTS = ("optimizer/wording_system", "optimizer/wording")
+LONGEST_WORDS = 400
+
+
+def worded(
+    rules: Sequence[Rule],
+    model: ChatModel,
+    settings: LlmSettings,
+    *,
+    environment: str,
+    action_format: str,
+    note: Callable[[str], None],
+) -> list[Rule]:
+    """The rules in the model's words where these can be used, each that cannot noted. Raises `ModelError` only for an
+    endpoint that is down: rules hold without a model's words."""
+    dialogue = Dialogue(
+        model,
+        render("optimizer/wording_system", {"environment": environment, "action_format": action_format}),
+        temperature=settings.optimizer_temperature,
+        max_tokens=settings.max_tokens,
+    )
+    shown = [{"rule": rule["up_front"], "hint": rule["hint"], "forms": _forms(rule)} for rule in rules]
+    try:
+        written = dialogue.ask(render("optimizer/wording", {"rules": shown}), _parse, tries=settings.format_tries)
+    except NoAnswerError as error:
+        note(f"the rules are told in plain words, since the model's could not be read: {error}")
+        return list(rules)
+    return [_with_words(rule, written.get(number, {}), note) for number, rule in enumerate(rules, start=1)]
+
+
+def problem_with(words: str, rule: Rule, *, hint: bool) -> str:
+    """What is wrong with a model's words for a rule; "" if they can be used."""
+    forms = [_plain(form) for form in _forms(rule)]
+    named = re.findall(r"`([^`]*)`", words)
+    commands = [_plain(command) for command in named]
+    if not words.strip() or len(words) > LONGEST_WORDS or "\n" in words:
+        return f"they are empty, have several lines or more than {LONGEST_WORDS} characters"
+    if words.count("`") % 2:
+        return "a backtick is not closed"
+    quoted = re.findall(r'"([^"]*)"', words)
+    wrong = [command for command in (*named, *quoted) if _plain(command) not in forms]
+    if wrong:
+        return f"they name `{wrong[0]}`, which is no form of the rule"
+    if re.search(r"[{}]", re.sub(r"\{\d\}", "", words)):
+        return "they hold braces that are no {0} to {9}"
+    wanted = [_plain(rule["step"])] if hint and rule["step"] and rule["kind"] in ("needs", "instead") else []
+    if not commands or any(form not in commands for form in wanted):
+        return "they do not name the command that helps"
+    return ""
+
+
+# ---------------------------------------------------------------- inside
+
+
+def _forms(rule: Rule) -> list[str]:
+    return list(forms_of(HYPOTHESIS.validate_python(rule["hypothesis"])))
+
+
+def _plain(text: str) -> str:
+    """A command as it is compared: letters for places may stand for their numbers."""
+    text = " ".join(text.split())
+    return re.sub(r"\{(\d)\}", lambda match: LETTERS[int(match[1])], text).lower()
+
+
+def _with_words(rule: Rule, words: dict[str, Any], note: Callable[[str], None]) -> Rule:
+    if rule["kind"] == "claim":
+        return rule
+    changed = dict(rule)
+    for part in ("up_front", "hint"):
+        text = words.get(part)
+        if not isinstance(text, str) or (part == "hint" and not rule["hint"]):
+            continue
+        problem = problem_with(text, rule, hint=part == "hint")
+        if problem:
+            note(f"the model's words for {rule['up_front']!r} are not used, since {problem}")
+        else:
+            changed[part] = " ".join(text.split())
+    return changed
+
+
+def _parse(reply: str) -> dict[int, dict[str, Any]]:
+    """By number of the rule, from 1: the words for it."""
+    written: dict[int, dict[str, Any]] = {}
+    for value in json_values(visible_text(reply)):
+        if isinstance(value, dict) and str(value.get("number", "")).strip().isdigit():
+            written[int(str(value["number"]))] = value
+    if not written:
+        raise ReplyFormatError('it holds no words: write a JSON list of {"number", "up_front", "hint"}')
+    return written
+
+
+# ---------------------------------------------------------------- source
+
+HEADING = "Learned by experiment in this environment:"
+UNTESTED = "(not tested) "
+"""Stands before what no experiment could try, wherever an agent reads it."""
+
+Answers = dict[str, list[str]]
+
+
+def read_rules(source: str) -> tuple[list[Rule], Answers]:
+    """The rules of hypotheses in a source that this backend wrote, with the answers that refuse; none in any other."""
+    values: dict[str, Any] = {}
+    for node in parse_source(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("HYPOTHESES", "REFUSALS"):
+            try:
+                values[ast.unparse(node.targets[0])] = ast.literal_eval(node.value)
+            except ValueError:
+                return [], {}
+    rules, answers = values.get("HYPOTHESES", []), values.get("REFUSALS", {})
+    return (rules, answers) if isinstance(rules, list) and isinstance(answers, dict) else ([], {})
+
+
+def extended_source(before: str, contract: InterfaceContract, rules: Sequence[Rule], answers: Answers) -> str:
+    """An interface's source (the probe's, or one that changes nothing) with the rules beside what it does itself.
+
+    Where the source before has words for a refused action, these are shown and no others.
+    """
+    plain = _without_docstring(before)
+    plain = re.sub(r"(?m)^def InferRules\(", "def rules_before(", plain)
+    plain = re.sub(r"(?m)^def WrapStep\(", "def step_before(", plain)
+    plain = plain if re.search(r"(?m)^import re$", plain) else "import re\n\n\n" + plain
+    tables = [
+        "HYPOTHESES = " + pprint.pformat(list(rules), width=116, compact=True, sort_dicts=False),
+        "REFUSALS = " + pprint.pformat(answers, width=116, compact=True),
+        f"SAME = {runtime.SAME!r}",
+        f"DEPTH = {runtime.DEPTH}\nPATIENCE = {runtime.PATIENCE}",
+    ]
+    head = _head(contract, rules)
+    return "\n\n".join([head, plain.strip(), *tables, code_of(runtime), _functions(contract, rules)]) + "\n"
+
+
+def _head(contract: InterfaceContract, rules: Sequence[Rule]) -> str:
+    lines = [
+        f"Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence.",
+        "",
+        f"{sum(not rule['untested'] for rule in rules)} rules were proposed by a model and stood every trial.",
+    ]
+    untested = [rule for rule in rules if rule["untested"]]
+    if untested:
+        lines += ["", "Not tested, since no state was found that could decide them (--allow-untested):"]
+        lines += [f"- {rule['up_front']}" for rule in untested]
+    return _as_docstring("\n".join(lines))
+
+
+def _as_docstring(text: str) -> str:
+    """A text as a docstring, whatever it holds."""
+    return '"""' + with_letters(text).replace("\\", "\\\\").replace('"""', "'''").rstrip('"') + '\n"""'
+
+
+def _without_docstring(source: str) -> str:
+    body = parse_source(source).body
+    first = body[0] if body else None
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        return "\n".join(source.splitlines()[first.end_lineno or 0 :])
+    return source
+
+
+def up_front(rules: Sequence[Rule]) -> str:
+    """What agents are told of the rules before they begin, a line each."""
+    return "\n".join(f"- {UNTESTED if rule['untested'] else ''}{with_letters(rule['up_front'])}" for rule in rules)
+
+
+def _functions(contract: InterfaceContract, rules: Sequence[Rule]) -> str:
+    infer, wrap = ", ".join(contract.infer_rules_args), ", ".join(contract.wrap_step_args)
+    first = contract.wrap_step_args[1]
+    watched = wrap.replace("env", "env.watched", 1)
+    return f"""\
+def InferRules({infer}):
+    before = rules_before({infer})
+    return (before or {HEADING!r}) + '\\n' + {up_front(rules)!r}
+
+
+def WrapStep({wrap}):
+    if not hasattr(env, 'watched'):
+        env.watched = WatchedEnv(env)
+        env.noted = new_record({first})
+    env.watched.replies = []
+    seen, *rest = step_before({watched})
+    answer = answer_of(env.watched, agent_action, seen)
+    words = noted_hint(HYPOTHESES, REFUSALS, env.noted, agent_action, answer)
+    if words and (seen.strip() == answer.strip() or (env.noted['beside'] and words not in seen)):
+        seen = (seen + ' ' + words).strip()
+    return seen, *rest"""

@@ -1,7 +1,7 @@
 """What an interface does at run time with rules that a model proposed and that stood their trials.
 
-The trials import this file, and `source.py` copies its code into the interface, so that a form means the same in both.
-Plain functions over dicts and lists, and one class: it runs in the sandbox. No name in it is one of the probe's
+The trials import this file, and `findings.py` copies its code into the interface, so that a form means the same in
+both. Plain functions over dicts and lists, and one class: it runs in the sandbox. No name in it is one of the probe's
 `runtime.py`, since both may stand in one file.
 
 A rule is a dict: "kind" ("needs", "instead", "no_effect", "claim"), "action" (the form that it speaks of), "step" (what

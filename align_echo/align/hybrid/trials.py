@@ -18,12 +18,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from align_echo.align.experiments import clip
-from align_echo.align.hybrid.answers import Judge
-from align_echo.align.hybrid.hypotheses import Hypothesis, Instead, Needs, NoEffect, StatedClaim, spoken_forms
-from align_echo.align.hybrid.meaning import Meaning, meant
-from align_echo.align.hybrid.reading import tasks_of
+from align_echo.align.hybrid.hypotheses import Hypothesis, Instead, Judge, Needs, NoEffect, StatedClaim, spoken_forms
+from align_echo.align.hybrid.reading import Guide, Meaning, Walked, meant, names_said, tasks_of
 from align_echo.align.hybrid.runtime import bound_names, filled_form, is_step, slots_of
-from align_echo.align.hybrid.walks import Guide, Walked, names_said
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.types import Evidence, Trajectory
 

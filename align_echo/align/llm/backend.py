@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from align_echo.align.experiments import Simulator, clip
 from align_echo.align.llm import analyzer, optimizer
-from align_echo.align.llm.settings import LlmSettings
-from align_echo.align.llm.text import step_usage
+from align_echo.align.llm.replies import LlmSettings, step_usage
 from align_echo.align.world import World
 from align_echo.errors import EngineError, InterfaceError, MissingExtraError
 from align_echo.interface import Interface

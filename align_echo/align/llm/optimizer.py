@@ -9,11 +9,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from align_echo.align.experiments import Simulator
-from align_echo.align.llm.dialogue import Dialogue
-from align_echo.align.llm.replies import CheckVerdict, parse_checker_move, parse_choice, parse_code
-from align_echo.align.llm.settings import LlmSettings
-from align_echo.align.llm.text import interface_values, looks_usage, misalignments_text, numbered_text, rules_text
-from align_echo.align.llm.verification import verify
+from align_echo.align.llm.analyzer import Dialogue, verify
+from align_echo.align.llm.replies import (
+    CheckVerdict,
+    LlmSettings,
+    interface_values,
+    looks_usage,
+    misalignments_text,
+    numbered_text,
+    parse_checker_move,
+    parse_choice,
+    parse_code,
+    rules_text,
+)
 from align_echo.errors import ModelError, NoAnswerError
 from align_echo.interface import Interface, RuleRecord, check_source
 from align_echo.prompts import render

@@ -1,20 +1,161 @@
 """Reading the models' tagged replies: what is unambiguous is taken, all else is sent back with every reason at once.
 
-Every parser raises `ReplyFormatError` whose message tells the model what to put right, and nothing else. How tags are
-found is in `tags.py`.
+Every parser raises `ReplyFormatError` whose message tells the model what to put right, and nothing else.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar, cast, get_args
+from functools import cache
+from typing import Literal, TypeVar, cast, get_args
+
+from pydantic import Field
 
 from align_echo.agents.parsing import spans, unquoted, visible_code
 from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT, Outcome, clip
-from align_echo.align.llm.tags import Kind, argument, call, inside, numbers, only, plain_tags, words
 from align_echo.errors import ReplyFormatError
+from align_echo.interface import Interface
+from align_echo.prompts import render
 from align_echo.types import Evidence, Frozen, Misalignment
+
+# ---------------------------------------------------------------- tags
+
+Kind = Literal["bug-of-current", "new-logic"]
+KINDS = " or ".join(get_args(Kind))
+TAGS = (
+    *("misalignments", "misalignment", "task_id", "action_type", "action", "intent", "rule", "sufficient_feedback"),
+    *("kind", "support", "refuted", "operation", "argument", "resolved", "unresolved", "refinement", "code", "choice"),
+)
+_WORDS_AROUND_NUMBERS = frozenset(
+    {
+        *("experiment", "experiments", "exp", "exps", "misalignment", "misalignments", "finding", "findings"),
+        *("no", "nos", "nr", "number", "numbers", "and"),
+    }
+)
+_NOTHING = frozenset({"", "none", "nothing", "no", "n/a", "-", "—", "0"})
+_STRING = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""", re.DOTALL)
+ARGUMENT_NAMES = ("task_id", "task", "agent_action", "action", "observation", "obs", "text", "argument")
+"""How models name the one argument of an operation."""
+
+
+def plain_tags(text: str, tags: tuple[str, ...] = TAGS) -> str:
+    """The text with these tags written as the prompts write them."""
+    return _tag_pattern(tags).sub(lambda match: f"<{match[1]}{match[2].lower().replace(chr(92), '')}>", text)
+
+
+def inside(text: str, tag: str) -> list[str]:
+    """What stands in each pair of tags and is not the prompt's own example."""
+    texts = [text[start:end] for start, end in spans(text, tag)]
+    return [span for span in texts if " ".join(span.split()) not in _examples(tag)]
+
+
+def only(text: str, tag: str) -> str:
+    """What stands in the only pair of tags. The same answer given twice is one."""
+    answers = {" ".join(part.split()): part for part in inside(text, tag)}
+    if len(answers) == 1:
+        return answers.popitem()[1]
+    if answers:
+        raise ReplyFormatError(f"<{tag}> must stand there exactly once")
+    if spans(text, tag):
+        raise ReplyFormatError(f"<{tag}> holds the example of the instructions; write your own there")
+    opening, closing = text.find(f"<{tag}>"), text.find(f"</{tag}>")
+    if opening < 0:
+        raise ReplyFormatError(f"<{tag}> is missing")
+    if closing < 0:
+        raise ReplyFormatError(f"<{tag}> is not closed with </{tag}>")
+    raise ReplyFormatError(f"</{tag}> stands before <{tag}>")
+
+
+def words(text: str) -> str:
+    """A short answer without the emphasis, quotes or full stop around it."""
+    return unquoted(text.strip().strip("*_ \n\t").rstrip(".! ")).strip("*_ ")
+
+
+def numbers(text: str, tag: str) -> list[int]:
+    """The numbers that a tag cites, however they are joined: "2, 5", "#2 and [5]", "Experiments 2, 5 and 7"."""
+    if words(text).lower() in _NOTHING:
+        return []
+    parts = [part for part in re.split(r"[\s,;&#()\[\]{}+]+", text.strip().rstrip(".")) if part]
+    parts = [part for part in parts if part.lower().rstrip(".:") not in _WORDS_AROUND_NUMBERS]
+    if not parts or not all(re.fullmatch("[0-9]{1,6}", part) for part in parts):
+        raise ReplyFormatError(f"<{tag}> must hold experiment numbers with commas between them")
+    return sorted(set(map(int, parts)))
+
+
+def call(text: str) -> tuple[str, str]:
+    """Name and argument of what an operation's tag holds: a name alone, `name(argument)` with the argument's name or
+    quotes around it or without, `name: argument`, or a JSON object with both. The argument is "" where there is none.
+    """
+    text = unquoted(text.strip().strip("*"))
+    if text.startswith("{"):
+        return _json_call(text)
+    match = re.fullmatch(r"([A-Za-z][A-Za-z_ -]{2,60}?)\s*(?:\((.*)\)\s*[;.]?|:\s+(.+))?", text, re.DOTALL)
+    if match is None:
+        return text, ""
+    name = re.sub(r"[\s-]+", "_", match[1].strip()).lower()
+    return name, argument(match[2] or match[3] or "", named="\\S")
+
+
+def argument(text: str, named: str = "[\"']") -> str:
+    """An operation's argument without its own name and without quotes that surround it. A name counts where what
+    begins like `named` follows it: elsewhere "x = 1" may be an action.
+    """
+    text = text.strip()
+    name = re.match(rf"(?:{'|'.join(ARGUMENT_NAMES)})\s*=\s*(?={named})", text)
+    value = text[name.end() :] if name else text
+    string = _STRING.match(value)
+    if string and value[string.end() :].lstrip().startswith(",") and (name or "=" in value[string.end() :]):
+        raise ReplyFormatError("an operation takes one argument; put that one alone in <argument>")
+    if string and string.end() == len(value):
+        return _unescaped(value).strip()
+    return unquoted(value)
+
+
+# ---------------------------------------------------------------- inside
+
+
+def _json_call(text: str) -> tuple[str, str]:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return text, ""
+    if not isinstance(record, dict):
+        return text, ""
+    name = next((record[key] for key in ("operation", "name", "function", "tool") if key in record), None)
+    given = next((record[key] for key in ("argument", "arguments", "args", "parameters") if key in record), "")
+    if isinstance(given, dict) and len(given) <= 1:
+        given = next(iter(given.values()), "")
+    return (name, given.strip()) if isinstance(name, str) and isinstance(given, str) else (text, "")
+
+
+def _unescaped(literal: str) -> str:
+    """What a quoted string says, with the escapes that both JSON and Python have."""
+    escapes = {"n": "\n", "t": "\t", '"': '"', "'": "'", "\\": "\\"}
+    return re.sub(r"\\(.)", lambda match: escapes.get(match[1], match[0]), literal[1:-1], flags=re.DOTALL)
+
+
+@cache
+def _tag_pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
+    names = "|".join(tag.replace("_", r"\\?_") for tag in sorted(tags, key=len, reverse=True))
+    return re.compile(rf"<[ \t]{{0,3}}(/?)[ \t]{{0,3}}({names})[ \t]{{0,3}}>", re.IGNORECASE)
+
+
+@cache
+def _examples(tag: str) -> frozenset[str]:
+    """What the prompts write in a tag where they show the form of an answer."""
+    shown = [
+        *(render("shared/misalignment", {"kinds": KINDS, "cite": cite}) for cite in (True, False)),
+        render("shared/tools", {}),
+        render("analyzer/rerank", {"candidates": []}),
+        render("optimizer/check", {"new": "", "turns": 0}),
+        render("optimizer/write", {"covered": "", "new": "", "samples": ""}),
+    ]
+    return frozenset(" ".join(text[start:end].split()) for text in shown for start, end in spans(text, tag)) - {""}
+
+
+# ---------------------------------------------------------------- reading the models' tagged replies
 
 FIELDS = ("task_id", "action_type", "action", "intent", "rule", "sufficient_feedback")
 LONGEST_FIELD = 2000
@@ -376,3 +517,89 @@ def _cited(block: str, tag: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
             f"agent: {known}"
         )
     return [telling[number] for number in cited]
+
+
+# ---------------------------------------------------------------- text
+
+
+def interface_values(interface: Interface, action_format: str) -> dict[str, object]:
+    """The values of `shared/interface`."""
+    return {
+        "environment": interface.contract.environment,
+        "action_format": action_format,
+        "signature": interface.contract.signature,
+        "step_usage": step_usage(interface),
+        "source": interface.source.strip(),
+    }
+
+
+def step_usage(interface: Interface) -> str:
+    """How interface code calls the environment under its contract, and what `WrapStep` returns."""
+    layout = interface.contract.layout
+    note = ", with lists of one" if interface.contract.step_layout == "batched" else ""
+    return (
+        f"The environment is called as `{layout.call}`{note}; "
+        f"WrapStep returns `{layout.returned}`, the first of which is the text that the agent will read."
+    )
+
+
+def looks_usage(interface: Interface) -> str:
+    """What interface code may send to the environment besides the agent's own action."""
+    looks = interface.contract.read_only_actions
+    if not looks:
+        return "There is no action that only looks: whatever is not the agent's own action is refused."
+    return f"It may send these at any time to look without acting: {', '.join(looks)}. Every other action is refused."
+
+
+def misalignments_text(misalignments: Sequence[Misalignment]) -> str:
+    """A list for a prompt; "none" if it is empty."""
+    return "\n".join(f"- {_misalignment_text(misalignment)}" for misalignment in misalignments) or "none"
+
+
+def numbered_text(misalignments: Sequence[Misalignment]) -> str:
+    """The same with numbers from 1 to name them by."""
+    return "\n".join(
+        f"{number}. {_misalignment_text(misalignment)}" for number, misalignment in enumerate(misalignments, start=1)
+    )
+
+
+def rules_text(interface: Interface) -> str:
+    """What earlier iterations built into an interface; "nothing yet" if it is the identity."""
+    return "\n".join(f"- {rule.text}" for rule in interface.provenance.rules) or "nothing yet"
+
+
+def gold_text(played: Sequence[tuple[str, str]], limit: int) -> str:
+    """An expert's way through a task; empty if there is none."""
+    return clip("\n".join(f"Action: {action}\nObservation: {seen}" for action, seen in played), limit)
+
+
+def _misalignment_text(misalignment: Misalignment) -> str:
+    return (
+        f"{misalignment.action_type} (task {misalignment.task_id}, e.g. {misalignment.action!r}; {misalignment.kind})\n"
+        f"  intent: {misalignment.intent}\n  rule: {misalignment.rule}\n"
+        f"  sufficient feedback: {misalignment.sufficient_feedback}"
+    )
+
+
+# ---------------------------------------------------------------- the numbers of the `llm` backend, in one place
+
+
+class LlmSettings(Frozen):
+    """Limits and temperatures.
+
+    `verify` False is the paper's ablation: `samples` analyses and `samples` interfaces are drawn at
+    `sample_temperature` and the model chooses one, without any experiment.
+    """
+
+    verify: bool = True
+    samples: int = Field(default=6, ge=1)
+    sample_temperature: float = 0.5
+    analyzer_temperature: float = 0.0
+    optimizer_temperature: float = 0.2
+    episodes_per_analysis: int = Field(default=3, ge=1)
+    episode_characters: int = Field(default=8000, ge=500)
+    operations: int = Field(default=30, ge=1)
+    format_tries: int = Field(default=3, ge=1)
+    code_tries: int = Field(default=5, ge=1)
+    refinements: int = Field(default=3, ge=0)
+    max_tokens: int = Field(default=8192, ge=256)

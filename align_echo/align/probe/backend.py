@@ -16,25 +16,25 @@ from typing import Any
 
 from align_echo.align.probe import emit
 from align_echo.align.probe.cases import Case, Slots, proposals, replayed, strolled, try_case, walk
-from align_echo.align.probe.examinations import refine
+from align_echo.align.probe.examinations import doubted_forms, refine
 from align_echo.align.probe.findings import (
+    Utterance,
     about_form,
     about_needs,
     about_refusals,
     about_rules,
     about_wrong_rules,
+    learn_forms,
     nothing_found,
     records,
     too_many_forms,
+    try_form,
 )
-from align_echo.align.probe.forms import Utterance, learn_forms, try_form
 from align_echo.align.probe.lab import Lab, LabState, rarely_collected
-from align_echo.align.probe.names import is_numbered, name_pattern, pattern_of, skeleton
-from align_echo.align.probe.offered import emit as offered_emit
+from align_echo.align.probe.names import Sayings, heard_sayings, is_numbered, name_pattern, pattern_of, skeleton
 from align_echo.align.probe.offered import learner
-from align_echo.align.probe.offered.pages import emit as pages_emit
 from align_echo.align.probe.offered.pages import learner as pages
-from align_echo.align.probe.refusals import (
+from align_echo.align.probe.rules import (
     further_refusals,
     listed_refusals,
     refused_actions,
@@ -42,9 +42,7 @@ from align_echo.align.probe.refusals import (
     unlisted_refusals,
 )
 from align_echo.align.probe.runtime import SAME
-from align_echo.align.probe.sayings import Sayings, heard_sayings
 from align_echo.align.probe.spec import merged, resolved
-from align_echo.align.probe.trials import doubted_forms
 from align_echo.align.probe.vocabulary import Need, Vocabulary, spelling_needed, try_spelling
 from align_echo.interface import Interface, Provenance
 from align_echo.rollout import failed as lost_of
@@ -377,7 +375,7 @@ class ProbeBackend:
             rules=records(old.rules, new),
             engine_steps=old.engine_steps + self._steps_since(),
         )
-        source = (pages_emit if of_pages else offered_emit if offers else emit).source(spec, interface.contract)
+        source = (pages if of_pages else learner if offers else emit).source(spec, interface.contract)
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
 
     def _steps_since(self) -> int:

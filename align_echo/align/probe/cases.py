@@ -18,7 +18,7 @@ from typing import Any
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import NUMBERED, skeleton
-from align_echo.align.probe.remembered import MOST
+from align_echo.align.probe.spec import MOST
 from align_echo.align.probe.vocabulary import Vocabulary
 from align_echo.types import Trajectory
 

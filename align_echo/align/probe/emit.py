@@ -151,7 +151,7 @@ def need_step(template: str, places: list[int]) -> str:
 
 
 def refusal_in_words(shape: str) -> str:
-    """What one shape of refusal (`refusals.py`) means."""
+    """What one shape of refusal (`rules.py`) means."""
     if shape == SAME:
         return "An answer that only repeats the one before may mean that the action was refused; it does not say why"
     text = shape.replace(ACTION, "...")

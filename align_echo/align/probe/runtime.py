@@ -9,7 +9,7 @@ What the views show (`look_at`) is taken at the moment of the refusal.
 import re
 from typing import Any
 
-from align_echo.align.probe.remembered import by_name, by_text, by_unknown_words
+from align_echo.align.probe.spec import by_name, by_text, by_unknown_words
 
 ACTION, SAME = "{action}", "{same}"
 """In a shape of refusal (`refusal`): the action's own words; the answer before again. Functions here, which alone are

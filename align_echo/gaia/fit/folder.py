@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from align_echo import __version__
 from align_echo.errors import UsageError
 from align_echo.files import clear
-from align_echo.gaia.lessons import TrainingData
+from align_echo.gaia.opinions import TrainingData
 from align_echo.locking import FolderLock
-from align_echo.models.names import ModelName
+from align_echo.models.choosing import ModelName
 from align_echo.prompts import prompt_hash
 from align_echo.runs import (
     CHECKPOINTS,
@@ -98,7 +98,7 @@ def check_disk(path: Path, source: str, weights: str) -> None:
     """Refuse a folder without room for a training's output: the critic, and for full weights two checkpoints with
     optimizer moments; adapters are small and not counted. Raises `UsageError`.
     """
-    from align_echo.train.estimate import BYTES, count_parameters
+    from align_echo.train.obstacles import BYTES, count_parameters
 
     models = 1 + (2 * 3 if weights == "full" else 0)
     check_room(path, models * BYTES * count_parameters(source))

@@ -1,6 +1,6 @@
 """Train an intuitive critic: collections in, a calibrated critic out.
 
-Not here: the folder (`folder.py`), the course of the training (`calibrated.py`), the learning step (`learning.py`),
+Not here: the folder (`folder.py`), the course of the training (`trainer.py`), the learning step (`learning.py`),
 reasoning critics (`reasoning.py`), and evaluation in selection (`gaia/trial.py`).
 """
 
@@ -19,15 +19,15 @@ from align_echo.critic.drawn import write_sampling
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS
 from align_echo.files import write_atomically
-from align_echo.gaia.baselines import BaselineComparison, compare_baselines
 from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
-from align_echo.gaia.fit.calibrated import fit_calibrated
 from align_echo.gaia.fit.folder import check_disk, check_folder, open_folder, read_settings, training_config
-from align_echo.gaia.lessons import TrainingData, prepare_training_data
+from align_echo.gaia.fit.trainer import fit_calibrated
+from align_echo.gaia.opinions import TrainingData, prepare_training_data
 from align_echo.gaia.presets import preset_file, preset_for, presets
-from align_echo.models.names import POCKET, ModelName, read_name
+from align_echo.gaia.trial import BaselineComparison, compare_baselines
+from align_echo.models.choosing import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
-from align_echo.train.needs import require_reports, require_training
+from align_echo.train.run import require_reports, require_training
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def read_fit_settings(source: str, config: Path | None, changes: Mapping[str, ob
     Raises `UsageError` for a missing file or wrong settings.
     """
     from align_echo.gaia.fit.learning import FitSettings
-    from align_echo.train.estimate import count_parameters
+    from align_echo.train.obstacles import count_parameters
 
     by_name = str(config) in presets()
     base = str(config) if by_name else preset_for(count_parameters(source))

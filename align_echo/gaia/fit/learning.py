@@ -1,8 +1,8 @@
 """Train a causal language model as an intuitive critic: cross-entropy on one token (GAIA, paper 3, section 3.2).
 
 The input is the agent's conversation with the question about an action; the target is the one token that distinguishes
-"correct" from "wrong". All actions of an episode are computed as one tree (`train/trees.py`), so that their shared
-history is read once. Not here: the trainer (`trainer.py`), the examples (`gaia/collection.py`), and the evaluation
+"correct" from "wrong". All actions of an episode are computed as one tree (`train/tree_attention.py`), so that their
+shared history is read once. Not here: the trainer (`trainer.py`), the examples (`gaia/collect.py`), and the evaluation
 (`gaia/trial.py`).
 """
 
@@ -29,8 +29,7 @@ from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.progress import SILENT, Progress
 from align_echo.train.forward import reads_trees
-from align_echo.train.tree_attention import over_trees, tree_inputs
-from align_echo.train.trees import TokenTree, trees
+from align_echo.train.tree_attention import TokenTree, over_trees, tree_inputs, trees
 
 
 class FitSettings(LearningSettings):

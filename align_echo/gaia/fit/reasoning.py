@@ -1,20 +1,26 @@
 """Train a reasoning critic: collections in, a critic that writes a reason and then a verdict out.
 
-The folder is that of `folder.py`, with `warm/` and `signals.jsonl` (a step of GRPO each). Not here: the learning steps
-(`reasoning_steps.py`), and probabilities: such a critic has no temperature.
+The folder is that of `folder.py`, with `warm/` and `signals.jsonl` (a step of GRPO each). Not here: probabilities: such
+a critic has no temperature.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field
 
 from align_echo.critic.calibration import LabelledVerdict, report
 from align_echo.critic.drawn import write_sampling
 from align_echo.critic.labels import Rule
-from align_echo.critic.reasoning import AT_ONCE, ReasoningCritic
+from align_echo.critic.opinion import AT_ONCE, ReasoningCritic
+from align_echo.critic.verdict import Verdict, judge, reasoned_verdict_messages, write_reasoned_verdict
+from align_echo.dice import Dice
+from align_echo.errors import UsageError
 from align_echo.files import write_atomically
 from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
 from align_echo.gaia.fit.folder import (
@@ -29,15 +35,25 @@ from align_echo.gaia.fit.folder import (
     training_config,
 )
 from align_echo.gaia.fit.intuitive import TrainingSummary, save_critic
-from align_echo.gaia.lessons import TrainingData, prepare_training_data
-from align_echo.models.names import POCKET, ModelName, read_name
+from align_echo.gaia.opinions import TrainingData, prepare_training_data
+from align_echo.models.choosing import POCKET, ModelName, read_name
+from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.encoding import ChatEncoder
 from align_echo.progress import SILENT, Progress
-from align_echo.train.needs import require_reports, require_training
-
-if TYPE_CHECKING:
-    from align_echo.gaia.fit.reasoning_steps import ReasoningSettings
-    from align_echo.train.crew import RoleModels
-    from align_echo.train.signals import Signals
+from align_echo.prompts import render
+from align_echo.runs import newest_checkpoint
+from align_echo.tokens import TokenSequence
+from align_echo.train.arguments import build_arguments
+from align_echo.train.config import LoraSettings, TrainConfig
+from align_echo.train.crew import RoleModels
+from align_echo.train.method import CollectingSettings
+from align_echo.train.methods.rcm import compared
+from align_echo.train.objective import ObjectiveSettings
+from align_echo.train.rows import RolloutBatch, Row
+from align_echo.train.run import require_reports, require_training
+from align_echo.train.signals import Signals
+from align_echo.train.trainer import PlayFunction, RoleTrainer, StepSettings, build_optimizer
+from align_echo.types import Frozen
 
 PROGRESS_EVERY = 5
 """Steps between two progress lines."""
@@ -61,13 +77,6 @@ def fit_reasoning(
     """
     require_training()
     require_reports()
-    from align_echo.gaia.fit.reasoning_steps import (
-        ReasoningSettings,
-        choose_demonstrations,
-        crew_config,
-        fitting_examples,
-        select_labelled,
-    )
     from align_echo.train.backbone import ROLES
     from align_echo.train.crew import find_source, gather
 
@@ -112,7 +121,6 @@ def _learn(
     settings: ReasoningSettings,
     progress: Progress,
 ) -> None:
-    from align_echo.gaia.fit.reasoning_steps import learn_to_reason
     from align_echo.runs import CHECKPOINTS, checkpoint_step, newest_checkpoint
     from align_echo.train.run_folder import append, keep_before
 
@@ -183,3 +191,258 @@ def _finish(
     )
     write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
     return fitted
+
+
+# ---------------------------------------------------------------- train a causal language model as a reasoning critic
+
+STEPS_AT_ONCE = 64
+"""Most replies sampled in parallel."""
+
+Watch = Callable[[int, Signals], None]
+
+
+class ReasoningSettings(Frozen, allow_inf_nan=False):
+    """Settings of a warm start by imitation of templated replies, and of GRPO after it."""
+
+    weights: Literal["lora", "full"] = "lora"
+    """LoRA on all linear layers, or all weights."""
+    rank: int = Field(default=8, ge=1)
+    """Rank of LoRA."""
+    alpha: int = Field(default=32, ge=1)
+    """Alpha of LoRA: its scale is alpha / rank."""
+    warm_examples: int = Field(default=400, ge=0)
+    """Actions to imitate first, once each; 0: none."""
+    warm_batch: int = Field(default=16, ge=1)
+    """Imitated actions a step."""
+    warm_lr: float = Field(default=1e-3, gt=0)
+    """Learning rate of the warm start."""
+    steps: int = Field(default=40, ge=1)
+    """Steps of GRPO."""
+    states: int = Field(default=16, ge=2)
+    """Actions a step, half of them correct."""
+    samples: int = Field(default=8, ge=2)
+    """Replies about each action."""
+    lr: float = Field(default=1e-4, gt=0)
+    """Learning rate of GRPO."""
+    reply_tokens: int = Field(default=64, ge=1)
+    """Most tokens of a reply; a reply cut off is unreadable, and longer ones are not imitated."""
+    tokens_per_batch: int = Field(default=8192, ge=1)
+    """Tokens computed at once, with padding."""
+    longest: int = Field(default=4096, ge=1)
+    """Most tokens of a conversation with its reply."""
+    bf16: bool = False
+    """Mixed precision (bfloat16)."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of all random draws."""
+    save_every: int = Field(default=10, ge=1)
+    """Steps between checkpoints."""
+
+
+def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:
+    """Return the config for `train.crew.gather`: one model, trained as the critic."""
+    lora = settings.weights == "lora"
+    return TrainConfig(
+        model=model,
+        weights="adapters" if lora else "shared",
+        trained=("critic",) if lora else ("policy", "critic"),
+        method="rcm",
+        collecting=CollectingSettings(workers=STEPS_AT_ONCE),
+        lora=LoraSettings(rank=settings.rank, alpha=settings.alpha),
+        seed=settings.seed,
+    )
+
+
+def reason(example: ActionExample, verdict: Verdict) -> str:
+    """Write a reason for an action's label from a template, the conversation and the label's facts."""
+    sent = {message.content.strip() for message in example.messages if message.role == "assistant"}
+    facts = {"action": example.action, "verdict": verdict, "explores": example.explores}
+    return render("critic/reason", {**facts, "repeated": example.action in sent})
+
+
+def demonstration(example: ActionExample, verdict: Verdict, encoder: ChatEncoder) -> Row:
+    """Encode the question about an action and the reply to imitate, as if the critic had sampled it."""
+    question = encoder.opening(reasoned_verdict_messages(example.messages, example.action))
+    reply = _reply(example, verdict, encoder)
+    tokens = TokenSequence(
+        ids=question + reply,
+        mask=(0,) * len(question) + (1,) * len(reply),
+        logprobs=(0.0,) * (len(question) + len(reply)),
+        turns=((len(question), len(question) + len(reply)),),
+    )
+    return Row(tokens, "critic", example.key, 1.0, expert=True)
+
+
+def _reply(example: ActionExample, verdict: Verdict, encoder: ChatEncoder) -> tuple[int, ...]:
+    text = write_reasoned_verdict(reason(example, verdict), verdict)
+    return (*encoder.plain(text), encoder.end_id)
+
+
+def fitting_examples(
+    examples: Sequence[ActionExample], encoder: ChatEncoder, *, longest: int, reply_tokens: int
+) -> list[ActionExample]:
+    """Keep the examples whose conversation leaves room for a reply."""
+    return [
+        example
+        for example in examples
+        if len(encoder.opening(reasoned_verdict_messages(example.messages, example.action))) + reply_tokens <= longest
+    ]
+
+
+def select_labelled(examples: Sequence[ActionExample], rule: Rule) -> list[tuple[ActionExample, Verdict]]:
+    """Return the examples labelled by the rule, with their labels."""
+    return [(example, label) for example in examples if (label := example.label(rule)) is not None]
+
+
+def choose_demonstrations(
+    pairs: Sequence[tuple[ActionExample, Verdict]], encoder: ChatEncoder, settings: ReasoningSettings
+) -> list[tuple[ActionExample, Verdict]]:
+    """Choose the demonstrations of the warm start, turn by turn. Demonstrations longer than `reply_tokens` are left
+    out, since the critic's replies would be cut off.
+
+    Raises `UsageError` if none fits.
+    """
+    if not settings.warm_examples:
+        return []
+    fitting = (pair for pair in by_turn(pairs, settings.seed) if len(_reply(*pair, encoder)) <= settings.reply_tokens)
+    demonstrations = list(islice(fitting, settings.warm_examples))
+    if not demonstrations:
+        raise UsageError(
+            f"no demonstration fits into {settings.reply_tokens} tokens: set `reply_tokens`, or `warm_examples: 0`"
+        )
+    return demonstrations
+
+
+def learn_to_reason(
+    crew: RoleModels,
+    examples: Sequence[ActionExample],
+    rule: Rule,
+    settings: ReasoningSettings,
+    folder: Path,
+    *,
+    warm: Path,
+    watch: Watch,
+    watch_warm: Watch,
+) -> None:
+    """Train the crew's critic; checkpoints of the warm start go to `warm`, those of GRPO to `folder`.
+
+    It continues from the last checkpoint, and the engine gets the final weights. Raises `UsageError` if a label has no
+    example, or no demonstration fits.
+    """
+    pairs = select_labelled(examples, rule)
+    if {label for _, label in pairs} != {"correct", "wrong"}:
+        raise UsageError("there are not both correct and wrong actions to learn from")
+    encoder = crew.models["critic"].encoder
+    demonstrations = [] if newest_checkpoint(folder) else choose_demonstrations(pairs, encoder, settings)
+    if demonstrations:
+        size = settings.warm_batch
+        parts = [demonstrations[start : start + size] for start in range(0, len(demonstrations), size)]
+
+        def imitate(number: int) -> RolloutBatch:
+            return RolloutBatch(tuple(demonstration(example, label, encoder) for example, label in parts[number]))
+
+        imitating = StepSettings(
+            objective=ObjectiveSettings(expert="likelihood"),
+            advantage="reward",
+            normalisation="token",
+            tokens_per_batch=settings.tokens_per_batch,
+        )
+        _train(crew, imitate, imitating, settings, warm, steps=len(parts), lr=settings.warm_lr, watch=watch_warm)
+
+    def compare(number: int) -> RolloutBatch:
+        return judge_actions(crew.models["critic"], states_at(number, pairs, settings), settings)
+
+    comparing = StepSettings(tokens_per_batch=settings.tokens_per_batch)
+    _train(crew, compare, comparing, settings, folder, steps=settings.steps, lr=settings.lr, watch=watch)
+    crew.publish()
+
+
+def by_turn(pairs: Sequence[tuple[ActionExample, Verdict]], seed: int) -> list[tuple[ActionExample, Verdict]]:
+    """Shuffle turns by the seed, with the actions of a turn together, so that their shared history is computed once."""
+    pairs_by_turn: dict[str, list[tuple[ActionExample, Verdict]]] = {}
+    for example, label in pairs:
+        pairs_by_turn.setdefault(f"{example.task_id} {example.sample} {example.round} {example.turn}", []).append(
+            (example, label)
+        )
+    return [pair for turn in Dice(f"warm start {seed}").shuffled(sorted(pairs_by_turn)) for pair in pairs_by_turn[turn]]
+
+
+class JudgedAction(NamedTuple):
+    """An action to judge, with the number of the pass over the actions of its label, from 0."""
+
+    example: ActionExample
+    label: Verdict
+    lap: int
+
+
+def states_at(
+    number: int, pairs: Sequence[tuple[ActionExample, Verdict]], settings: ReasoningSettings
+) -> list[JudgedAction]:
+    """Choose the actions of a step: passes over the correct and over the wrong ones, each pass in its own order.
+
+    With fewer actions of a label than a step needs, an action occurs several times, each time in another pass.
+    """
+    wrong = settings.states // 2
+    counts: dict[Verdict, int] = {"correct": settings.states - wrong, "wrong": wrong}
+    actions: list[JudgedAction] = []
+    for verdict, count in counts.items():
+        pool = [example for example, label in pairs if label == verdict]
+        first, last = number * count, (number + 1) * count
+        for lap in range(first // len(pool), (last - 1) // len(pool) + 1):
+            order = Dice(f"states {settings.seed} {verdict} {lap}").shuffled(pool)
+            begin = lap * len(pool)
+            actions += [JudgedAction(chosen, verdict, lap) for chosen in order[max(first - begin, 0) : last - begin]]
+    return actions
+
+
+def judge_actions(model: LocalModel, actions: Sequence[JudgedAction], settings: ReasoningSettings) -> RolloutBatch:
+    """Sample `samples` verdicts for every action, in a group per action. Another pass draws other replies."""
+    requests = [
+        (f"{index} {example.key}", example, label, lap * settings.samples + sample)
+        for index, (example, label, lap) in enumerate(actions)
+        for sample in range(settings.samples)
+    ]
+    with ThreadPoolExecutor(STEPS_AT_ONCE) as pool:
+        judgements = list(
+            pool.map(
+                lambda request: judge(
+                    model, request[1].messages, request[1].action, sample=request[3], max_tokens=settings.reply_tokens
+                ),
+                requests,
+            )
+        )
+    answers = zip(requests, judgements, strict=True)
+    rows, counts = compared([(group, label, judgement) for (group, _, label, _), judgement in answers])
+    return RolloutBatch(rows=rows, counts=counts)
+
+
+def _train(
+    crew: RoleModels,
+    recipe: PlayFunction,
+    step: StepSettings,
+    settings: ReasoningSettings,
+    folder: Path,
+    *,
+    steps: int,
+    lr: float,
+    watch: Watch,
+) -> None:
+    arguments = build_arguments(
+        folder,
+        steps=steps,
+        lr=lr,
+        schedule="constant",
+        bf16=settings.bf16,
+        seed=settings.seed,
+        log_every=1,
+        save_every=settings.save_every,
+    )
+    trainer = RoleTrainer(
+        crew.backbone,
+        recipe,
+        step,
+        arguments,
+        optimizer=build_optimizer(crew.backbone, {"policy": lr, "critic": lr}),
+        publish=crew.publish,
+        watch=watch,
+    )
+    trainer.train(resume_from_checkpoint=newest_checkpoint(folder) or None)

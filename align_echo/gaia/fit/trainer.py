@@ -16,14 +16,17 @@ from peft import PeftModel, get_peft_model
 from pydantic import Field
 from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
 
+from align_echo.critic.best_of import CriticCalibration, write_calibration
+from align_echo.critic.calibration import CriticReport, LabelledVerdict, fit_temperature, report
+from align_echo.gaia.fit.folder import merge_adapter, partial_folder, publish_critic
 from align_echo.models.local.weights import load_state, read_model, without_bars
 from align_echo.progress import Progress
-from align_echo.runs import checkpoint_step, newest_checkpoint
+from align_echo.runs import CHECKPOINTS, checkpoint_step, newest_checkpoint
 from align_echo.train.arguments import build_arguments
 from align_echo.train.backbone import name_layers_in_order
+from align_echo.train.checkpoints import KeepingTrainer
 from align_echo.train.config import LoraSettings
 from align_echo.train.crew import build_lora_config
-from align_echo.train.keeping import KeepingTrainer
 from align_echo.types import Frozen
 
 MOST_BETWEEN = 50
@@ -162,3 +165,35 @@ class VerdictTrainer(KeepingTrainer):
 
 def _only(items: list[Sequence[Any]]) -> dict[str, Sequence[Any]]:
     return {"step": items[0]}
+
+
+# ---------------------------------------------------------------- calibrated
+
+
+def fit_calibrated(
+    path: Path,
+    settings: LearningSettings,
+    *,
+    learn: Callable[[Path, bool], Any],
+    verdicts: Callable[[Any], list[LabelledVerdict]],
+    save: Callable[[Any, Path], None],
+) -> tuple[CriticReport | None, list[LabelledVerdict]]:
+    """Train a critic and publish it. Returns the report on its test examples (None without any), and its verdicts
+    there.
+
+    The temperature is the report's; without a report the critic stays uncalibrated, at 1. `learn(checkpoints, resume)`
+    returns the trained model, with its adapter if it has one; it resumes from a complete checkpoint. `verdicts(critic)`
+    asks it about its test examples, with logits. `save(critic, folder)` writes it with its tokenizer or processor.
+    """
+    checkpoints = path / CHECKPOINTS
+    learned = learn(checkpoints, bool(newest_checkpoint(checkpoints)))
+    folder = partial_folder(path)
+    critic = merge_adapter(learned, settings.weights, folder)
+    rows = verdicts(critic)
+    rated = [(row.logit, row.label == "correct") for row in rows if row.logit is not None]
+    temperature = fit_temperature([logit for logit, _ in rated], [right for _, right in rated]) if rows else 1.0
+    save(critic, folder)
+    if rows:
+        write_calibration(CriticCalibration(temperature=temperature, n=len(rows)), folder)
+    publish_critic(folder)
+    return report(rows, temperature, seed=settings.seed) if rows else None, rows

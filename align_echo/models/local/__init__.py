@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align_echo.errors import MissingExtraError, UsageError
-from align_echo.models.names import POCKET, ModelName
+from align_echo.models.choosing import POCKET, ModelName
 
 if TYPE_CHECKING:
     from align_echo.models.local.chat import LocalModel
 
 
 def load_local(name: ModelName, *, base_url: str | None = None, seed: int = 0, processes: int = 0) -> LocalModel:
-    """Load the local model called `name` (see `models/names.py`). All models of one name share one engine.
+    """Load the local model called `name` (see `models/choosing.py`). All models of one name share one engine.
 
     `base_url` is the vLLM server's URL, `seed` the sampling seed. With `processes`, a transformers model runs in that
     many processes of its own; vLLM manages its own processes. Raises `MissingExtraError` without torch and

@@ -1,4 +1,4 @@
-"""Process third-party files within limits and report the outcome; run by `foreign.py`.
+"""Process third-party files within limits and report the outcome; run by `engine.py`.
 
 Renders chat templates and tries tokenizers. A tokenizer file can contain numbers that fill memory, replacements that
 grow, and patterns with exponential matching time, in native code that cannot be interrupted. CPU time and memory are

@@ -2,7 +2,7 @@
 
 Files must be regular and of a reasonable size. The sizes in `config.json` must be possible, and the described model
 must not be larger than the weights beside it: it is first built without memory, and the build is stopped if it grows
-too large. Not here: files that run code (chat templates and tokenizers, `foreign.py`), and files from a hub, which are
+too large. Not here: files that run code (chat templates and tokenizers, `engine.py`), and files from a hub, which are
 checked only as far as they are loaded.
 """
 
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from align_echo.errors import UsageError
-from align_echo.models.names import ADAPTER
-from align_echo.reading import parse_json
-from align_echo.regular_files import LARGEST_FILE, open_file
+from align_echo.files import LARGEST_FILE, open_file
+from align_echo.models.choosing import ADAPTER
+from align_echo.plain_yaml import parse_json
 
 _READ = ("*.json", "*.jinja", "*.txt", "*.model", "*.safetensors", "additional_chat_templates/*.jinja")
 _LONG = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "added_tokens.json", "*.index.json", "*.model")

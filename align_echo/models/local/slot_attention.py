@@ -7,7 +7,7 @@ supported: attention sinks, soft caps, position biases and recurrent layers (`ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,326 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from align_echo.errors import UsageError
-from align_echo.models.local.shared_columns import ScoreTable, score_table
-from align_echo.models.local.slots import SlotCache
 from align_echo.models.local.weights import without_plans
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+# ---------------------------------------------------------------- slots
+
+WORTH_COPYING = 8
+"""Minimum shared tokens to copy from another slot; fewer are recomputed."""
+
+_GROWTH = 256
+_FREE = -1
+
+
+class SlotCache:
+    """Cache of `slots` rows with at most `context` tokens, S and C below. Memory grows with the longest row in use.
+
+    A layer's buffers are made when its first keys arrive, so layers may differ. They have one spare column that never
+    holds a token: steps of fixed shape write unused values there.
+    """
+
+    def __init__(self, slots: int, context: int) -> None:
+        self.slots = slots
+        self.context = context
+        self.lengths = np.zeros(slots, dtype=np.int64)
+        self._tokens = np.full((slots, 0), _FREE, dtype=np.int32)  # [S, longest row so far] token ids
+        self._adapters = [""] * slots
+        self._used_at = np.zeros(slots, dtype=np.int64)
+        self._common = np.zeros((slots, slots), dtype=np.int64)
+        self._clock = 0
+        self.columns = 0
+        self.buffers_made = 0  # number of times the buffers were replaced
+        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    # ------------------------------------------------------------ tokens
+
+    def take(self, ids: Sequence[int], adapter: str, busy: set[int]) -> tuple[int, int]:
+        """Assign a slot to a request. Return the slot and how many of the ids it already holds; at least one is left
+        to compute.
+
+        A slot that the request continues is reused directly. Otherwise the least recently used idle slot is taken, and
+        the longest prefix in any slot (busy or idle) is copied into it. `busy` must leave a free slot.
+        """
+        wanted = np.asarray(ids, dtype=np.int32)
+        shared = self._shared(wanted[:-1], adapter)  # [S]
+        common = shared.copy()
+        idle = [slot for slot in range(self.slots) if slot not in busy]
+        best = int(shared.argmax())
+        continued = [slot for slot in idle if shared[slot] == shared[best] == self.lengths[slot] > 0]
+        slot = continued[0] if continued else min(idle, key=lambda index: (self._used_at[index], index))
+        if shared[best] > shared[slot] and shared[best] >= WORTH_COPYING:
+            self._copy(best, slot, int(shared[best]))
+            shared[slot] = shared[best]
+        length = int(shared[slot])
+        self._cut(slot, length)
+        self._common[slot] = self._common[:, slot] = common
+        self._adapters[slot] = adapter
+        self._clock += 1
+        self._used_at[slot] = self._clock
+        return slot, length
+
+    def holds(self, ids: Sequence[int], adapter: str) -> int:
+        """Return the length of the longest prefix of the ids in any slot."""
+        return int(self._shared(np.asarray(ids, dtype=np.int32), adapter).max())
+
+    def common(self, slots: Sequence[int]) -> np.ndarray:
+        """Return a lower bound of the common prefix length of each pair of slots [B, B], once their contexts are
+        computed.
+        """
+        common: np.ndarray = self._common[np.ix_(slots, slots)]
+        return common
+
+    def wrote(self, slots: np.ndarray, columns: np.ndarray, ids: np.ndarray) -> None:
+        """Record tokens [N] in these slots [N] and columns [N], each slot's in order."""
+        missing = int(columns.max(initial=-1)) + 1 - self._tokens.shape[1]
+        if missing > 0:
+            wider = -(-missing // _GROWTH) * _GROWTH
+            self._tokens = np.pad(self._tokens, ((0, 0), (0, wider)), constant_values=_FREE)
+        self._tokens[slots, columns] = ids
+        np.maximum.at(self.lengths, slots, columns + 1)
+
+    def forget(self) -> None:
+        """Drop all tokens and buffers (after new weights, or after a failed step)."""
+        self.lengths[:] = 0
+        self._tokens[:] = _FREE
+        self._used_at[:] = 0
+        self._common[:] = 0
+        self.columns = 0
+        self.buffers_made += 1
+        self._layers = {}
+
+    def wipe(self, slot: int) -> None:
+        """Clear this slot, whose values are NaN and would spoil other rows."""
+        self._cut(slot, 0)
+        self._common[slot] = self._common[:, slot] = 0
+        with torch.inference_mode():  # which the buffers were made in
+            for buffer in self._buffers():
+                buffer[slot] = 0
+
+    def _shared(self, wanted: np.ndarray, adapter: str) -> np.ndarray:
+        """Return each slot's common prefix length with `wanted` [T]: [S]; 0 for another adapter."""
+        most = min(len(wanted), self._tokens.shape[1])
+        if not most:
+            return np.zeros(self.slots, dtype=np.int64)
+        differs = self._tokens[:, :most] != wanted[:most]
+        shared: np.ndarray = np.where(differs.any(axis=1), differs.argmax(axis=1), most)
+        shared[[slot_adapter != adapter for slot_adapter in self._adapters]] = 0
+        return shared
+
+    def _cut(self, slot: int, length: int) -> None:
+        self._tokens[slot, length : self.lengths[slot]] = _FREE
+        self.lengths[slot] = length
+
+    # ------------------------------------------------------------ keys and values
+
+    def reserve(self, columns: int) -> None:
+        """Make room for rows of up to `columns` tokens."""
+        if columns <= self.columns:
+            return
+        wanted = max(columns, 2 * self.columns)
+        wide = min(self.context, -(-wanted // _GROWTH) * _GROWTH)
+        for layer, (keys, values) in self._layers.items():  # layer by layer: old and new buffers exist at once
+            self._layers[layer] = (_wider(keys, wide + 1), _wider(values, wide + 1))
+        self.columns = wide
+        self.buffers_made += 1
+
+    def layer(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return a layer's buffers, [S, heads, C + 1, head size], for states [1, heads, N, head size]."""
+        buffers = self._layers.get(layer)
+        if buffers is None:
+            buffers = self._layers[layer] = (self._empty(keys), self._empty(values))
+        return buffers
+
+    def _empty(self, states: torch.Tensor) -> torch.Tensor:
+        # Zeros: masked columns get weight 0, and 0 times NaN is NaN.
+        return states.new_zeros(self.slots, states.shape[1], self.columns + 1, states.shape[3])
+
+    def _buffers(self) -> Iterator[torch.Tensor]:
+        return (buffer for layer in self._layers.values() for buffer in layer)
+
+    def _copy(self, source: int, target: int, length: int) -> None:
+        with torch.inference_mode():  # which the buffers were made in
+            for buffer in self._buffers():
+                buffer[target, :, :length] = buffer[source, :, :length]
+        self._tokens[target, :length] = self._tokens[source, :length]
+        self.lengths[target] = max(length, self.lengths[target])  # `take` cuts the rest
+
+
+def _wider(buffer: torch.Tensor, columns: int) -> torch.Tensor:
+    slots, heads, columns_before, size = buffer.shape
+    wider = buffer.new_zeros(slots, heads, columns, size)
+    wider[:, :, :columns_before] = buffer
+    return wider
+
+
+# ---------------------------------------------------------------- shared columns
+
+CALL = 128
+"""Columns read in the time it takes to start one more product."""
+
+WORTH = 0.8
+"""Use a table if it reads at most this share of the columns read without one."""
+
+
+@dataclass(frozen=True)
+class PrefixGroup:
+    """Rows with equal first columns, by their indices in the step."""
+
+    members: tuple[int, ...]
+    columns: int
+
+    @property
+    def saved(self) -> int:
+        """Number of column reads saved."""
+        return (len(self.members) - 1) * self.columns - CALL
+
+
+@dataclass(frozen=True)
+class RowRun:
+    """Rows `first` to `end` of a step, in neighbouring slots from `low` on. They read columns `begin` to `columns`."""
+
+    first: int
+    end: int
+    low: int
+    begin: int
+    columns: int
+
+    @property
+    def read(self) -> int:
+        """Number of columns read by all rows together."""
+        return (self.end - self.first) * (self.columns - self.begin)
+
+    def joined(self, later: RowRun) -> RowRun:
+        """Merge this run with the run right after it."""
+        begin, columns = min(self.begin, later.begin), max(self.columns, later.columns)
+        return RowRun(self.first, later.end, self.low, begin, columns)
+
+    def select(self, buffer: torch.Tensor) -> torch.Tensor:
+        """Select the rows' part of keys or values [S, K, C, D]: [R, K, L, D]."""
+        return buffer[self.low : self.low + self.end - self.first, :, self.begin : self.columns]
+
+    def among(self, table: torch.Tensor) -> torch.Tensor:
+        """Select the rows' part of a table [B, K, G, W]: [R, K, G, L]."""
+        return table[self.first : self.end, ..., self.begin : self.columns]
+
+
+def families(common: np.ndarray) -> list[PrefixGroup]:
+    """Group rows by shared columns to save the most reads; no row is in two groups.
+
+    `common` [B, B]: lower bound of the columns two rows share; symmetric.
+    """
+    return _families(list(range(len(common))), common.tolist())
+
+
+def _families(members: list[int], common: list[list[int]]) -> list[PrefixGroup]:
+    if len(members) < 2:
+        return []
+    columns = min(common[members[0]][index] for index in members[1:])
+    single_family = PrefixGroup(tuple(members), columns)
+    divided: list[PrefixGroup] = []
+    left = members
+    while left:
+        nearer = common[left[0]]
+        near = [index for index in left if index == left[0] or nearer[index] > columns + CALL]
+        divided += _families(near, common) if len(near) < len(members) else []
+        left = [index for index in left if index not in near]
+    better = single_family.saved > sum(family.saved for family in divided)
+    return ([single_family] if single_family.saved > 0 else []) if better else divided
+
+
+def runs(slots: Sequence[int], starts: Sequence[int], begins: Sequence[int]) -> list[RowRun]:
+    """Group rows in neighbouring slots if that costs less than one more product.
+
+    `starts`: the column of each row's token, `begins`: the first column not covered by a family; [B], in slot order.
+    """
+    row_runs: list[RowRun] = []
+    for index, (slot, start, begin) in enumerate(zip(slots, starts, begins, strict=True)):
+        run = RowRun(index, index + 1, slot, begin, start + 1)
+        if row_runs and slot == slots[index - 1] + 1:
+            joined = row_runs[-1].joined(run)
+            if joined.read <= row_runs[-1].read + run.read + CALL:
+                row_runs[-1] = joined
+                continue
+        row_runs.append(run)
+    return row_runs
+
+
+class ScoreTable:
+    """Attention plan for the B rows of a step that draw one token each; W columns."""
+
+    def __init__(
+        self, starts: Sequence[int], shared: list[PrefixGroup], own: list[RowRun], slots: Sequence[int]
+    ) -> None:
+        self.rows = len(starts)
+        self._own = own
+        self._shared = [(_index(family.members), slots[family.members[0]], family.columns) for family in shared]
+        width = max(starts) + 1
+        at, ends = torch.arange(width), torch.tensor(starts)
+        within = torch.zeros(self.rows, dtype=torch.long)
+        for family in shared:
+            within[list(family.members)] = family.columns
+        self._hidden = (at > ends[:, None])[:, None, None]  # [B, 1, 1, W]
+        twice = any(run.begin < int(within[run.first : run.end].max()) for run in own)
+        self._read_by_family = (at < within[:, None])[:, None, None] if twice else None  # [B, 1, 1, W]
+
+    def attend(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float | None
+    ) -> torch.Tensor:
+        """Compute the output [B, H, D] for queries [1, H, N, D], the rows' first, over buffers [S, K, C, D]."""
+        heads, size = query.shape[1], query.shape[3]
+        shared = keys.shape[1]
+        scale = size**-0.5 if scaling is None else scaling
+        queries = (query[0, :, : self.rows].transpose(0, 1) * scale).reshape(self.rows, shared, heads // shared, size)
+        scores = queries.new_empty(*queries.shape[:3], self._hidden.shape[-1])
+        for members, slot, columns in self._shared:
+            scores[members, ..., :columns] = _met(queries[members], keys[slot, :, :columns].transpose(1, 2))
+        for run in self._own:
+            run.among(scores)[:] = queries[run.first : run.end] @ run.select(keys).transpose(2, 3)
+        weights = scores.masked_fill_(self._hidden, float("-inf")).softmax(-1)
+        alone = weights if self._read_by_family is None else weights.masked_fill(self._read_by_family, 0.0)
+        out = queries.new_empty(*queries.shape[:3], values.shape[3])
+        for run in self._own:
+            out[run.first : run.end] = run.among(alone) @ run.select(values)
+        for members, slot, columns in self._shared:
+            out[members] += _met(weights[members, ..., :columns], values[slot, :, :columns])
+        return out.flatten(1, 2)
+
+
+def _index(members: tuple[int, ...]) -> slice | torch.Tensor:
+    """Return an index for rows: a slice, which copies nothing, if they are neighbours."""
+    if members == tuple(range(members[0], members[-1] + 1)):
+        return slice(members[0], members[-1] + 1)
+    return torch.tensor(members)
+
+
+def _met(rows: torch.Tensor, slot: torch.Tensor) -> torch.Tensor:
+    """Multiply the queries of n rows [n, K, G, A] with one slot's buffer [K, A, C]: [n, K, G, C]."""
+    count, shared, queries, size = rows.shape
+    stacked = rows.transpose(0, 1).reshape(shared, count * queries, size)
+    return (stacked @ slot).view(shared, count, queries, -1).transpose(0, 1)
+
+
+def score_table(slots: Sequence[int], starts: Sequence[int], common: np.ndarray, read: int) -> ScoreTable | None:
+    """Build a table for rows in these slots [B], in order, with tokens in columns `starts` [B].
+
+    `common` [B, B]: lower bound of the columns two rows share. Returns None unless it reads far fewer columns than
+    `read`.
+    """
+    least = np.minimum(common, np.minimum.outer(starts, starts))
+    shared = families(least)
+    begins = [0] * len(slots)
+    for family in shared:
+        for index in family.members:
+            begins[index] = family.columns
+    own = runs(slots, starts, begins)
+    reads = sum(run.read + CALL for run in own) + sum(family.columns + CALL for family in shared)
+    return ScoreTable(starts, shared, own, slots) if reads <= WORTH * read else None
+
+
+# ---------------------------------------------------------------- slot attention
 
 NAME = "align_echo_slots"
 NO_NUMBERS = "the model's logits are no numbers: its weights are broken, or overflow in this dtype"
@@ -145,9 +459,7 @@ class FixedStep:
     def __init__(self, cache: SlotCache, rows: int, columns: int, device: torch.device) -> None:
         self.cache = cache
         self.rows = self.slots = torch.arange(rows, device=device)
-        self.ids, self.columns, self._positions = (
-            torch.zeros(rows, dtype=torch.long, device=device) for _ in range(3)
-        )
+        self.ids, self.columns, self._positions = (torch.zeros(rows, dtype=torch.long, device=device) for _ in range(3))
         self.groups: list[_RowGroup | _PaddedGroup] = [
             _RowGroup(0, rows, 0, rows, 1, self._positions[:, None], columns, None, fixed=True)
         ]
@@ -189,9 +501,7 @@ def _groups(parts: list[SlotPart], device: torch.device, together: bool) -> list
     return groups
 
 
-def _table(
-    cache: SlotCache, parts: list[SlotPart], groups: list[_RowGroup | _PaddedGroup]
-) -> ScoreTable | None:
+def _table(cache: SlotCache, parts: list[SlotPart], groups: list[_RowGroup | _PaddedGroup]) -> ScoreTable | None:
     """Build the table for single tokens if rows share columns or differ in length; None: use groups."""
     single = [part for part in parts if len(part.ids) == 1]
     if len(single) < 2:

@@ -9,16 +9,161 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
-from align_echo.errors import MissingExtraError, ModelError, TokenDriftError, UsageError, first_line
+from align_echo.errors import MissingDataError, MissingExtraError, ModelError, TokenDriftError, UsageError, first_line
 from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest
-from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
-from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
 from align_echo.models.local.vllm_checks import LogprobsMode, check_request, checked_reply, extract_choices, room
+
+# ---------------------------------------------------------------- loRA adapters of a running vLLM
+
+
+@dataclass(frozen=True)
+class AdapterVersion:
+    """One published version. `served` is its name in vLLM; `folder` holds it as saved by PEFT."""
+
+    name: str
+    number: int
+    folder: str
+
+    @property
+    def served(self) -> str:
+        return f"{self.name}-{self.number}" if self.number else self.name
+
+
+class PublishedAdapters:
+    """The current version of each adapter. Thread-safe.
+
+    `load` and `unload` notify vLLM; `unload` neither fails nor waits. `known` are adapters already in vLLM, under
+    their own names and never unloaded.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[AdapterVersion], None],
+        unload: Callable[[AdapterVersion], None],
+        known: Collection[str] = (),
+    ) -> None:
+        self._load = load
+        self._unload = unload
+        self._lock = threading.Lock()
+        self._publishing = threading.Lock()
+        self._current = {name: AdapterVersion(name, 0, "") for name in known}
+        self._in_use: Counter[AdapterVersion] = Counter()
+        self._replaced: set[AdapterVersion] = set()
+        self._number = 0
+
+    def publish(self, name: str, folder: str, in_use: Collection[str] = ()) -> AdapterVersion:
+        """Load the folder's adapter as the next version, for all requests from now on.
+
+        `in_use` are names in vLLM. `folder` is a full path; it must not change while the version is loaded. Raises
+        `UsageError` if another loaded version was published from it.
+        """
+        with self._publishing:
+            version = self._next(name, folder, in_use)
+            self._load(version)
+            with self._lock:
+                previous = self._current.get(name)
+                self._current[name] = version
+                if previous is not None and previous.number:
+                    self._replaced.add(previous)
+            self._unload_unused()
+        return version
+
+    def _next(self, name: str, folder: str, in_use: Collection[str]) -> AdapterVersion:
+        if not name:
+            raise UsageError("an adapter needs a name")
+        with self._lock:
+            if any(version_served.folder == folder for version_served in (*self._current.values(), *self._replaced)):
+                raise UsageError(f"{folder} was published already: save every version to a folder of its own")
+            self._number += 1
+            while f"{name}-{self._number}" in in_use:
+                self._number += 1
+            return AdapterVersion(name, self._number, folder)
+
+    def require(self, name: str) -> None:
+        """Raise `UsageError` unless this adapter is loaded; "" (the model itself) always passes."""
+        with self._lock:
+            if name and name not in self._current:
+                loaded = ", ".join(sorted(self._current)) or "none"
+                raise UsageError(f"no adapter {name} is loaded (there is: {loaded}): load it first")
+
+    @contextmanager
+    def using(self, name: str) -> Iterator[AdapterVersion | None]:
+        """Hold the version used by a request until it is answered; None for the model itself ("")."""
+        if not name:
+            yield None
+            return
+        self.require(name)
+        with self._lock:
+            version = self._current[name]
+            self._in_use[version] += 1
+        try:
+            yield version
+        finally:
+            with self._lock:
+                self._in_use[version] -= 1
+            self._unload_unused()
+
+    def _unload_unused(self) -> None:
+        with self._lock:
+            unused = {version for version in self._replaced if not self._in_use[version]}
+            self._replaced -= unused
+        for version in sorted(unused, key=lambda adapter: adapter.number):
+            self._unload(version)
+
+    def unload_all(self) -> None:
+        """Unload every version published here."""
+        with self._lock:
+            published = {version for version in self._current.values() if version.number} | self._replaced
+            self._current = {name: version for name, version in self._current.items() if not version.number}
+            self._replaced = set()
+        for version in sorted(published, key=lambda adapter: adapter.number):
+            self._unload(version)
+
+
+# ---------------------------------------------------------------- new weights for a running engine
+
+SAME_WEIGHTS = 0.05
+"""Log-probabilities of the same token under the same weights differ by less on any backend (bfloat16 rounding)."""
+
+VERIFICATION = TokenRequest(tuple(range(1, 17)), SamplingConfig(temperature=0, max_tokens=16))
+"""Request sent to an engine after new weights were published."""
+
+
+def check_weights(forward: Forward, reply: TokenReply) -> None:
+    """Raise `ModelError` unless the publisher computes the same log-probabilities for the reply to `VERIFICATION`."""
+    ids = VERIFICATION.ids + reply.ids
+    wanted = forward(ids)[len(VERIFICATION.ids) - 1 :]
+    gap = max(abs(ours - theirs) for ours, theirs in zip(wanted, reply.logprobs, strict=True))
+    if not gap < SAME_WEIGHTS:
+        raise ModelError(f"it does not compute with the published weights: log-probabilities differ by {gap:.3g}")
+
+
+def model_folder(folder: str) -> str:
+    """Return the folder's full path. Raises `MissingDataError` without weights, since vLLM would crash instead."""
+    path = Path(folder)
+    if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
+        raise MissingDataError(f"{folder} holds no model: config.json and *.safetensors are needed")
+    return str(path.resolve())
+
+
+def adapter_folder(folder: str) -> str:
+    """Return the folder's full path. Raises `MissingDataError` without an adapter; a pickled one does not count."""
+    path = Path(folder)
+    if not all((path / name).is_file() for name in ("adapter_config.json", "adapter_model.safetensors")):
+        raise MissingDataError(f"{folder} holds no adapter: save it there first (save_pretrained of a PEFT model)")
+    return str(path.resolve())
+
+
+# ---------------------------------------------------------------- vLLM in this process as an engine
 
 Result = TypeVar("Result")
 

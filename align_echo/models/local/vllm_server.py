@@ -1,8 +1,8 @@
 """A vLLM server as an engine: token ids in and out over HTTP, adapters and weights published while it runs.
 
 Sends context ids to `/v1/completions`, never text, with every sampling parameter explicit, so that no default of the
-server or the model applies. Not here: starting the server (docs/vllm.md), multiple servers (`fleet.py`), and moving
-weights over a GPU network (NCCL); weights are published through a folder readable by both sides.
+server or the model applies. Not here: starting the server (docs/vllm.md), multiple servers (`engine_process.py`), and
+moving weights over a GPU network (NCCL); weights are published through a folder readable by both sides.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from pydantic import BaseModel, ValidationError
 
 from align_echo.errors import ModelError, TokenDriftError, UsageError
 from align_echo.halting import pause
-from align_echo.models.client import EndpointClient
+from align_echo.models.client import EndpointClient, PassingFault, RetryPolicy, ask, judged
 from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
 from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest
-from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
-from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
 from align_echo.models.local.vllm_checks import (
     PROBES,
     LogprobsMode,
@@ -34,7 +32,14 @@ from align_echo.models.local.vllm_checks import (
     mode_seen,
     room,
 )
-from align_echo.models.retry import PassingFault, RetryPolicy, ask, judged
+from align_echo.models.local.vllm_engine import (
+    VERIFICATION,
+    AdapterVersion,
+    PublishedAdapters,
+    adapter_folder,
+    check_weights,
+    model_folder,
+)
 
 _TOKEN = "token_id:"
 _NAMED_BY_ID = re.compile(rf"{_TOKEN}[0-9]+")

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 
 from align_echo.errors import UsageError, first_line
 from align_echo.models.local.model_files import adapter_base, check_model_files, check_weights_read, claimed_numbers
-from align_echo.models.local.publishing import adapter_folder
+from align_echo.models.local.vllm_engine import adapter_folder
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from align_echo.critic.reasoned_verdict import ReasonedVerdict
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.verdict import ReasonedVerdict, Verdict
 from align_echo.dice import Dice
 from align_echo.session import Episode
 from align_echo.train.method import BatchCost, CollectingSettings, Method

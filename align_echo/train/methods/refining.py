@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from align_echo.critic.review import CriticReview
+from align_echo.critic.language import CriticReview
 from align_echo.session import Episode
 from align_echo.train.rewards import CriticReward
 from align_echo.train.rows import Row, critic_row

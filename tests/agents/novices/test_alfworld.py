@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from align_echo.agents.novices.alfworld import CAREFUL, STUBBORN, HouseHabits, house_novice, read_rules
 from align_echo.types import AgentView, Turn
-from align_echo.wrappers.alfworld.household import HouseholdGoal, read_goal
+from align_echo.wrappers.alfworld.routes import HouseholdGoal, read_goal
 
 INTRO = (
     "You are in the middle of a room. Looking quickly around you, you see a cabinet 1, a countertop 1, "

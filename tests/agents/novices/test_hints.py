@@ -8,7 +8,7 @@ import pytest
 
 from align_echo.agents.novices import make_novice
 from align_echo.types import Agent, AgentView, Turn
-from align_echo.wrappers.placebo import SENTENCE
+from align_echo.wrappers.align_wrapper import SENTENCE
 
 ROOM = (
     "You are in the middle of a room. Looking quickly around you, you see a cabinet 1, a countertop 1, a sinkbasin 1, "

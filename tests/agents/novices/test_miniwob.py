@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from align_echo.agents.novice_model import NoviceModel
 from align_echo.agents.novices import make_novice
 from align_echo.agents.novices.miniwob import STUBBORN, ScreenHabits, screen_novice
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.types import AgentView, Turn
 from align_echo.wrappers.catalogue import environment

@@ -8,8 +8,16 @@ from hypothesis import strategies as st
 
 from align_echo.agents.novices import make_novice
 from align_echo.agents.novices.habits import NoviceStep, ScriptedNovice
-from align_echo.agents.novices.laboratory import DONE, ROOMS, LabBelief, read_goal
-from align_echo.agents.novices.scienceworld import STUBBORN, LabHabits, lab_novice, read_rules
+from align_echo.agents.novices.scienceworld import (
+    DONE,
+    ROOMS,
+    STUBBORN,
+    LabBelief,
+    LabHabits,
+    lab_novice,
+    read_goal,
+    read_rules,
+)
 from align_echo.errors import UsageError
 from align_echo.types import AgentView, Turn
 

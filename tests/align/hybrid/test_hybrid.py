@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.align.events import Event, OnEvent
 from align_echo.align.hybrid import runtime
 from align_echo.align.hybrid.backend import HybridBackend
-from align_echo.align.hybrid.source import read_rules
+from align_echo.align.hybrid.findings import read_rules
 from align_echo.align.loop import Generated, generate
 from align_echo.align.probe import runtime as probe_runtime
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.offered import runtime as offered_runtime
-from align_echo.align.run_folder import RunFolder
+from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.errors import ModelError
 from align_echo.interface import Interface, check_source, load_interface
-from align_echo.models.scripted import ScriptedModel
+from align_echo.models.drawing import ScriptedModel
 from align_echo.types import ChatModel, Message, Misalignment, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.align.hybrid.station import FALSE, FRESH, SPEC, TRUE, UNTESTABLE, Fumbler, reply

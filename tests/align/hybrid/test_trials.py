@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from align_echo.align.hybrid.answers import Judge
+from align_echo.align.hybrid.hypotheses import Judge
 from align_echo.align.hybrid.reading import parse_hypotheses
 from align_echo.align.hybrid.trials import tried, verdict_on
 from align_echo.align.probe.lab import Lab

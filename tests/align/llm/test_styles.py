@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT
 from align_echo.align.llm.replies import (
+    KINDS,
     CheckVerdict,
     ExperimentRequest,
     Findings,
@@ -20,7 +21,6 @@ from align_echo.align.llm.replies import (
     parse_code,
     parse_findings,
 )
-from align_echo.align.llm.tags import KINDS
 from align_echo.errors import ReplyFormatError
 from align_echo.prompts import render
 from tests.align.llm.test_replies import OUTCOMES, TASKS, VALUES

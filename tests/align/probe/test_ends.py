@@ -8,7 +8,7 @@ import align_echo
 from align_echo.agents.novices import make_novice
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered.learner import uninformative
-from align_echo.align.probe.refusals import unlisted_refusals
+from align_echo.align.probe.rules import unlisted_refusals
 from align_echo.rollout import run_tasks
 from align_echo.session import base_env
 from align_echo.wrappers.searchqa.env import WRONG

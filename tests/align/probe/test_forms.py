@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from align_echo.align.probe.forms import Utterance, learn_forms
+from align_echo.align.probe.findings import Utterance, learn_forms
 
 TAKE, PUT, OPEN = "take {0} from {1}", "place {0} into {1}", "open {0}"
 

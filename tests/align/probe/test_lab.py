@@ -7,9 +7,8 @@ import dataclasses
 import pytest
 
 from align_echo.align.probe.lab import Lab, LabState, saved_key
-from align_echo.align.probe.names import NUMBERED
+from align_echo.align.probe.names import NUMBERED, Sayings
 from align_echo.align.probe.runtime import SAME
-from align_echo.align.probe.sayings import Sayings
 from tests.station_env import REFUSED, TASK_IDS, StationEnv
 
 ENDLESS = 10**6

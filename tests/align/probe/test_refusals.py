@@ -7,7 +7,7 @@ import random
 import pytest
 
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.refusals import listed_refusals, unlisted_refusals
+from align_echo.align.probe.rules import listed_refusals, unlisted_refusals
 from align_echo.rollout import failed, run_tasks
 from align_echo.types import Trajectory
 from tests.worlds.agents import obedient

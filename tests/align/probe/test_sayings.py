@@ -10,9 +10,8 @@ import pytest
 from align_echo.align.probe.cases import walk
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.names import pattern_of
+from align_echo.align.probe.names import Sayings, heard_sayings, pattern_of
 from align_echo.align.probe.runtime import SAME
-from align_echo.align.probe.sayings import Sayings, heard_sayings
 from align_echo.align.probe.vocabulary import Vocabulary
 from align_echo.interface import InterfaceContract
 from align_echo.wrappers.text_env import EngineState, TextEnv

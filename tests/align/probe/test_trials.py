@@ -8,8 +8,8 @@ import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
+from align_echo.align.probe.examinations import obey
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.trials import obey
 from align_echo.interface import identity
 from align_echo.rollout import run_tasks
 from tests.align.probe.test_probe import Fumbler

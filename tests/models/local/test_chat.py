@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedModel
 
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.errors import ContextOverflowError, TokenDriftError, UsageError
 from align_echo.models import ScriptedModel
 from align_echo.models.local.chat import LocalModel, request_seed

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from align_echo.errors import UsageError
-from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.templates import CHATML_TEMPLATE
+from align_echo.models.local.encoding import CHATML_TEMPLATE, ChatEncoder
 from align_echo.types import Message
 from tests.models.local.tiny import CHATML, QWEN, tiny_backend, tiny_encoder, tiny_tokenizer
 

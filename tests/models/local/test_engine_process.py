@@ -16,8 +16,7 @@ from align_echo.errors import MissingDataError, ModelError, UsageError
 from align_echo.models import load_model
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import SamplingConfig, TokenRequest
-from align_echo.models.local.engine_process import STARTS, EngineSettings, ProcessEngine
-from align_echo.models.local.fleet import EngineGroup
+from align_echo.models.local.engine_process import STARTS, EngineGroup, EngineSettings, ProcessEngine
 from align_echo.models.local.loading import run_in_processes, run_transformers
 from align_echo.types import Message
 from tests.models.local.plain_loop import logprobs_of

@@ -13,7 +13,7 @@ import torch
 
 from align_echo.errors import ContextOverflowError, ModelError
 from align_echo.models.local.engine import ModelEngine, SamplingConfig, TokenReply, TokenRequest
-from align_echo.models.local.fleet import EngineGroup
+from align_echo.models.local.engine_process import EngineGroup
 from tests.models.local.vllm_client import IDS, connect
 from tests.models.local.vllm_stand_in import CONTEXT, Refusal, StandIn, save_adapter, serve
 

@@ -17,12 +17,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from align_echo.errors import UsageError
-from align_echo.models.local import foreign_process, templates
-from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.foreign import BoundedOutcome, run_bounded
-from align_echo.models.local.loading import load_encoder, run_transformers
-from align_echo.models.local.templates import CHATML_TEMPLATE, UnboundedTemplateError, rendered
-from align_echo.models.local.tokenizer_files import check_tokenizer
+from align_echo.models.local import encoding, foreign_process
+from align_echo.models.local.encoding import CHATML_TEMPLATE, ChatEncoder, UnboundedTemplateError, rendered
+from align_echo.models.local.engine import BoundedOutcome, run_bounded
+from align_echo.models.local.loading import check_tokenizer, load_encoder, run_transformers
 from align_echo.types import Message
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
@@ -81,14 +79,14 @@ UNBOUNDED = {
 
 @pytest.mark.parametrize("how", UNBOUNDED)
 def test_a_template_without_bounds_is_refused(how, folder, monkeypatch):
-    monkeypatch.setattr(templates, "_SECONDS", 1)
+    monkeypatch.setattr(encoding, "_SECONDS", 1)
     (folder / "chat_template.jinja").write_text(UNBOUNDED[how])
     with pytest.raises(UsageError, match="chat template"):
         load_encoder(str(folder))
 
 
 def test_a_template_that_is_refused_says_what_it_does(folder, monkeypatch):
-    monkeypatch.setattr(templates, "_SECONDS", 1)
+    monkeypatch.setattr(encoding, "_SECONDS", 1)
     tokenizer = tiny_tokenizer()
     for how, words in (("loops", "needs more than 1 s of computing"), ("writes much", "more than 1,000,000 char")):
         with pytest.raises(UnboundedTemplateError, match=words):
@@ -122,7 +120,7 @@ def test_a_template_within_bounds_writes_what_transformers_writes(form):
     tokenizer, template = tiny_tokenizer(), HONEST[form]
     tokenizer.add_special_tokens({"bos_token": "<|endoftext|>"})
     for roles in (("user",), ("system", "user"), ("system", "user", *("assistant", "user") * 3), ("tool",)):
-        chat = [{"role": role, "content": templates.MARK.format(number=n)} for n, role in enumerate(roles)]
+        chat = [{"role": role, "content": encoding.MARK.format(number=n)} for n, role in enumerate(roles)]
         why = ""
         try:
             text = tokenizer.apply_chat_template(
@@ -144,7 +142,7 @@ def test_a_conversation_renders_in_one_process_whatever_its_length(monkeypatch):
         asked.append(request)
         return run_bounded(request, seconds=seconds)
 
-    monkeypatch.setattr(templates, "run_bounded", counted)
+    monkeypatch.setattr(encoding, "run_bounded", counted)
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = CHATML_TEMPLATE + "{# of somebody else #}"
     chat = [Message(role="system", content="be brief"), Message(role="user", content="what now?")]

@@ -16,10 +16,10 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.models import load_model
+from align_echo.models.choosing import read_name
 from align_echo.models.local import close_local, load_local
 from align_echo.models.local.loading import content_hash, load_encoder, run_transformers
 from align_echo.models.local.transformers_engine import TransformersEngine
-from align_echo.models.names import read_name
 from align_echo.types import Message
 from tests.models.local.plain_loop import logprobs_of
 from tests.models.local.tiny import CHATML, tiny_backend, tiny_model, tiny_tokenizer

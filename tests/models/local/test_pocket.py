@@ -15,14 +15,14 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import align_echo
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.language import critic_messages, parse_critique
 from align_echo.critic.verdict import parse_verdict, verdict_messages
 from align_echo.errors import ReplyFormatError
 from align_echo.models import load_model
+from align_echo.models.choosing import what_pocket_lacks
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.loading import pocket_folder
-from align_echo.models.names import what_pocket_lacks
 from align_echo.rollout import run_tasks, view_before
 from align_echo.session import Episode
 from align_echo.tokens import token_sequence

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from align_echo.errors import UsageError
 from align_echo.models.local.engine import SamplingConfig
-from align_echo.models.local.sampling import draw
+from align_echo.models.local.rows import draw
 
 SIZE = 6
 rows = st.lists(st.floats(-8, 8, width=32), min_size=SIZE, max_size=SIZE)

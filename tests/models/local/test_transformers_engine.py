@@ -22,7 +22,7 @@ from transformers import (
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.models.local.engine import SamplingConfig, TokenReply, TokenRequest
-from align_echo.models.local.sampling import draw
+from align_echo.models.local.rows import draw
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of, plain_reply
 from tests.models.local.tiny import tiny_encoder, tiny_model

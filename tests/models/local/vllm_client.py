@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from align_echo.models.client import RetryPolicy
 from align_echo.models.local.engine import SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.vllm_server import VllmServer
-from align_echo.models.retry import RetryPolicy
 from tests.models.local.vllm_stand_in import StandIn, logits_of, serve
 
 IDS = (5, 40, 90, 7, 120)

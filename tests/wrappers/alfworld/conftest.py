@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from align_echo.wrappers.alfworld.data import read_json
-from align_echo.wrappers.alfworld.engine import GameSpec
+from align_echo.wrappers.alfworld.data import load_embedded, read_json
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
-from align_echo.wrappers.alfworld.manifest import load_embedded
+from align_echo.wrappers.alfworld.oracle import GameSpec
 from align_echo.wrappers.alfworld.spec import GAME
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import EngineError, MissingDataError, UsageError
-from align_echo.wrappers.alfworld import data, data_source, make_env, manifest, task_ids
+from align_echo.wrappers.alfworld import data, data_source, make_env, task_ids
+from align_echo.wrappers.alfworld import data as manifest
 from align_echo.wrappers.alfworld.data import OfficialGames
 from align_echo.wrappers.alfworld.spec import GAME, TRAJECTORY
 

@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import EngineError
-from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.data import read_json
-from align_echo.wrappers.alfworld.engine import GameEngine, GameSpec
-from align_echo.wrappers.alfworld.engines import make_engine
-from align_echo.wrappers.alfworld.fast import store
-from align_echo.wrappers.alfworld.fast.engine import FastEngine
-from align_echo.wrappers.alfworld.fast.planner import plan
-from align_echo.wrappers.alfworld.manifest import load_embedded
+from align_echo.wrappers.alfworld import oracle
+from align_echo.wrappers.alfworld.data import load_embedded, read_json
+from align_echo.wrappers.alfworld.fast import engine as store
+from align_echo.wrappers.alfworld.fast.engine import FastEngine, plan
+from align_echo.wrappers.alfworld.oracle import GameEngine, GameSpec
+from align_echo.wrappers.alfworld.reference import make_engine
 from align_echo.wrappers.alfworld.spec import GAME
 
 SMALL = next(id_ for id_ in load_embedded().ids("valid_unseen") if id_.split("/")[1].endswith("-404"))
@@ -125,4 +123,4 @@ def test_nothing_is_played_before_a_game_is_loaded(name):
 
 def test_a_missing_module_of_alfworld_is_one_clear_line():
     with pytest.raises(EngineError, match="pip install"):
-        upstream.load("alfworld.no_such_module")
+        oracle.load("alfworld.no_such_module")

@@ -12,8 +12,8 @@ import pytest
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.alfworld import make_env
+from align_echo.wrappers.alfworld.data import load_embedded
 from align_echo.wrappers.alfworld.env import AlfworldEnv
-from align_echo.wrappers.alfworld.manifest import load_embedded
 from align_echo.wrappers.alfworld.spec import is_invalid
 
 KITCHEN = next(id_ for id_ in load_embedded().ids("valid_unseen") if "pick_heat" in id_)
@@ -148,7 +148,7 @@ def test_a_task_of_another_split_is_refused(unseen):
 FRESH = """
 import os, sys
 from align_echo.wrappers.alfworld import make_env
-from align_echo.wrappers.alfworld.fast.planner import plan
+from align_echo.wrappers.alfworld.fast.engine import plan
 before = list(sys.argv), sys.stdout, dict(os.environ)
 env = make_env(split="valid_unseen", data_root=None, step_limit=None)
 env.reset(options={"task": sys.argv[1]})

@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align_echo.errors import UsageError
-from align_echo.wrappers.alfworld import manifest, task_ids, training_tasks
+from align_echo.wrappers.alfworld import data, task_ids, training_tasks
 from align_echo.wrappers.alfworld.build_manifest import SIZES
 from align_echo.wrappers.alfworld.data import read_json
-from align_echo.wrappers.alfworld.floorplans import ALFRED_UNSEEN, ROOMS, SEEN, UNSEEN, floor_plan
-from align_echo.wrappers.alfworld.games import write_game
+from align_echo.wrappers.alfworld.games import ALFRED_UNSEEN, ROOMS, SEEN, UNSEEN, floor_plan, write_game
 from align_echo.wrappers.alfworld.spec import GAME, STEP_LIMIT, TASK_TYPES, task_type
 
 SPLITS = ("train", "valid_seen", "valid_unseen")
@@ -100,7 +99,7 @@ def test_two_processes_give_the_same_bytes_and_the_same_first_text():
 def test_every_listed_game_comes_out_as_listed():
     for split in SPLITS:
         for task_id in ids(split)[::12]:
-            assert manifest.digest(write_game(task_id)) == manifest.load_embedded().entries[task_id].digest
+            assert data.digest(write_game(task_id)) == data.load_embedded().entries[task_id].digest
 
 
 @pytest.mark.parametrize("kind", TASK_TYPES)
@@ -115,7 +114,7 @@ def test_the_walkthrough_in_the_game_file_wins(kind, engine, load):
             assert command in engine.admissible
             engine.step(command)
         assert engine.won
-        assert len(walkthrough) <= manifest.load_embedded().entries[task_id].expert_steps <= STEP_LIMIT
+        assert len(walkthrough) <= data.load_embedded().entries[task_id].expert_steps <= STEP_LIMIT
 
 
 @pytest.mark.long
@@ -162,8 +161,8 @@ ENTRIES = st.dictionaries(
 @given(entries=ENTRIES, versions=st.dictionaries(NAME, NAME, max_size=3))
 @settings(max_examples=50)
 def test_a_manifest_reads_back_as_written(entries, versions):
-    made = manifest.EmbeddedGames(versions, {k: manifest.ListedGame(k, *value) for k, value in entries.items()})
-    assert manifest.decode(manifest.encode(made)) == made
+    made = data.EmbeddedGames(versions, {k: data.ListedGame(k, *value) for k, value in entries.items()})
+    assert data.decode(data.encode(made)) == made
 
 
 # ---------------------------------------------------------------- ALIGN's training tasks

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from align_echo.wrappers.alfworld.data import load_embedded
 from align_echo.wrappers.alfworld.env import AlfworldEnv
-from align_echo.wrappers.alfworld.manifest import load_embedded
 
 GOLDEN = Path(__file__).with_name("golden")
 

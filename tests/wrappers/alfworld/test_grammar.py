@@ -17,10 +17,10 @@ from textworld.generator.game import EntityInfo
 from textworld.logic import GameLogic, Placeholder, Proposition, State, Type, Variable
 
 from align_echo.errors import EngineError
-from align_echo.wrappers.alfworld.fast.templates import plain, plain_rules
+from align_echo.wrappers.alfworld.fast.compiler import plain, plain_rules
 from align_echo.wrappers.alfworld.fast.text import TemplateCompiler, TextEntity
+from align_echo.wrappers.alfworld.games import tables
 from align_echo.wrappers.alfworld.grammar import GameGrammar, read_grammar
-from align_echo.wrappers.alfworld.tables import tables
 
 TABLE = Variable("table", "r")
 CUPS = [Variable("cup1", "o"), Variable("cup2", "o"), Variable("cup3", "o")]

@@ -6,12 +6,11 @@ import random
 
 import pytest
 
-from align_echo.wrappers.alfworld import manifest
+from align_echo.wrappers.alfworld import data
 from align_echo.wrappers.alfworld.data import read_json
 from align_echo.wrappers.alfworld.env import AlfworldEnv
-from align_echo.wrappers.alfworld.expert import MOST_STEPS
-from align_echo.wrappers.alfworld.fast.planner import plan
-from align_echo.wrappers.alfworld.oracle import HouseOracle
+from align_echo.wrappers.alfworld.fast.engine import plan
+from align_echo.wrappers.alfworld.oracle import MOST_STEPS, HouseOracle
 from align_echo.wrappers.alfworld.spec import TASK_TYPES, TRAJECTORY, task_type
 
 SMALL_ROOMS = ("-29", "-226", "-308", "-404", "-424")
@@ -21,17 +20,17 @@ CHANGING = ("take", "move", "open", "heat", "cool", "clean", "use")
 
 
 def of_type(split: str, kind: str) -> list[str]:
-    return [task_id for task_id in manifest.load_embedded().ids(split) if task_type(task_id) == kind]
+    return [task_id for task_id in data.load_embedded().ids(split) if task_type(task_id) == kind]
 
 
 @pytest.mark.parametrize("kind", TASK_TYPES)
 @pytest.mark.parametrize("split", ["train", "valid_unseen"])
 def test_the_expert_wins_as_fast_as_the_list_says(split, kind, expert_episode):
-    env = AlfworldEnv(manifest.load_embedded(), split)
+    env = AlfworldEnv(data.load_embedded(), split)
     for task_id in of_type(split, kind)[::20]:
         episode = expert_episode(env, task_id)
         assert env.state.won
-        assert len(episode) - 1 == manifest.load_embedded().entries[task_id].expert_steps
+        assert len(episode) - 1 == data.load_embedded().entries[task_id].expert_steps
     env.close()
 
 
@@ -132,7 +131,7 @@ def test_the_furniture_at_hand_is_preferred(unseen):
 def test_advice_does_not_depend_on_when_it_is_asked(unseen, expert_episode):
     """The expert keeps notes of where it looked; it must have seen every step, asked or not."""
     for kind in ("pick_two_obj_and_place", "pick_clean_then_place_in_recep"):
-        steps = manifest.load_embedded().entries
+        steps = data.load_embedded().entries
         longest = max(of_type("valid_unseen", kind), key=lambda task_id: steps[task_id].expert_steps)
         actions = [action for action, _ in expert_episode(unseen, longest)][1:]
         for cut in range(3, len(actions), 4):
@@ -154,7 +153,7 @@ def test_the_oracle_helps_out_of_any_state(unseen):
 
 
 def test_where_the_expert_gives_up_a_shortest_way_is_named(unseen):
-    env = AlfworldEnv(manifest.load_embedded(), "valid_unseen", step_limit=MOST_STEPS + 10)
+    env = AlfworldEnv(data.load_embedded(), "valid_unseen", step_limit=MOST_STEPS + 10)
     env.reset(options={"task": env.task_ids[0]})
     for _ in range(MOST_STEPS + 2):
         env.step("look")
@@ -168,9 +167,9 @@ def test_where_the_expert_gives_up_a_shortest_way_is_named(unseen):
 @pytest.mark.slow
 @pytest.mark.parametrize("split", ["train", "valid_seen", "valid_unseen"])
 def test_the_expert_wins_every_listed_game(split, expert_episode):
-    env = AlfworldEnv(manifest.load_embedded(), split)
+    env = AlfworldEnv(data.load_embedded(), split)
     for task_id in env.task_ids:
         episode = expert_episode(env, task_id)
         assert env.state.won, task_id
-        assert len(episode) - 1 == manifest.load_embedded().entries[task_id].expert_steps
+        assert len(episode) - 1 == data.load_embedded().entries[task_id].expert_steps
     env.close()

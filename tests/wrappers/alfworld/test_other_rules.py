@@ -7,12 +7,10 @@ import random
 import pytest
 
 from align_echo.errors import EngineError
-from align_echo.wrappers.alfworld.data import read_json
-from align_echo.wrappers.alfworld.engine import GameSpec
+from align_echo.wrappers.alfworld.data import load_embedded, read_json
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
 from align_echo.wrappers.alfworld.fast.sas import read_sas
-from align_echo.wrappers.alfworld.manifest import load_embedded
-from align_echo.wrappers.alfworld.oracle import HouseOracle
+from align_echo.wrappers.alfworld.oracle import GameSpec, HouseOracle
 from align_echo.wrappers.alfworld.reference import ReferenceEngine
 from align_echo.wrappers.alfworld.spec import GAME, TRAJECTORY
 from align_echo.wrappers.alfworld.translation import translate

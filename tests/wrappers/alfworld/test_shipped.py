@@ -17,12 +17,12 @@ from align_echo.session import base_env
 from align_echo.wrappers import alfworld
 from align_echo.wrappers.alfworld import fast, has_expert
 from align_echo.wrappers.alfworld.build_data import listed_game, tables_text
-from align_echo.wrappers.alfworld.engine import GameSpec
+from align_echo.wrappers.alfworld.data import load_embedded as listed
 from align_echo.wrappers.alfworld.fast import shipped
 from align_echo.wrappers.alfworld.fast.compiler import compile_game
-from align_echo.wrappers.alfworld.manifest import load_embedded as listed
+from align_echo.wrappers.alfworld.games import FILE
+from align_echo.wrappers.alfworld.oracle import GameSpec
 from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
-from align_echo.wrappers.alfworld.tables import FILE
 
 HINT = r"pip install '\.\[alfworld\]' in a checkout"
 

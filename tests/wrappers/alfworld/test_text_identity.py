@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.data import read_json
-from align_echo.wrappers.alfworld.manifest import load_embedded
+from align_echo.wrappers.alfworld import oracle as upstream
+from align_echo.wrappers.alfworld.data import load_embedded, read_json
 from align_echo.wrappers.alfworld.oracle import HouseOracle
 from align_echo.wrappers.alfworld.spec import GAME, TRAJECTORY
 

@@ -21,8 +21,17 @@ from align_echo.wrappers.gui.actions import (
     parse,
     write,
 )
-from align_echo.wrappers.gui.matching import alike, f1, hits, is_grounded, near, right_type, succeeds, type_matches
-from align_echo.wrappers.gui.steps import GuiStep
+from align_echo.wrappers.gui.steps import (
+    GuiStep,
+    alike,
+    f1,
+    hits,
+    is_grounded,
+    near,
+    right_type,
+    succeeds,
+    type_matches,
+)
 from tests.wrappers.gui.test_gui_actions import actions
 
 WIDTH, HEIGHT = 1000, 2000

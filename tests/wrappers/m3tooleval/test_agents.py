@@ -7,8 +7,7 @@ import json
 import pytest
 
 import align_echo
-from align_echo.agents.react import ReAct
-from align_echo.agents.vanilla import Vanilla
+from align_echo.agents.reasoning import ReAct, Vanilla
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.rollout import run_episode
 from align_echo.session import base_env

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.wrappers.m3tooleval.answers import is_right, is_same_text
+from align_echo.wrappers.m3tooleval.env import is_right, is_same_text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.wrappers.m3tooleval.arithmetic import LARGEST, calculate
+from align_echo.wrappers.m3tooleval.tools import LARGEST, calculate
 
 
 @pytest.mark.parametrize(

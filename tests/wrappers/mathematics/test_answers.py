@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.errors import EngineError, ReplyFormatError
-from align_echo.reading import braced
-from align_echo.wrappers.mathematics.boxes import extract_answer
+from align_echo.plain_yaml import braced
+from align_echo.wrappers.mathematics.verifier import extract_answer
 
 pytest.importorskip("math_verify")
 

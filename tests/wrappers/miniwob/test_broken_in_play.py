@@ -13,8 +13,7 @@ import pytest
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.miniwob.chromium import BrowserProcess
-from align_echo.wrappers.miniwob.env import MiniWoBEnv
-from align_echo.wrappers.miniwob.pool import pool
+from align_echo.wrappers.miniwob.env import MiniWoBEnv, pool
 from tests.wrappers.miniwob.conftest import eventually, family, needs_browser, users
 
 TASKS = ["click-test/0", "click-checkboxes/4", "click-button/1"]

@@ -12,9 +12,8 @@ import pytest
 
 from align_echo.errors import EngineError, MissingDataError, MissingExtraError
 from align_echo.wrappers.miniwob import chromium
-from align_echo.wrappers.miniwob.env import MiniWoBEnv
+from align_echo.wrappers.miniwob.env import MiniWoBEnv, pool
 from align_echo.wrappers.miniwob.page import start_browser
-from align_echo.wrappers.miniwob.pool import pool
 from tests.wrappers.miniwob.conftest import begin, eventually, family, needs_browser, program, users
 
 TASK = "click-checkboxes/4"

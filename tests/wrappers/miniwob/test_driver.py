@@ -12,7 +12,7 @@ import pytest
 
 from align_echo.errors import EngineError
 from align_echo.wrappers.miniwob import chromium
-from align_echo.wrappers.miniwob.driver import DriverProcess
+from align_echo.wrappers.miniwob.chromium import DriverProcess
 from align_echo.wrappers.miniwob.page import SIZE
 from tests.wrappers.miniwob.conftest import eventually, family, program, users
 
@@ -193,7 +193,7 @@ def test_a_driver_can_be_ended_though_a_process_that_was_forked_off_has_not_let_
 
 FORKS = """
 import os, signal, sys
-from align_echo.wrappers.miniwob.driver import DriverProcess
+from align_echo.wrappers.miniwob.chromium import DriverProcess
 DriverProcess.kept = DriverProcess(sys.argv[1], {**os.environ, "HOME": sys.argv[2]}, sys.argv[2], within=60)
 if child := os.fork():
     print(child, flush=True)

@@ -9,8 +9,7 @@ import pytest
 
 from align_echo.errors import EngineError, MissingExtraError, UsageError
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
-from align_echo.wrappers.miniwob.page import BrowserPage
-from align_echo.wrappers.miniwob.screen import ENDED
+from align_echo.wrappers.miniwob.page import ENDED, BrowserPage
 from align_echo.wrappers.miniwob.spec import is_invalid
 from tests.wrappers.miniwob.conftest import begin, needs_browser
 

@@ -8,7 +8,7 @@ from align_echo.critic.labels import default_rule, label, labels
 from align_echo.session import start_view
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.gui.actions import ClickAction, Point, parse
-from align_echo.wrappers.miniwob.tasks import WITH_EXPERT
+from align_echo.wrappers.miniwob.spec import WITH_EXPERT
 from tests.wrappers.miniwob.conftest import begin, needs_browser
 
 pytestmark = needs_browser

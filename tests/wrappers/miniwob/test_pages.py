@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
-from align_echo.wrappers.miniwob.tasks import SUBDOMAINS
+from align_echo.wrappers.miniwob.spec import SUBDOMAINS
 from align_echo.wrappers.text_env import TEXT_CHARACTERS
 from tests.wrappers.miniwob.conftest import begin, needs_browser
 

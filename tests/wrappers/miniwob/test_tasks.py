@@ -9,7 +9,7 @@ import pytest
 
 import align_echo
 from align_echo.errors import UsageError
-from align_echo.wrappers.miniwob.tasks import LEFT_OUT, OTHERS, SUBDOMAINS, WITH_EXPERT, read_task
+from align_echo.wrappers.miniwob.spec import LEFT_OUT, OTHERS, SUBDOMAINS, WITH_EXPERT, read_task
 
 
 def test_more_than_a_hundred_pages_are_played_in_every_split():

@@ -6,12 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.wrappers.gui.actions import Point, TypeAction, parse
-from align_echo.wrappers.miniwob.keys import key_events
-from align_echo.wrappers.miniwob.page import DRAG_STEPS, PageElement, PageState, between
-from align_echo.wrappers.miniwob.screen import (
+from align_echo.wrappers.miniwob.page import (
+    DRAG_STEPS,
     LONGEST_TEXT,
     MOST_ELEMENTS,
+    PageElement,
+    PageState,
     ScreenLine,
+    between,
+    key_events,
     line,
     listing,
     plain,

@@ -15,8 +15,7 @@ from align_echo.rollout import run_episode
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers import java
 from align_echo.wrappers.java import java_pool
-from align_echo.wrappers.scienceworld.env import ScienceWorldEnv
-from align_echo.wrappers.scienceworld.jvm import JavaSimulator
+from align_echo.wrappers.scienceworld.env import JavaSimulator, ScienceWorldEnv
 from tests.wrappers.scienceworld.conftest import needs_engine
 
 pytestmark = needs_engine
@@ -222,7 +221,7 @@ def test_a_java_that_does_not_start_is_a_fault(tmp_path, monkeypatch):
 INTERRUPTED = """
 import signal
 from py4j.java_gateway import GatewayConnection
-from align_echo.wrappers.scienceworld.jvm import JavaSimulator
+from align_echo.wrappers.scienceworld.env import JavaSimulator
 
 def send_command(connection, command):
     connection.socket.sendall(command.encode())
@@ -246,7 +245,7 @@ def test_ctrl_c_while_java_works_stops_the_call_and_the_simulator_without_a_trac
 DYING = """
 import os, signal
 from align_echo.errors import EngineError
-from align_echo.wrappers.scienceworld.jvm import JavaSimulator
+from align_echo.wrappers.scienceworld.env import JavaSimulator
 simulator = JavaSimulator()
 simulator.load("boil", 0, "easy")
 os.kill(simulator.pid, signal.SIGKILL)

@@ -12,7 +12,7 @@ from align_echo.errors import UsageError
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.java import java_pool
 from align_echo.wrappers.scienceworld import training_tasks
-from align_echo.wrappers.scienceworld.jvm import JavaSimulator
+from align_echo.wrappers.scienceworld.env import JavaSimulator
 from align_echo.wrappers.scienceworld.tasks import VARIATIONS, LabTask, read_task, variations
 from tests.wrappers.scienceworld.conftest import needs_engine
 

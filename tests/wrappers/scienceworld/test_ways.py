@@ -9,11 +9,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from align_echo.wrappers.java import java_pool
-from align_echo.wrappers.scienceworld import ways
-from align_echo.wrappers.scienceworld.jvm import JavaSimulator
-from align_echo.wrappers.scienceworld.oracle import gold_path
+from align_echo.wrappers.scienceworld import env
+from align_echo.wrappers.scienceworld.env import (
+    JavaSimulator,
+    costs_at_most,
+    gold_path,
+    list_remainders,
+    shorten_path,
+    turns_to_win,
+)
 from align_echo.wrappers.scienceworld.tasks import LabTask, read_task
-from align_echo.wrappers.scienceworld.ways import costs_at_most, list_remainders, shorten_path, turns_to_win
 from tests.wrappers.scienceworld.conftest import needs_engine
 
 WAY = ("teleport to kitchen", "pick up pot", "wait", "wait", "teleport to workshop", "focus on pot")
@@ -58,7 +63,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, goal: str) -> None:
             left = left[1:] if action.lower() == left[0] else left
         return None if left else len(plan)
 
-    monkeypatch.setattr(ways, "turns_to_win", turns)
+    monkeypatch.setattr(env, "turns_to_win", turns)
     shorten_path.cache_clear()
 
 
@@ -73,7 +78,7 @@ def test_an_idle_action_costs_exactly_one(way, goal, played, allowance):
     with pytest.MonkeyPatch.context() as monkeypatch:
         scripted(monkeypatch, goal)
         gold, before = (*way, *goal), tuple(played)
-        if ways.turns_to_win(TOY, before, ()) is None:
+        if env.turns_to_win(TOY, before, ()) is None:
             assert costs_at_most(TOY, gold, before, "idle", allowance) is (allowance >= 1)
 
 
@@ -87,7 +92,7 @@ def test_a_rest_that_only_finds_out_what_to_answer_is_no_merit_of_waiting(monkey
 @pytest.mark.parametrize("letter", ["B", "b"])
 def test_steps_in_other_words_one_after_the_other_are_right(monkeypatch, letter):
     scripted(monkeypatch, "abcd")
-    monkeypatch.setattr(ways, "as_read", str)
+    monkeypatch.setattr(env, "as_read", str)
     assert costs_at_most(TOY, tuple("abcd"), (), "A", 0) is True
     assert costs_at_most(TOY, tuple("abcd"), ("A",), letter, 0) is True
     assert costs_at_most(TOY, tuple("abcd"), ("A",), "A", 0) is False

@@ -11,7 +11,7 @@ import pytest
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.searchqa.corpus import SearchCorpus, open_corpus
 from align_echo.wrappers.searchqa.env import SearchQAEnv
-from align_echo.wrappers.searchqa.server import make_server
+from align_echo.wrappers.searchqa.protocol import make_server
 from tests.conformance.subjects import raw
 from tests.wrappers.searchqa.servers import served
 

@@ -8,8 +8,7 @@ from collections import Counter
 
 import pytest
 
-from align_echo.wrappers.searchqa.corpus import SearchCorpus, open_questions
-from align_echo.wrappers.searchqa.questions import EACH, KINDS, SearchTask
+from align_echo.wrappers.searchqa.corpus import EACH, KINDS, SearchCorpus, SearchTask, open_questions
 from align_echo.wrappers.searchqa.spec import SPLITS, task_type
 
 FROZEN = "cdcc51a7ac9ffe91"

@@ -12,8 +12,7 @@ import pytest
 
 from align_echo.cli.main import main
 from align_echo.errors import UsageError
-from align_echo.wrappers.searchqa.protocol import LONGEST_QUERY, MOST_BYTES, MOST_QUERIES, MOST_TOPK
-from align_echo.wrappers.searchqa.server import make_server
+from align_echo.wrappers.searchqa.protocol import LONGEST_QUERY, MOST_BYTES, MOST_QUERIES, MOST_TOPK, make_server
 from tests.wrappers.searchqa.servers import in_process
 
 

@@ -17,11 +17,9 @@ from align_echo.errors import EngineError, MissingExtraError, UsageError
 from align_echo.wrappers import java
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.java import JavaProcess, java_pool
-from align_echo.wrappers.scienceworld.jvm import JavaSimulator
+from align_echo.wrappers.scienceworld.env import JavaSimulator
 from align_echo.wrappers.textworldexpress import training_tasks
-from align_echo.wrappers.textworldexpress.engine import ExpressSimulator
-from align_echo.wrappers.textworldexpress.env import ExpressEnv
-from align_echo.wrappers.textworldexpress.oracle import gold_path, plans, without_circles
+from align_echo.wrappers.textworldexpress.env import ExpressEnv, ExpressSimulator, gold_path, plans, without_circles
 from align_echo.wrappers.textworldexpress.spec import GAMES, read_task, task_ids
 
 needs_engine = pytest.mark.skipif(

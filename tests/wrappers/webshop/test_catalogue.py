@@ -15,8 +15,8 @@ import pytest
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.webshop import SPEC, generator, task_ids, training_tasks
 from align_echo.wrappers.webshop.catalogue import ProductCatalogue, open_catalogue
+from align_echo.wrappers.webshop.env import ShopOracle
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
-from align_echo.wrappers.webshop.oracle import ShopOracle
 from align_echo.wrappers.webshop.pages import Shop, ShopPage
 
 DIGEST_OF_VERSION_1 = "56a7d1e347fcd5bc25efa050485a3f46ca38f2c8ecb007e765b0ddc0851d3213"

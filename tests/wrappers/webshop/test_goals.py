@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.wrappers.webshop.goals import (
+from align_echo.wrappers.webshop.reward import (
     NO_BOUND,
     ShoppingGoal,
     ShoppingInstruction,

@@ -11,7 +11,7 @@ import align_echo
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.wrappers.webshop import data_source
 from align_echo.wrappers.webshop.catalogue import ProductCatalogue, open_catalogue
-from align_echo.wrappers.webshop.products import Product
+from align_echo.wrappers.webshop.reward import Product
 from tests.wrappers.webshop.tiny_data import ITEMS, item, write_data
 
 

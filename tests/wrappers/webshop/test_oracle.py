@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align_echo.wrappers.webshop.catalogue import open_catalogue
-from align_echo.wrappers.webshop.env import WebShopEnv
-from align_echo.wrappers.webshop.oracle import ShopOracle
+from align_echo.wrappers.webshop.env import ShopOracle, WebShopEnv
 from align_echo.wrappers.webshop.pages import Shop, ShopPage, clickables
 from tests.wrappers.webshop.tiny_data import item, write_data, written
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from align_echo.wrappers.webshop.goals import ShoppingGoal
-from align_echo.wrappers.webshop.products import Product
 from align_echo.wrappers.webshop.reward import (
+    Product,
+    ShoppingGoal,
     attribute_hits,
     main_color,
     option_hits,

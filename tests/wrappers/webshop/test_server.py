@@ -19,9 +19,8 @@ import pytest
 
 from align_echo.cli.main import main
 from align_echo.wrappers.webshop.catalogue import open_catalogue
-from align_echo.wrappers.webshop.oracle import ShopOracle
-from align_echo.wrappers.webshop.page_view import html
-from align_echo.wrappers.webshop.pages import Shop, ShopPage, plain_text
+from align_echo.wrappers.webshop.env import ShopOracle
+from align_echo.wrappers.webshop.pages import Shop, ShopPage, html, plain_text
 from align_echo.wrappers.webshop.server import make_server
 from tests.wrappers.webshop.tiny_data import item, write_data
 

@@ -7,20 +7,69 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import textworld.logic
+from textworld.envs.pddl import textgen
 
 from align_echo.errors import EngineError
-from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.fast.compiled import ActionSchema, CompiledGame
+from align_echo.wrappers.alfworld import oracle
 from align_echo.wrappers.alfworld.fast.program import GameProgram
 from align_echo.wrappers.alfworld.fast.sas import Fact, SasOperator, SasTask, read_sas
-from align_echo.wrappers.alfworld.fast.templates import Expand, plain, plain_rules
-from align_echo.wrappers.alfworld.grammar import GameGrammar, read_grammar
+from align_echo.wrappers.alfworld.fast.shipped import ActionSchema, CompiledGame, Symbols
+from align_echo.wrappers.alfworld.grammar import GameGrammar, parse_query, parse_symbols, read_grammar
 from align_echo.wrappers.alfworld.translation import TranslationResult, translate
+
+# ---------------------------------------------------------------- templates
+
+Expand = Callable[[str, Sequence[str]], list[str]]
+"""Function from a predicate and the types of its arguments to the signatures of matching facts, in TextWorld's order.
+"""
+
+
+def plain(text: str, expand: Expand) -> Symbols:
+    """Convert a template. Raises `EngineError` naming an unsupported symbol."""
+    return [_symbol(symbol, expand) for symbol in parse_symbols(text)]
+
+
+def plain_rules(grammar: GameGrammar, expand: Expand) -> dict[str, list[list[Any]]]:
+    """Convert all rules: by name, (condition or None, symbols) in order."""
+    return {
+        name: [[_query(rule.condition, expand), [_symbol(symbol, expand) for symbol in rule.symbols]] for rule in rules]
+        for name, rules in grammar.rules.items()
+    }
+
+
+def _symbol(symbol: Any, expand: Expand) -> Any:
+    if isinstance(symbol, textgen.TerminalSymbol):
+        return str(symbol.symbol)
+    if isinstance(symbol, textgen.NonterminalSymbol):
+        return ["rule", str(symbol.symbol)]
+    if isinstance(symbol, textgen.EvalSymbol):
+        return ["value", str(symbol.expression)]
+    if isinstance(symbol, textgen.ConditionalSymbol):
+        return ["each", _query(symbol.given, expand), _symbol(symbol.expression, expand)]
+    if isinstance(symbol, textgen.ListSymbol) and isinstance(symbol.symbol, textgen.ConditionalSymbol):
+        inner = symbol.symbol
+        return ["list", _query(inner.given, expand), _symbol(inner.expression, expand)]
+    raise EngineError(f"the game's grammar holds a symbol that is not understood: {symbol!r}")
+
+
+def _query(text: str | None, expand: Expand) -> list[Any] | None:
+    if not text:
+        return None
+    return [
+        [
+            expand(proposition.name, [placeholder.type for placeholder in proposition.parameters]),
+            [[placeholder.name, placeholder.type] for placeholder in proposition.parameters],
+        ]
+        for proposition in parse_query(text).preconditions
+    ]
+
+
+# ---------------------------------------------------------------- compile a game
 
 
 def compile_game(domain: str, grammar: str, problem: str) -> CompiledGame:
@@ -205,5 +254,5 @@ def _display_names(facts: Iterable[Fact]) -> dict[str, str]:
     from textworld.generator.game import EntityInfo
 
     entities = {name: EntityInfo(name, "") for _, arguments in facts for name in arguments}
-    demangler = upstream.load("alfworld.agents.utils.misc").Demangler(game_infos=entities)
+    demangler = oracle.load("alfworld.agents.utils.misc").Demangler(game_infos=entities)
     return {name: str(demangler.demangle_alfred_name(name)) for name in entities}

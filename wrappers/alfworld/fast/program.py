@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from align_echo.wrappers.alfworld.fast.compiled import CompiledGame
 from align_echo.wrappers.alfworld.fast.sas import Fact
+from align_echo.wrappers.alfworld.fast.shipped import CompiledGame
 from align_echo.wrappers.alfworld.fast.text import Spell, TemplateCompiler, TextEntity, Values
 
 MENUS = 256

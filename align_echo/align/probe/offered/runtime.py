@@ -1,6 +1,6 @@
 """What an interface learned on offered vocabulary does at run time: keep what was seen where, say why a refusal came.
 
-`emit.py` copies this code into the interface it writes, and the trials run it too. Plain functions over dicts, lists
+`learner.py` copies this code into the interface it writes, and the trials run it too. Plain functions over dicts, lists
 and strings only: it runs in the sandbox.
 
 `spec` holds what was learned: "uninformative" (observations), "templates" (offered forms, "grab {0} off {1}"),

@@ -12,8 +12,8 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered.pages import runtime
+from align_echo.align.probe.offered.pages.learn import replayed, shows_pages
 from align_echo.align.probe.offered.pages.learner import is_silent
-from align_echo.align.probe.offered.pages.survey import replayed, shows_pages
 from align_echo.interface import check_source, identity
 from align_echo.rollout import failed, run_tasks
 from align_echo.types import AgentReply, AgentView, Misalignment

@@ -10,31 +10,203 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.offered.pages import emit
+from align_echo.align.probe.emit import assembled
+from align_echo.align.probe.examinations import Trials
+from align_echo.align.probe.lab import Lab, is_often_silent, silenced
+from align_echo.align.probe.offered.pages import runtime
 from align_echo.align.probe.offered.pages.learn import (
-    closed_rule,
-    frame_texts,
-    free_frames,
-    learn_beside,
-    learn_steps,
-)
-from align_echo.align.probe.offered.pages.survey import (
+    PageSeen,
     Spec,
     Walks,
     breaks_between,
+    changes,
+    closed_rule,
     forms_by_kind,
+    frame_texts,
+    free_frames,
     keep,
+    leads,
+    learn_beside,
+    learn_steps,
     one_step_on,
     replayed,
+    sampled,
     shows_pages,
+    strange,
     takes_any_case,
     tour,
 )
-from align_echo.align.probe.offered.pages.trials import BESIDE, NAMES, proved, stands, step_claim
-from align_echo.align.probe.silence import is_often_silent, silenced
-from align_echo.align.probe.trials import Trials
+from align_echo.interface import InterfaceContract
 from align_echo.types import Evidence, Misalignment, Trajectory
+
+# ---------------------------------------------------------------- what was learned of pages, on trial
+
+NAMES, STEPS, BESIDE, FREE = "names", "steps", "beside ", "free "
+MIN_TESTS = 10
+MIN_PRECISION = 0.99
+
+
+def stands(evidence: Evidence) -> bool:
+    """Whether a rule held often enough."""
+    return evidence.support >= MIN_TESTS and evidence.precision >= MIN_PRECISION
+
+
+def proved(lab: Lab, spec: Spec, pages: Sequence[PageSeen], rng: random.Random) -> tuple[Spec, Trials]:
+    """The spec without what the pages of fresh tasks refute, and the trials of the rest."""
+    trials = Trials()
+    kept = {form: {**rule, "regions": {}} for form, rule in spec["closed"].items()}
+    for form, rule in spec["closed"].items():
+        by_region = _region_trials(spec, form, pages)
+        for key, region in rule["regions"].items():
+            if stands(by_region.of(key)):
+                kept[form]["regions"][key] = region
+    spec = {**spec, "closed": kept}
+    _try_names(spec, pages, trials)
+    free = {form: _proved_free(lab, spec, form, pages, rng, trials) for form in spec["free"]}
+    steps = _proved_steps(lab, spec, pages, trials)
+    return {**spec, "free": free, "steps": steps, "beside": _proved_beside(lab, spec, pages, trials)}, trials
+
+
+def _region_trials(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Trials:
+    """What each region's rule said of the parts in it, texts that are known by themselves left out."""
+    trials = Trials()
+    rule = spec["closed"][form]
+    for page in pages:
+        lower = [part.lower() for part in page.parts]
+        for index, part in enumerate(page.parts):
+            if part.lower() not in rule["sure"] and part.lower() not in rule["never"]:
+                key = runtime.region_of(spec, lower, index)
+                _hold(trials, key, page, form, index, runtime.named(spec, form, list(page.parts), index))
+    return trials
+
+
+def _hold(trials: Trials, claim: str, page: PageSeen, form: str, index: int, verdict: str) -> None:
+    """Count what a rule said of one part; a rule that said nothing is not tried."""
+    if verdict:
+        held = (verdict == "yes") == (index in page.taken[form])
+        example = runtime.fill(form, page.parts[index])
+        trials.count(claim, page.task_id, "" if held else f"{page.task_id}: {example}")
+
+
+def _try_names(spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> None:
+    """All that the proved rules say of the parts of pages, together."""
+    for page in pages:
+        for form in spec["closed"]:
+            for index in range(len(page.parts)):
+                _hold(trials, NAMES, page, form, index, runtime.named(spec, form, list(page.parts), index))
+
+
+def _proved_free(
+    lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen], rng: random.Random, trials: Trials
+) -> list[str]:
+    """The frames on whose pages a form took made-up words on fresh tasks too."""
+    frames = []
+    for frame, known in sampled(spec, pages).items():
+        if frame in spec["free"][form]:
+            actions = [(page, runtime.fill(form, strange(rng))) for page in known]
+            refused = [f"{page.task_id}: {action}" for page, action in actions if not changes(lab, page.state, action)]
+            if not refused:
+                frames.append(frame)
+            for number, (page, _) in enumerate(actions):
+                trials.count(FREE + form, page.task_id, refused[number] if number < len(refused) else "")
+    return frames
+
+
+def _proved_steps(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> Spec:
+    proved_ways: Spec = {}
+    for frame, known in sampled(spec, pages).items():
+        for form, ways in spec["steps"].get(frame, {}).items():
+            for wanted, step in sorted(ways.items()):
+                claim = step_claim(frame, form, wanted)
+                for page in known:
+                    after = lab.after(page.state, runtime.fill(form, step))
+                    names = runtime.possible(spec, form, runtime.parts_of(spec, after.observation))
+                    held = not after.over and wanted in names
+                    trials.count(claim, page.task_id, "" if held else f"{page.task_id}: {runtime.fill(form, wanted)}")
+                if trials.of(claim).support >= MIN_TESTS // 2 and not trials.of(claim).refuted:
+                    proved_ways.setdefault(frame, {}).setdefault(form, {})[wanted] = step
+    return proved_ways
+
+
+def step_claim(frame: str, form: str, wanted: str) -> str:
+    """What the trials of a step are counted under."""
+    return f"{STEPS} {frame} / {form} / {wanted}"
+
+
+def _proved_beside(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> dict[str, Any]:
+    proved_ways = {}
+    for form, rule in spec["beside"].items():
+        claim = BESIDE + form
+        for known in sampled(spec, pages).values():
+            for page in known:
+                for shift, region, led in leads(lab, spec, form, page):
+                    if shift == rule["shift"] and region in rule["regions"]:
+                        trials.count(claim, page.task_id, "" if led else f"{page.task_id}: {page.parts[0]}")
+        evidence = trials.of(claim)
+        if evidence.support >= MIN_TESTS and evidence.precision >= 0.9:
+            proved_ways[form] = rule
+    return proved_ways
+
+
+# ---------------------------------------------------------------- emit
+
+SILENCE_IN_WORDS = "An action that is not understood is answered with the page as it was, and with no word"
+"""The first rule."""
+
+
+def form_in_words(form: str) -> str:
+    """A form with a letter for its place."""
+    return f"`{runtime.fill(form, 'X')}`"
+
+
+def closed_in_words(form: str) -> str:
+    """The rule about a form that takes what the page shows."""
+    return f"{form_in_words(form)} takes only what stands alone on the page, as it is written there"
+
+
+def free_in_words(form: str) -> str:
+    """The rule about a form that takes any words."""
+    return f"{form_in_words(form)} takes any words, in this form"
+
+
+def step_in_words(form: str, wanted: str, step: str, shown: str) -> str:
+    """The rule about a name that other pages show; `shown` are the usual parts of the page, in a row."""
+    usual = shown.replace(" | ", ", ")
+    where = f"where of the usual parts only {usual} are shown" if shown else "where no usual part is shown"
+    return f"`{runtime.fill(form, wanted)}` needs `{runtime.fill(form, step)}` first {where}"
+
+
+def beside_in_words(form: str, shift: int) -> str:
+    """The rule about a part that is named by another one."""
+    side = "before" if shift < 0 else "after"
+    parts = "the part" if abs(shift) == 1 else f"{abs(shift)} parts"
+    return f"What {form_in_words(form)} does not take is named by {parts} {side} it, where it takes that"
+
+
+def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
+    """The whole interface as Python source under a contract.
+
+    Up front it tells nothing: every rule is told on the page where it matters, and what is written there in letters
+    (`press X`) is copied as it stands by small models.
+    """
+    layout = contract.layout
+    functions = f"""\
+def InferRules({", ".join(contract.infer_rules_args)}):
+    return ''
+
+
+def WrapStep({", ".join(contract.wrap_step_args)}):
+    if not hasattr(env, 'page'):
+        env.page = {contract.wrap_step_args[1]}
+    {layout.call}
+    seen, *rest = {layout.returned}
+    advice = advise(SPEC, seen, agent_action) if seen.strip() == env.page.strip() else ''
+    env.page = seen
+    return (seen + '\\n' + advice if advice else seen), *rest"""
+    return assembled(spec, contract, runtime, functions)
+
+
+# ---------------------------------------------------------------- the probe's analysis of silent pages
 
 LOOKED_AT = 5
 """Episodes that tell whether an engine shows pages."""
@@ -145,13 +317,13 @@ def _about_names(
         return
     turns = silenced(failed)
     task_id, action = turns[0]
-    forms = [*map(emit.free_in_words, spec["free"]), *map(emit.closed_in_words, spec["closed"])]
+    forms = [*map(free_in_words, spec["free"]), *map(closed_in_words, spec["closed"])]
     yield Misalignment(
         task_id=task_id,
         action_type="any action that is not understood",
         action=action,
         intent="learn what came of the action",
-        rule=f"{emit.SILENCE_IN_WORDS}; {'; '.join(forms)}",
+        rule=f"{SILENCE_IN_WORDS}; {'; '.join(forms)}",
         sufficient_feedback="say that the action did nothing, and what is near it that is possible on this page",
         evidence=trials.of(NAMES),
         detail=json.dumps({"pages": {**spec, "steps": {}, "beside": {}}}),
@@ -166,10 +338,10 @@ def _about_beside(
         if before is None or form not in before["beside"]:
             yield Misalignment(
                 task_id=failed[0].task_id,
-                action_type=f"{emit.form_in_words(form)} with a part that cannot be named",
+                action_type=f"{form_in_words(form)} with a part that cannot be named",
                 action=form,
                 intent="come to what the part tells of",
-                rule=emit.beside_in_words(form, rule["shift"]),
+                rule=beside_in_words(form, rule["shift"]),
                 sufficient_feedback="name the part that leads there",
                 evidence=trials.of(BESIDE + form),
                 detail=json.dumps({"beside": {form: rule}}),
@@ -192,10 +364,10 @@ def _about_steps(
 def _about_step(task_id: str, frame: str, form: str, wanted: str, step: str, evidence: Evidence) -> Misalignment:
     return Misalignment(
         task_id=task_id,
-        action_type=emit.form_in_words(form),
+        action_type=form_in_words(form),
         action=form.replace("{0}", wanted),
         intent=f"`{form.replace('{0}', wanted)}` at once",
-        rule=emit.step_in_words(form, wanted, step, frame),
+        rule=step_in_words(form, wanted, step, frame),
         sufficient_feedback=f"you need to `{form.replace('{0}', step)}` first",
         evidence=evidence,
         detail=json.dumps({"steps": [(frame, form, wanted, step)]}),

@@ -1,6 +1,6 @@
 """What an interface for silent pages does at run time: notice that a page stayed as it was, say what is possible there.
 
-`emit.py` copies this code into the interface it writes, and the trials run it too. Plain functions over dicts, lists
+`learner.py` copies this code into the interface it writes, and the trials run it too. Plain functions over dicts, lists
 and strings only: it runs in the sandbox.
 
 `spec` holds what was learned: "breaks" (the separators of a page's parts), "frame" (texts of parts by which pages are

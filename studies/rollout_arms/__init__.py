@@ -1,0 +1,1 @@
+"""What `studies.rollout` measures against each other."""

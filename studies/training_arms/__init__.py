@@ -1,0 +1,1 @@
+"""What the benchmarks of training measure against each other."""
