@@ -1,6 +1,6 @@
 """Write files atomically, and clear folders.
 
-Not here: JSON (`plain_yaml.py`), lines of records (`jsonl.py`), and run folders (`runs.py`).
+Not here: JSON (`plain_yaml.py`), lines of records (`jsonl.py`), and run folders (`run_dir.py`).
 """
 
 from __future__ import annotations

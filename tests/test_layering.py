@@ -14,7 +14,7 @@ LAYERS = (
     *("plain_yaml", "locking", "commands"),
     *("network", "halting", "tokens", "intervals", "hints", "interface", "jsonl"),
     *("sandbox", "wrappers"),
-    *("prompts", "models", "runs"),
+    *("prompts", "models", "run_dir"),
     *("faults", "progress", "display", "agents", "session", "rollout", "answers", "refusals", "workers"),
     *("align", "critic", "train", "evaluate", "gaia", "gui"),
     *("loops", "view", "report", "installation", "cli"),

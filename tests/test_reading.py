@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align_echo.errors import InterfaceError, UsageError
-from align_echo.evaluate.folder import check_folder
+from align_echo.evaluate.folder import EvaluationDir
 from align_echo.interface import identity, load_interface, save_interface
 from align_echo.plain_yaml import json_lines, json_object, parse_json
 from align_echo.train.run_folder import keep_before
@@ -47,7 +47,7 @@ def test_an_interfaces_record_is_refused_in_one_line(text, tmp_path):
 def test_a_folder_whose_config_is_no_config_is_refused_in_one_line(text, resume, tmp_path):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(UsageError) as caught:
-        check_folder(tmp_path, {"command": "evaluate"}, resume=resume)
+        EvaluationDir(tmp_path, {"command": "evaluate"}, resume=resume).check()
     assert "\n" not in str(caught.value)
 
 

@@ -37,7 +37,7 @@ from align_echo.hints import count_hints, merged
 from align_echo.interface import Interface, check_source, identity
 from align_echo.intervals import Estimate, wilson
 from align_echo.registry import quantity
-from align_echo.runs import versions
+from align_echo.run_dir import versions
 from align_echo.types import Agent, Misalignment, Trajectory, Usage
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec

@@ -25,10 +25,9 @@ from align_echo.files import read_bytes, write_atomically
 from align_echo.interface import Interface, load_interface, save_interface
 from align_echo.intervals import Percent, Score, ScoreChange
 from align_echo.jsonl import JsonlFile
-from align_echo.locking import FolderLock
 from align_echo.models.cache import ReplyCache, find_price
 from align_echo.models.recording import CallLog, RecordingModel
-from align_echo.runs import CONFIG, begin_run, check_run, finished_nothing, flat
+from align_echo.run_dir import CONFIG, RunDir, finished_nothing, flat
 from align_echo.types import ChatModel, Fault, Frozen, Misalignment, Usage, source_in
 
 # ---------------------------------------------------------------- events
@@ -224,7 +223,7 @@ class RunFolder:
         self._moved: dict[str, tuple[str, str]] = {}
         self._on_event: OnEvent | None = None
         self._stage = 0
-        self._lock: FolderLock | None = None
+        self._run: RunDir | None = None
 
     # ------------------------------------------------------------ beginning and end
 
@@ -234,7 +233,7 @@ class RunFolder:
 
         A run in which nothing was finished (no episode, no reply, no iteration) is nothing to lose: it is begun anew.
         """
-        check_run(self.path, None, resume=resume, unmade=_unmade)
+        RunDir(self.path, resume=resume, has_output=_has_output).check()
 
     def start(self, config: RunConfig, *, resume: bool, on_event: OnEvent | None = None) -> None:
         """Create the folder, or check that the run in it is the one asked for; no other process may work in it until
@@ -243,9 +242,9 @@ class RunFolder:
         """
         self.check(resume=resume)
         settings = config.model_dump(mode="json")
-        self._lock = begin_run(
-            self.path, settings, resume=resume, left=LEFT_BY_A_FALSE_START, unmade=_unmade, compared=_compared
-        )
+        self._run = RunDir(
+            self.path, settings, resume=resume, left=LEFT_BY_A_FALSE_START, has_output=_has_output, compared=_compared
+        ).begin()
         self._moved = _moved(self._load(RunConfig, CONFIG), config)
         self._on_event = on_event
         for old, new in sorted(set(self._moved.values())):
@@ -264,8 +263,8 @@ class RunFolder:
 
     def release(self) -> None:
         """Let other processes in."""
-        if self._lock is not None:
-            self._lock.close()
+        if self._run is not None:
+            self._run.close()
 
     def summary(self) -> RunSummary | None:
         """The summary of a finished run."""
@@ -396,10 +395,10 @@ def _compared(key: str) -> bool:
     return ".base_url." not in key and not key.startswith("versions.")
 
 
-def _unmade(path: Path) -> bool:
-    """Whether what is in a folder is a generation that finished nothing."""
+def _has_output(path: Path) -> bool:
+    """Return False for a folder of a generation without any finished episode, reply or iteration."""
     try:
         RunConfig.model_validate_json(read_bytes(path / CONFIG))
     except (OSError, ValidationError):
-        return False
-    return finished_nothing(path, LEFT_BY_A_FALSE_START, "iterations/*/trajectories.jsonl")
+        return True
+    return not finished_nothing(path, LEFT_BY_A_FALSE_START, "iterations/*/trajectories.jsonl")

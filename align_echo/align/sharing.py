@@ -34,7 +34,7 @@ from align_echo.interface import (
 )
 from align_echo.plain_yaml import first_wrong, parse_json
 from align_echo.redaction import redacted
-from align_echo.runs import versions
+from align_echo.run_dir import versions
 from align_echo.sandbox.session import printable
 from align_echo.types import Frozen
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from align_echo import halting
 from align_echo.display import Display, PlainConsole, in_one_line, note
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
-from align_echo.runs import CONFIG, check_room, episodes_kept, how_to_go_on, stop_line
+from align_echo.run_dir import CONFIG, check_room, episodes_kept, how_to_go_on, stop_line
 from align_echo.types import Usage
 
 MIN_WIDTH = 132

@@ -18,7 +18,7 @@ from align_echo.cli.console import leave, run_display, run_folder, stdout
 from align_echo.errors import ModelError
 from align_echo.evaluate.in_play import FOLDER, nothing_written, play_generated, result_lines
 from align_echo.evaluate.tables import rules_table
-from align_echo.runs import agent_details
+from align_echo.run_dir import agent_details
 
 
 def generate_interface(

@@ -19,14 +19,13 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from align_echo.agents.players import about, describe_agent
 from align_echo.align.hybrid.hypotheses import with_letters
 from align_echo.align.switching import switches_of, without_rules
 from align_echo.errors import EngineError, UsageError
 from align_echo.evaluate.comparison import PLACEBO, build_variants
-from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
-from align_echo.evaluate.plan import EvaluationPlan, build_plan_agent, evaluation_config, model_loader
-from align_echo.evaluate.playing import play_part
+from align_echo.evaluate.folder import Config, EvaluationDir
+from align_echo.evaluate.plan import EvaluationPlan
+from align_echo.evaluate.playing import Experiment
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.faults import InterfaceConduct, summarize_conduct
 from align_echo.interface import Interface
@@ -35,7 +34,7 @@ from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
 from align_echo.registry import quantity
 from align_echo.sandbox.session import printable
-from align_echo.session import Episode, Session, try_reset
+from align_echo.session import Episode, Session
 from align_echo.types import AgentReply, Frozen, Trajectory, Usage
 
 WHOLE = "full"
@@ -186,32 +185,25 @@ def ablate(
     arms = build_arms(interface, groups=groups)
     variants = {**build_variants(interface), **{arm.name: arm.interface for arm in arms}}
     arm_variants = {name: variants[name] for name in (WHOLE, PLACEBO, *(arm.name for arm in arms))}
-    plans = [replace(plan, seed=seed, variants=arm_variants) for seed in seeds]
-    config = _config(plans[0], path, seeds)
-    check_folder(path, config, resume=resume)
-    try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
-    arms_played = _ArmPlayer(EvaluationFolder(path, config, resume=resume), arms, progress, tagged=len(seeds) > 1)
-    for seeded in plans:
-        arms_played.play(seeded)
-    ablation = measure(plans[0], interface, arms, arms_played.episodes, arms_played.replays, seeds)
-    arms_played.folder.finish(ablation)
+    first = replace(plan, seed=seeds[0], variants=arm_variants)
+    experiment = Experiment(first, path, resume=resume, progress=progress)
+    config: Config = {"command": "interface ablate", "seeds": list(seeds)}
+    with experiment.begin(config, warn=False).folder as folder:
+        arms_played = _ArmPlayer(folder, arms, progress, tagged=len(seeds) > 1)
+        for seed in seeds:
+            arms_played.play(experiment.reseeded(seed))
+        ablation = measure(first, interface, arms, arms_played.episodes, arms_played.replays, seeds)
+        folder.finish(ablation)
     return ablation
-
-
-def _config(plan: EvaluationPlan, path: Path, seeds: Sequence[int]) -> Config:
-    """Return the content of `config.json`."""
-    player = build_plan_agent(plan, model_loader(plan, path))
-    return {**evaluation_config(plan, player), "command": "interface ablate", "seeds": list(seeds)}
 
 
 class _ArmPlayer:
     """The episodes of all arms, by arm, and the replays of the complete interface's episodes."""
 
     def __init__(
-        self, folder: EvaluationFolder, arms: Sequence[AblationArm], progress: Progress, *, tagged: bool
+        self, folder: EvaluationDir, arms: Sequence[AblationArm], progress: Progress, *, tagged: bool
     ) -> None:
         """`tagged`: add the seed to the names of the folder's parts."""
-        self.folder = folder
         self.episodes: dict[str, list[Trajectory]] = {}
         self._arms = arms
         self._progress = progress
@@ -219,19 +211,14 @@ class _ArmPlayer:
         self._file = JsonlFile(folder.path / REPLAYS)
         self.replays = self._file.read(ReplayRecord)
 
-    def play(self, plan: EvaluationPlan) -> None:
-        """Play all arms with the plan's seed."""
-        player = build_plan_agent(plan, model_loader(plan, self.folder.path))
-        self._progress.say(about(plan.player, describe_agent(player)))
+    def play(self, experiment: Experiment) -> None:
+        """Play all arms with the experiment's seed."""
+        plan = experiment.plan
+        tag = f"-seed-{plan.seed}" if self._tagged else ""
 
         def part(name: str, episodes: Sequence[Episode]) -> list[Trajectory]:
-            tag = f"-seed-{plan.seed}" if self._tagged else ""
-            interface = plan.variants[name]
-            played = play_part(
-                plan, player, interface, episodes,
-                part=f"{name}{tag}", title=f"{name}{tag}", folder=self.folder, progress=self._progress,
-            )  # fmt: skip
-            return list(played)
+            arm = f"{name}{tag}"
+            return list(experiment.play(arm, plan.variants[name], episodes, title=arm))
 
         for name in (WHOLE, PLACEBO):
             self.episodes.setdefault(name, []).extend(part(name, plan.episodes))

@@ -10,7 +10,7 @@ Not here: the model's reply cache in `cache/`, which belongs to the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, overload
@@ -19,13 +19,11 @@ from pydantic import JsonValue
 
 from align_echo.errors import UsageError
 from align_echo.evaluate.refinement import ReviewRecord, attempt_episode
-from align_echo.files import write_atomically
 from align_echo.interface import Interface
 from align_echo.jsonl import JsonlFile
-from align_echo.locking import FolderLock
-from align_echo.runs import begin_run, check_run, finished_nothing, is_run_by
+from align_echo.run_dir import RunDir, finished_nothing, is_run_by
 from align_echo.session import Episode
-from align_echo.types import Frozen, Trajectory, impossible
+from align_echo.types import Trajectory, impossible
 
 LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories", "reviews")
 """Files of an evaluation without any finished episode."""
@@ -105,14 +103,18 @@ class PlayedPart(Sequence[Trajectory]):
         return [self._file.at(start, Trajectory) for start in starts]
 
 
-class EvaluationFolder:
-    """Folder of one evaluation. Opening it creates and locks it until the object is deleted."""
+class EvaluationDir(RunDir):
+    """Folder of a run that plays. Without any finished episode or reply it starts again."""
 
     def __init__(self, path: Path, config: Config, *, resume: bool = False) -> None:
-        """Raises `UsageError` if the folder holds anything but this evaluation, or anything at all without `resume`."""
-        self._lock = open_folder(path, config, resume=resume)
-        self.path = path
+        super().__init__(path, config, resume=resume, left=LEFT_BY_A_FALSE_START, has_output=self._holds_output)
         self._files: dict[Path, JsonlFile] = {}
+
+    def _holds_output(self, path: Path) -> bool:
+        command = self.config and self.config.get("command")
+        return not (
+            is_run_by(path, command) and finished_nothing(path, LEFT_BY_A_FALSE_START, "trajectories/*.jsonl")
+        )
 
     def part(self, part: str, episodes: Sequence[Episode], setting: PartSetting) -> PlayedPart:
         """Open a part with its episodes without a fault; other records are dropped, to be played again.
@@ -157,34 +159,8 @@ class EvaluationFolder:
         """Store a new review."""
         self._file("reviews", part).append(reviewed)
 
-    def finish(self, summary: Frozen) -> Path:
-        """Write `summary.json`."""
-        return write_atomically(self.path / "summary.json", summary.model_dump_json(indent=2) + "\n")
-
     def _file(self, kind: str, part: str) -> JsonlFile:
         path = self.path / kind / f"{part}.jsonl"
         if not path.resolve().is_relative_to(self.path.resolve()):
             raise UsageError(f"{path} leads out of {self.path}: put the file itself there")
         return self._files.setdefault(path, JsonlFile(path))
-
-
-def check_folder(path: Path, config: Config, *, resume: bool) -> None:
-    """Refuse a folder of something else, or in use by another process, without touching it.
-
-    An evaluation without any finished episode or reply starts over. Raises `UsageError`.
-    """
-    check_run(path, config, resume=resume, unmade=_unmade(config))
-
-
-def open_folder(path: Path, config: Config, *, resume: bool) -> FolderLock:
-    """Create and lock the folder, and write its settings. Raises as `check_folder`."""
-    return begin_run(path, config, resume=resume, left=LEFT_BY_A_FALSE_START, unmade=_unmade(config))
-
-
-def _unmade(config: Config) -> Callable[[Path], bool]:
-    def unmade(path: Path) -> bool:
-        return is_run_by(path, config.get("command")) and finished_nothing(
-            path, LEFT_BY_A_FALSE_START, "trajectories/*.jsonl"
-        )
-
-    return unmade

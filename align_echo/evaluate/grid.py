@@ -18,11 +18,9 @@ from rich.table import Table
 from align_echo import __version__
 from align_echo.agents.players import (
     AgentChoice,
-    about,
     choose_agent,
     choose_preset,
     choose_turns,
-    describe_agent,
     model_on_record,
 )
 from align_echo.agents.presets import AgentPreset
@@ -36,25 +34,22 @@ from align_echo.evaluate.comparison import (
     build_variants,
     compare,
 )
-from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder, open_folder
+from align_echo.evaluate.folder import Config, EvaluationDir
 from align_echo.evaluate.plan import (
     EvaluationPlan,
-    build_plan_agent,
-    evaluation_config,
-    model_loader,
     pick_tasks,
     switches_on_record,
 )
-from align_echo.evaluate.playing import play_variants
+from align_echo.evaluate.playing import Experiment
 from align_echo.evaluate.tables import NOT_DEFINED, WORTH, cell, failed_on, plain_table, refusals_line
 from align_echo.faults import InterfaceConduct
-from align_echo.files import read_text, write_atomically
+from align_echo.files import read_text
 from align_echo.interface import Interface
 from align_echo.intervals import Percent, Points, Score, ScoreChange, SharePoints
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.refusals import AnswerShares, Known
-from align_echo.runs import interface_fingerprints
+from align_echo.run_dir import CONFIG, SUMMARY, interface_fingerprints
 from align_echo.session import try_reset
 from align_echo.types import Agent, Frozen, Trajectory, Usage
 from align_echo.workers.ray_cluster import Workers, choose_workers, read_workers
@@ -354,34 +349,29 @@ def play_grid(
 
     Raises as `playing.play`; invalid settings are refused before anything is written.
     """
-    check_folder(path, axes.config, resume=resume)
-    plans = {
-        path / spec.name / player.agent.name: _plan(axes, spec, player)
+    run_dir = EvaluationDir(path, axes.config, resume=resume)
+    run_dir.check()
+    experiments = [
+        open_experiment(_plan(axes, spec, player), path / spec.name / player.agent.name, progress)
         for spec in axes.environments
         for player in axes.players
-    }
-    agents = {folder: build_plan_agent(plan, model_loader(plan, folder)) for folder, plan in plans.items()}
-    for folder, plan in plans.items():
-        if _has_config(folder):
-            check_folder(folder, evaluation_config(plan, agents[folder]), resume=True)
+    ]
     for spec in axes.environments:
         try_reset(spec, axes.tasks[spec.name][0], split=spec.test_split, data_root=None)
-    lock = open_folder(path, axes.config, resume=resume)
-    who_plays = {folder: about(plan.player, describe_agent(agents[folder])) for folder, plan in plans.items()}
-    cells = []
-    for number, (folder, plan) in enumerate(plans.items(), start=1):
-        progress.say(f"cell {number} of {len(plans)}: {plan.spec.name}, {who_plays[folder]}")
-        cells.append(_play_cell(plan, agents[folder], folder, path, progress))
-    grid = build_grid(
-        cells,
-        model=axes.model.on_record if axes.model else None,
-        interface=axes.interface,
-        seed=axes.seed,
-        tasks=max(map(len, axes.tasks.values())),
-    )
-    write_atomically(path / "summary.json", grid.model_dump_json(indent=2) + "\n")
-    lock.close()
-    return grid, list(dict.fromkeys(who_plays.values()))
+    with run_dir:
+        cells = []
+        for number, experiment in enumerate(experiments, start=1):
+            progress.say(f"cell {number} of {len(experiments)}: {experiment.plan.spec.name}, {experiment.line}")
+            cells.append(_play_cell(experiment, path))
+        grid = build_grid(
+            cells,
+            model=axes.model.on_record if axes.model else None,
+            interface=axes.interface,
+            seed=axes.seed,
+            tasks=max(map(len, axes.tasks.values())),
+        )
+        run_dir.finish(grid)
+    return grid, list(dict.fromkeys(experiment.line for experiment in experiments))
 
 
 def read_axes(
@@ -469,39 +459,46 @@ def _plan(axes: GridPlan, spec: EnvironmentSpec, player: AgentChoice) -> Evaluat
     )
 
 
-def _has_config(folder: Path) -> bool:
-    return (folder / "config.json").exists()
+def open_experiment(
+    plan: EvaluationPlan, path: Path, progress: Progress, *, agent: Agent | None = None
+) -> Experiment:
+    """Open a subfolder's experiment, resumed if it has begun. Raises `UsageError` for a folder of something else."""
+    has_begun = (path / CONFIG).exists()
+    experiment = Experiment(plan, path, resume=has_begun, progress=progress, agent=agent)
+    if has_begun:
+        experiment.check()
+    return experiment
 
 
-def play_comparison(
-    plan: EvaluationPlan, agent: Agent, path: Path, progress: Progress, *, baseline: Sequence[Trajectory] = ()
-) -> VariantComparison | None:
-    """Play the unfinished part of an evaluation, and measure it; None if no episode had a score.
+def play_comparison(experiment: Experiment, *, baseline: Sequence[Trajectory] = ()) -> VariantComparison | None:
+    """Play the unfinished part of an experiment, and measure it; None if no episode had a score.
 
     `baseline` are the episodes without an interface, if the plan does not play them itself.
     """
-    comparison = _read_finished(path)
+    plan, progress = experiment.plan, experiment.progress
+    comparison = _read_finished(experiment.path)
     if comparison is not None:
         progress.say("finished earlier")
         return comparison
-    folder = EvaluationFolder(path, evaluation_config(plan, agent), resume=_has_config(path))
-    trajectories = ({BASELINE: baseline} if baseline else {}) | play_variants(plan, agent, folder, progress)
-    progress.status("replaying the actions in the plain environment")
-    comparison, is_complete = measure(plan.spec, trajectories, seed=plan.seed)
-    if comparison is not None and is_complete:
-        folder.finish(comparison)
+    with experiment.begin_quietly() as folder:
+        trajectories = ({BASELINE: baseline} if baseline else {}) | experiment.play_variants()
+        progress.status("replaying the actions in the plain environment")
+        comparison, is_complete = measure(plan.spec, trajectories, seed=plan.seed)
+        if comparison is not None and is_complete:
+            folder.finish(comparison)
     return comparison
 
 
-def _play_cell(plan: EvaluationPlan, agent: Agent, cell_path: Path, grid_path: Path, progress: Progress) -> GridCell:
+def _play_cell(experiment: Experiment, grid_path: Path) -> GridCell:
     """Play the unfinished part of a cell, and measure it."""
+    plan = experiment.plan
     return build_cell(
         plan.spec,
-        play_comparison(plan, agent, cell_path, progress),
+        play_comparison(experiment),
         {name: interface.label if interface else BASELINE for name, interface in plan.variants.items()},
         agent=plan.player.agent.name,
         tasks=len(plan.task_ids),
-        folder=str(cell_path.relative_to(grid_path)),
+        folder=str(experiment.path.relative_to(grid_path)),
     )
 
 
@@ -511,7 +508,7 @@ def _read_finished(folder: Path) -> VariantComparison | None:
     Results of an older version without the interface's conduct are computed again.
     """
     try:
-        comparison = VariantComparison.model_validate_json(read_text(folder / "summary.json"))
+        comparison = VariantComparison.model_validate_json(read_text(folder / SUMMARY))
     except (OSError, ValueError):
         return None
     incomplete = any(variant.faults or not variant.conduct.resets for variant in comparison.variants.values())

@@ -30,7 +30,7 @@ from align_echo.intervals import Estimate, bootstrap, task_key
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
 from align_echo.registry import quantity
-from align_echo.runs import CONFIG
+from align_echo.run_dir import CONFIG
 from align_echo.sandbox.session import printable
 from align_echo.types import Trajectory
 

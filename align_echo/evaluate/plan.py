@@ -46,7 +46,7 @@ from align_echo.evaluate.comparison import BASELINE, PLACEBO, build_variants
 from align_echo.evaluate.folder import Config
 from align_echo.interface import Interface
 from align_echo.models.choosing import ModelName, read_name
-from align_echo.runs import interface_fingerprints
+from align_echo.run_dir import interface_fingerprints
 from align_echo.session import Episode
 from align_echo.types import Agent, ChatModel
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, choose_workers, read_workers

@@ -9,18 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from align_echo.agents.players import about, describe_agent
 from align_echo.critic.language import MAX_TOKENS, CriticReview, CritiqueForm, review
-from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
-from align_echo.evaluate.plan import (
-    EvaluationPlan,
-    RefinementPlan,
-    build_plan_agent,
-    evaluation_config,
-    model_loader,
-    sampling_warnings,
-)
-from align_echo.evaluate.playing import play_part
+from align_echo.evaluate.folder import Config
+from align_echo.evaluate.plan import EvaluationPlan, RefinementPlan
+from align_echo.evaluate.playing import Experiment
 from align_echo.evaluate.refinement import RefinementResult, ReviewRecord, attempt_episode, refine_rounds, review_all
 from align_echo.faults import InterfaceConduct, summarize_conduct
 from align_echo.intervals import scored
@@ -28,8 +20,8 @@ from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_weights
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
-from align_echo.session import Episode, try_reset
-from align_echo.types import Agent, ChatModel, Trajectory, Usage
+from align_echo.session import Episode
+from align_echo.types import ChatModel, Trajectory, Usage
 
 CRITIC_TEMPERATURE = 1.0
 
@@ -41,17 +33,11 @@ def refine(
 
     Raises as `play`.
     """
-    models = model_loader(plan, path)
-    player = build_plan_agent(plan, models)
-    critic = models("critic", refining.critic) if refining.critic else None
-    config = {**evaluation_config(plan, player), **_on_record(refining, critic)}
-    check_folder(path, config, resume=resume)
-    try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
-    folder = EvaluationFolder(path, config, resume=resume)
-    for line in (about(plan.player, describe_agent(player)), *sampling_warnings(plan, player)):
-        progress.say(line)
-    result = _play_rounds(plan, refining, player, critic, folder, progress)
-    folder.finish(result)
+    experiment = Experiment(plan, path, resume=resume, progress=progress)
+    critic = experiment.models("critic", refining.critic) if refining.critic else None
+    with experiment.begin(_on_record(refining, critic)).folder as folder:
+        result = _play_rounds(experiment, refining, critic)
+        folder.finish(result)
     return result
 
 
@@ -74,23 +60,14 @@ def _on_record(refining: RefinementPlan, critic: ChatModel | None) -> Config:
     }
 
 
-def _play_rounds(
-    plan: EvaluationPlan,
-    refining: RefinementPlan,
-    player: Agent,
-    critic: ChatModel | None,
-    folder: EvaluationFolder,
-    progress: Progress,
-) -> RefinementResult:
+def _play_rounds(experiment: Experiment, refining: RefinementPlan, critic: ChatModel | None) -> RefinementResult:
+    plan = experiment.plan
     (interface,) = plan.variants.values()
     conduct, usage, critic_usage = InterfaceConduct(), Usage(), Usage()
 
     def play(number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
         nonlocal conduct, usage
-        part, title = f"round-{number}", f"round {number}"
-        played = list(
-            play_part(plan, player, interface, episodes, part=part, title=title, folder=folder, progress=progress)
-        )
+        played = list(experiment.play(f"round-{number}", interface, episodes, title=f"round {number}"))
         conduct += summarize_conduct(scored(played))
         usage += sum((trajectory.usage for trajectory in played), Usage())
         return played
@@ -98,7 +75,7 @@ def _play_rounds(
     def criticise(number: int, attempts: Sequence[Trajectory]) -> list[CriticReview]:
         nonlocal critic_usage
         assert critic is not None
-        reviews = _review(number, attempts, critic, refining.form, plan.workers.threads, folder, progress)
+        reviews = _review(experiment, number, attempts, critic, refining.form)
         critic_usage += sum((review.usage for review in reviews), Usage())
         return reviews
 
@@ -113,7 +90,7 @@ def _play_rounds(
     return RefinementResult(
         environment=plan.spec.name,
         split=plan.split,
-        agent=player.name,
+        agent=experiment.agent.name,
         interface=interface.label if interface else "none",
         critic=critic.name if critic else None,
         critic_form=refining.form.name if critic else None,
@@ -128,15 +105,10 @@ def _play_rounds(
 
 
 def _review(
-    number: int,
-    attempts: Sequence[Trajectory],
-    critic: ChatModel,
-    form: CritiqueForm,
-    workers: int,
-    folder: EvaluationFolder,
-    progress: Progress,
+    experiment: Experiment, number: int, attempts: Sequence[Trajectory], critic: ChatModel, form: CritiqueForm
 ) -> list[CriticReview]:
     """Get the critiques before a round, with a critic's sample for each of the agent's samples."""
+    folder, progress = experiment.folder, experiment.progress
     part, title = f"round-{number}", f"critiques before round {number}"
     if cut := folder.cut_line("reviews", part):
         progress.say(cut)
@@ -152,5 +124,5 @@ def _review(
         known[attempt_episode(attempt)] = new
         progress.status(f"{title}: {len(known)} of {len(attempts)}")
 
-    review_all(ask, missing, workers=workers, on_review=keep)
+    review_all(ask, missing, workers=experiment.plan.workers.threads, on_review=keep)
     return [known[attempt_episode(attempt)] for attempt in attempts]

@@ -34,7 +34,7 @@ from align_echo.align.generation import Generation, generate_interface, plan_gen
 from align_echo.align.run_folder import RunFolder
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, build_variants
-from align_echo.evaluate.folder import Config, PlayedPart, check_folder, open_folder
+from align_echo.evaluate.folder import Config, EvaluationDir, PlayedPart
 from align_echo.evaluate.grid import (
     CAPTION,
     HEADINGS,
@@ -47,11 +47,12 @@ from align_echo.evaluate.grid import (
     cell_lines,
     faults_line,
     grid_table,
+    open_experiment,
     pick_test_tasks,
     play_comparison,
     refusals_lines,
 )
-from align_echo.evaluate.plan import EvaluationPlan, build_plan_agent, evaluation_config, model_loader
+from align_echo.evaluate.plan import EvaluationPlan, build_plan_agent, model_loader
 from align_echo.evaluate.study_file import (
     GENERATE,
     VERIFICATION,
@@ -70,7 +71,7 @@ from align_echo.interface import Interface, load_interface
 from align_echo.jsonl import JsonlFile
 from align_echo.plain_yaml import in_yaml
 from align_echo.progress import SILENT, Progress
-from align_echo.runs import CONFIG, SUMMARY, interface_fingerprints
+from align_echo.run_dir import CONFIG, interface_fingerprints
 from align_echo.session import Episode, try_reset
 from align_echo.types import Agent, Frozen, Trajectory, Usage
 from align_echo.workers.ray_cluster import ThreadWorkers
@@ -440,7 +441,8 @@ def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: P
 
     Raises as `playing.play` and `generate_interface`; invalid settings are refused before anything is written.
     """
-    check_folder(path, plan.config, resume=resume)
+    run_dir = EvaluationDir(path, plan.config, resume=resume)
+    run_dir.check()
     agents = {
         folder: build_plan_agent(evaluation, model_loader(evaluation, path / folder))
         for folder, evaluation in plan.evaluations.items()
@@ -448,17 +450,18 @@ def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: P
     openings = {evaluation.spec.name: evaluation for evaluation in plan.evaluations.values()}
     for evaluation in openings.values():
         try_reset(evaluation.spec, evaluation.task_ids[0], split=evaluation.split, data_root=None)
-    lock = open_folder(path, plan.config, resume=resume)
-    learned = {folder: _generate(plan, folder, path, progress) for folder in plan.generations}
-    evaluations = {folder: _with_interface(plan, folder, learned) for folder in plan.evaluations}
-    comparisons: dict[str, VariantComparison | None] = {}
-    for number, (folder, evaluation) in enumerate(evaluations.items(), start=1):
-        progress.say(f"evaluation {number} of {len(evaluations)}: {folder}")
-        comparisons[folder] = _play(plan, folder, evaluation, agents[folder], path, progress)
-    study = _summarise(plan, evaluations, agents, comparisons, learned, path)
-    write_atomically(path / TABLES, write_markdown(study))
-    write_atomically(path / SUMMARY, study.model_dump_json(indent=2) + "\n")
-    lock.close()
+    with run_dir:
+        learned = {folder: _generate(plan, folder, path, progress) for folder in plan.generations}
+        evaluations = {folder: _with_interface(plan, folder, learned) for folder in plan.evaluations}
+        comparisons: dict[str, VariantComparison | None] = {}
+        for number, (folder, evaluation) in enumerate(evaluations.items(), start=1):
+            progress.say(f"evaluation {number} of {len(evaluations)}: {folder}")
+            experiment = open_experiment(evaluation, path / folder, progress, agent=agents[folder])
+            shared = _shared_baseline(path / plan.baselines[folder], evaluation) if folder in plan.baselines else ()
+            comparisons[folder] = play_comparison(experiment, baseline=shared)
+        study = _summarise(plan, evaluations, agents, comparisons, learned, path)
+        write_atomically(path / TABLES, write_markdown(study))
+        run_dir.finish(study)
     return study
 
 
@@ -480,19 +483,11 @@ def _with_interface(plan: StudyPlan, folder: str, learned: Mapping[str, Interfac
     return replace(evaluation, variants=plan.variants_in(folder, learned[plan.interfaces[folder]]))
 
 
-def _play(
-    plan: StudyPlan, folder: str, evaluation: EvaluationPlan, agent: Agent, path: Path, progress: Progress
-) -> VariantComparison | None:
-    """Play the unfinished part of an evaluation, reading shared episodes without an interface."""
-    run_folder = path / folder
-    if (run_folder / CONFIG).exists():
-        check_folder(run_folder, evaluation_config(evaluation, agent), resume=True)
-    if folder not in plan.baselines:
-        return play_comparison(evaluation, agent, run_folder, progress)
-    file = JsonlFile(path / plan.baselines[folder] / "trajectories" / f"{BASELINE}.jsonl")
+def _shared_baseline(folder: Path, evaluation: EvaluationPlan) -> PlayedPart:
+    """Open the episodes without an interface that another evaluation has played."""
+    file = JsonlFile(folder / "trajectories" / f"{BASELINE}.jsonl")
     starts = {Episode(trajectory.task_id): start for start, trajectory in file.entries(Trajectory)}
-    shared = PlayedPart(file, [Episode(task) for task in evaluation.task_ids], starts)
-    return play_comparison(evaluation, agent, run_folder, progress, baseline=shared)
+    return PlayedPart(file, [Episode(task) for task in evaluation.task_ids], starts)
 
 
 # ---------------------------------------------------------------- the summary

@@ -16,7 +16,7 @@ import gymnasium as gym
 from pydantic import Field
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.players import AgentChoice, about, build_agent, describe_agent, require_expert
+from align_echo.agents.players import AgentChoice, build_agent, require_expert
 from align_echo.agents.privileged import EXPERT
 from align_echo.agents.spec import AgentSetting
 from align_echo.critic.best_of import CRITIC, FIRST, BestOf, LedAgent
@@ -24,16 +24,13 @@ from align_echo.critic.drawn import SamplingSettings
 from align_echo.critic.labels import Rule, label_rules
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.evaluate.comparison import BASELINE
-from align_echo.evaluate.folder import EvaluationFolder, check_folder
+from align_echo.evaluate.folder import Config
 from align_echo.evaluate.plan import (
     EvaluationPlan,
     SamplingLimits,
-    build_plan_agent,
-    evaluation_config,
-    model_loader,
     refuse_script,
 )
-from align_echo.evaluate.playing import play_part
+from align_echo.evaluate.playing import Experiment
 from align_echo.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
 from align_echo.files import write_atomically
 from align_echo.gaia.examples import (
@@ -54,7 +51,6 @@ from align_echo.jsonl import JsonlFile
 from align_echo.models.choosing import ModelName
 from align_echo.plain_yaml import json_object
 from align_echo.progress import SILENT, Progress
-from align_echo.session import try_reset
 from align_echo.types import Agent, Frozen, Trajectory
 from align_echo.workers.ray_cluster import Workers, choose_workers
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -339,48 +335,37 @@ def collect(
 
     Raises as `evaluate.playing.play`.
     """
-    agent = build_plan_agent(plan, model_loader(plan, path))
+    experiment = Experiment(plan, path, resume=resume, progress=progress)
+    agent = experiment.agent
     if not isinstance(agent, BestOf | ChatAgent):
         raise UsageError(f"the agent {plan.player.agent.name} asks no model: candidates are a chat model's replies")
-    config = {
-        **evaluation_config(plan, agent),
+    config: Config = {
         "command": "critic collect",
         "top_k": plan.truncation.top_k if plan.truncation else None,
         "top_p": plan.truncation.top_p if plan.truncation else None,
         "states": drawing.states,
         "round": number,
     }
-    check_folder(path, config, resume=resume)
-    try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
-    folder = EvaluationFolder(path, config, resume=resume)
-    progress.say(about(plan.player, describe_agent(agent)))
     (interface,) = plan.variants.values()
-    played = play_part(
-        plan,
-        _led(plan, drawing, agent),
-        interface,
-        plan.episodes,
-        part=PART,
-        title="episodes",
-        folder=folder,
-        progress=progress,
-    )
-    labelled = label_all(
-        lambda: plan.spec.make(plan.split, interface=interface, data_root=plan.data_root),
-        played,
-        path,
-        rules=label_rules(plan.spec),
-        on_episode=lambda episode: progress.status(f"labelling the candidates: episode {episode} of {len(played)}"),
-    )
-    return finish(
-        played,
-        labelled,
-        (agent.agent if isinstance(agent, BestOf) else agent).conversation,
-        path,
-        action_format=plan.spec.action_format,
-        weights=agent.describe().get("weights.agent", ""),
-        number=number,
-    )
+    with experiment.begin(config, warn=False).folder:
+        led = _led(plan, drawing, agent)
+        played = experiment.play(PART, interface, plan.episodes, title="episodes", agent=led)
+        labelled = label_all(
+            lambda: plan.spec.make(plan.split, interface=interface, data_root=plan.data_root),
+            played,
+            path,
+            rules=label_rules(plan.spec),
+            on_episode=lambda episode: progress.status(f"labelling the candidates: episode {episode} of {len(played)}"),
+        )
+        return finish(
+            played,
+            labelled,
+            (agent.agent if isinstance(agent, BestOf) else agent).conversation,
+            path,
+            action_format=plan.spec.action_format,
+            weights=agent.describe().get("weights.agent", ""),
+            number=number,
+        )
 
 
 def _led(plan: EvaluationPlan, drawing: CandidateSettings, agent: BestOf | ChatAgent) -> Agent:

@@ -24,9 +24,9 @@ from align_echo import __version__
 from align_echo.agents.players import AgentChoice
 from align_echo.critic.labels import Rule, label_rules
 from align_echo.errors import UsageError
-from align_echo.evaluate.folder import check_folder, open_folder
+from align_echo.evaluate.folder import EvaluationDir
 from align_echo.evaluate.plan import EvaluationPlan, pick_round_tasks
-from align_echo.files import read_bytes, write_atomically
+from align_echo.files import read_bytes
 from align_echo.gaia.collect import CandidateSettings, CollectionSummary, collect, plan_collection
 from align_echo.gaia.examples import check_share
 from align_echo.gaia.fit.folder import CRITIC
@@ -166,28 +166,28 @@ def run_flywheel(
     _plan(_test_config(config), config.test_split, tests, config.seed)
     _plan(config, config.split, tasks_by_round[0], config.seed)
     stored_config = _as_stored(path, json.loads(json.dumps(config.on_record())))
-    check_folder(path, stored_config, resume=resume)
+    run_dir = EvaluationDir(path, stored_config, resume=resume)
+    run_dir.check()
     if not critic_folder(path, 1).is_dir():
         check_learner(config.critic)
-    lock = open_folder(path, stored_config, resume=resume)
-    watch(_collect(path / "held-out", _test_config(config), config.test_split, tests, config.seed, progress))
-    rounds: list[FlywheelRound] = []
-    judge: ModelName | None = None
-    for number, tasks in enumerate(tasks_by_round, start=1):
-        progress.say(f"round {number} of {config.rounds}")
-        record, judge = _round(path, config, number, tasks, judge, progress, watch)
-        rounds.append(record)
-    last = rounds[-1].trial
-    flywheel = FlywheelSummary(
-        environment=config.spec.name,
-        agent=rounds[0].collected.agent,
-        seed=config.seed,
-        single=_find_success(last, "critic", 1).success,
-        ceiling=_find_success(last, CEILING, _most_candidates(last)).success,
-        rounds=tuple(rounds),
-    )
-    write_atomically(path / "summary.json", flywheel.model_dump_json(indent=2) + "\n")
-    lock.close()
+    with run_dir:
+        watch(_collect(path / "held-out", _test_config(config), config.test_split, tests, config.seed, progress))
+        rounds: list[FlywheelRound] = []
+        judge: ModelName | None = None
+        for number, tasks in enumerate(tasks_by_round, start=1):
+            progress.say(f"round {number} of {config.rounds}")
+            record, judge = _round(path, config, number, tasks, judge, progress, watch)
+            rounds.append(record)
+        last = rounds[-1].trial
+        flywheel = FlywheelSummary(
+            environment=config.spec.name,
+            agent=rounds[0].collected.agent,
+            seed=config.seed,
+            single=_find_success(last, "critic", 1).success,
+            ceiling=_find_success(last, CEILING, _most_candidates(last)).success,
+            rounds=tuple(rounds),
+        )
+        run_dir.finish(flywheel)
     return flywheel
 
 

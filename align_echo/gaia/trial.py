@@ -39,9 +39,9 @@ from align_echo.critic.opinion import CriticOpinion, ReasoningCritic
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.evaluate.folder import Config, check_folder, open_folder
+from align_echo.evaluate.folder import Config, EvaluationDir
 from align_echo.evaluate.plan import refuse_script
-from align_echo.files import read_text, write_atomically
+from align_echo.files import read_text
 from align_echo.gaia.collect import default_episode_rule, read_collection
 from align_echo.gaia.examples import ActionExample, Conversation, LabelledEpisode, proposed_actions, turn_candidates
 from align_echo.gaia.opinions import RatedEpisode, opinions, without_repeats
@@ -51,7 +51,7 @@ from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.recording import get_weights
 from align_echo.plain_yaml import parse_json
 from align_echo.progress import SILENT, Progress
-from align_echo.runs import CONFIG
+from align_echo.run_dir import CONFIG
 from align_echo.train.run import require_reports
 from align_echo.types import Candidate, Frozen, Trajectory
 from align_echo.wrappers.catalogue import environment, recorded_environment
@@ -372,21 +372,23 @@ def run_trial(
         "seed": seed,
         "episodes": hashlib.sha256(" ".join(episode.digest for episode in episodes).encode()).hexdigest(),
     }
-    check_folder(path, config, resume=resume)
+    run_dir = EvaluationDir(path, config, resume=resume)
+    run_dir.check()
     if len(episodes) < len(all_episodes):
         repeated = len(all_episodes) - len(episodes)
         progress.say(f"{repeated} episodes are in several of the collections: each counts once")
     actions = sum(len(proposed_actions(step)) for trajectory in played for step in trajectory.steps)
     progress.say(f"asking {judge} about {actions:,} actions")
-    lock = open_folder(path, config, resume=resume)
-    by_turn = opinions(critic, episodes, path, on_episode=lambda done: _report_progress(progress, done, len(episodes)))
-    if not any(opinion.verdict or opinion.logit is not None for turn in by_turn for opinion in turn.values()):
-        raise UsageError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
-    result = measure_trial(
-        collect_states(played, labelled, by_turn, chosen), chosen, temperature=temperature, seed=seed
-    )
-    write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
-    lock.close()
+    with run_dir:
+        by_turn = opinions(
+            critic, episodes, path, on_episode=lambda done: _report_progress(progress, done, len(episodes))
+        )
+        if not any(opinion.verdict or opinion.logit is not None for turn in by_turn for opinion in turn.values()):
+            raise UsageError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
+        result = measure_trial(
+            collect_states(played, labelled, by_turn, chosen), chosen, temperature=temperature, seed=seed
+        )
+        run_dir.finish(result)
     return result
 
 

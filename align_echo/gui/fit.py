@@ -20,9 +20,9 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from align_echo import __version__
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.files import read_bytes, write_atomically
+from align_echo.files import read_bytes
 from align_echo.gaia.examples import LEAST_ACTIONS, check_enough, describe_left_out, is_held_out
-from align_echo.gaia.fit.folder import COMMAND, check_folder, open_folder
+from align_echo.gaia.fit.folder import COMMAND, CriticDir
 from align_echo.gaia.fit.trainer import fit_calibrated
 from align_echo.gui.screens import PREDICTIONS, ProposedStep, read_predictions
 from align_echo.gui.vision import ScreenEncoder
@@ -94,23 +94,23 @@ def fit_screens(
         "prompt": prompt_hash("critic/screen_verdict"),
         "settings": settings.model_dump(mode="json"),
     }
-    check_folder(path, record, resume=resume)
+    run_dir = CriticDir(path, record, resume=resume)
+    run_dir.check()
     learned, tested = _divided(folder, proposed, share, settings.seed)
     left_out = _left_out(proposed, len(learned) + len(tested))
     check_enough(len(learned), least, left_out)
     learner, encoder = _begin(name, settings.seed)
-    lock = open_folder(path, record, resume=resume)
-    progress.say(f"learning from {len(learned):,} actions; {len(tested):,} held out; {describe_left_out(left_out)}")
-    held_out = _train(path, learner, encoder, learned, tested, settings, progress)
-    fitted = ScreenFitResult(
-        learned_from=len(learned),
-        episodes=len({example.step.episode for example in learned}),
-        unparsed=sum(step.actions.count(None) for step in proposed),
-        temperature=held_out.temperature if held_out else 1.0,
-        held_out=held_out,
-    )
-    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
-    lock.close()
+    with run_dir:
+        progress.say(f"learning from {len(learned):,} actions; {len(tested):,} held out; {describe_left_out(left_out)}")
+        held_out = _train(path, learner, encoder, learned, tested, settings, progress)
+        fitted = ScreenFitResult(
+            learned_from=len(learned),
+            episodes=len({example.step.episode for example in learned}),
+            unparsed=sum(step.actions.count(None) for step in proposed),
+            temperature=held_out.temperature if held_out else 1.0,
+            held_out=held_out,
+        )
+        run_dir.finish(fitted)
     return fitted
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from align_echo import __version__
 from align_echo.critic.opinion import CriticOpinion
 from align_echo.errors import UsageError
-from align_echo.evaluate.folder import Config, check_folder, open_folder
-from align_echo.files import read_bytes, write_atomically
+from align_echo.evaluate.folder import Config, EvaluationDir
+from align_echo.files import read_bytes
 from align_echo.gaia.opinions import FILE, StepOpinions, by_action
 from align_echo.gui.screens import (
     PREDICTIONS,
@@ -73,21 +73,21 @@ def trial_on_screens(
         "candidates": candidates,
         "seed": seed,
     }
-    check_folder(path, config, resume=resume)
+    run_dir = EvaluationDir(path, config, resume=resume)
+    run_dir.check()
     fewest = min(len(step.actions) for step in proposed)
     if candidates is not None and candidates > fewest:
         progress.say(f"not all steps have {candidates} candidates: rules choose among {fewest} at most")
     scorer = None if judge is None else _scorer(judge)
-    lock = open_folder(path, config, resume=resume)
-    if scorer is None:
-        result = screen_trial(proposed, most=candidates, seed=seed)
-    else:
-        opinions = collect_opinions(scorer, folder, proposed, path / FILE, progress)
-        if not any(opinion.verdict or opinion.logit is not None for step in opinions for opinion in step.values()):
-            raise UsageError("the critic said nothing of any action: there is none to ask it about")
-        result = screen_trial(proposed, opinions, temperature=scorer.temperature, most=candidates, seed=seed)
-    write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
-    lock.close()
+    with run_dir:
+        if scorer is None:
+            result = screen_trial(proposed, most=candidates, seed=seed)
+        else:
+            opinions = collect_opinions(scorer, folder, proposed, path / FILE, progress)
+            if not any(opinion.verdict or opinion.logit is not None for step in opinions for opinion in step.values()):
+                raise UsageError("the critic said nothing of any action: there is none to ask it about")
+            result = screen_trial(proposed, opinions, temperature=scorer.temperature, most=candidates, seed=seed)
+        run_dir.finish(result)
     return result
 
 

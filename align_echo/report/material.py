@@ -23,7 +23,7 @@ from align_echo.critic.language import CriticReview
 from align_echo.errors import UsageError
 from align_echo.intervals import Percent, Score
 from align_echo.plain_yaml import first_wrong, json_object
-from align_echo.runs import CONFIG, SUMMARY, flat
+from align_echo.run_dir import CONFIG, SUMMARY, flat
 from align_echo.sandbox.session import printable
 from align_echo.train.presets import implementation_for, methods, preset_settings, with_new_keys
 from align_echo.train.rollouts import CRITIQUES, ReviewedAttempt

@@ -25,7 +25,7 @@ from align_echo.report.plots import (
     first_panels,
     list_commands,
 )
-from align_echo.runs import flat
+from align_echo.run_dir import flat
 from align_echo.train.presets import with_new_keys
 from align_echo.types import source_in
 

@@ -16,7 +16,7 @@ from align_echo.critic.language import ECHO, FORMS
 from align_echo.errors import UsageError, did_you_mean, first_line
 from align_echo.files import read_text
 from align_echo.plain_yaml import first_wrong, yaml_mapping
-from align_echo.runs import CONFIG
+from align_echo.run_dir import CONFIG
 from align_echo.train.method import METHODS, CollectingSettings, Method
 from align_echo.train.presets import implementation_for, methods, preset_settings, refuse_old_keys
 from align_echo.train.rollouts import RolloutSettings

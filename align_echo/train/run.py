@@ -43,11 +43,10 @@ from align_echo.errors import EngineError, MissingExtraError, UsageError, requir
 from align_echo.faults import ERRORS, fault_text
 from align_echo.files import write_atomically
 from align_echo.intervals import mean_score, scored, success_rate
-from align_echo.locking import FolderLock
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
 from align_echo.refusals import PlayJudge, play_judge
-from align_echo.runs import CHECKPOINTS, begin_run, check_room, checkpoint_step, drop_unfinished
+from align_echo.run_dir import CHECKPOINTS, check_room, checkpoint_step, drop_unfinished
 from align_echo.session import Episode, try_reset
 from align_echo.train import processes
 from align_echo.train import processes as launched
@@ -59,11 +58,11 @@ from align_echo.train.obstacles import ObstacleAlarm, estimate
 from align_echo.train.processes import SharedStage
 from align_echo.train.rollouts import ObservedStage, RolloutFiles
 from align_echo.train.rows import Role, RolloutBatch
-from align_echo.train.run_folder import append, check_run_folder, keep_before, lasts, made_nothing, steps_in, stored_as
+from align_echo.train.run_folder import TrainingDir, append, keep_before, steps_in
 from align_echo.train.serving import PUBLISHED
 from align_echo.train.signals import Signals
 from align_echo.train.stage import PARTS, LocalStage, Stage
-from align_echo.train.trackers import TENSORBOARD, tracking
+from align_echo.train.trackers import tracking
 from align_echo.train.trainer import RoleTrainer, build_optimizer
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -305,7 +304,7 @@ class TrainingRun:
         if config.implementation.needs == "expert":
             require_expert(self._spec, self._split, self.tasks, None)
         self._resuming = resume
-        self._resume = processes.call_on_first(lambda: check_run_folder(self.folder, self.on_record, resume=resume))
+        self._resume = processes.call_on_first(lambda: self._run_dir(resume).find_checkpoint())
         if not resume:
             processes.call_on_first(lambda: check_room(self.folder, estimate(config).disk))
         self._rollouts = RolloutFiles(self.folder, config.rollouts, config.steps)
@@ -383,9 +382,9 @@ class TrainingRun:
         start = time.monotonic()
         processes.gathered(self._try_worlds)
         crew = gather(self.config, self._sources, self.folder)
-        locks: list[FolderLock] = []
+        run_dirs: list[TrainingDir] = []
         try:
-            processes.call_on_first(lambda: locks.append(self._begin_folder()))
+            processes.call_on_first(lambda: run_dirs.append(self._begin_folder()))
             self._evaluation = self._held_out_tasks(crew, evaluated) if self.config.evaluating.every else None
             names = self.config.report_to if processes.is_first() else ()
             with (
@@ -404,8 +403,8 @@ class TrainingRun:
             return processes.call_on_first(lambda: self._end(trainer, figures))
         finally:
             crew.close()
-            for lock in locks:
-                lock.close()
+            for run_dir in run_dirs:
+                run_dir.close()
 
     def _try_worlds(self) -> None:
         """Reset a task of each split, to report a broken environment before loading a model."""
@@ -424,22 +423,16 @@ class TrainingRun:
         }
         return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
 
-    def _begin_folder(self) -> FolderLock:
+    def _run_dir(self, resume: bool) -> TrainingDir:
+        return TrainingDir(self.folder, self.on_record, resume=resume)
+
+    def _begin_folder(self) -> TrainingDir:
         """Write `config.json` and drop the records of steps to repeat.
 
         Raises `UsageError` if another process works in the folder, or has since the check.
         """
-        left = [TENSORBOARD]
-        lock = begin_run(
-            self.folder,
-            self.on_record,
-            resume=self._resuming,
-            left=left,
-            unmade=made_nothing,
-            compared=lasts,
-            read=stored_as(self.on_record),
-        )
-        if check_run_folder(self.folder, self.on_record, resume=True) != self._resume:
+        run_dir = self._run_dir(self._resuming).begin()
+        if self._run_dir(True).find_checkpoint() != self._resume:
             raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
         drop_unfinished(self.folder / CHECKPOINTS)
         shutil.rmtree(self.folder / PUBLISHED, ignore_errors=True)
@@ -447,7 +440,7 @@ class TrainingRun:
         for name in ("signals.jsonl", "refinements.jsonl", HELD_OUT):
             keep_before(self.folder / name, first)
         self._rollouts.drop_from(first)
-        return lock
+        return run_dir
 
     def _figures(self, trainer: RoleCheckpoints) -> dict[str, Any] | None:
         """Evaluate the current weights on held-out tasks; None without evaluations."""

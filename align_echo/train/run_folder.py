@@ -1,6 +1,6 @@
 """The folder of a training run: whether it holds any work yet, and its lines of signals.
 
-Not here: the common part of all runs' folders (`align_echo.runs`), and the run itself (`run.py`).
+Not here: the common part of all runs' folders (`align_echo.run_dir`), and the run itself (`run.py`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,31 @@ from typing import Any
 from align_echo.errors import UsageError
 from align_echo.files import entries, write_atomically
 from align_echo.plain_yaml import json_lines, json_object
-from align_echo.runs import CHECKPOINTS, CONFIG, check_run, is_run_by, newest_checkpoint
+from align_echo.run_dir import CHECKPOINTS, CONFIG, RunDir, is_run_by, newest_checkpoint
 from align_echo.train.presets import with_new_keys
 from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
 from align_echo.train.serving import PUBLISHED
 from align_echo.train.trackers import TENSORBOARD, WANDB
 
 
-def check_run_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool) -> str:
-    """Return the checkpoint to resume from, "" for none.
+class TrainingDir(RunDir):
+    """Folder of a training run. Without a checkpoint it starts again."""
 
-    Raises `UsageError` for a folder with other contents or in use by another process. A run without a checkpoint starts
-    again.
-    """
-    check_run(folder, settings, resume=resume, unmade=made_nothing, compared=lasts, read=stored_as(settings))
-    return newest_checkpoint(folder / CHECKPOINTS) if resume else ""
+    def __init__(self, path: Path, config: Mapping[str, Any], *, resume: bool = False) -> None:
+        super().__init__(
+            path,
+            config,
+            resume=resume,
+            left=[TENSORBOARD],
+            has_output=has_checkpoint,
+            compared=lasts,
+            read=stored_as(config),
+        )
+
+    def find_checkpoint(self) -> str:
+        """Check the folder, and return the checkpoint to resume from, "" for none. Raises as `check`."""
+        self.check()
+        return newest_checkpoint(self.path / CHECKPOINTS) if self.resume else ""
 
 
 def stored_as(settings: Mapping[str, Any]) -> Callable[[Path], dict[str, Any] | None]:
@@ -81,9 +91,9 @@ def append(file: Path, record: dict[str, Any]) -> None:
         out.write(json.dumps(record, allow_nan=False) + "\n")
 
 
-def made_nothing(folder: Path) -> bool:
-    """Return whether the folder holds only a training run without a checkpoint."""
+def has_checkpoint(folder: Path) -> bool:
+    """Return False for a folder that holds only a training run without a checkpoint."""
     files = {CONFIG, "held_out.jsonl", "signals.jsonl", "refinements.jsonl"}
     ours = files | {ROLLOUTS, CRITIQUES, TENSORBOARD, WANDB, CHECKPOINTS, PUBLISHED, "last"}
     names = {entry.name for entry in entries(folder)}
-    return is_run_by(folder, "train") and names <= ours and not any((folder / CHECKPOINTS).glob("*"))
+    return not is_run_by(folder, "train") or not names <= ours or any((folder / CHECKPOINTS).glob("*"))

@@ -30,7 +30,7 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallba
 from align_echo import halting
 from align_echo.errors import TrainingError
 from align_echo.halting import Halt, under, wait_for_result
-from align_echo.runs import checkpoint_step
+from align_echo.run_dir import checkpoint_step
 from align_echo.train import processes
 from align_echo.train.advantages import GroupAdvantages, group_advantages, uncompared
 from align_echo.train.backbone import Backbone

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from align_echo.errors import UsageError, did_you_mean
 from align_echo.plain_yaml import json_object
-from align_echo.runs import CONFIG
+from align_echo.run_dir import CONFIG
 
 EPISODES, ITERATIONS, ROLLOUTS = "trajectories", "iterations", "rollouts"
 

@@ -33,7 +33,7 @@ from align_echo.errors import MissingExtraError, UsageError
 from align_echo.intervals import Estimate, mean_score, scored, success_rate
 from align_echo.plain_yaml import json_object
 from align_echo.redaction import without_secrets
-from align_echo.runs import CONFIG, SUMMARY
+from align_echo.run_dir import CONFIG, SUMMARY
 from align_echo.sandbox.session import printable
 from align_echo.types import NO_REPLY, Step, Trajectory, Usage
 from align_echo.view.finding import EpisodeFile, find_episodes

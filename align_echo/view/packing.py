@@ -28,7 +28,7 @@ from align_echo.errors import UsageError
 from align_echo.files import write_atomically
 from align_echo.plain_yaml import json_object
 from align_echo.redaction import without_secrets
-from align_echo.runs import CONFIG
+from align_echo.run_dir import CONFIG
 from align_echo.types import Step, Trajectory
 from align_echo.view.finding import EpisodeFile, find_episodes
 from align_echo.view.listing import provenances, rules_behind

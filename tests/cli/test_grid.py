@@ -175,7 +175,7 @@ def test_finished_cells_are_not_played_again(run, monkeypatch):
     assert run(*TWO_AGENTS, "--out", "run")[0] == 0
     before = Path("run/summary.json").read_text()
     Path("run/summary.json").unlink()
-    played = "align_echo.evaluate.grid.play_variants"
+    played = "align_echo.evaluate.playing.Experiment.play_variants"
     monkeypatch.setattr(played, lambda *arguments: pytest.fail("a finished cell is played"))
     status, out, err = run(*TWO_AGENTS, "--resume", "--out", "run")
     assert status == 0, err

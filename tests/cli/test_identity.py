@@ -12,7 +12,7 @@ import align_echo
 from align_echo.errors import UsageError
 from align_echo.hints import HintCount
 from align_echo.interface import identity, load_interface, save_interface
-from align_echo.runs import CONFIG, check_run
+from align_echo.run_dir import CONFIG, RunDir
 from align_echo.session import Session
 from align_echo.types import Trajectory
 from align_echo.view import packing
@@ -227,12 +227,12 @@ def config_of(model: str, weights: str) -> dict[str, object]:
 
 def test_a_local_model_is_what_its_weights_are(tmp_path):
     (tmp_path / CONFIG).write_text(json.dumps(config_of("./m", "abc")))
-    check_run(tmp_path, config_of("/somewhere/m", "abc"), resume=True)
+    RunDir(tmp_path, config_of("/somewhere/m", "abc"), resume=True).check()
     with pytest.raises(UsageError, match="was started with agent_details"):
-        check_run(tmp_path, config_of("./m", "def"), resume=True)
+        RunDir(tmp_path, config_of("./m", "def"), resume=True).check()
     (tmp_path / CONFIG).write_text(json.dumps(config_of("gpt", "")))
     with pytest.raises(UsageError, match=r"was started with agent_details\.model\.agent = gpt, not other"):
-        check_run(tmp_path, config_of("other", ""), resume=True)
+        RunDir(tmp_path, config_of("other", ""), resume=True).check()
 
 
 def test_two_environments_of_one_folder_are_not_taken_for_one(run, tmp_path, monkeypatch):

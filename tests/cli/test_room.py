@@ -12,7 +12,7 @@ import pytest
 
 from align_echo import rollout
 from align_echo.errors import UsageError
-from align_echo.runs import check_room
+from align_echo.run_dir import check_room
 from align_echo.train.config import checked_config, merged, method
 from align_echo.train.obstacles import estimate
 from align_echo.train.run import TrainingRun

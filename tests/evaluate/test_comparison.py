@@ -12,7 +12,7 @@ from rich.console import Console
 from align_echo.errors import UsageError
 from align_echo.evaluate import comparison as comparing
 from align_echo.evaluate.comparison import VariantComparison, build_variants, compare
-from align_echo.evaluate.folder import Config, EvaluationFolder, PartSetting
+from align_echo.evaluate.folder import Config, EvaluationDir, PartSetting
 from align_echo.evaluate.tables import cell, residue_lines, tables, undefined, unplayed
 from align_echo.interface import identity
 from align_echo.intervals import Estimate
@@ -165,13 +165,13 @@ SETTING = PartSetting(BEFORE[0].environment, BEFORE[0].split, BEFORE[0].agent, 0
 
 
 def test_the_folder_keeps_episodes_as_they_end_and_survives_a_kill_in_the_middle_of_a_line(tmp_path):
-    folder = EvaluationFolder(tmp_path / "out", CONFIG)
+    folder = EvaluationDir(tmp_path / "out", CONFIG).begin()
     part = folder.part("none", [Episode(MUG), Episode(BOOK)], SETTING)
     part.add(BEFORE[0])
     part.add(episode(BOOK, [], won=False, fault=True))
     file = tmp_path / "out" / "trajectories" / "none.jsonl"
     file.write_text(file.read_text() + BEFORE[1].model_dump_json()[:100])
-    again = EvaluationFolder(tmp_path / "out", CONFIG, resume=True)
+    again = EvaluationDir(tmp_path / "out", CONFIG, resume=True).begin()
     episodes = [Episode(trajectory.task_id) for trajectory in BEFORE]
     part = again.part("none", episodes, SETTING)
     assert list(part) == BEFORE[:1]  # the fault and the half line are to be played again
@@ -184,7 +184,7 @@ def test_the_folder_keeps_episodes_as_they_end_and_survives_a_kill_in_the_middle
 
 def test_the_summary_reads_back(tmp_path):
     result = compare(SPEC, {"none": BEFORE, "full": AFTER})
-    path = EvaluationFolder(tmp_path / "out", CONFIG).finish(result)
+    path = EvaluationDir(tmp_path / "out", CONFIG).begin().finish(result)
     assert VariantComparison.model_validate_json(path.read_text()) == result
     assert set(json.loads(path.read_text())["variants"]["none"]["success_rate"]) == {"value", "n", "ci95"}
 
@@ -200,14 +200,14 @@ NEW_KEYS = {"conduct", "forged"}
 
 
 def test_a_folder_in_use_or_of_another_run_is_refused_and_left_as_it_was(tmp_path):
-    EvaluationFolder(tmp_path, CONFIG)
+    EvaluationDir(tmp_path, CONFIG).begin()
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UsageError, match="--resume"):
-        EvaluationFolder(tmp_path, CONFIG)
+        EvaluationDir(tmp_path, CONFIG).begin()
     with pytest.raises(UsageError, match="seed = 0, not 1"):
-        EvaluationFolder(tmp_path, {"agent": "test", "seed": 1}, resume=True)
+        EvaluationDir(tmp_path, {"agent": "test", "seed": 1}, resume=True).begin()
     with pytest.raises(UsageError, match="nothing to resume"):
-        EvaluationFolder(tmp_path / "fresh", CONFIG, resume=True)
+        EvaluationDir(tmp_path / "fresh", CONFIG, resume=True).begin()
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -279,7 +279,7 @@ def test_several_episodes_of_a_task_are_one_task_in_intervals_and_differences():
 
 
 def test_episodes_that_are_finished_are_known_by_task_and_sample(tmp_path):
-    folder = EvaluationFolder(tmp_path / "out", CONFIG)
+    folder = EvaluationDir(tmp_path / "out", CONFIG).begin()
     episodes = [Episode(task, sample) for task in (MUG, BOOK) for sample in range(2)]
     folder.part("none", episodes, SETTING).add(changed(BEFORE[0], sample=1))
     part = folder.part("none", episodes, SETTING)

@@ -8,7 +8,7 @@ import pytest
 
 from align_echo.critic.language import CriticReview, Critique
 from align_echo.errors import ModelError, UsageError
-from align_echo.evaluate.folder import EvaluationFolder, PartSetting
+from align_echo.evaluate.folder import EvaluationDir, PartSetting
 from align_echo.evaluate.refinement import ReviewRecord, attempt_episode, refine_rounds, review_all
 from align_echo.session import Episode
 from align_echo.types import Fault, Trajectory
@@ -139,14 +139,14 @@ def test_a_critic_that_breaks_from_the_start_stops_the_run_and_one_that_recovers
 
 def test_a_later_attempt_is_kept_only_while_what_led_to_it_stands(tmp_path):
     """Broken episodes are played again when a run is resumed: what had followed from their breaking is not reused."""
-    folder = EvaluationFolder(tmp_path / "run", {"agent": "a"})
+    folder = EvaluationDir(tmp_path / "run", {"agent": "a"}).begin()
     later = Stage().play(2, [Episode("a", 2, "old advice"), Episode("b", 2)])
     setting = PartSetting(later[0].environment, later[0].split, later[0].agent, later[0].seed, None)
     part = folder.part("round-2", [attempt_episode(attempt) for attempt in later], setting)
     for reviewed in later:
         part.add(reviewed)
         folder.add_review("round-3", ReviewRecord(attempt=attempt_episode(reviewed), review=CriticReview(form="echo")))
-    again = EvaluationFolder(tmp_path / "run", {"agent": "a"}, resume=True)
+    again = EvaluationDir(tmp_path / "run", {"agent": "a"}, resume=True).begin()
     assert list(again.part("round-2", [Episode("a", 2, "new advice"), Episode("b", 2)], setting)) == later[1:]
     standing = Stage().play(2, [Episode("a", 2, "new advice"), Episode("b", 2)])
     assert [reviewed.attempt for reviewed in again.reviewed("round-3", standing)] == [Episode("b", 2)]

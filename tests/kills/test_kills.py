@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.runs import begin_run, check_run
+from align_echo.run_dir import RunDir
 from tests.kills.comparing import contents, differing, where_differing
 from tests.kills.jobs import JOBS, Job
 from tests.kills.killing import Tally, kill
@@ -80,6 +80,6 @@ def test_a_difference_is_told_by_its_name_and_the_rounding_of_an_engine_is_none(
 def test_a_run_killed_while_it_wrote_its_very_first_file_is_begun_anew_by_the_same_command(tmp_path: Path) -> None:
     half = tmp_path / f".config.json.{'0' * 16}"
     half.write_text('{"comm')
-    check_run(tmp_path, {}, resume=False)
-    begin_run(tmp_path, {"command": "evaluate"}, resume=False).close()
+    RunDir(tmp_path, {}).check()
+    RunDir(tmp_path, {"command": "evaluate"}).begin().close()
     assert [file.name for file in tmp_path.iterdir()] == ["config.json"]

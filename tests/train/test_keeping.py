@@ -14,7 +14,7 @@ import torch
 from transformers import EarlyStoppingCallback, TrainerCallback
 
 from align_echo.errors import ModelError
-from align_echo.runs import checkpoint_step, newest_checkpoint, whole_checkpoints
+from align_echo.run_dir import checkpoint_step, newest_checkpoint, whole_checkpoints
 from align_echo.train.backbone import Backbone
 from align_echo.train.rows import RolloutBatch
 from align_echo.train.trainer import RoleTrainer

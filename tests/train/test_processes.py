@@ -21,7 +21,7 @@ from torch import nn
 
 from align_echo import halting
 from align_echo.errors import TrainingError
-from align_echo.runs import newest_checkpoint
+from align_echo.run_dir import newest_checkpoint
 from align_echo.train import processes
 from align_echo.train.config import checked_config, merged, method
 from align_echo.train.run import TrainingRun

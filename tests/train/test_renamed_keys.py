@@ -13,7 +13,7 @@ from align_echo.errors import UsageError
 from align_echo.report.material import find_method
 from align_echo.train.config import TrainConfig, checked_config, merged, method, read_file, stored_config
 from align_echo.train.presets import RENAMED_KEYS, implementation_for, methods, refuse_old_keys, with_new_keys
-from align_echo.train.run_folder import check_run_folder
+from align_echo.train.run_folder import TrainingDir
 
 VALUES = {
     "collecting.recipe": "echo",
@@ -96,10 +96,11 @@ def test_a_run_of_an_earlier_version_goes_on_under_the_name_of_its_method(name, 
     config = checked_config(method(name), name)
     folder = stored(tmp_path / "run", old_config(config))
     record = {"command": "train", "config": config.model_dump(mode="json")}
-    assert check_run_folder(folder, record, resume=True) == ""
+    assert TrainingDir(folder, record, resume=True).find_checkpoint() == ""
     resumed = stored_config(folder, {})
     assert resumed == config.model_copy(update={"method": implementation_for(name)})
-    assert check_run_folder(folder, {**record, "config": resumed.model_dump(mode="json")}, resume=True) == ""
+    as_resumed = {**record, "config": resumed.model_dump(mode="json")}
+    assert TrainingDir(folder, as_resumed, resume=True).find_checkpoint() == ""
     assert find_method(with_new_keys(old_config(config))) == name
 
 
@@ -107,7 +108,7 @@ def test_a_run_of_an_earlier_version_does_not_go_on_with_another_method(tmp_path
     folder = stored(tmp_path / "run", old_config(checked_config(method("grpo"), "grpo")))
     other = checked_config({**method("grpo"), "method": "regenerate"}, "other").model_dump(mode="json")
     with pytest.raises(UsageError, match=r"was started with config\.method = grpo, not regenerate"):
-        check_run_folder(folder, {"command": "train", "config": other}, resume=True)
+        TrainingDir(folder, {"command": "train", "config": other}, resume=True).find_checkpoint()
 
 
 @pytest.mark.parametrize("damaged", [{}, {"collecting": 3}, {"step": {"objective": None}}])

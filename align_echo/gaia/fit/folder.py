@@ -10,23 +10,21 @@ Not here: training on text (`intuitive.py`, `reasoning.py`) and on screens (`gui
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from align_echo import __version__
 from align_echo.errors import UsageError
 from align_echo.files import clear
 from align_echo.gaia.opinions import TrainingData
-from align_echo.locking import FolderLock
 from align_echo.models.choosing import ModelName
 from align_echo.prompts import prompt_hash
-from align_echo.runs import (
+from align_echo.run_dir import (
     CHECKPOINTS,
     CONFIG,
-    begin_run,
+    RunDir,
     check_room,
-    check_run,
     drop_unfinished,
     is_run_by,
     whole_checkpoints,
@@ -85,13 +83,24 @@ def training_config(
     }
 
 
-def check_folder(path: Path, config: Mapping[str, Any], *, resume: bool) -> None:
-    """Refuse a folder of something else, or in use by another process, without touching it.
+class CriticDir(RunDir):
+    """Folder of a critic's training. Without a checkpoint it starts again.
 
-    A folder without a checkpoint starts over. The paths of collections, and of a model with recorded weights, may
-    differ. Raises `UsageError`.
+    The paths of collections, and of a model with recorded weights, may differ in a resumed run.
     """
-    check_run(path, config, resume=resume, unmade=_made_nothing, compared=_compared(config))
+
+    def __init__(self, path: Path, config: Mapping[str, Any], *, resume: bool = False) -> None:
+        unlike = {"collections", "model"} if config.get("weights") else {"collections"}
+        super().__init__(
+            path, config, resume=resume, has_output=_has_checkpoint, compared=lambda key: key not in unlike
+        )
+
+    def begin(self) -> Self:
+        """Begin as every run, and drop incomplete checkpoints."""
+        super().begin()
+        for part in (CHECKPOINTS, WARM):
+            drop_unfinished(self.path / part)
+        return self
 
 
 def check_disk(path: Path, source: str, weights: str) -> None:
@@ -102,22 +111,6 @@ def check_disk(path: Path, source: str, weights: str) -> None:
 
     models = 1 + (2 * 3 if weights == "full" else 0)
     check_room(path, models * BYTES * count_parameters(source))
-
-
-def open_folder(path: Path, config: Mapping[str, Any], *, resume: bool) -> FolderLock:
-    """Create and lock the folder, and drop incomplete checkpoints.
-
-    Raises `UsageError` if another process works in it, or has started to since it was checked.
-    """
-    lock = begin_run(path, config, resume=resume, unmade=_made_nothing, compared=_compared(config))
-    for part in (CHECKPOINTS, WARM):
-        drop_unfinished(path / part)
-    return lock
-
-
-def _compared(config: Mapping[str, Any]) -> Callable[[str], bool]:
-    unlike = {"collections", "model"} if config.get("weights") else {"collections"}
-    return lambda key: key not in unlike
 
 
 def partial_folder(path: Path) -> Path:
@@ -150,8 +143,8 @@ def publish_critic(folder: Path) -> None:
     folder.replace(folder.with_name(CRITIC))
 
 
-def _made_nothing(path: Path) -> bool:
-    """Return whether the folder holds nothing but a training without a checkpoint."""
+def _has_checkpoint(path: Path) -> bool:
+    """Return False for a folder that holds nothing but a training without a checkpoint."""
     ours = {CONFIG, CHECKPOINTS, WARM, SIGNALS}
     checkpoints = [folder for part in (CHECKPOINTS, WARM) for folder in whole_checkpoints(path / part)]
-    return is_run_by(path, COMMAND) and {entry.name for entry in path.iterdir()} <= ours and not checkpoints
+    return not is_run_by(path, COMMAND) or not {entry.name for entry in path.iterdir()} <= ours or bool(checkpoints)

@@ -18,9 +18,8 @@ from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.critic.drawn import write_sampling
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS
-from align_echo.files import write_atomically
 from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
-from align_echo.gaia.fit.folder import check_disk, check_folder, open_folder, read_settings, training_config
+from align_echo.gaia.fit.folder import CriticDir, check_disk, read_settings, training_config
 from align_echo.gaia.fit.trainer import fit_calibrated
 from align_echo.gaia.opinions import TrainingData, prepare_training_data
 from align_echo.gaia.presets import preset_file, preset_for, presets
@@ -155,41 +154,41 @@ def fit(
     chosen = settings or read_fit_settings(source, None, {})
     lessons = prepare_training_data(collections, share, rule, seed=chosen.seed, balance=chosen.balance)
     record = training_config(lessons, name, source, share, ["critic/verdict"], chosen)
-    check_folder(path, record, resume=resume)
+    run_dir = CriticDir(path, record, resume=resume)
+    run_dir.check()
     if not resume:
         check_disk(path, source, chosen.weights)
     material = _prepare(source, chosen, lessons)
     check_enough(len(material.questions), least, material.left_out)
-    lock = open_folder(path, record, resume=resume)
-    progress.say(material.told)
-    if settings is None:
-        rate = f"{chosen.weights} weights, rate {chosen.lr:g}, {chosen.epochs} epochs"
-        names = " or ".join(presets())
-        progress.say(f"settings for a model of this size: {rate}; others are named with --config, such as {names}")
-    held_out, rows = fit_calibrated(
-        path,
-        chosen,
-        learn=partial(material.learn, progress=progress),
-        verdicts=material.verdicts,
-        save=material.save,
-    )
-    fitted = TrainingSummary(
-        rule=lessons.rule,
-        learned_from=len(material.questions),
-        tasks=len({question.task for question in material.questions}),
-        too_long=material.too_long,
-        temperature=held_out.temperature if held_out else 1.0,
-        held_out=held_out,
-        one_sided=material.one_sided,
-        duplicates=lessons.duplicates,
-        unlabelled=lessons.unlabelled,
-        unbalanced=lessons.unbalanced,
-        baselines=compare_baselines(
-            lessons.learned, material.tested, [row.verdict for row in rows], lessons.rule, seed=chosen.seed
-        ),
-    )
-    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
-    lock.close()
+    with run_dir:
+        progress.say(material.told)
+        if settings is None:
+            rate = f"{chosen.weights} weights, rate {chosen.lr:g}, {chosen.epochs} epochs"
+            names = " or ".join(presets())
+            progress.say(f"settings for a model of this size: {rate}; others are named with --config, such as {names}")
+        held_out, rows = fit_calibrated(
+            path,
+            chosen,
+            learn=partial(material.learn, progress=progress),
+            verdicts=material.verdicts,
+            save=material.save,
+        )
+        fitted = TrainingSummary(
+            rule=lessons.rule,
+            learned_from=len(material.questions),
+            tasks=len({question.task for question in material.questions}),
+            too_long=material.too_long,
+            temperature=held_out.temperature if held_out else 1.0,
+            held_out=held_out,
+            one_sided=material.one_sided,
+            duplicates=lessons.duplicates,
+            unlabelled=lessons.unlabelled,
+            unbalanced=lessons.unbalanced,
+            baselines=compare_baselines(
+                lessons.learned, material.tested, [row.verdict for row in rows], lessons.rule, seed=chosen.seed
+            ),
+        )
+        run_dir.finish(fitted)
     return fitted
 
 

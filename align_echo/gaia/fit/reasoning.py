@@ -21,15 +21,13 @@ from align_echo.critic.opinion import AT_ONCE, ReasoningCritic
 from align_echo.critic.verdict import Verdict, judge, reasoned_verdict_messages, write_reasoned_verdict
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.files import write_atomically
 from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
 from align_echo.gaia.fit.folder import (
     SIGNALS,
     WARM,
+    CriticDir,
     check_disk,
     check_finite,
-    check_folder,
-    open_folder,
     partial_folder,
     publish_critic,
     training_config,
@@ -41,7 +39,7 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import render
-from align_echo.runs import newest_checkpoint
+from align_echo.run_dir import newest_checkpoint
 from align_echo.tokens import TokenSequence
 from align_echo.train.arguments import build_arguments
 from align_echo.train.config import LoraSettings, TrainConfig
@@ -85,7 +83,8 @@ def fit_reasoning(
     source = find_source(name)
     lessons = prepare_training_data(collections, share, rule, seed=settings.seed)
     record = training_config(lessons, name, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
-    check_folder(path, record, resume=resume)
+    run_dir = CriticDir(path, record, resume=resume)
+    run_dir.check()
     if not resume:
         check_disk(path, source, settings.weights)
     crew = gather(crew_config(name.text, settings), dict.fromkeys(ROLES, source))
@@ -102,12 +101,11 @@ def fit_reasoning(
         left_out = lessons.left_out | {"too long": too_long}
         check_enough(len(learned), least, left_out)
         choose_demonstrations(select_labelled(learned, lessons.rule), critic.encoder, settings)
-        lock = open_folder(path, record, resume=resume)
-        held_out = f"{len(tested):,} held out; {describe_left_out(left_out)}"
-        progress.say(f"learning from {len(learned):,} actions by the rule {lessons.rule!r}; {held_out}")
-        _learn(path, crew, learned, lessons.rule, settings, progress)
-        fitted = _finish(path, crew, source, settings, lessons, learned, tested, too_long)
-        lock.close()
+        with run_dir:
+            held_out = f"{len(tested):,} held out; {describe_left_out(left_out)}"
+            progress.say(f"learning from {len(learned):,} actions by the rule {lessons.rule!r}; {held_out}")
+            _learn(path, crew, learned, lessons.rule, settings, progress)
+            fitted = _finish(run_dir, crew, source, settings, lessons, learned, tested, too_long)
     finally:
         crew.close()
     return fitted
@@ -121,7 +119,7 @@ def _learn(
     settings: ReasoningSettings,
     progress: Progress,
 ) -> None:
-    from align_echo.runs import CHECKPOINTS, checkpoint_step, newest_checkpoint
+    from align_echo.run_dir import CHECKPOINTS, checkpoint_step, newest_checkpoint
     from align_echo.train.run_folder import append, keep_before
 
     done, warmed_up = (checkpoint_step(newest_checkpoint(path / part)) for part in (CHECKPOINTS, WARM))
@@ -152,7 +150,7 @@ def _learn(
 
 
 def _finish(
-    path: Path,
+    run_dir: CriticDir,
     crew: RoleModels,
     source: str,
     settings: ReasoningSettings,
@@ -169,7 +167,7 @@ def _finish(
         LabelledVerdict(example.task_id, example.action_type, example.label(lessons.rule) or "wrong", score.verdict)
         for example, score in zip(tested, opinions, strict=True)
     ]
-    folder = partial_folder(path)
+    folder = partial_folder(run_dir.path)
     learner: Any = crew.backbone.activate("critic")
     if settings.weights == "lora":
         crew.backbone.save("critic", folder / "adapter")
@@ -189,7 +187,7 @@ def _finish(
         temperature=1.0,
         held_out=report(rows, 1.0, seed=settings.seed) if rows else None,
     )
-    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    run_dir.finish(fitted)
     return fitted
 
 

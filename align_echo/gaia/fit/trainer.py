@@ -21,7 +21,7 @@ from align_echo.critic.calibration import CriticReport, LabelledVerdict, fit_tem
 from align_echo.gaia.fit.folder import merge_adapter, partial_folder, publish_critic
 from align_echo.models.local.weights import load_state, read_model, without_bars
 from align_echo.progress import Progress
-from align_echo.runs import CHECKPOINTS, checkpoint_step, newest_checkpoint
+from align_echo.run_dir import CHECKPOINTS, checkpoint_step, newest_checkpoint
 from align_echo.train.arguments import build_arguments
 from align_echo.train.backbone import name_layers_in_order
 from align_echo.train.checkpoints import KeepingTrainer

@@ -19,7 +19,8 @@ import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from align_echo.errors import UsageError, first_line
 from align_echo.files import clear, drop_half_written, entries, read_text, write_atomically
@@ -28,7 +29,7 @@ from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock, check_free
 from align_echo.models.recording import CallLog
 from align_echo.plain_yaml import in_yaml, json_object, parse_json
-from align_echo.types import Trajectory
+from align_echo.types import Frozen, Trajectory
 
 CONFIG, SUMMARY, CHECKPOINTS = "config.json", "summary.json", "checkpoints"
 
@@ -45,46 +46,95 @@ LONGEST_VALUE = 120
 """Maximum characters of a setting in a message."""
 
 
-def keeps_nothing(path: Path) -> bool:
-    """Return False for every folder: never overwrite an existing run."""
-    return False
-
-
-def every_key(key: str) -> bool:
-    """Return True for every setting: resume only with all settings unchanged."""
+def always(value: object) -> bool:
+    """Return True: every folder may have output, and every setting must be the same in a resumed run."""
     return True
 
 
-def check_run(
-    path: Path,
-    config: Mapping[str, Any] | None,
-    *,
-    resume: bool,
-    unmade: Callable[[Path], bool] = keeps_nothing,
-    compared: Callable[[str], bool] = every_key,
-    read: Callable[[Path], dict[str, Any] | None] = json_object,
-) -> None:
-    """Refuse a folder that cannot take this run, or is in use by another process, without changing it.
+class RunDir:
+    """The folder of one run: refused or accepted by `check`, created and locked by `begin`, ended by `finish`.
 
-    `config` None is not known yet. `unmade(path)` is True if the folder holds a run of this command without any output
-    yet. Settings are compared by dotted names if `compared(name)` is True; `read` reads the stored ones.
-    Raises `UsageError` in one line.
+    As a context manager it begins if it has not, and on leaving lets other processes in. `config` is None where it is
+    not known yet. `has_output` returns False for a folder of this command without any output, which starts again; its
+    files `left` are removed. Settings are compared by dotted names if `compared(name)` is True; `read` reads the stored
+    ones.
     """
-    check_room(path)
-    if not path.exists() or not entries(path):
-        if resume:
-            raise UsageError(f"there is nothing to resume in {path}")
-        return
-    check_free(path)
-    if not resume:
-        if unmade(path):
+
+    def __init__(
+        self,
+        path: str | Path,
+        config: Mapping[str, Any] | None = None,
+        *,
+        resume: bool = False,
+        left: Collection[str] = (),
+        has_output: Callable[[Path], bool] = always,
+        compared: Callable[[str], bool] = always,
+        read: Callable[[Path], dict[str, Any] | None] = json_object,
+    ) -> None:
+        self.path = Path(path)
+        self.config = config
+        self.resume = resume
+        self._left = left
+        self._has_output = has_output
+        self._compared = compared
+        self._read = read
+        self._lock: FolderLock | None = None
+
+    def check(self) -> None:
+        """Refuse a folder that cannot take this run, or is in use by another process, without changing it.
+
+        Raises `UsageError` in one line.
+        """
+        path = self.path
+        check_room(path)
+        if not path.exists() or not entries(path):
+            if self.resume:
+                raise UsageError(f"there is nothing to resume in {path}")
             return
-        raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
-    stored = read(path / CONFIG)
-    if stored is None:
-        raise UsageError(f"{path} is not the folder of a run: it has no readable {CONFIG}")
-    if config is not None:
-        _check_same(path, *_by_content(flat(stored), flat(config)), compared)
+        check_free(path)
+        if not self.resume:
+            if not self._has_output(path):
+                return
+            raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
+        stored = self._read(path / CONFIG)
+        if stored is None:
+            raise UsageError(f"{path} is not the folder of a run: it has no readable {CONFIG}")
+        if self.config is not None:
+            _check_same(path, *_by_content(flat(stored), flat(self.config)), self._compared)
+
+    def begin(self) -> Self:
+        """Create the folder and lock it against other processes until `close`.
+
+        A new run writes its settings and removes what a false start left; a resumed run leaves them unchanged. Raises
+        as `check`, also if another process has started meanwhile.
+        """
+        self.check()
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = FolderLock(self.path)
+        self.check()
+        drop_half_written(self.path)
+        if not self.resume:
+            clear(self.path, self._left)
+            write_atomically(self.path / CONFIG, json.dumps(self.config, indent=2) + "\n")
+        return self
+
+    def finish(self, summary: Frozen | Mapping[str, Any]) -> Path:
+        """Write `summary.json`, the last file of a run."""
+        text = json.dumps(summary, indent=2) if isinstance(summary, Mapping) else summary.model_dump_json(indent=2)
+        return write_atomically(self.path / SUMMARY, text + "\n")
+
+    def close(self) -> None:
+        """Let other processes in. Safe to call twice."""
+        if self._lock is not None:
+            self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self if self._lock is not None else self.begin()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def check_room(path: Path, needed: int = LEAST_ROOM) -> None:
@@ -103,33 +153,6 @@ def check_room(path: Path, needed: int = LEAST_ROOM) -> None:
     if free < needed:
         room = f"there are {free / 1e6:,.0f} MB free where {path} is, and {needed / 1e6:,.0f} MB are needed"
         raise UsageError(f"{room}: make room, or name another --out")
-
-
-def begin_run(
-    path: Path,
-    config: Mapping[str, Any],
-    *,
-    resume: bool,
-    left: Collection[str] = (),
-    unmade: Callable[[Path], bool] = keeps_nothing,
-    compared: Callable[[str], bool] = every_key,
-    read: Callable[[Path], dict[str, Any] | None] = json_object,
-) -> FolderLock:
-    """Create the folder and lock it against other processes until the lock is closed.
-
-    A new run writes its settings and removes the files `left` by a false start; a resumed run leaves them unchanged.
-
-    Raises as `check_run`, also if another process has started meanwhile.
-    """
-    check_run(path, config, resume=resume, unmade=unmade, compared=compared, read=read)
-    path.mkdir(parents=True, exist_ok=True)
-    lock = FolderLock(path)
-    check_run(path, config, resume=resume, unmade=unmade, compared=compared, read=read)
-    drop_half_written(path)
-    if not resume:
-        clear(path, left)
-        write_atomically(path / CONFIG, json.dumps(config, indent=2) + "\n")
-    return lock
 
 
 def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any], compared: Callable[[str], bool]) -> None:
