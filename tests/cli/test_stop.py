@@ -187,7 +187,7 @@ def write():
 def deaf():  # as a thread that is inside a long call of another library
     signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGINT, signal.SIGTERM, signal.SIGURG}})
     try:
-        with stopping.said_by(lambda words: "stopped; " + words[0]), stopping.keeping(write):
+        with halting.said_by(lambda words: "stopped; " + words[0]), halting.keeping(write):
             print("deaf", flush=True)
             ctypes.CDLL(None).sleep(600)
     except KeyboardInterrupt as stop:  # it came just before the call
