@@ -33,8 +33,7 @@ from align_echo.files import write_atomically
 from align_echo.session import base_env
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.text_env import TextEnv
-from studies.processes import family_bytes
-from studies.rounds import at_least_one
+from studies.rounds import at_least_one, family_bytes, rounded
 
 ENDLESS = 10**9
 UPSTREAM_STEPS = 60
@@ -61,13 +60,6 @@ def some_tasks(name: str, count: int) -> list[str]:
 
 
 # ---------------------------------------------------------------- time
-
-
-def begin(name: str) -> None:
-    """Start one episode. Raises `AlignEchoError` for what is missing."""
-    env = make(name)
-    env.reset(options={"task": some_tasks(name, 1)[0]})
-    env.close()
 
 
 def reset_times(name: str, count: int) -> dict[str, Any]:
@@ -187,8 +179,7 @@ UPSTREAM: dict[str, Callable[[Script], AbstractContextManager[Start]]] = {
     "textworldexpress": textworldexpress_upstream,
     "math": math_upstream,
 }
-"""WebShop's needs Java, Lucene and a download: `studies.webshop_engine` compares with its page pipeline. SearchQA
-has no upstream environment: `studies.retrieval` compares its server with its index."""
+"""WebShop's needs Java, Lucene and a download; SearchQA has none."""
 
 
 def upstream_rates(name: str, rounds: Sequence[Script]) -> list[float]:
@@ -261,7 +252,6 @@ def _call(call: Callable[..., Any], arguments: Sequence[Any]) -> Any:
 
 def measure(name: str, steps: int, resets: int, further: int, rounds: int) -> dict[str, Any]:
     """The figures of one environment. Raises `ImportError` for one that cannot be played here."""
-    fresh(begin, name)
     fresh(reset_times, name, resets)  # what is built once on disk
     started = fresh(reset_times, name, resets)
     stepped = fresh(step_times, name, steps, rounds)
@@ -322,7 +312,7 @@ def main() -> None:
         "load": os.getloadavg()[0],
         "environments": {**figures, **{name: {"missing": reason} for name, reason in missing.items()}},
     }
-    line = json.dumps(_rounded(record))
+    line = json.dumps(rounded(record))
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
         write_atomically(given.out / "summary.json", line + "\n")
@@ -339,14 +329,6 @@ def _print_table(figures: dict[str, dict[str, Any]]) -> None:
     for name, row in figures.items():
         cells = [row[key] for key in keys]
         print(f"{name:14}" + "".join(f"{'-' if cell is None else f'{cell:,.5g}':>14}" for cell in cells))
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

@@ -11,7 +11,10 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -21,6 +24,17 @@ class Round(NamedTuple):
     work: float
     seconds: float
     cpu: float
+
+
+class Watch:
+    """The seconds since it was made, and the CPU seconds of this process and of all below it (Linux)."""
+
+    def __init__(self) -> None:
+        self._cpu, self._clock = family_cpu(), time.perf_counter()
+
+    def round(self, work: float) -> Round:
+        """Return what was done since then."""
+        return Round(work, time.perf_counter() - self._clock, cpu_since(self._cpu))
 
 
 def rate(round_: Round) -> float:
@@ -89,8 +103,52 @@ def shortened(value: float) -> float:
     return float(f"{value:.4g}")
 
 
+def rounded(value: Any) -> Any:
+    """Numbers to four digits, in dicts and lists too."""
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return shortened(value) if isinstance(value, float) else value
+
+
 def at_least_one(text: str) -> int:
     """A whole number of at least 1, as argparse's type. Raises `ArgumentTypeError`."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def family() -> set[int]:
+    """The numbers of this process and of all that descend from it."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    members = {os.getpid()}
+    while grown := {pid for pid, parent in parents.items() if parent in members} - members:
+        members |= grown
+    return members
+
+
+def family_bytes() -> int:
+    """Resident memory."""
+    pages = 0
+    for pid in family():
+        with suppress(OSError):
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def family_cpu() -> dict[int, float]:
+    """CPU seconds of each process since it began."""
+    seconds = {}
+    for pid in family():
+        with suppress(OSError):
+            seconds[pid] = time.clock_gettime((~pid << 3) | 2)  # the clock of another process
+    return seconds
+
+
+def cpu_since(before: Mapping[int, float]) -> float:
+    """CPU seconds of all since `family_cpu` gave `before`. A process that has ended by now is left out."""
+    return sum(seconds - before.get(pid, 0.0) for pid, seconds in family_cpu().items())

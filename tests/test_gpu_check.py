@@ -30,6 +30,7 @@ def test_the_rehearsal_has_a_row_for_every_part_and_arm(tmp_path: Path, capsys: 
     assert last["ratio"] == pytest.approx(last["value"] / last["baseline"], rel=1e-2)
 
 
+@pytest.mark.long
 def test_what_breaks_is_a_row_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("no kernel for it")

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from studies.processes import cpu_since, family_bytes, family_cpu
-from studies.rounds import Round, at_least_one, costs, rates
+from studies.rounds import Round, at_least_one, costs, cpu_since, family_bytes, family_cpu, rates
 
 OURS = [Round(100, 2.0, 1.0), Round(100, 4.0, 1.0), Round(300, 3.0, 2.0)]
 THEIRS = [Round(10, 1.0, 1.0), Round(10, 4.0, 1.0), Round(20, 2.0, 4.0)]

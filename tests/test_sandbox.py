@@ -21,7 +21,7 @@ from tests.room_env import CONTRACT
 
 SHORT = Sandbox(seconds=1.0)
 """For code that hangs: what comes before the hang has time enough on a busy machine."""
-STATEFUL = Path(__file__).parents[1] / "studies" / "stateful_interface.py"
+STATEFUL = Path(__file__).parent / "data" / "stateful_interface.py"
 
 
 def answer(action: str) -> EngineReply:

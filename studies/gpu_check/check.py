@@ -40,10 +40,8 @@ import torch
 from align_echo.errors import first_line
 from align_echo.files import write_atomically
 from studies.gpu_check.engines import ENGINES
-from studies.gpu_check.generation import DEPTHS, copied_bytes_a_second, decoding, replies
-from studies.gpu_check.judging import judged
-from studies.gpu_check.shapes import FULL, TINY, Work, new_model, parameters
-from studies.gpu_check.telling import Row
+from studies.gpu_check.generation import DEPTHS, copied_bytes_a_second, decoding, judged, replies
+from studies.gpu_check.shapes import FULL, TINY, Row, Work, new_model, parameters
 from studies.gpu_check.training import ARMS, saved, training_step
 
 PARTS = ("replies", "decoding", "scorer", "training step")

@@ -1,15 +1,20 @@
-"""Engines that continue token ids, each as a function from ids to the future of a reply: ours, the continuous batching
-of `transformers` with the settings it has by itself, and vLLM where it is installed.
+"""Made conversations in token ids, and engines that continue them: ours, transformers' continuous batching, and vLLM.
+
+A conversation is an opening, and in turns a reply and an observation, all drawn from a seed. Whatever a model answers,
+the next prompt holds the reply that was made: so every engine computes the same. An engine is a function from ids to
+the future of a reply; transformers' has the settings that it takes by itself.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -19,7 +24,49 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from align_echo.models.local.engine import SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
-from studies.gpu_check.talks import DEADLINE, Ask, Ids
+from studies.gpu_check.shapes import Work
+
+Ids = tuple[int, ...]
+Ask = Callable[[Ids], "Future[TokenReply]"]
+DEADLINE = 60.0
+"""Seconds in which a reply must have come."""
+
+FIRST_ID = 8
+"""Ids below may be special tokens."""
+
+
+@dataclass(frozen=True)
+class Talk:
+    """The prompts of a conversation's turns, each of which begins with the one before it."""
+
+    prompts: tuple[Ids, ...]
+
+
+def talks(work: Work, rows: int, vocabulary: int, seed: int) -> list[Talk]:
+    """So many conversations; their openings share the first half, as those of one environment's rules do."""
+    dice = random.Random(seed)
+
+    def drawn(count: int) -> Ids:
+        return tuple(dice.randrange(FIRST_ID, vocabulary) for _ in range(count))
+
+    rules = drawn(work.opening // 2)
+    made = []
+    for _ in range(rows):
+        prompts = [(*rules, *drawn(work.opening - len(rules)))]
+        while len(prompts) < work.turns:
+            prompts.append((*prompts[-1], *drawn(work.reply + work.observation)))
+        made.append(Talk(tuple(prompts)))
+    return made
+
+
+def replay(conversations: Sequence[Talk], ask: Ask) -> list[list[TokenReply]]:
+    """Every conversation's replies, turn after turn, all conversations at once."""
+
+    def replies(talk: Talk) -> list[TokenReply]:
+        return [ask(prompt).result(DEADLINE) for prompt in talk.prompts]
+
+    with ThreadPoolExecutor(len(conversations)) as pool:
+        return list(pool.map(replies, conversations))
 
 
 @contextmanager
@@ -97,7 +144,7 @@ def _deliver(manager: Any, waiting: dict[str, Future[TokenReply]], over: threadi
 def vllm(model: Any, rows: int, reply: int, context: int) -> Iterator[Ask]:
     """The same by vLLM, from a folder that the model is saved to."""
     from align_echo.models.local.vllm_engine import VllmEngine
-    from studies.rollout_arms.setting import pocket_model
+    from studies.pocket_model import pocket_model
 
     sampling = SamplingConfig(temperature=0.0, max_tokens=reply)
     with tempfile.TemporaryDirectory() as folder:

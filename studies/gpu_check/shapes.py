@@ -1,15 +1,16 @@
-"""Models of Qwen3's shapes with random weights, made from a configuration: nothing is downloaded."""
+"""Models of Qwen3's shapes with random weights (nothing is downloaded), and rows of figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from studies.rounds import rounded
 
 SPREAD = 0.05
 """Standard deviation of the weights: with Qwen3's 0.02 all tokens would be about equally likely."""
@@ -35,33 +36,18 @@ class Work:
 
 
 def _qwen3(hidden: int, intermediate: int, layers: int, heads: int) -> Mapping[str, Any]:
-    return MappingProxyType(
-        {
-            "vocab_size": 151_936,
-            "hidden_size": hidden,
-            "intermediate_size": intermediate,
-            "num_hidden_layers": layers,
-            "num_attention_heads": heads,
-            "num_key_value_heads": 8,
-            "head_dim": 128,
-            "max_position_embeddings": 40_960,
-        }
-    )
+    return {
+        **{"vocab_size": 151_936, "hidden_size": hidden, "intermediate_size": intermediate},
+        **{"num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": 8},
+        **{"head_dim": 128, "max_position_embeddings": 40_960},
+    }
 
 
 FULL = Work(
     shapes={"qwen3-0.6b": _qwen3(1024, 3072, 28, 16), "qwen3-4b": _qwen3(2560, 9728, 36, 32)},
-    rows=(8, 32),
-    turns=3,
-    opening=600,
-    observation=60,
-    reply=16,
-    rounds=2,
-    judged=(1000, 8000),
-    queries=2,
-    samples=8,
-    episode=8,
-)
+    rows=(8, 32), turns=3, opening=600, observation=60, reply=16, rounds=2, judged=(1000, 8000),
+    queries=2, samples=8, episode=8,
+)  # fmt: skip
 """The figures of Qwen3's own configurations, 0.6B and 4B."""
 
 _TINY = {
@@ -71,17 +57,8 @@ _TINY = {
 
 TINY = Work(
     shapes={"tiny": _TINY, "tiny-2": {**_TINY, "hidden_size": 48}},
-    rows=(2,),
-    turns=2,
-    opening=40,
-    observation=6,
-    reply=4,
-    rounds=1,
-    judged=(64,),
-    queries=1,
-    samples=2,
-    episode=2,
-)
+    rows=(2,), turns=2, opening=40, observation=6, reply=4, rounds=1, judged=(64,), queries=1, samples=2, episode=2,
+)  # fmt: skip
 """The rehearsal's, on a CPU."""
 
 
@@ -107,3 +84,43 @@ def _made_as(dtype: torch.dtype) -> Iterator[None]:
 def parameters(model: Any) -> int:
     """How many there are; tied ones once."""
     return sum(weights.numel() for weights in model.parameters())
+
+
+@dataclass(frozen=True)
+class Row:
+    """`key` says what was measured, its `part` first; `figures` what came of it, or why there is nothing (`skipped`,
+    `fault`).
+    """
+
+    key: Mapping[str, Any]
+    figures: Mapping[str, Any]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As it stands in the JSON, with four digits."""
+        return {**self.key, **{name: rounded(value) for name, value in self.figures.items()}}
+
+    @property
+    def line(self) -> str:
+        """As it stands on the terminal."""
+        what = ", ".join(str(value) for value in self.key.values())
+        return f"{what}: " + ", ".join(f"{name} {rounded(value)}" for name, value in self.figures.items())
+
+
+@dataclass
+class Memory:
+    """The most that tensors on the GPU took, in GiB; None on a CPU, or before it was read."""
+
+    gib: float | None = None
+
+
+@contextmanager
+def peak_memory() -> Iterator[Memory]:
+    """Within, the most memory that is in use is watched; what is there from before counts."""
+    memory = Memory()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    yield memory
+    if torch.cuda.is_available():
+        memory.gib = torch.cuda.max_memory_allocated() / 2**30

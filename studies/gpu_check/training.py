@@ -1,50 +1,158 @@
 """Steps of GRPO and of ECHO on ALFWorld, by phase, with the memory they took, and how far the log-probabilities of
-playing are from those of learning, by turn.
+playing are from those of learning, by turn: the package's own `TrainingRun`, watched.
+
+Scores and critiques are made up of what was sampled (`studies.graded`), actions are a walk, and every reply has all its
+tokens: so arms play and learn as much, whatever the weights say.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+from transformers import PrinterCallback
+
+from align_echo.agents.reasoning import Vanilla
+from align_echo.critic.language import CriticReview
+from align_echo.session import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method
-from align_echo.train.run import choose_tasks
-from align_echo.train.stage import PARTS
+from align_echo.train.crew import RoleModels
+from align_echo.train.run import TrainingRun, choose_tasks
+from align_echo.train.signals import Signals
+from align_echo.train.stage import PARTS, LocalStage, Made, ReviewRequest, Stage
+from align_echo.train.trainer import RoleTrainer
+from align_echo.types import AgentView, Completion, Trajectory
 from align_echo.wrappers.catalogue import make, tasks
-from studies.gpu_check.shapes import Work
-from studies.gpu_check.telling import Row, peak_memory
-from studies.rollout_arms.setting import SPLIT, pocket_model
-from studies.training_arms.phases import PHASES, WatchedRun
+from studies.gpu_check.shapes import Row, Work, peak_memory
+from studies.pocket_model import pocket_model
+from studies.trainer_step import Spent, Stopwatch
 
 HALF = {"collecting": {"dtype": "bfloat16"}}
 APART = {"step": {"share_prefixes": False}}
+ADAPTERS = {"weights": "adapters"}
 
-ARMS: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
-    "grpo": ("grpo", ()),
-    "grpo, prefixes not shared": ("grpo", (APART,)),
-    "echo": ("echo", ()),
-    "echo, prefixes not shared": ("echo", (APART,)),
-    "echo, played in bfloat16": ("echo", (HALF,)),
-    "echo, adapters": ("echo", ({"weights": "adapters"},)),
-    "echo, adapters, overlapped": ("echo", ({"weights": "adapters"},)),
-    "echo, overlapped": ("echo", ()),
+ARMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "grpo": ("grpo", {}),
+    "grpo, prefixes not shared": ("grpo", APART),
+    "echo": ("echo", {}),
+    "echo, prefixes not shared": ("echo", APART),
+    "echo, played in bfloat16": ("echo", HALF),
+    "echo, adapters": ("echo", ADAPTERS),
+    "echo, adapters, overlapped": ("echo", ADAPTERS),
+    "echo, overlapped": ("echo", {}),
 }
 """A method, and what is asked of it beside what all have, by the arm's name."""
 
 OVERLAPPED = ", overlapped"
 """How arms end whose harvests are played in `PARTS` that do not wait for each other (a run does so on a CPU)."""
 
+SPLIT = "train"
 STEPS = 2
 """Steps of an arm, of which the last is told."""
 
 MISMATCH = "/mismatch/from_turn_"
+PLAY, CRITIC, BOTH, SYNC = "policy play", "critic replies", "both at once", "sync"
+
+
+class Walker(Vanilla):
+    """The vanilla agent whose action is the next place to walk to, whatever the reply says."""
+
+    def read(self, reply: str, view: AgentView) -> str:
+        places = re.findall(r"[a-z]+ \d+", view.initial_observation) or ["look"]
+        return f"go to {places[len(view.turns) % len(places)]}"
+
+    def full_text(self, completion: Completion) -> str:
+        return completion.text
+
+
+@dataclass(frozen=True)
+class WatchedStage(LocalStage):
+    """A stage that is timed; what overlaps, as one phase, whose `watch` is None within."""
+
+    watch: Stopwatch | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    counting: Any = field(default_factory=Lock)
+
+    def _phase(self, name: str) -> Any:
+        return self.watch.phase(name) if self.watch else nullcontext()
+
+    def _count(self, results: Sequence[Any]) -> None:
+        assert not any(result.fault for result in results), "an episode or a critic's model broke"
+        with self.counting:
+            self.counts["sampled"] += sum(result.usage.completion_tokens or 0 for result in results)
+
+    def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+        with self._phase(PLAY):
+            played = super().play(episodes)
+        assert not any(trajectory.context_overflow for trajectory in played)
+        self._count(played)
+        return played
+
+    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
+        with self._phase(CRITIC):
+            reviews = super().review(requests)
+        self._count(reviews)
+        return reviews
+
+    def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
+        if self.parts == 1:
+            return super().overlapped(collect, queries)
+        with self._phase(BOTH):
+            return LocalStage.overlapped(replace(self, watch=None), collect, queries)
+
+
+class WatchedRun(TrainingRun):
+    """A run whose steps are timed. `parts` of a harvest go on at once, whatever a run would choose by itself."""
+
+    def __init__(self, config: TrainConfig, folder: Path, parts: int) -> None:
+        super().__init__(config, folder)
+        self._parts, self._stopwatch, self.counts = parts, Stopwatch(), Counter[str]()
+
+    def measured(self) -> tuple[Spent, Signals]:
+        """Train; what the last step took and signalled."""
+        told: list[Signals] = []
+        self.train(lambda step, signals: told.append(signals))
+        self.counts["trained"] += sum(int(signals["trained_tokens"]) for signals in told)
+        return self._stopwatch.steps[-1], told[-1]
+
+    def _stage(self, crew: RoleModels, split: str, temperature: float) -> LocalStage:
+        plain = super()._stage(crew, split, temperature)
+        crew.models["policy"].encoder.stop_ids = ()  # every reply takes all its tokens
+        given = {attribute.name: getattr(plain, attribute.name) for attribute in fields(plain)}
+        collecting = self.config.collecting
+        given["agent"] = lambda model: Walker(
+            model, temperature=collecting.temperature, max_tokens=collecting.reply_tokens
+        )
+        return WatchedStage(**{**given, "parts": self._parts}, watch=self._stopwatch, counts=self.counts)
+
+    def _trainer(self, crew: RoleModels, watch: Callable[[int, Signals], None]) -> RoleTrainer:
+        trainer: Any = super()._trainer(crew, watch)
+        learn, publish = trainer._learn, trainer._publish
+
+        def timed_learn(kept: Any, index: int, batch: Any, losses: Any) -> Any:
+            with self._stopwatch.phase(f"learn {batch.role}"):
+                return learn(kept, index, batch, losses)
+
+        def timed_publish() -> None:
+            with self._stopwatch.phase(SYNC):
+                publish()
+
+        trainer._learn, trainer._publish = timed_learn, timed_publish
+        trainer.add_callback(self._stopwatch)
+        trainer.remove_callback(PrinterCallback)
+        watched: RoleTrainer = trainer
+        return watched
 
 
 def saved(model: Any, folder: Path) -> None:
-    """The model with the pocket model's tokenizer, whose ids are the first of its vocabulary; its games are compiled.
-    """
+    """Save the model with the pocket model's tokenizer, whose ids begin its vocabulary; compile its games."""
     model.save_pretrained(folder)
     pocket_model()[1].save_pretrained(folder)
     env = make("alfworld", split=SPLIT)
@@ -53,20 +161,15 @@ def saved(model: Any, folder: Path) -> None:
 
 
 def training_step(folder: Path, name: str, arm: str, work: Work) -> Iterator[Row]:
-    """One arm on the model in `folder`: seconds of its last step by phase, memory, and the mismatch by turn.
-
-    Scores and critiques are made up of what was sampled (`training_arms.graded`), actions are a walk, and every reply
-    has all its tokens: so arms play and learn as much, whatever the weights say.
-    """
+    """One arm on the model in `folder`: seconds of its last step by phase, memory, and the mismatch by turn."""
     with peak_memory() as memory, tempfile.TemporaryDirectory() as run_folder:
-        parts = PARTS if arm.endswith(OVERLAPPED) else 1
-        measured = WatchedRun(_config(folder, arm, work), Path(run_folder), fixed=True, parts=parts).measured()
+        run = WatchedRun(_config(folder, arm, work), Path(run_folder), PARTS if arm.endswith(OVERLAPPED) else 1)
+        spent, signals = run.measured()
     key = {"part": "training step", "model": name, "arm": arm}
-    phases = {phase: measured.spent.of(phase, 0) for phase in PHASES if measured.spent.of(phase, 0)}
-    figures = {"seconds": measured.spent.seconds, **phases, "rest": measured.spent.rest(0)}
-    counts = {count: measured.counts[count] / STEPS for count in ("sampled", "trained")}
+    figures = {"seconds": spent.seconds, **spent.phases, "rest": spent.seconds - sum(spent.phases.values())}
+    counts = {count: run.counts[count] / STEPS for count in ("sampled", "trained")}
     yield Row(key, {**figures, "memory_gib": memory.gib, **counts})
-    apart = {signal: value for signal, value in measured.signals.items() if MISMATCH in signal}
+    apart = {signal: value for signal, value in signals.items() if MISMATCH in signal}
     by_turn = {signal.replace(MISMATCH, ", turn "): value for signal, value in apart.items()}
     yield Row({**key, "part": "mismatch"}, by_turn)
 
@@ -83,12 +186,8 @@ def _config(folder: Path, arm: str, work: Work) -> TrainConfig:
             **({"trained": ["policy"]} if name == "grpo" else {}),
             "method": f"studies.graded:{name.upper()}",
             "collecting": {
-                "tasks": work.queries,
-                "samples": work.samples,
-                "turns": work.episode,
-                "reply_tokens": work.reply,
-                "critique_tokens": 4 * work.reply,
-                "workers": work.queries * work.samples,
+                **{"tasks": work.queries, "samples": work.samples, "workers": work.queries * work.samples},
+                **{"turns": work.episode, "reply_tokens": work.reply, "critique_tokens": 4 * work.reply},
             },
             "step": {"tokens_per_batch": 16_384},
             "optimising": {"lr": 1e-6},
@@ -96,6 +195,4 @@ def _config(folder: Path, arm: str, work: Work) -> TrainConfig:
             "bf16": True,
         },
     )
-    for change in changes:
-        values = merged(values, change)
-    return checked_config(values, arm)
+    return checked_config(merged(values, changes), arm)

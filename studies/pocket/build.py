@@ -9,12 +9,14 @@ import itertools
 import json
 import shutil
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import torch
 from pydantic import Field
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -27,13 +29,48 @@ from transformers import (
 from align_echo import __version__
 from align_echo.errors import UsageError, first_line
 from align_echo.files import write_atomically
-from align_echo.models.local.encoding import ChatEncoder
+from align_echo.models.local.encoding import CHATML_TOKENS, ChatEncoder, chatml_tokenizer
 from align_echo.train.run import computing_with
-from align_echo.train.sft import EncodedChat, SftSettings, encode, fine_tune
+from align_echo.train.sft import Demonstration, EncodedChat, SftSettings, encode, fine_tune
 from align_echo.types import Frozen
 from studies.pocket.corpus import digest, make_part, read_part
 from studies.pocket.start import build_in_lookups
-from studies.pocket.tokenizer import train_tokenizer
+
+PADDING = "<|endoftext|>"
+
+WHOLE = ("correct", "wrong")
+"""Replies that must be one token each: the intuitive critic's verdicts (GAIA, section 3)."""
+
+_OFTEN = 10_000
+
+
+def train_tokenizer(demonstrations: Iterable[Demonstration], *, size: int) -> PreTrainedTokenizerBase:
+    """A tokenizer of at most `size` entries. The same demonstrations in the same order give the same one.
+
+    Raises `UsageError` if `size` is too small for the words of `WHOLE`.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=[PADDING, *CHATML_TOKENS],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    whole = (word for word in WHOLE for _ in range(_OFTEN))
+    tokenizer.train_from_iterator(itertools.chain(_texts(demonstrations), whole), trainer)
+    split = [word for word in WHOLE if len(tokenizer.encode(word).ids) > 1]
+    if split:
+        raise UsageError(f"a tokenizer of {size} entries splits {', '.join(split)}: ask for more")
+    return chatml_tokenizer(tokenizer)
+
+
+def _texts(demonstrations: Iterable[Demonstration]) -> Iterator[str]:
+    for demonstration in demonstrations:
+        for message in demonstration.messages:
+            yield message.content
+
 
 CONTEXT = 4096
 PARTS = {"glances": 1, "drills": 6, "household": 50, "critics": 10, "shopping": 12, "shopping-critics": 5}

@@ -11,21 +11,28 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
+import gymnasium as gym
+
+from align_echo.critic.labels import label
+from align_echo.critic.language import Form, parse_critique
 from align_echo.dice import Dice
 from align_echo.files import write_atomically
-from align_echo.session import start_view
+from align_echo.rollout import view_before
+from align_echo.session import base_env, start_view
 from align_echo.train.sft import Demonstration
+from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld import SPEC
 from align_echo.wrappers.alfworld.games import read_id
-from studies.pocket.critic_demonstrations import judged, reviewed
+from align_echo.wrappers.alfworld.routes import TaskParameters
+from studies.pocket.critiques import critique_demonstration, verdict_demonstration
 from studies.pocket.drills import drills, glances
-from studies.pocket.games import DrawnGames, other_goals
-from studies.pocket.household import CARELESS
-from studies.pocket.household_demonstrations import Rooms, episodes_of, play
-from studies.pocket.remark_demonstrations import lessons_of
+from studies.pocket.household import CAREFUL, CARELESS
+from studies.pocket.household_demonstrations import DrawnGames, Rooms, demonstration, episodes_of, other_goals, play
+from studies.pocket.remarks import lessons_of
 from studies.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
 
 GLANCES_A_PART = 7000
@@ -123,15 +130,45 @@ def digest(files: list[Path]) -> str:
 def _rooms(seed: str) -> Iterator[tuple[Rooms, DrawnGames]]:
     """Drawn games with their environments, in a folder that goes away; nothing stays in the user's cache."""
     with tempfile.TemporaryDirectory(prefix="align-echo-") as place:
-        kept = os.environ.get("ALIGN_ECHO_CACHE")
-        os.environ["ALIGN_ECHO_CACHE"] = f"{place}/cache"
         games = DrawnGames(seed, GAMES_A_PART, Path(place) / "games")
-        rooms = Rooms.of(games)
-        try:
+        with patch.dict(os.environ, ALIGN_ECHO_CACHE=f"{place}/cache"), closing(Rooms.of(games)) as rooms:
             yield rooms, games
-        finally:
-            rooms.close()
-            if kept is None:
-                del os.environ["ALIGN_ECHO_CACHE"]
-            else:
-                os.environ["ALIGN_ECHO_CACHE"] = kept
+
+
+FEWEST_TURNS, MOST_TURNS = 8, 30
+LATEST_VERDICT = 10
+"""Verdicts are asked within this many turns: each costs the whole chat before it."""
+
+
+def reviewed(env: gym.Env[str, str], task: str, dice: Dice, goal: TaskParameters) -> list[Demonstration]:
+    """An attempt's critique and, where that gives advice and it led to success, the refined attempt."""
+    attempt = play(env, task, dice, CARELESS, goal=goal, turns=FEWEST_TURNS + dice.below(MOST_TURNS - FEWEST_TURNS))
+    form: Form = "icrl" if dice.chance(0.35) else "echo"
+    chat, advice = critique_demonstration(attempt.trajectory, dice, form)
+    critique = parse_critique(chat.messages[-1].content, form)
+    if critique.is_none:
+        return [chat] if dice.chance(0.4) else []
+    refined = play(env, task, dice, CAREFUL, goal=goal, critique=critique.advice, search_first=advice.search_first)
+    return [chat, demonstration("alfworld.refined", refined)] if refined.fit else [chat]
+
+
+def judged(env: gym.Env[str, str], trajectory: Trajectory, dice: Dice) -> list[Demonstration]:
+    """A right and a wrong action at one turn of an episode that was played in `env`; [] if there are not both."""
+    turn = dice.below(min(len(trajectory.steps), LATEST_VERDICT))
+    env.reset(seed=0, options={"task": trajectory.task_id})
+    for step in trajectory.steps[:turn]:
+        env.step(step.action or "")
+    view = view_before(trajectory, turn, SPEC.action_format)
+    by_verdict: dict[str, Demonstration] = {}
+    for action in (trajectory.steps[turn].action or "", *_others(env, trajectory, turn, dice)):
+        verdict = label(env, view, action, "nearer")
+        if verdict is not None and verdict not in by_verdict:
+            by_verdict[verdict] = verdict_demonstration(view, action, verdict)
+    return list(by_verdict.values()) if len(by_verdict) == 2 else []
+
+
+def _others(env: gym.Env[str, str], trajectory: Trajectory, turn: int, dice: Dice) -> list[str]:
+    """Other actions for the same state: one sent before or later in the episode, and ones that would be carried out."""
+    elsewhere = [step.action or "" for number, step in enumerate(trajectory.steps) if number != turn]
+    admissible = sorted(base_env(env).state.admissible_actions or ())
+    return dice.shuffled(elsewhere)[:2] + dice.shuffled(admissible)[:4]

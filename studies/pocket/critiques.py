@@ -1,27 +1,26 @@
-"""Critiques for the pocket model to imitate, written by scripted critics that read the attempt's text alone."""
+"""Critiques and verdicts for the pocket model to imitate.
+
+Scripted critics read the attempt's text alone; the intuitive critic's labels come from `critic.labels`.
+"""
 
 from __future__ import annotations
 
 from align_echo.agents.conversation import assistant_message
+from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.language import Critique, Form, critic_messages, write_critique
-from align_echo.critic.verdict import one_line
+from align_echo.critic.verdict import Verdict, one_line, verdict_messages
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
+from align_echo.models.drawing import ScriptedModel
 from align_echo.train.sft import Demonstration
-from align_echo.types import Trajectory
+from align_echo.types import AgentView, Trajectory
 from studies.pocket.household_review import review_household
-from studies.pocket.review import Advice, Review
 from studies.pocket.shopping_review import review_shopping
+from studies.pocket.wordings import Advice, Review, wordings
 
 REVIEWS = {"alfworld": review_household, "webshop": review_shopping}
 
-DONE = (
-    "The score is full.",
-    "The task was done.",
-    "You did all that the task asks for.",
-    "Nothing is missing: the score is full.",
-    "The task is done with a full score.",
-)
+(DONE,) = wordings("critiques")
 
 
 def review(trajectory: Trajectory, dice: Dice) -> Review:
@@ -48,3 +47,17 @@ def critique_demonstration(trajectory: Trajectory, dice: Dice, form: Form = "ech
     reply = write_critique(Critique(reason=one_line(critique.reason), suggestions=suggestions), form)
     kind = f"{trajectory.environment}.critique"
     return Demonstration(kind=kind, messages=(*messages, assistant_message(reply)), weights=(1.0,)), critique.advice
+
+
+_VANILLA = Vanilla(ScriptedModel(()))
+"""Words the chats; never asked."""
+
+
+def verdict_demonstration(
+    view: AgentView, action: str, verdict: Verdict, *, kind: str = "alfworld.verdict"
+) -> Demonstration:
+    """The agent's chat with the question about the action and the one-word answer, which alone is imitated."""
+    messages = verdict_messages(_VANILLA.conversation(view), action)
+    spoken = sum(message.role == "assistant" for message in messages)
+    weights = (*(0.0,) * spoken, 1.0)
+    return Demonstration(kind=kind, messages=(*messages, assistant_message(verdict)), weights=weights)

@@ -34,11 +34,7 @@ def glances(seed: int) -> Iterator[Demonstration]:
 def drills(seed: int) -> Iterator[Demonstration]:
     """Exercises without end, the kinds in turn; the same for the same seed."""
     kinds: dict[str, Callable[[Dice], list[tuple[str, str]]]] = {
-        "walk": _walk,
-        "spot": _spot,
-        "code": _code,
-        "next": _next,
-        "copy": _copy,
+        **{"walk": _walk, "spot": _spot, "code": _code, "next": _next, "copy": _copy},
     }
     number = 0
     while True:

@@ -49,15 +49,9 @@ class Habits:
 
 CAREFUL = Habits()
 CARELESS = Habits(
-    treats_afar=0.9,
-    takes_afar=0.35,
-    examines_afar=0.2,
-    says_put=0.45,
-    skips_opening=0.3,
-    repeats=0.3,
-    forgets=0.7,
+    treats_afar=0.9, takes_afar=0.35, examines_afar=0.2, says_put=0.45, skips_opening=0.3, repeats=0.3, forgets=0.7,
     sticks=0.35,
-)
+)  # fmt: skip
 TOLD = Habits(treats_afar=0.3, takes_afar=0.15, examines_afar=0.1, says_put=0.25, skips_opening=0.15)
 """A careless player who was told the rules, or is told the reason of each refusal."""
 

@@ -1,6 +1,7 @@
 """Chats of the household teacher as the vanilla agent holds them: alone, and under an interface.
 
-Left out: critiques and verdicts (`critiques.py`, `verdicts.py`), which are made from episodes played here.
+Games are drawn by seed in rooms of the training floor plans. Their trial numbers begin where no shipped list comes to,
+so none is a task of any split. Left out: critiques and verdicts (`critiques.py`), made from episodes played here.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import gymnasium as gym
 
 from align_echo.agents.conversation import assistant_message
 from align_echo.agents.reasoning import Vanilla
 from align_echo.dice import Dice
+from align_echo.errors import UsageError
 from align_echo.models.drawing import ScriptedModel
 from align_echo.rollout import view_before
 from align_echo.session import extend, start_view, take_turn
@@ -22,11 +25,56 @@ from align_echo.types import AgentView, Step, Trajectory
 from align_echo.wrappers.alfworld import SPEC
 from align_echo.wrappers.alfworld.data import GameSource
 from align_echo.wrappers.alfworld.env import TASK_PREFIX, AlfworldEnv
-from align_echo.wrappers.alfworld.games import sentence
+from align_echo.wrappers.alfworld.games import SEEN, floor_plan, game_id, goals_for, read_id, sentence, write_game
 from align_echo.wrappers.alfworld.routes import TaskParameters
+from align_echo.wrappers.alfworld.spec import TASK_TYPES, TRAJECTORY
 from align_echo.wrappers.align_wrapper import AlignWrapper
-from studies.pocket.games import other_goals
 from studies.pocket.household import CAREFUL, CARELESS, REFUSAL, TOLD, Habits, Teacher
+from studies.pocket.wordings import wordings
+
+FIRST_NUMBER = 100_000
+
+
+class DrawnGames:
+    """`count` games drawn with a seed, spread over the six task types and the floor plans of training."""
+
+    label = "drawn training games"
+
+    def __init__(self, seed: str, count: int, folder: Path) -> None:
+        dice = Dice(f"pocket games {seed}")
+        self._folder = folder
+        self._ids = [_drawn(dice, FIRST_NUMBER + number, list(TASK_TYPES)[number % 6]) for number in range(count)]
+
+    def ids(self, split: str) -> list[str]:
+        """All of them, whatever the split."""
+        return list(self._ids)
+
+    def folder(self, task_id: str) -> Path:
+        """The folder of a game, written when first asked for. Raises `UsageError` for one that was not drawn."""
+        if task_id not in self._ids:
+            raise UsageError(f"{task_id!r} was not drawn")
+        folder = self._folder / task_id
+        if not (folder / TRAJECTORY).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in write_game(task_id).items():
+                (folder / name).write_text(text, encoding="utf-8")
+        return folder
+
+
+def other_goals(task_id: str, dice: Dice, count: int) -> list[TaskParameters]:
+    """Goals that make sense in the room of a drawn game, of as many types as can be; the room may lack their things."""
+    plan, _, _ = read_id(task_id)
+    types = [goals for goals in (goals_for(plan, task_type) for task_type in TASK_TYPES) if goals]
+    return [dice.pick(types[number % len(types)]) for number in range(count)]
+
+
+def _drawn(dice: Dice, number: int, task_type: str) -> str:
+    while True:
+        plan = floor_plan(dice.pick(SEEN))
+        goals = goals_for(plan, task_type)
+        if goals:
+            return game_id("train", dice.pick(goals), plan.number, number)
+
 
 INTERFACE = "probe"
 """The shipped interface whose rules and feedback the model learns to heed."""
@@ -39,15 +87,7 @@ SHOWN_AFTER = 8
 
 _NAMED_STEP = re.compile(r"does not work yet: you need to `(?P<step>[^`]+)` first\.")
 _NAMED_WORD = re.compile(r"is not understood; write `(?P<step>[^`]+)` instead\.")
-OTHER_WORDS = (
-    "you must first {step}.",
-    "before that, {step}.",
-    "try `{step}` first.",
-    "the next step should be: {step}.",
-    "this needs another step first: `{step}`.",
-    "use `{step}` before you try again.",
-)
-"""Other wordings of feedback that names the next command, so that the model heeds interfaces it was not shown."""
+(OTHER_WORDS,) = wordings("household_demonstrations")
 
 Remark = Callable[[Teacher, AgentView], str]
 """Words the refusal on the view's last turn; may tell the teacher what to do or that the words say nothing."""

@@ -15,115 +15,13 @@ from align_echo.errors import UsageError
 from align_echo.types import Step, Trajectory
 from align_echo.wrappers.alfworld.routes import APPLIANCES, BeliefState, HouseholdGoal, entity_name, read_goal
 from studies.pocket.household import REFUSAL, holdable
-from studies.pocket.review import Finding, Review, listed, then
+from studies.pocket.wordings import Finding, Review, listed, then, wordings
 
 MOST_PLACES = 4
 OPENED = frozenset(("cabinet", "drawer", "fridge", "microwave", "safe"))
 """Furniture that is closed at first."""
 
-REASONS = {
-    "unseen": (
-        "You never found a {thing}.",
-        "No {thing} was in any place that you looked into.",
-        "You looked into {searched} and saw no {thing}.",
-        "The {thing} was never found, and much of the room was left unsearched.",
-        "You ran out of turns before you saw a {thing}.",
-        "You searched too little of the room to find a {thing}.",
-    ),
-    "unopened": (
-        "You stood at {place} and never opened it, and you found no {thing}.",
-        "You never found a {thing}: {place} stayed closed in front of you.",
-        "No {thing} was found, for you left {place} closed.",
-        "You did not look inside {place}, and you saw no {thing} elsewhere.",
-        "You went to {place} but not into it, and never saw a {thing}.",
-    ),
-    "untaken": (
-        "You saw {object} at {place} and did not take it.",
-        "You never took {object}, though it was at {place}.",
-        "{object} was in sight at {place} and you left it there.",
-        "The {thing} was found at {place} and never picked up.",
-        "You passed {object} at {place} without taking it.",
-    ),
-    "untreated": (
-        "You had {object} and did not {treat} it.",
-        "You never managed to {treat} {object}.",
-        "You carried {object} but forgot to {treat} it.",
-        "{object} was never ready: you did not {treat} it.",
-        "The task asks you to {treat} the {thing}, and that was not done.",
-    ),
-    "unplaced": (
-        "You had {object} ready and did not put it where it belongs.",
-        "The last step is missing: {object} never reached a {dest}.",
-        "You never moved {object} to a {dest}.",
-        "You had what you needed, but {object} was not put on a {dest}.",
-        "Everything was done but the end: {object} belongs at a {dest}.",
-    ),
-    "half": (
-        "You placed one {thing} and not the second.",
-        "Only one {thing} was put there; the task asks for two.",
-        "One {thing} is not enough: the second was left at {place}.",
-        "You stopped after one {thing}, though {object} was at {place}.",
-        "The second one, {object}, was never brought.",
-    ),
-    "unlit": (
-        "You held {object} and did not turn on the {tool}.",
-        "You never used the {tool} while you held {object}.",
-        "The light was missing: {tool} was not turned on with {object} in your hands.",
-        "You had {object}, but you did not look at it under the {tool}.",
-        "You knew where the {tool} was and did not use it.",
-    ),
-    "afar": (
-        "You sent {action} without standing at {place}.",
-        "You were not at {place}, so {action} was refused.",
-        "You have to be at {place} for {action}, and you were not.",
-        "From where you stood, {action} could not work: go to {place} for it.",
-        "You did not go to {place} before you sent {action}.",
-    ),
-    "put": (
-        "The command put is not known here, so {object} stayed in your hands.",
-        "You said {action}; the word is move, not put.",
-        "Your {action} was not understood: to put a thing down is called move.",
-        "You tried to put {object} down in words that do nothing.",
-        "Nothing came of {action}, for you must say move.",
-    ),
-    "vain": (
-        "You repeated {action} {times} times in vain.",
-        "You wasted {times} turns on {action}, which did nothing.",
-        "{times} times you sent {action} and nothing came of it.",
-        "You kept sending {action} though it was refused.",
-        "Saying {action} again and again cost you your turns.",
-    ),
-}
-
-SEARCH = (
-    "Look for the {thing} in other places. Search {places} first.",
-    "You have not looked everywhere for the {thing}. Search {places} first.",
-    "Do not go back to places you have seen. Search {places} first.",
-    "The {thing} must be where you did not look. Search {places} first.",
-    "Begin with the places you left out, and open what is closed. Search {places} first.",
-    "You still have to find the {thing}. Search {places} first.",
-)
-FETCH = (
-    "You know where the {thing} is. First {commands}.",
-    "Do not search again: {object} is at {place}. First {commands}.",
-    "Get {object} at once. First {commands}.",
-    "Begin where you saw {object}. First {commands}.",
-    "Lose no turns on other places. First {commands}.",
-)
-FINISH = (
-    "With {object} in your hands, {commands}.",
-    "As soon as you have {object}, {commands}.",
-    "Then {commands}.",
-    "Once you hold {object}, you should {commands}.",
-    "After you took {object}, {commands}.",
-)
-INSTEAD = (
-    "Do not send {action} again. You should {commands}.",
-    "Never repeat a command that did nothing. In place of {action}, {commands}.",
-    "When {action} does nothing, {commands}.",
-    "Drop {action}; you should {commands}.",
-    "Where you said {action}, you should {commands}.",
-)
+REASONS, SEARCH, FETCH, FINISH, INSTEAD = wordings("household_review")
 
 
 @dataclass

@@ -1,145 +1,27 @@
-"""What an interface may say after a refusal, in many words, with content: a reason, or a command; and rules likewise.
+"""Words after a refusal with content, rules likewise, and chats of a careless household teacher who reads them.
 
 A reader must tell text with content from text without (`idle_words.py`), so each kind comes in more wordings than a
-model can learn by heart. Left out: when which is said, and whether a command is right (`remark_demonstrations.py`).
+model can learn by heart. Idle words change nothing: the teacher goes on as if there were none. A reason or a command
+ends its habits at once, also in the midst of repeating. A command is sent as it is named, right or wrong; if it did
+not help, it is not sent again.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
+from dataclasses import dataclass, replace
 
 from align_echo.dice import Dice
+from align_echo.train.sft import Demonstration
+from align_echo.types import AgentView
 from align_echo.wrappers.alfworld.routes import APPLIANCES, entity_name
-from studies.pocket.idle_words import QUOTES, idle_sentence, nothing
+from studies.pocket.household import CARELESS, REFUSAL, TOLD, Habits, Teacher
+from studies.pocket.household_demonstrations import Played, Rooms, demonstration, other_goals, play
+from studies.pocket.idle_words import QUOTES, contentless, idle_rules, idle_sentence, nothing
+from studies.pocket.wordings import wordings
 
-_AFAR = (
-    "You are not standing at {place}.",
-    "You are not at {place}.",
-    "{place} is out of reach from where you are.",
-    "{place} is too far away.",
-    "That can only be done at {place}.",
-    "You have to be at {place} for that.",
-    "{place} is somewhere else in the room.",
-    "From here {place} cannot be reached.",
-    "You are in front of something else than {place}.",
-    "Your position is wrong: this works next to {place} only.",
-)
-_SHUT = (
-    "{place} is closed.",
-    "{place} is still shut.",
-    "The door of {place} is not open.",
-    "It does not work while {place} is closed.",
-    "You did not open {place}.",
-    "{place} must be open for that.",
-)
-_PUT = (
-    "The word put is not known here.",
-    "There is no command put; things are moved.",
-    "Here one moves a thing to a place.",
-    "To put a thing down is called move.",
-    "put is not understood, move is.",
-    "The verb is move.",
-)
-_ABSENT = (
-    "There is no {name} here.",
-    "Nothing called {name} was seen so far.",
-    "{name} does not exist in this room.",
-    "You have not seen {name}.",
-    "No such thing as {name} is known.",
-    "{name} is not here.",
-)
-_ORDERS = (
-    "You must first {step}.",
-    "You need to {step} first.",
-    "Before that, {step}.",
-    "Try {step} first.",
-    "The next step should be: {step}.",
-    "This needs another step first: {step}.",
-    "Use {step} before you try again.",
-    "First {step}, then {action}.",
-    "{action} does not work yet: you need to {step} first.",
-    "{action} was refused. Do {step} and repeat it.",
-    "It works after {step}.",
-    "What is missing is {step}.",
-    "Please {step}.",
-    "Send {step}.",
-    "Write {step} instead.",
-    "{action} is not understood; write {step} instead.",
-    "Instead of {action}, write {step}.",
-    "Hint: {step}",
-    "Suggested action: {step}",
-    "Next action: {step}",
-    "Action: {step}",
-    "You have to {step} before {action}.",
-    "You should {step} now.",
-    "The way to do this is to {step} and then go on.",
-    "Did you mean {step}?",
-    "Required beforehand: {step}",
-    "Now {step}.",
-    "{step} comes first.",
-    "{step} is the step that is needed.",
-    "{step} first!",
-    "I suggest that you {step}.",
-    "An agent in your position would {step}.",
-    "Do this: {step}",
-    "The environment expects {step} here.",
-)
-_LEADS = (
-    "you can", "perhaps", "maybe", "next", "begin with", "start with", "better", "what about", "how about", "think of",
-    "remember to", "do not forget to", "it is time to", "go on with", "the answer is", "the key is to",
-    "a good idea:", "the trick is", "first of all", "consider", "my advice is to", "all that is left is to",
-    "you have yet to", "you did not", "nobody has done", "still open:", "to do:", "plan:", "make sure to",
-    "be sure to", "it helps to", "why not", "in your place I would", "everything begins with", "", "expected:",
-    "correct form:", "the right words are", "here one says", "you may want to", "ask for", "what works is",
-    "this calls for", "prepare it with", "that needs", "the precondition is", "one has to", "it is necessary to",
-)  # fmt: skip
-_ENDS = (
-    ".", ".", ".", ".", "!", "", " first.", " now.", " next.", " before that.", " and then {action}.",
-    " and only then {action}.", " in place of {action}.", ", not {action}.", ", {action} comes later.",
-    " to begin with.", ", then it will work.", ". After that, {action}.", " beforehand.",
-    " (it is needed for {action}).", " instead.", " would help.", " is missing.", " is what works.",
-    " has to be done.", ", please.", " at once.", "; {action} can wait.",
-)  # fmt: skip
-
-_RULES = (
-    (
-        "Stand at a place before you take a thing from it: `go to Y`, then `take X from Y`.",
-        "You can only take what is at the place that you went to last.",
-        "Before take X from Y you may need to go to Y.",
-        "A thing is out of reach until you go to where it is.",
-    ),
-    (
-        "Write `move X to Y` instead of `put X in/on Y`.",
-        "The command put is unknown; things are moved: move X to Y.",
-        "To put a thing down, say move X to Y.",
-        "There is no put. Use move.",
-    ),
-    (
-        "`heat X with Y`, `cool X with Y` and `clean X with Y` work only when you stand at Y: first `go to Y`.",
-        "Go to the microwave before you heat, to the fridge before you cool, to the sinkbasin before you clean.",
-        "Before heat, cool or clean you may need to go to the appliance with the thing in your hands.",
-        "An appliance has to be within reach: go to it, then use it.",
-    ),
-    (
-        "Closed furniture must be opened before a thing is taken from it or moved into it: `open Y`.",
-        "Before move X to Y you may need to open Y.",
-        "What is closed shows nothing. Open it first.",
-        "If a place is closed, say open and its name, then go on.",
-    ),
-    (
-        "Names are written in full, with their number.",
-        "Every name has a number: mug 1, not mug.",
-    ),
-    (
-        '"Nothing happens." means that the action was refused; it does not say why.',
-        "Do not repeat what was refused. It will be refused again.",
-        "If nothing happens, something is missing: think of where you stand and what is closed.",
-    ),
-    (
-        "Only what is listed in the room exists; look for things at places that can hold them.",
-        "Examine a place only where you stand.",
-    ),
-)
+_AFAR, _SHUT, _PUT, _ABSENT, _ORDERS, _LEADS, _ENDS, _RULES = wordings("remarks")
 
 
 def order(dice: Dice, command: str, action: str) -> str:
@@ -177,7 +59,7 @@ def reason(dice: Dice, right: str, action: str, known: frozenset[str]) -> str:
     """
     names = [name for name in _names(action) if name not in known]
     if names:
-        return dice.pick(_ABSENT).format(name=_spelled(dice, names[0]))
+        return str(dice.pick(_ABSENT).format(name=_spelled(dice, names[0])))
     if right.startswith("open "):
         return _sentence(dice, _SHUT, right.removeprefix("open "))
     if right.startswith("go to ") and not action.startswith("go to "):
@@ -236,3 +118,146 @@ def shuffled_rules(dice: Dice, rules: str) -> str:
     heading, *lines = rules.split("\n")
     lines += [f"- {idle_sentence(dice)}" for _ in range(dice.below(4) * dice.below(2))]
     return "\n".join([heading, *(line for line in dice.shuffled(lines) if dice.chance(0.85))])
+
+
+STUBBORN = replace(CARELESS, sticks=0.75, repeats=0.5)
+"""Who repeats more often, mostly to the end: so clear a habit outlasts a reader's doubt whether words say something."""
+
+UNREFUSED = 0.35
+"""Share of the episodes without a refusal that are shown: there is nothing in them to read."""
+
+KINDS = ("bare", "idle", "reason", "right", "wrong")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One kind of episode: how likely each of `KINDS` is after a refusal, and which rules come first.
+
+    `rules` is "none", "idle" (words that say nothing), "shipped" (the shipped ones, shuffled) or "other" (other words).
+    """
+
+    name: str
+    weights: tuple[int, int, int, int, int]
+    habits: Habits = STUBBORN
+    rules: str = "none"
+
+
+LESSONS = (
+    Lesson("alfworld.bare", (1, 0, 0, 0, 0)),
+    Lesson("alfworld.bare", (1, 0, 0, 0, 0), rules="idle"),
+    Lesson("alfworld.idle", (0, 1, 0, 0, 0)),
+    Lesson("alfworld.idle", (0, 1, 0, 0, 0)),
+    Lesson("alfworld.idle", (0, 1, 0, 0, 0)),
+    Lesson("alfworld.idle", (1, 3, 0, 0, 0)),
+    Lesson("alfworld.idle", (0, 1, 0, 0, 0), rules="idle"),
+    Lesson("alfworld.mixed", (2, 4, 1, 2, 1)),
+    Lesson("alfworld.mixed", (2, 4, 1, 2, 1), rules="idle"),
+    Lesson("alfworld.reasons", (0, 0, 1, 0, 0)),
+    Lesson("alfworld.orders", (0, 0, 0, 5, 1)),
+    Lesson("alfworld.orders", (0, 0, 1, 2, 2)),
+    Lesson("alfworld.advised", (1, 1, 2, 4, 1), TOLD, "shipped"),
+    Lesson("alfworld.advised", (2, 1, 1, 2, 1), TOLD, "other"),
+)
+
+
+def lessons_of(rooms: Rooms, task: str, dice: Dice, shipped_rules: str) -> list[Demonstration]:
+    """An episode of each lesson in one room, with the shipped interface's own under it, and two under its feedback."""
+    demonstrations = []
+    goals = dice.shuffled(other_goals(task, dice, len(LESSONS) + 3))
+    for number, (lesson, goal) in enumerate(zip(LESSONS, goals[3:], strict=True)):
+        own_dice = Dice(f"{task} {lesson.name} {number} {dice.below(10**9)}")
+        remarks = Remarks(lesson, own_dice)
+        rules = _rules(lesson.rules, own_dice, shipped_rules)
+        episode = play(rooms.raw, task, own_dice, lesson.habits, goal=goal, rules=rules, remark=remarks)
+        if episode.fit and (remarks.count or own_dice.chance(UNREFUSED)):
+            demonstrations.append(demonstration(lesson.name, _alone(episode, own_dice)))
+    shown = (("told", rooms.full, TOLD), ("hinted", rooms.feedback, STUBBORN), ("hinted", rooms.feedback, STUBBORN))
+    for number, ((name, env, habits), goal) in enumerate(zip(shown, goals[:3], strict=True)):
+        own_dice = Dice(f"{task} {name} {number} {dice.below(10**9)}")
+        episode = play(env, task, own_dice, habits, goal=goal)
+        if episode.fit:
+            demonstrations.append(demonstration(f"alfworld.{name}", episode))
+    return demonstrations
+
+
+def _rules(kind: str, dice: Dice, shipped: str) -> str:
+    if kind == "idle":
+        return idle_rules(dice, shipped)
+    if kind == "shipped":
+        return shuffled_rules(dice, shipped)
+    return other_rules(dice) if kind == "other" else ""
+
+
+class Remarks:
+    """What is said after each refusal of one episode.
+
+    `count` is the number of refusals so far, `misled` are the wrong commands that were named, with the words.
+    """
+
+    def __init__(self, lesson: Lesson, dice: Dice) -> None:
+        self._kinds = [kind for kind, weight in zip(KINDS, lesson.weights, strict=True) for _ in range(weight)]
+        self._dice = dice
+        self._same = dice.chance(0.5)
+        self._idle = ""
+        self.misled: dict[str, str] = {}
+        self._obeyed = ""
+        self.count = 0
+
+    def __call__(self, teacher: Teacher, view: AgentView) -> str:
+        """The refusal on the view's last turn with its words; the teacher is told what to make of them."""
+        turn = len(view.turns) - 1
+        self.count += 1
+        action = view.turns[-1].action or ""
+        words = self._again(action)
+        if not words:
+            kind = self._dice.pick(self._kinds)
+            words = self._words(kind, teacher, view, action)
+            if kind == "idle":
+                teacher.idle.add(turn)
+        return f"{REFUSAL} {words}".strip()
+
+    def _again(self, action: str) -> str:
+        """What misled once, said again where its command was refused, as an interface that is wrong does."""
+        obeyed, self._obeyed = self._obeyed, ""
+        return self.misled[obeyed] if obeyed == action and self._dice.chance(0.5) else ""
+
+    def _words(self, kind: str, teacher: Teacher, view: AgentView, action: str) -> str:
+        if kind == "bare":
+            return ""
+        if kind == "idle":
+            if not (self._same and self._idle):
+                self._idle = contentless(self._dice, action)
+            return self._idle
+        right = teacher.right
+        if kind == "reason":
+            return reason(self._dice, right, action, _names_read(view)) or self._order(teacher, right, action)
+        if kind == "wrong":
+            command = misleading(self._dice, teacher.belief.places, teacher.wanted)
+            if command not in (right, action) and command not in self.misled:
+                self.misled[command] = order(self._dice, command, action)
+                self._obeyed = command
+                teacher.obey(command)
+                return self.misled[command]
+        return self._order(teacher, right, action)
+
+    def _order(self, teacher: Teacher, right: str, action: str) -> str:
+        if right == action:
+            return ""
+        teacher.obey(right)
+        return order(self._dice, right, action)
+
+
+def _names_read(view: AgentView) -> frozenset[str]:
+    texts = [view.initial_observation, *(turn.observation for turn in view.turns)]
+    return frozenset(name for text in texts for name in re.findall(r"[a-z]+ \d+", text))
+
+
+def _alone(played: Played, dice: Dice) -> Played:
+    """Now and then: the words alone, without the environment's own."""
+    if not dice.chance(0.1):
+        return played
+    steps = tuple(
+        step.model_copy(update={"observation": step.observation.removeprefix(f"{REFUSAL} ")})
+        for step in played.trajectory.steps
+    )
+    return replace(played, trajectory=played.trajectory.model_copy(update={"steps": steps}))

@@ -12,102 +12,10 @@ from dataclasses import dataclass
 from align_echo.agents.novices.webshop import PageSight, read_page
 from align_echo.dice import Dice
 from align_echo.types import Step, Trajectory
-from studies.pocket.review import Finding, Review, listed, then
 from studies.pocket.shopping import BUY, Listed, Wish, in_order, merit, query, read_wish
+from studies.pocket.wordings import Finding, Review, listed, then, wordings
 
-REASONS = {
-    "vain": (
-        "You sent {action} {times} times and the page stayed as it was.",
-        "You repeated {action} {times} times, and it does nothing here.",
-        "The shop does not know {action}; you said it {times} times.",
-        "You lost {times} turns on {action}, which the page does not offer.",
-        "{times} times you tried {action} in vain, and you bought nothing.",
-    ),
-    "unbought": (
-        "You bought nothing.",
-        "The attempt ended without a purchase.",
-        "You never came to buy.",
-        "You looked around and did not buy.",
-        "Nothing was bought before the turns were used up.",
-    ),
-    "dear": (
-        "{code} costs {price}, more than you may spend.",
-        "The price of {code}, {price}, is above the bound of {bound} dollars.",
-        "You bought {code} for {price}, though the bound is {bound} dollars.",
-        "At {price}, {code} is too dear: the task says lower than {bound} dollars.",
-        "You paid too much: {price} for {code}.",
-    ),
-    "lacks": (
-        "{code} is not sold with {missing}.",
-        "The page of {code} offers no {missing}.",
-        "You bought {code}, which does not come in {missing}.",
-        "The task asks for {missing}, which {code} does not have.",
-        "There is no {missing} to choose for {code}.",
-    ),
-    "unchosen": (
-        "You did not choose {missing} before you bought.",
-        "You bought too early: {missing} was not chosen.",
-        "The page offered {missing} and you left it out.",
-        "You forgot to choose {missing}.",
-        "You never clicked {missing}, which was asked for.",
-    ),
-    "worse": (
-        "{code} is not what was asked for: its title shares too few words with the task.",
-        "Another product on the page fits the task better than {code}.",
-        "You opened {code} though a closer match was listed.",
-        "{code} was a poor pick among the results.",
-        "The title of {code} says little of what the task asks for.",
-    ),
-    "vague": (
-        "Your search left out words that matter, such as {words}.",
-        "You did not search for {words}.",
-        "The results could not fit, for {words} was not in your search.",
-        "Your search was too short: it did not say {words}.",
-        "Without {words} the search found other products.",
-    ),
-    "unlike": (
-        "{code} does not have all that the task asks for.",
-        "Some of what was asked for is missing from {code}.",
-        "{code} meets only a part of the task.",
-        "You bought {code}, which is not quite what was asked for.",
-        "The product {code} lacks a quality that the task names.",
-    ),
-}
-OPEN = (
-    "Do not open {code} again. First {commands}.",
-    "Leave {code} alone: {commands}.",
-    "There is a better one than {code}: {commands}.",
-    "You should not buy {code}. {commands} instead.",
-    "In place of {code}, {commands}.",
-)
-SEARCH = (
-    "Use more of the task's words: {commands}.",
-    "Begin with {commands}.",
-    "You should first {commands}.",
-    "Say all that you look for: {commands}.",
-    "Another search will help: {commands}.",
-)
-CHOOSE = (
-    "On the right page, {commands}.",
-    "Before you pay, choose what was asked for: {commands}.",
-    "You should choose first: {commands}.",
-    "Buy last: {commands}.",
-    "Once the product is open, {commands}.",
-)
-INSTEAD = (
-    "Where you said {action}, send {commands}.",
-    "Copy the words of the page: {commands}.",
-    "Do not repeat what changes nothing. Send {commands}.",
-    "You should write exactly {commands}.",
-    "The shop understands {commands}.",
-)
-GO_ON = (
-    "Go on to the end: {commands}.",
-    "Then {commands}.",
-    "Do not stop before you have bought: {commands}.",
-    "You should go on with {commands}.",
-    "The next step is {commands}.",
-)
+REASONS, OPEN, SEARCH, CHOOSE, INSTEAD, GO_ON = wordings("shopping_review")
 
 
 @dataclass(frozen=True)

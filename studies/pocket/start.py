@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -127,16 +128,13 @@ def _shape_of(config: Qwen3Config) -> _Shape:
     return _Shape(config.hidden_size, size, theta ** (-torch.arange(size // 2) / (size // 2)))
 
 
-def _rows(attention: torch.nn.Module, name: str, head: int, size: int) -> torch.Tensor:
+def _rows(attention: Any, name: str, head: int, size: int) -> torch.Tensor:
     """The weights [H, D] of one head of a projection."""
-    return _weight(attention, name)[head * size : (head + 1) * size]
-
-
-def _out(attention: torch.nn.Module) -> torch.Tensor:
-    """The weights [D, heads H] of the projection of what the heads found."""
-    return _weight(attention, "o_proj")
-
-
-def _weight(attention: torch.nn.Module, name: str) -> torch.Tensor:
     weight: torch.Tensor = getattr(attention, name).weight
+    return weight[head * size : (head + 1) * size]
+
+
+def _out(attention: Any) -> torch.Tensor:
+    """The weights [D, heads H] of the projection of what the heads found."""
+    weight: torch.Tensor = attention.o_proj.weight
     return weight

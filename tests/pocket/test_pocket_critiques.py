@@ -20,7 +20,7 @@ from align_echo.wrappers.alfworld.routes import BeliefState
 from studies.pocket import household_review, shopping_review
 from studies.pocket.critiques import critique_demonstration
 from studies.pocket.household import CARELESS, Teacher
-from studies.pocket.review import Advice
+from studies.pocket.wordings import Advice
 
 ROOM = "You are in the middle of a room. Looking quickly around you, you see {}.\nYour task is to: {}"
 KITCHEN = "a cabinet 2, a cabinet 1, a countertop 1, a fridge 1, a microwave 1, a shelf 1, and a toaster 1"
@@ -72,6 +72,7 @@ def attempts() -> tuple[Trajectory, ...]:
     return tuple(played)
 
 
+@pytest.mark.long
 def test_the_advice_leads_to_success_where_the_attempt_showed_all_that_is_needed() -> None:
     env = align_echo.make("alfworld", split="train")
     tried = 0

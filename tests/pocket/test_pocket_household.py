@@ -7,15 +7,16 @@ import pytest
 from align_echo.dice import Dice
 from align_echo.wrappers.alfworld.games import read_id
 from align_echo.wrappers.alfworld.routes import TaskParameters
-from studies.pocket.games import DrawnGames, other_goals
 from studies.pocket.household import CAREFUL, Habits
 from studies.pocket.household_demonstrations import (
     OTHER_WORDS,
     SHOWN_AFTER,
+    DrawnGames,
     Played,
     Rooms,
     demonstration,
     episodes_of,
+    other_goals,
     play,
     reword,
 )  # fmt: skip
@@ -62,6 +63,7 @@ def test_it_does_other_tasks_in_the_same_room(games, rooms):
         assert episode.trajectory.goal in episode.trajectory.initial_observation
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("habit", "begins"),
     [("treats_afar", ("clean", "heat", "cool")), ("says_put", ("put",)), ("skips_opening", ("take", "move"))],
@@ -79,6 +81,7 @@ def test_a_habit_shows_as_a_refused_action_that_is_put_right(games, rooms, habit
     assert any(slip.trajectory.won for slip in slips)
 
 
+@pytest.mark.long
 def test_a_forgotten_treatment_loses_and_is_cut_soon_after(games, rooms):
     habits = Habits(treats_afar=1.0, forgets=1.0)
     treated = [task for task in games.ids("") if "clean" in task or "heat" in task or "cool" in task]
@@ -90,6 +93,7 @@ def test_a_forgotten_treatment_loses_and_is_cut_soon_after(games, rooms):
         assert len(episode.trajectory.steps) - refused <= SHOWN_AFTER + 2
 
 
+@pytest.mark.long
 def test_who_sticks_to_what_was_refused_loses_and_is_cut_soon_after(games, rooms):
     habits = Habits(says_put=1.0, sticks=1.0)
     played = [play(rooms.raw, task, Dice(task), habits, goal=own_goal(task)) for task in games.ids("")]
@@ -100,6 +104,7 @@ def test_who_sticks_to_what_was_refused_loses_and_is_cut_soon_after(games, rooms
         assert {step.observation for step in episode.trajectory.steps[-5:]} == {"Nothing happens."}
 
 
+@pytest.mark.long
 def test_who_sticks_does_what_feedback_names(games, rooms):
     habits = Habits(says_put=1.0, sticks=1.0)
     played = [play(rooms.feedback, task, Dice(task), habits, goal=own_goal(task)) for task in games.ids("")]
@@ -107,6 +112,7 @@ def test_who_sticks_does_what_feedback_names(games, rooms):
     assert all(episode.trajectory.won for episode in played if episode.fit)
 
 
+@pytest.mark.long
 def test_what_went_astray_is_now_and_then_done_again(games, rooms):
     tries = [(task, f"{task} {n}") for task in games.ids("") for n in range(8)]
     played = [play(rooms.raw, task, Dice(dice), CAREFUL, goal=own_goal(task)) for task, dice in tries]
@@ -119,6 +125,7 @@ def test_what_went_astray_is_now_and_then_done_again(games, rooms):
     assert any(episode.trajectory.won for episode in again)
 
 
+@pytest.mark.long
 def test_what_went_astray_is_not_imitated(games, rooms):
     played = [
         play(rooms.raw, task, Dice(f"{task} {n}"), CAREFUL, goal=own_goal(task))
@@ -132,6 +139,7 @@ def test_what_went_astray_is_not_imitated(games, rooms):
         assert all(episode.trajectory.steps[turn].observation == "Nothing happens." for turn in episode.astray)
 
 
+@pytest.mark.long
 def test_it_searches_first_where_it_is_told_to(games, rooms):
     for task in games.ids(""):
         usual = play(rooms.raw, task, Dice("same"), CAREFUL, goal=own_goal(task))
@@ -144,6 +152,7 @@ def test_it_searches_first_where_it_is_told_to(games, rooms):
     )
 
 
+@pytest.mark.long
 def test_the_furniture_is_searched_in_the_order_of_the_description(games, rooms):
     played = play(rooms.raw, games.ids("")[0], Dice("order"), CAREFUL, goal=own_goal(games.ids("")[0]))
     text = played.trajectory.initial_observation
@@ -157,6 +166,7 @@ def test_the_furniture_is_searched_in_the_order_of_the_description(games, rooms)
     )
 
 
+@pytest.mark.long
 def test_feedback_is_said_in_other_words_and_names_the_same_step(games, rooms):
     habits = Habits(treats_afar=1.0, says_put=1.0, examines_afar=1.0)
     for task in games.ids(""):

@@ -10,12 +10,10 @@ import pytest
 from align_echo.commands import commands_in
 from align_echo.dice import Dice
 from align_echo.types import AgentView
-from studies.pocket.games import DrawnGames, other_goals
 from studies.pocket.household import REFUSAL, Habits, Teacher
-from studies.pocket.household_demonstrations import Played, Rooms, play
+from studies.pocket.household_demonstrations import DrawnGames, Played, Rooms, other_goals, play
 from studies.pocket.idle_words import HELD_OUT, contentless, idle_rules
-from studies.pocket.remark_demonstrations import LESSONS, STUBBORN, Lesson, Remarks, lessons_of
-from studies.pocket.remarks import order, other_rules, reason
+from studies.pocket.remarks import LESSONS, STUBBORN, Lesson, Remarks, lessons_of, order, other_rules, reason
 
 RULES = "Learned by experiment:\n- Before `take X from Y` you may need to `go to Y`\n- Names are written in full"
 STICKS = Habits(treats_afar=1.0, says_put=1.0, skips_opening=1.0, sticks=1.0)
@@ -114,6 +112,7 @@ def test_who_repeats_to_the_end_gives_way_to_a_reason(rooms: tuple[Rooms, list[s
     assert won(Lesson("idle", (0, 1, 0, 0, 0), STICKS)) + 3 <= won(Lesson("reasons", (0, 0, 1, 0, 0), STICKS))
 
 
+@pytest.mark.long
 def test_every_lesson_of_a_room_is_shown_with_its_rules(rooms: tuple[Rooms, list[str]]):
     shown = [chat for task in rooms[1] for chat in lessons_of(rooms[0], task, Dice(task), RULES)]
     assert {chat.kind for chat in shown} == {lesson.name for lesson in LESSONS} | {"alfworld.told", "alfworld.hinted"}

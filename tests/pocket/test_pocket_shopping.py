@@ -170,6 +170,7 @@ def test_a_refined_attempt_is_told_the_suggestions_of_the_critique_before_it_and
             assert said(demonstration)[-1] == "click[Buy Now]"
 
 
+@pytest.mark.long
 def test_refined_attempts_score_well():
     refined = [
         demonstration for demonstration in islice(refined_shopping(4), 200) if demonstration.kind == "webshop.refined"

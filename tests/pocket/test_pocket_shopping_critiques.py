@@ -15,8 +15,8 @@ from align_echo.rollout import run_episode
 from align_echo.session import Episode, base_env
 from align_echo.types import Agent, AgentReply, AgentView, Trajectory
 from studies.pocket.critiques import critique_demonstration
-from studies.pocket.review import Advice
 from studies.pocket.shopping import BUY, HABITS, Careless, Shopper, Wish
+from studies.pocket.wordings import Advice
 
 FAULTS = {
     "vague": r"search",

@@ -24,7 +24,7 @@ from align_echo.train.sft import (
     weighted_loss,
 )
 from align_echo.types import Message
-from studies.pocket.tokenizer import train_tokenizer
+from studies.pocket.build import train_tokenizer
 
 
 def chat(length: int, kind: str = "x") -> EncodedChat:

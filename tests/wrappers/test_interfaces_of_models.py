@@ -38,7 +38,7 @@ from tests.play import interface
 
 FOLDER = os.environ.get("ALIGN_PUBLISHED_INTERFACES", "")
 EPISODES = 8
-STATEFUL = Path(__file__).parents[2] / "studies" / "stateful_interface.py"
+STATEFUL = Path(__file__).parents[1] / "data" / "stateful_interface.py"
 OTHERS = (
     "look", "inventory", "go to fridge 1", "go to desk 1", "take mug 1 from desk 1", "put mug 1 in fridge 1",
     "examine desk 1", "examine mug 1 with desklamp 1", "open drawer 1", "close drawer 1", "move mug 1 to desk 1",

@@ -133,6 +133,7 @@ def test_each_hypothesis_is_told_of_with_what_came_of_it(whole: tuple[Path, Gene
     assert "untested: Before `launch pod X` you need to `fuel pod X`" in text
 
 
+@pytest.mark.long
 def test_an_untested_rule_is_marked_wherever_it_is_read(whole: tuple[Path, Generated]) -> None:
     _, made = whole
     (rule,) = [rule for rule in made.interface.provenance.rules if rule.untested]
@@ -146,6 +147,7 @@ def test_an_untested_rule_is_marked_wherever_it_is_read(whole: tuple[Path, Gener
     assert "- (not tested) Before `launch pod X` you need to `fuel pod X`." in told
 
 
+@pytest.mark.long
 def test_agents_read_it_where_the_probe_has_no_words_or_the_wording_is_wrong(whole: tuple[Path, Generated]) -> None:
     _, (unseal, put) = played(whole[1].interface, "unseal pod 1", "put gem 4 in pod 2")
     assert unseal.count("first") == 1, "one message for one refusal"

@@ -38,6 +38,7 @@ def test_an_agent_that_obeys_wins_by_it_and_not_by_its_placebo(world: World, lea
     assert won["with"] >= 6
 
 
+@pytest.mark.long
 def test_what_an_older_interface_knows_is_kept(learned):
     spec = read_spec(learned.source) or {}
     older = {part: known for part, known in spec.items() if part != "needs"}

@@ -56,6 +56,7 @@ def test_the_first_finding_is_the_answer_that_tells_nothing(learned):
     assert "Denied." in misalignments[0].rule
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("action", "step"),
     [
@@ -70,6 +71,7 @@ def test_a_missing_step_is_found(learned, action: str, step: str):
     assert step in [row["then"][0] for row in rows if row["then"] != "already"]
 
 
+@pytest.mark.long
 def test_every_rule_held_on_tasks_it_was_not_learned_from(learned):
     _, _, misalignments, _ = learned
     rules = [misalignment for misalignment in misalignments if '"row"' in misalignment.detail]
@@ -77,6 +79,7 @@ def test_every_rule_held_on_tasks_it_was_not_learned_from(learned):
     assert all(misalignment.evidence.precision >= 0.9 and misalignment.evidence.support >= 2 for misalignment in rules)
 
 
+@pytest.mark.long
 def test_the_source_loads_and_says_where_it_came_from(learned):
     _, _, misalignments, interface = learned
     check_source(interface.source, CONTRACT)
@@ -156,6 +159,7 @@ def test_of_what_an_agent_repeats_three_refusals_a_task_are_studied():
     assert [studied(refusals) - once for refusals in (2, 3, 6)] == [1, 2, 2]
 
 
+@pytest.mark.long
 def test_rules_told_up_front_are_short_and_carry_no_conditions(learned):
     _, _, _, interface = learned
     told = rules_text(read_spec(interface.source) or {})
@@ -198,6 +202,7 @@ def test_a_later_look_is_at_the_forms_of_which_the_interface_did_not_speak(learn
     assert backend.lab.steps < before / 2
 
 
+@pytest.mark.long
 def test_failures_in_which_the_interface_spoke_truly_of_every_refusal_teach_nothing(learned):
     failed, backend, _, interface = learned
 
@@ -211,6 +216,7 @@ def test_failures_in_which_the_interface_spoke_truly_of_every_refusal_teach_noth
     assert backend.lab.steps - before < 1_000
 
 
+@pytest.mark.long
 def test_actions_whose_names_cannot_be_told_from_words_teach_nothing(learned, monkeypatch):
     failed, _, _, _ = learned
     said: list[str] = []

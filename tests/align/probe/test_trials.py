@@ -65,6 +65,7 @@ def test_a_step_that_the_others_do_without_is_refuted_though_the_action_works_in
     assert verdict.wrong == "said seal pod 1, which was not needed"
 
 
+@pytest.mark.long
 def test_a_step_after_which_nothing_is_said_has_to_bring_the_action_nearer(lab, away, spec):
     state, action = away
     misled = copy.deepcopy(spec)

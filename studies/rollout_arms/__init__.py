@@ -1,1 +1,0 @@
-"""What `studies.rollout` measures against each other."""

@@ -1,1 +1,0 @@
-"""What the benchmarks of training measure against each other."""
