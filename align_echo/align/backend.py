@@ -1,4 +1,4 @@
-"""What Algorithm 1 asks of a backend: find misalignments in failures, and write the interface that resolves them."""
+"""Backend protocol for Algorithm 1: find misalignments in failed episodes and write an interface that resolves them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from align_echo.types import Described, Misalignment, Trajectory
 
 
 class Backend(Described, Protocol):
-    """The Analyzer and the Optimizer.
+    """Analyzer and Optimizer of a run.
 
-    A backend carries nothing from one call to the next but what is in the arguments (a misalignment's `detail`, the
-    interface's source): a resumed run calls `optimize` without the `analyze` before it. A call that finds nothing
-    returns an empty list or the interface it was given. One that breaks, so that it cannot know, raises: `ModelError`
-    and `EngineError` end the run, to be resumed there.
+    A backend keeps no state between calls except in the arguments (a misalignment's `detail`, the interface's source),
+    because a resumed run may call `optimize` without `analyze`. Without a result, calls return an empty list or the
+    interface unchanged. Failures raise `ModelError` or `EngineError`; the run ends and can be resumed.
     """
 
     @property
@@ -24,14 +23,15 @@ class Backend(Described, Protocol):
     def analyze(
         self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        """Misalignments of the episodes that were lost (`rollout.failed`) that are not among `known` and stood the
-        experiments. `played` are all episodes of an iteration, one of them lost at least: those that were won show
-        what works."""
+        """Find and verify new misalignments in lost episodes (`rollout.failed`), excluding `known`.
+
+        `played` holds all episodes of the iteration, at least one of them lost; the won ones show working actions.
+        """
         ...
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """An interface that resolves `new`; `interface` itself if none could be written.
+        """Write an interface that resolves `new`; return `interface` itself if impossible.
 
-        Its provenance names in `unresolved` the texts of those that it does not resolve.
+        Texts of unresolved misalignments go into `unresolved` of its provenance.
         """
         ...

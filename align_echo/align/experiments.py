@@ -1,8 +1,8 @@
-"""The six tools with which Analyzer and Optimizer verify what they claim: experiments on the wrapped environment.
+"""Six tools for the Analyzer and Optimizer to verify claims by experiments in the wrapped environment.
 
-The agent's state is an `AgentView`, so asking for its next action, or changing what it saw, leaves the environment
-alone. A mistake in use comes back as text with `ok` false, never as an exception; only a model endpoint that is down
-(`ModelError`) gets through, because then the run has to stop.
+The agent's state is an `AgentView`, so querying its next action or changing its observation leaves the environment
+alone. Misuse returns text with `ok=False`. Only an unreachable model endpoint (`ModelError`) raises, since the run must
+stop.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ Operation = Literal[
 ]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 WITH_ARGUMENT = ("init_simulator", "execute_agent_action", "change_last_action_observation")
-"""Operations that need an argument: a task id, an action, an observation."""
+"""Operations with a required argument: a task id, an action or an observation."""
 
 TELLING = ("run_task", "execute_agent_action", "get_next_agent_action")
-"""Operations whose outcome can speak for or against a claim."""
+"""Operations with outcomes that may serve as evidence."""
 
 LONGEST_TEXT = 4000
 
 
 class Outcome(Frozen):
-    """What an experiment showed. `number` counts all experiments of a simulator from 1."""
+    """Result of an experiment. `number` counts a simulator's experiments from 1."""
 
     number: int
     operation: str
@@ -50,12 +50,12 @@ class Outcome(Frozen):
 
     @property
     def telling(self) -> bool:
-        """Whether it may be cited as evidence."""
+        """True if the outcome may be cited as evidence."""
         return self.ok and self.operation in TELLING
 
 
 class Simulator:
-    """One simulated session of `agent` under an interface. `make_env` wraps the environment; `close` when done."""
+    """Simulated session of `agent` under an interface. `make_env` wraps the environment; call `close` when done."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Simulator:
     # ------------------------------------------------------------ the six tools
 
     def init_simulator(self, task_id: str, interface: Interface | None = None) -> Outcome:
-        """Start a task from its beginning, under another interface if one is given."""
+        """Start a task from its beginning, optionally under another interface."""
 
         def start() -> str:
             if interface is not None and interface != self._interface:
@@ -94,29 +94,29 @@ class Simulator:
         return self._perform("init_simulator", task_id, start)
 
     def reset_simulator(self) -> Outcome:
-        """Back to the beginning of the current task."""
+        """Restart the current task."""
         return self._perform("reset_simulator", "", lambda: self._start(self._current_task()))
 
     def run_task(self, task_id: str = "") -> Outcome:
-        """Let the agent play a whole task (the current one if none is named). Afterwards init or reset again."""
+        """Let the agent play a full task (default: the current one). Init or reset before further calls."""
         return self._perform("run_task", task_id, lambda: self._run_task(task_id or self._current_task()))
 
     def execute_agent_action(self, action: str) -> Outcome:
-        """Carry out an action in the agent's place, through the interface."""
+        """Execute an action on behalf of the agent, through the interface."""
         return self._perform("execute_agent_action", action, lambda: self._execute(action))
 
     def get_next_agent_action(self) -> Outcome:
-        """What the agent would do next, given all that it has seen. Nothing is carried out."""
+        """Ask the agent for its next action, given its observations so far, without executing it."""
         return self._perform("get_next_agent_action", "", self._next_action)
 
     def change_last_action_observation(self, observation: str) -> Outcome:
-        """Replace what the agent saw last. The environment is not touched."""
+        """Replace the agent's last observation, leaving the environment unchanged."""
         return self._perform("change_last_action_observation", observation, lambda: self._rewrite(observation))
 
     # ------------------------------------------------------------ by name, for a model
 
     def perform(self, operation: str, argument: str) -> Outcome:
-        """Carry out an operation by its name. A wrong name or a missing argument is an outcome that is not ok."""
+        """Execute an operation by name. A wrong name or a missing argument gives an outcome with `ok=False`."""
         if operation in WITH_ARGUMENT and not argument.strip():
             return self._record(operation, argument, False, f"{operation} needs an argument")
         match operation:
@@ -210,7 +210,7 @@ class Simulator:
         if step.terminated or step.truncated:
             won = base_env(self._environment()).state.won
             self._over = "the task is won" if won else "the episode is over and the task is not won"
-            self._over += _partly(step.score)
+            self._over += _format_partial_score(step.score)
         lines = [line.message for line in env.log[logged:]] if isinstance(env, AlignWrapper) else []
         log = clip("\n(logged by the interface: " + " | ".join(lines) + ")", 1000) if lines else ""
         head = "" if step.action == action else f"(carried out: {step.action})\n"
@@ -247,7 +247,7 @@ class Simulator:
 
 
 def step_text(step: Step) -> str:
-    """A step as a model reads it: what the agent saw, and what lies behind it where that differs."""
+    """Format a step for a model: the agent's observation, and the raw one if different."""
     parts = [f"Observation: {step.observation}"]
     if step.raw_observation is None and step.action is not None:
         parts.append("(the interface answered without passing the action on)")
@@ -260,23 +260,23 @@ def step_text(step: Step) -> str:
 
 
 def trajectory_text(trajectory: Trajectory, limit: int) -> str:
-    """An episode as a model reads it, at most about `limit` characters: the middle is left out first."""
+    """Format an episode for a model in about `limit` characters, cutting the middle first."""
     lines = [f"Initial observation: {trajectory.initial_observation}"]
     for number, step in enumerate(trajectory.steps, start=1):
-        shown = step.action if step.action is not None else f"(no action: {clip(step.reply, 200)})"
-        lines.append(f"[{number}] Action: {shown}\n{clip(step_text(step), 1000)}")
-    ended = "won" if trajectory.won else "not won"
-    ended += _partly(trajectory.score)
-    return clip("\n".join(lines), limit) + f"\nThe task was {ended} after {len(trajectory.steps)} actions."
+        action = step.action if step.action is not None else f"(no action: {clip(step.reply, 200)})"
+        lines.append(f"[{number}] Action: {action}\n{clip(step_text(step), 1000)}")
+    result = "won" if trajectory.won else "not won"
+    result += _format_partial_score(trajectory.score)
+    return clip("\n".join(lines), limit) + f"\nThe task was {result} after {len(trajectory.steps)} actions."
 
 
-def _partly(score: float) -> str:
-    """A score between nothing and all, in words; "" for those two, which `won` tells."""
+def _format_partial_score(score: float) -> str:
+    """Format a score strictly between 0 and 1; "" for 0 and 1, which `won` covers."""
     return f" (score {score:.2f} of 1)" if 0 < score < 1 else ""
 
 
 def clip(text: str, limit: int) -> str:
-    """The text, or its beginning and end with a mark for what was left out."""
+    """Return the text, or its beginning and end with a mark for the cut."""
     if len(text) <= limit:
         return text
     half = limit // 2

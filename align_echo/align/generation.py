@@ -1,6 +1,6 @@
-"""A run of ALIGN in a folder: what was asked for, checked (`Generation`), its agent, its backend and its models.
+"""Plan and run interface generation: check options, then build the agent, backend and models.
 
-Left out: the loop (`loop.py`), the backends (`probe`, `llm`), and what is printed of a result.
+Not here: the loop (`loop.py`), the backends (`probe`, `llm`, `hybrid`) and the printed results.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
 MOST_PLAYED = 20
-"""Tasks that are played at the end where nothing else is asked for."""
+"""Default limit on tasks played after generation."""
 
 BackendName = Literal["auto", "probe", "llm", "hybrid"]
 Chosen = Literal["probe", "llm", "hybrid"]
@@ -52,11 +52,12 @@ Chosen = Literal["probe", "llm", "hybrid"]
 
 @dataclass(frozen=True)
 class Generation:
-    """A run of ALIGN whose every input was checked. `asked` is the backend that was asked for, `chosen` the one that it
-    came to; `analyzer` and `optimizer` name its models, None for the probe. `fresh` are the training tasks that
-    rules are tested on. `verify` False leaves the llm backend's experiments out (the paper's ablation);
-    `allow_untested` keeps what the hybrid backend could not try, marked. `play_count` is how many tasks are played at
-    the end to see what the interface changes (`evaluate/in_play.py`); 0 for none.
+    """Checked inputs of a generation run.
+
+    `asked` is the requested backend and `chosen` the resolved one. `analyzer` and `optimizer` name models; None for the
+    probe. `fresh` holds the training tasks for testing rules. `verify=False` skips the llm backend's experiments (the
+    paper's ablation). `allow_untested` keeps and marks hypotheses the hybrid backend could not test. `play_count` is
+    the number of tasks played afterwards to measure the interface (`evaluate/in_play.py`); 0 for none.
     """
 
     world: World
@@ -79,7 +80,7 @@ class Generation:
 
     @property
     def about_tasks(self) -> str:
-        """One line about an iteration that has fewer tasks than were asked for; "" for any other."""
+        """Return a note if an iteration has fewer tasks than requested, else ""."""
         asked = self.tasks_per_iteration
         if asked is None or (tasks := len(self.world.tasks(1, self.seed, asked))) >= asked:
             return ""
@@ -90,7 +91,7 @@ class Generation:
 
     @property
     def about_play(self) -> str:
-        """One line about what the play at the end costs; "" for none."""
+        """Return a note on the cost of the final play; "" for none."""
         if not self.play_count:
             return ""
         asks = ", each of which asks the model" if self.player.model and not self.player.model.is_scripted else ""
@@ -99,7 +100,7 @@ class Generation:
 
     @property
     def about_backend(self) -> str:
-        """One line for the record: which backend, why, and which models."""
+        """Return a line that names the backend, the reason and the models."""
         if self.chosen != "probe":
             why = " (auto: a model is configured)" if self.asked == "auto" else ""
             return f"backend: {self.chosen}{why}, analyzer {self.analyzer}, optimizer {self.optimizer}"
@@ -127,10 +128,10 @@ def plan_generation(
     allow_untested: bool = False,
     play_tasks: int | None = None,
 ) -> Generation:
-    """The run of `align-echo generate-interface` with options of these names, all names looked up, all options checked.
+    """Check the options of `align-echo generate-interface` and plan the run.
 
-    Raises `UsageError` for names that nobody has and options that contradict each other, `MissingDataError` for an
-    environment whose data is not there.
+    Raises `UsageError` for unknown names and conflicting options, and `MissingDataError` if the environment's data are
+    missing.
     """
     spec = environment(env)
     default, analyzer, optimizer = (
@@ -183,7 +184,9 @@ def plan_generation(
 
 
 def _play_count(world: World, asked: int | None, seed: int, limit: int | None) -> int:
-    """How many tasks are played at the end: those asked for, else as many as an iteration has, `MOST_PLAYED` at most.
+    """Return the number of tasks to play at the end.
+
+    By default this is an iteration's number of tasks, at most `MOST_PLAYED`.
     """
     every = len(world.spec.tasks(world.split, world.data_root))
     if asked is None:
@@ -194,10 +197,10 @@ def _play_count(world: World, asked: int | None, seed: int, limit: int | None) -
 
 
 def generate_interface(plan: Generation, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Generated:
-    """Find misalignments in failed episodes by experiment and write an interface with rules for them to a folder.
+    """Find misalignments in failed episodes, write rules for them, and save the interface to a folder.
 
-    Raises `UsageError` for a folder of something else, before anything is written; `AgentError`, `EngineError` and
-    `ModelError` for what goes on breaking.
+    Raises `UsageError` if the folder holds something else, before writing anything; `AgentError`, `EngineError` or
+    `ModelError` for persistent failures.
     """
     folder = RunFolder(path)
     folder.check(resume=resume)
@@ -226,18 +229,18 @@ def generate_interface(plan: Generation, path: Path, *, resume: bool = False, pr
         player=plan.player.agent.name,
         workers=plan.workers,
         resume=resume,
-        on_event=_shown_on(progress, _made_of(plan, agent)),
+        on_event=_report_progress(progress, _summary_lines(plan, agent)),
     )
 
 
-def _made_of(plan: Generation, agent: Agent) -> list[str]:
-    """What a run is made of, and what it costs to play in the end, in lines."""
+def _summary_lines(plan: Generation, agent: Agent) -> list[str]:
+    """Return lines that describe the run and the cost of the final play."""
     lines = (plan.about_backend, about(plan.player, describe_agent(agent)), plan.about_tasks, plan.about_play)
     return [line for line in lines if line]
 
 
 def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
-    """Training tasks for testing rules on: three draws that none of the loop's iterations (1 to `iterations`) uses."""
+    """Draw training tasks for testing rules from three draws outside iterations 1 to `iterations`."""
     draws = (0, iterations + 1, iterations + 2)
     return list(dict.fromkeys(task_id for draw in draws for task_id in world.tasks(draw, seed)))
 
@@ -245,8 +248,9 @@ def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
 def choose_backend(
     asked: BackendName, model: ModelName | None, analyzer: ModelName | None, optimizer: ModelName | None
 ) -> Chosen:
-    """The backend that was asked for; for auto, hybrid when a language model is named for one of its roles or for all,
-    and probe otherwise. Raises `UsageError` for a role's model that the probe would not ask.
+    """Resolve `auto`: hybrid if a model is named for a role or for all roles, else probe.
+
+    Other names are returned unchanged. Raises `UsageError` for a role's model with the probe, which uses none.
     """
     named = [name for name in (analyzer, optimizer) if name]
     if asked == "probe" and named:
@@ -257,7 +261,7 @@ def choose_backend(
 
 
 def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None, chosen: Chosen) -> None:
-    """Raises `UsageError` if a role of the chosen backend has no model, or one that can only play."""
+    """Raise `UsageError` if a role of the chosen backend lacks a model or has one that can only play."""
     if not (analyzer and optimizer):
         lacking = "--optimizer-model" if analyzer else "--analyzer-model" if optimizer else "--model"
         both = "" if lacking == "--model" else " (or --model NAME for both)"
@@ -271,7 +275,7 @@ def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None
 
 
 def _agent_model(folder: RunFolder, plan: Generation) -> ChatModel | None:
-    """The agent's model; None for an agent that asks none."""
+    """Load the agent's model; None for an agent without a model."""
     name, base_url = plan.player.model, plan.base_url
     if name is None:
         return None
@@ -283,7 +287,7 @@ def _agent_model(folder: RunFolder, plan: Generation) -> ChatModel | None:
 
 
 def _model(folder: RunFolder, plan: Generation, name: ModelName | None, role: str) -> ChatModel | None:
-    """A model whose replies are kept in the run's folder; None where the role needs none."""
+    """Load a model and record its replies in the run folder; None for an unused role."""
     if name is None:
         return None
     from align_echo.models import load_model
@@ -336,8 +340,8 @@ def _probe(plan: Generation, progress: Progress, note: Callable[[str], None] | N
     )
 
 
-def _shown_on(progress: Progress, made_of: Sequence[str]) -> OnEvent:
-    """Events of the loop told as progress. What the run is made of is said once it has begun."""
+def _report_progress(progress: Progress, made_of: Sequence[str]) -> OnEvent:
+    """Report loop events as progress; print the run's description when it starts."""
 
     def show(event: Event) -> None:
         if event.kind == "run-started":

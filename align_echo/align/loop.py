@@ -1,13 +1,12 @@
-"""Algorithm 1 of ALIGN: play, analyse what failed, rewrite the interface, again, at most K times.
+"""ALIGN's Algorithm 1: play, analyse failures, rewrite the interface; repeat up to K times.
 
-It stops when no episode fails, when the failures show nothing new, or after K iterations, and ends with the last
-interface unless an earlier one was played clearly better. An analysis or a check that
-breaks is none of these: it is raised, and a resumed run takes it up there. M, the misalignments found, is kept whether
-or not rules are written for them; the Analyzer is told of those that have rules, and may find the others again.
+The loop stops when no episode fails, when failures show nothing new, or after K iterations. It returns the last
+interface unless an earlier version scored clearly better. A failed analysis or check raises an error; a resumed run
+continues there. M holds all misalignments, with or without rules. The Analyzer sees only those with rules, so it may
+report the others again.
 
-Every step is written to the run folder as it is finished, so that a killed run goes on where it stopped: finished
-iterations, episodes and analyses are read back, and models are asked nothing twice. Which misalignments there are and
-how the interface is written is the backend's business.
+Each step is saved to the run folder when it finishes. A resumed run reads finished iterations, episodes and analyses
+back and sends no request twice. The backend decides how to find misalignments and how to write the interface.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from align_echo.wrappers.environment import EnvironmentSpec
 
 
 def best_iteration(records: Sequence[IterationRecord]) -> int:
-    """The number of the iteration that made the best version; 0 for the one that the run began with."""
+    """Return the iteration that made the best version; 0 for the initial interface."""
     if not records:
         return 0
     made_in = {records[0].version_before: 0}
@@ -59,7 +58,7 @@ def best_iteration(records: Sequence[IterationRecord]) -> int:
 
 
 def shares_of_failures(records: Sequence[IterationRecord]) -> dict[str, Estimate]:
-    """By version that was played, the percent of its episodes that were lost; `n` is how many it was played in."""
+    """Compute the percentage of lost episodes for each played version; `n` counts its episodes."""
     failed: Counter[str] = Counter()
     played: Counter[str] = Counter()
     for record in records:
@@ -68,19 +67,19 @@ def shares_of_failures(records: Sequence[IterationRecord]) -> dict[str, Estimate
     return {version: wilson(failed[version], count) for version, count in played.items() if count}
 
 
-def _clearly_less(share: Estimate, other: Estimate) -> bool:
-    """Whether a share is less than another, with no overlap of their intervals."""
-    return share.high < other.low
+def _clearly_less(share: Estimate, bound: Estimate) -> bool:
+    """Check if `share` is below `bound`, with no overlap of the intervals."""
+    return share.high < bound.low
 
 
 # ---------------------------------------------------------------- algorithm 1 of ALIGN
 
 ITERATIONS = 8
-"""The paper's K."""
+"""Number of iterations, K in the paper."""
 
 
 class Generated(NamedTuple):
-    """What a run made."""
+    """Result of a generation run."""
 
     interface: Interface
     summary: RunSummary
@@ -101,12 +100,14 @@ def generate(
     resume: bool = False,
     on_event: OnEvent | None = None,
 ) -> Generated:
-    """Generate an interface for `agent` in an environment, from the identity.
+    """Generate an interface for `agent`, starting from the identity interface.
 
-    Agent and backend ask their models through `folder.record(model, role)` if the run is to be resumable without
-    paying twice. `tasks_per_iteration` None: the paper's number for the environment. `player` is what the agent was
-    named by, its class where nothing is said: a run goes on with the same alone. Raises `UsageError` before
-    anything is written; `ModelError` or `EngineError` when models or engine stay broken: the run can be resumed then.
+    `tasks_per_iteration=None` uses the paper's number for the environment. `player` is the name the user gave the agent
+    (default: its class); a resumed run must use the same name. Pass models through `folder.record(model, role)` so that
+    a resumed run reuses their replies.
+
+    Raises `UsageError` before writing anything. Raises `ModelError` or `EngineError` when a model or the engine keeps
+    failing; the run can then be resumed.
     """
     world = World(spec, data_root)
     folder.start(
@@ -138,7 +139,7 @@ def generate(
 
 @dataclass
 class _Run:
-    """The state of one run: the current interface and everything found so far."""
+    """State of a run: the current interface and all misalignments so far."""
 
     world: World
     agent: Agent
@@ -169,7 +170,7 @@ class _Run:
             if record.outcome in ("no-failures", "no-misalignments"):
                 break
         self._take_best()
-        if not self._is_another():
+        if not self._has_changed():
             self._stamp_identity()
         summary = self._summary()
         rules = f"{summary.rules} rules in {summary.interface}"
@@ -218,7 +219,7 @@ class _Run:
         return record
 
     def _restore(self, iteration: int) -> IterationRecord | None:
-        """Take over a finished iteration."""
+        """Load a finished iteration."""
         record = self.folder.finished_iteration(iteration)
         if record is None:
             return None
@@ -232,7 +233,7 @@ class _Run:
         return record
 
     def _play(self, iteration: int, tasks: Sequence[str]) -> list[Trajectory]:
-        """The episodes of an iteration in task order; finished ones are read back."""
+        """Play an iteration's tasks and return the episodes in task order; read finished episodes back."""
         file = self.folder.trajectories(iteration)
         by_task = {trajectory.task_id: trajectory for trajectory in file.read(Trajectory) if trajectory.fault is None}
         missing = [task for task in tasks if task not in by_task]
@@ -285,14 +286,14 @@ class _Run:
     def _optimize(
         self, iteration: int, tasks: Sequence[str], misalignments: Sequence[Misalignment]
     ) -> IterationOutcome:
-        """Take over the backend's new interface. Raises `InterfaceError` for one that could not be loaded again."""
-        made = self.backend.optimize(misalignments, self.interface)
-        check_source(made.source, made.contract)
-        if made.content_hash == self.interface.content_hash:
+        """Adopt the backend's new interface. Raises `InterfaceError` if it could not be loaded again."""
+        candidate = self.backend.optimize(misalignments, self.interface)
+        check_source(candidate.source, candidate.contract)
+        if candidate.content_hash == self.interface.content_hash:
             self._keep(misalignments, written=False)
             return "unchanged"
         self.tasks += tasks
-        self.interface = self._stamped(made, iteration)
+        self.interface = self._add_provenance(candidate, iteration)
         self._keep(misalignments, written=True)
         path = self.folder.save_interface(iteration, self.interface)
         self._say(
@@ -306,7 +307,7 @@ class _Run:
         return "written"
 
     def _keep(self, misalignments: Sequence[Misalignment], *, written: bool) -> None:
-        """Add to what is known: all that was found, and of it what a new interface has rules for."""
+        """Add new misalignments, and mark those with rules when a new interface was written."""
         claims = {misalignment.claim for misalignment in self.misalignments}
         self.misalignments += [misalignment for misalignment in misalignments if misalignment.claim not in claims]
         if written:
@@ -319,16 +320,18 @@ class _Run:
             ]
 
     def _remember(self, trajectories: Sequence[Trajectory]) -> None:
-        """Add what became of the interface's hints to its record: the next iteration begins with it, and it is saved
-        with the interface. Another source begins without one."""
-        whole = [trajectory for trajectory in trajectories if trajectory.fault is None]
-        record = merged(self.interface.record, count_hints(whole))
+        """Add the outcomes of hints to the interface's record, for the next iteration and the saved file.
+
+        Another source starts with an empty record.
+        """
+        complete = [trajectory for trajectory in trajectories if trajectory.fault is None]
+        record = merged(self.interface.record, count_hints(complete))
         self.interface = self.interface.model_copy(update={"record": record})
 
-    def _stamped(self, made: Interface, iteration: int) -> Interface:
-        """The interface with what the loop knows about its making; rules and engine steps are the backend's to say."""
+    def _add_provenance(self, candidate: Interface, iteration: int) -> Interface:
+        """Add provenance known to the loop; the backend has set the rules and engine steps."""
         described = {**describe_agent(self.agent), **self.backend.describe()}
-        provenance = made.provenance.model_copy(
+        provenance = candidate.provenance.model_copy(
             update={
                 "environment": self.world.spec.name,
                 "action_format": self.world.spec.action_format,
@@ -338,36 +341,36 @@ class _Run:
                 "prompt_hashes": _part(described, "prompt."),
                 "seed": self.seed,
                 "iterations": iteration,
-                "training_tasks": tuple(dict.fromkeys((*self.tasks, *made.provenance.training_tasks))),
+                "training_tasks": tuple(dict.fromkeys((*self.tasks, *candidate.provenance.training_tasks))),
                 "usage": self._spent(),
                 "versions": {**versions(), "games": self.world.games},
-                "content_hash": made.content_hash,
+                "content_hash": candidate.content_hash,
             }
         )
-        record = made.record if made.content_hash == self.interface.content_hash else ()
-        return made.model_copy(update={"provenance": provenance, "record": record})
+        record = candidate.record if candidate.content_hash == self.interface.content_hash else ()
+        return candidate.model_copy(update={"provenance": provenance, "record": record})
 
-    def _is_another(self) -> bool:
-        """Whether the run ends with another interface than it began with."""
+    def _has_changed(self) -> bool:
+        """Check if the final interface differs from the initial interface."""
         return self.interface.content_hash != identity(self.world.spec.contract).content_hash
 
     def _take_best(self) -> None:
-        """Go back to an earlier version that was played clearly better than the last one, with its rules."""
+        """Return to an earlier version and its rules if it scored clearly better than the last."""
         best = best_iteration(self.records)
-        made = [record for record in self.records if record.outcome == "written"]
-        if not made or best == made[-1].iteration:
+        written = [record for record in self.records if record.outcome == "written"]
+        if not written or best == written[-1].iteration:
             return
         last, shares = self.interface, shares_of_failures(self.records)
         self.interface = self.folder.interface(best) if best else identity(self.world.spec.contract)
-        self.addressed = self.addressed[: sum(record.addressed for record in made if record.iteration <= best)]
-        lost, kept = (shares[each.content_hash] for each in (last, self.interface))
-        self._say(Event(kind="note", message=given_up_line(last.label, lost, self.interface.label, kept)))
+        self.addressed = self.addressed[: sum(record.addressed for record in written if record.iteration <= best)]
+        lost, best_share = (shares[each.content_hash] for each in (last, self.interface))
+        self._say(Event(kind="note", message=given_up_line(last.label, lost, self.interface.label, best_share)))
 
     def _stamp_identity(self) -> None:
-        """Say of an interface that changes nothing who looked at which tasks and found nothing to change."""
+        """Record the agent, backend and tasks of an unchanged identity interface."""
         for record in self.records:
             self.tasks += self.world.tasks(record.iteration, self.seed, self.limit)
-        self.interface = self._stamped(self.interface, len(self.records))
+        self.interface = self._add_provenance(self.interface, len(self.records))
 
     # ------------------------------------------------------------ the end
 
@@ -386,7 +389,7 @@ class _Run:
             rules=len(self.interface.provenance.rules),
             interface=self.interface.label,
             interface_file="interface.py",
-            written=self._is_another(),
+            written=self._has_changed(),
             roles=self.folder.roles(),
             usage=self._spent(),
         )
@@ -403,7 +406,7 @@ def _part(described: dict[str, str], prefix: str) -> dict[str, str]:
 
 
 def _stop_if_all_broke(trajectories: Sequence[Trajectory], iteration: int) -> None:
-    """A run in which nothing could be played has nothing to learn from: the user has to look."""
+    """Raise an error if no episode of the iteration could be played."""
     faults = [trajectory.fault for trajectory in trajectories if trajectory.fault is not None]
     if faults and len(faults) == len(trajectories):
         first = faults[0]

@@ -1,14 +1,14 @@
-"""The one folder of a generation run: everything needed to understand it, to resume it, and to use what it made.
+"""Folder of a generation run, with everything needed to understand it, resume it and use its interface.
 
-    config.json                  what was asked for (`RunConfig`)
-    events.jsonl                 what happened, with times (`Event`)
-    calls.jsonl, cache/          every prompt and reply (`models/recording.py`); the replies by request
+    config.json                  settings (`RunConfig`)
+    events.jsonl                 log of events, with times (`Event`)
+    calls.jsonl, cache/          every prompt and reply (`models/recording.py`); replies by request
     iterations/<i>/trajectories.jsonl, misalignments.json, interface.py, interface.json
     iterations/<i>/iteration.json    written last: the iteration is finished (`IterationRecord`)
     interface.py, interface.json     the final interface
     summary.json                 written last: the run is finished (`RunSummary`)
 
-Nothing is created before `start`, so a run that is refused leaves nothing behind.
+Nothing is created before `start`, so a refused run leaves no files.
 """
 
 from __future__ import annotations
@@ -45,12 +45,11 @@ EventKind = Literal[
 
 
 class Event(Frozen):
-    """One event. `message` is a whole sentence for people; `done` of `total` counts within the iteration.
+    """Event of a run. `message` is a sentence for people; `done` of `total` counts within the iteration.
 
-    "trajectory": `done` of `total` episodes are over, `task_id`, `won` (None: it broke) and `fault`
-    are of this one.
-    "misalignments": `total` new ones. "interface": `path` of the file written. "note": something worth knowing.
-    `time` is when the event was logged (ISO 8601, UTC); empty for one that is not in `events.jsonl`.
+    "trajectory": `done` of `total` episodes are over; `task_id`, `won` (None: it broke) and `fault` belong to this
+    episode. "misalignments": `total` new ones. "interface": `path` of the file written. "note": a remark. `time` is the
+    time of logging (ISO 8601, UTC); empty outside `events.jsonl`.
     """
 
     kind: EventKind
@@ -71,7 +70,7 @@ OnEvent = Callable[[Event], None]
 # ---------------------------------------------------------------- the one folder of a generation run
 
 LEFT_BY_A_FALSE_START = ("config.json", "events.jsonl", "calls.jsonl", "cache", "iterations")
-"""What a run may leave behind before it has finished anything."""
+"""Files a run may leave behind before finishing anything."""
 
 IterationOutcome = Literal["written", "unchanged", "no-failures", "no-misalignments"]
 Stopped = Literal["no-failures", "no-misalignments", "iteration-limit"]
@@ -79,10 +78,10 @@ Stored = TypeVar("Stored", bound=BaseModel)
 
 
 class RunConfig(Frozen):
-    """What was asked for. A run is resumed only with the same (`versions` are for the record).
+    """Settings of a run. Resuming requires equal settings, except `versions`.
 
-    `player` is what the agent was named by, or its class; `agent` is what it calls itself, as others may, too.
-    `declared` is what a user declares of the environment.
+    `player` is the user's name for the agent, or its class; `agent` is its own name, which others may share. `declared`
+    holds the user's declarations about the environment.
     """
 
     environment: str
@@ -102,12 +101,12 @@ class RunConfig(Frozen):
 
 
 class IterationRecord(Frozen):
-    """One iteration: `failed` are the episodes the agent lost, `faults` those that broke and were left out, by
-    their source in `faults_by_source`.
+    """Result of an iteration: `failed` counts lost episodes, `faults` broken and excluded ones, with sources in
+    `faults_by_source`.
 
-    "written": the backend wrote another interface. "unchanged": misalignments were found, and it kept the old one.
-    `addressed` counts the misalignments of this iteration for which rules were written and stood their experiments, and
-    for which there were none before. `source_before` and `source_after` tell versions apart, the labels are to be read.
+    "written": the backend wrote a new interface. "unchanged": misalignments were found, but the interface stayed.
+    `addressed` counts misalignments that got their first rules and passed experiments in this iteration.
+    `source_before` and `source_after` identify versions; the labels are for display.
     """
 
     iteration: int
@@ -125,26 +124,26 @@ class IterationRecord(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_older_runs(cls, given: Any) -> Any:
-        return _renamed(given)
+    def _upgrade_old_record(cls, data: Any) -> Any:
+        """Read records of older runs."""
+        return _rename_old_fields(data)
 
     @property
     def version_before(self) -> str:
-        """What tells the interface that was played from other versions."""
+        """Identifier of the version that was played."""
         return self.source_before or source_in(self.interface_before) or self.interface_before
 
     @property
     def version_after(self) -> str:
-        """The same of the interface that the iteration ended with."""
+        """Identifier of the version at the end of the iteration."""
         return self.source_after or source_in(self.interface_after) or self.interface_after
 
 
-def _renamed(given: Any) -> Any:
-    """A record of an older run in today's words: rules that were written were called resolved, an interface that was
-    written improved."""
-    if not isinstance(given, dict):
-        return given
-    words = {OLD_WORDS.get(key, key): value for key, value in given.items()}
+def _rename_old_fields(data: Any) -> Any:
+    """Rename old fields of a record: `resolved` to `addressed`, `improved` to `written`."""
+    if not isinstance(data, dict):
+        return data
+    words = {OLD_WORDS.get(key, key): value for key, value in data.items()}
     return words | ({"outcome": "written"} if words.get("outcome") == "improved" else {})
 
 
@@ -152,11 +151,11 @@ OLD_WORDS = {"resolved": "addressed", "improved": "written"}
 
 
 class InPlay(Frozen):
-    """What an interface changed in play: the same tasks without it ("none"), with its placebo and with it ("full").
+    """Effect of an interface in play, on the same tasks without it ("none"), with its placebo, and with it ("full").
 
-    Percent won and scores in [0, 1] by variant. `over_none` and `over_placebo` are the score with it minus the other's,
-    paired by task. `better` and `worse` count the tasks whose score was higher or lower with it than without it. Of the
-    `tasks`, `known` were used to make it. `works` is False if it failed too often for the figures to be its own.
+    `won` (percent) and `score` (in [0, 1]) by variant. `over_none` and `over_placebo` are score differences to "full",
+    paired by task. `better` and `worse` count tasks with a higher or lower score than without the interface. `known` of
+    the `tasks` were used to generate it. `works` is False if the interface failed too often for reliable figures.
     """
 
     split: str
@@ -174,7 +173,7 @@ class InPlay(Frozen):
 
 
 class RoleUsage(Frozen):
-    """What one role of a run asked its model: distinct requests, and what they cost."""
+    """Model usage of a role: distinct requests and their cost."""
 
     model: str
     requests: int = 0
@@ -183,11 +182,10 @@ class RoleUsage(Frozen):
 
 
 class RunSummary(Frozen):
-    """The result of a run. `interface_file` is relative to the run folder; `rules` counts those of the interface.
+    """Result of a run. `interface_file` is relative to the run folder; `rules` counts the interface's rules.
 
-    `misalignments` are all that were found, `addressed` those of them for which the interface has rules that stood
-    their experiments; `written` is whether the interface is another than the run began with. Whether an agent gained
-    by it, `in_play` tells, which is None where that was not played.
+    `misalignments` counts all findings and `addressed` those with rules that passed experiments. `written` is True if
+    the interface differs from the initial one. `in_play` holds its effect on an agent; None if not played.
     """
 
     environment: str
@@ -208,19 +206,20 @@ class RunSummary(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_older_runs(cls, given: Any) -> Any:
-        return _renamed(given)
+    def _upgrade_old_record(cls, data: Any) -> Any:
+        """Read summaries of older runs."""
+        return _rename_old_fields(data)
 
 
 class RunFolder:
-    """Reads and writes a run's folder. Call `start` before anything else is written."""
+    """Reader and writer of a run folder. Call `start` before writing anything else."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._events = JsonlFile(self.path / "events.jsonl")
         self._calls = CallLog(self.path / "calls.jsonl")
         self._cache = ReplyCache(self.path / "cache")
-        self._moved: dict[str, tuple[str, str]] = {}
+        self._changed_endpoints: dict[str, tuple[str, str]] = {}
         self._on_event: OnEvent | None = None
         self._stage = 0
         self._run: RunDir | None = None
@@ -228,74 +227,74 @@ class RunFolder:
     # ------------------------------------------------------------ beginning and end
 
     def check(self, *, resume: bool) -> None:
-        """Refuse a folder that holds something or that another process works in, or with `resume` one that holds no
-        run. Raises `UsageError`.
+        """Check that the folder can be used. Raises `UsageError` if it is in use, not empty, or (with `resume`) holds
+        no run.
 
-        A run in which nothing was finished (no episode, no reply, no iteration) is nothing to lose: it is begun anew.
+        A run that finished nothing (no episode, reply or iteration) is restarted from scratch.
         """
         RunDir(self.path, resume=resume, has_output=_has_output).check()
 
     def start(self, config: RunConfig, *, resume: bool, on_event: OnEvent | None = None) -> None:
-        """Create the folder, or check that the run in it is the one asked for; no other process may work in it until
-        `release`. Raises `UsageError` naming the first setting that differs. Endpoints may have moved: the same models
-        go on at their new address, with a note.
+        """Create or resume the run folder and lock it until `release`.
+
+        Raises `UsageError` naming the first setting that differs. A model's endpoint may have changed; this is noted.
         """
         self.check(resume=resume)
         settings = config.model_dump(mode="json")
         self._run = RunDir(
-            self.path, settings, resume=resume, left=LEFT_BY_A_FALSE_START, has_output=_has_output, compared=_compared
+            self.path, settings, resume=resume, left=LEFT_BY_A_FALSE_START, has_output=_has_output, compared=_must_match
         ).begin()
-        self._moved = _moved(self._load(RunConfig, CONFIG), config)
+        self._changed_endpoints = _changed_endpoints(self._load(RunConfig, CONFIG), config)
         self._on_event = on_event
-        for old, new in sorted(set(self._moved.values())):
+        for old, new in sorted(set(self._changed_endpoints.values())):
             self.note(f"the models were asked at {old} and are asked at {new} from here on; earlier replies are kept")
 
     def finish(self, summary: RunSummary, interface: Interface) -> None:
-        """Write the final interface and, last of all, the summary."""
+        """Write the final interface, then the summary."""
         save_interface(interface, self.path, "interface")
         self._save(summary, "summary.json")
 
     def add_play(self, summary: RunSummary, in_play: InPlay) -> RunSummary:
-        """Write into the summary what the interface changed in play."""
+        """Add the interface's effect in play to the summary."""
         summary = summary.model_copy(update={"in_play": in_play})
         self._save(summary, "summary.json")
         return summary
 
     def release(self) -> None:
-        """Let other processes in."""
+        """Release the lock."""
         if self._run is not None:
             self._run.close()
 
     def summary(self) -> RunSummary | None:
-        """The summary of a finished run."""
+        """Load the summary; None for an unfinished run."""
         return self._load(RunSummary, "summary.json") if (self.path / "summary.json").exists() else None
 
     # ------------------------------------------------------------ while it runs
 
     def record(self, model: ChatModel, role: str) -> RecordingModel:
-        """The model with this run's memory and log, in a role: "agent", "analyzer", "optimizer"."""
+        """Wrap a model with the run's cache and log, for a role: "agent", "analyzer" or "optimizer"."""
         return RecordingModel(
             model,
             role=role,
             cache=self._cache,
             log=self._calls,
             stage=lambda: self._stage,
-            known_as=lambda identity: self._first_known_as(role, identity),
+            known_as=lambda identity: self._original_identity(role, identity),
         )
 
     def emit(self, event: Event) -> None:
-        """Log an event and show it to whoever watches."""
+        """Log an event and pass it to the listener."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self._events.append(event.model_copy(update={"time": now}))
         if self._on_event is not None:
             self._on_event(event)
 
     def note(self, message: str) -> None:
-        """Log something worth knowing."""
+        """Log a remark."""
         self.emit(Event(kind="note", message=message))
 
     def roles(self) -> dict[str, RoleUsage]:
-        """What each role asked and cost: a request counts once, however often its reply was used."""
+        """Count requests and cost by role; repeated requests count once."""
         roles: dict[str, RoleUsage] = {}
         seen: set[tuple[str, str]] = set()
         for call in self._calls.read():
@@ -310,22 +309,22 @@ class RunFolder:
     # ------------------------------------------------------------ iterations
 
     def begin_iteration(self, iteration: int) -> None:
-        """From here on models with a temperature draw anew, also for requests of earlier iterations."""
+        """Start an iteration: models with a temperature draw new replies, even for repeated requests."""
         self._stage = iteration
 
     def trajectories(self, iteration: int) -> JsonlFile:
-        """The episodes of an iteration, as they end."""
+        """Open the file of an iteration's episodes."""
         return JsonlFile(self._iteration(iteration) / "trajectories.jsonl")
 
     def save_misalignments(self, iteration: int, misalignments: Sequence[Misalignment]) -> None:
-        """Write what the analysis of an iteration found."""
+        """Write the findings of an iteration's analysis."""
         text = _MISALIGNMENTS.dump_json(list(misalignments), indent=2).decode()
         folder = self._iteration(iteration)
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "misalignments.json", text + "\n")
 
     def misalignments(self, iteration: int) -> list[Misalignment] | None:
-        """What the analysis of an iteration found; None if it was not finished."""
+        """Load the findings of an iteration's analysis; None if unfinished."""
         file = self._iteration(iteration) / "misalignments.json"
         if not file.exists():
             return None
@@ -335,7 +334,7 @@ class RunFolder:
             raise UsageError(f"{file} is damaged: delete it and resume; {error.errors()[0]['msg']}") from error
 
     def save_interface(self, iteration: int, interface: Interface) -> Path:
-        """Write the interface that an iteration made."""
+        """Write an iteration's interface."""
         return save_interface(interface, self._iteration(iteration), "interface")
 
     def finish_iteration(self, record: IterationRecord) -> None:
@@ -343,21 +342,21 @@ class RunFolder:
         self._save(record, f"iterations/{record.iteration}/iteration.json")
 
     def finished_iteration(self, iteration: int) -> IterationRecord | None:
-        """The record of a finished iteration."""
+        """Load a finished iteration's record; None if unfinished."""
         name = f"iterations/{iteration}/iteration.json"
         return self._load(IterationRecord, name) if (self.path / name).exists() else None
 
     def interface(self, iteration: int) -> Interface:
-        """The interface that a finished iteration made."""
+        """Load a finished iteration's interface."""
         record = self.finished_iteration(iteration)
         name = record.interface_after.rpartition("@")[0] if record else "interface"
         return load_interface(self._iteration(iteration) / "interface.py").model_copy(update={"name": name})
 
     # ------------------------------------------------------------ inside
 
-    def _first_known_as(self, role: str, identity: str) -> str:
-        """A model's identity at the endpoint where the run began."""
-        old, new = self._moved.get(role, ("", ""))
+    def _original_identity(self, role: str, identity: str) -> str:
+        """Return the model's identity with the endpoint used at the start of the run."""
+        old, new = self._changed_endpoints.get(role, ("", ""))
         return old + identity.removeprefix(new) if new and identity.startswith(new) else identity
 
     def _iteration(self, iteration: int) -> Path:
@@ -379,8 +378,8 @@ class RunFolder:
 _MISALIGNMENTS = TypeAdapter(list[Misalignment])
 
 
-def _moved(stored: RunConfig, wanted: RunConfig) -> dict[str, tuple[str, str]]:
-    """By role of a model: where it was asked and where it is asked now, if that differs."""
+def _changed_endpoints(stored: RunConfig, wanted: RunConfig) -> dict[str, tuple[str, str]]:
+    """Map each role to its old and new endpoint, if they differ."""
     old, new = _flat(stored), _flat(wanted)
     keys = [key for key in old if ".base_url." in key and old[key] and new.get(key) and old[key] != new[key]]
     return {key.rpartition(".base_url.")[2]: (str(old[key]), str(new[key])) for key in keys}
@@ -390,8 +389,8 @@ def _flat(config: RunConfig) -> dict[str, object]:
     return flat(config.model_dump(exclude={"versions"}))
 
 
-def _compared(key: str) -> bool:
-    """Whether a run is resumed only with the same of a setting: not an endpoint's address."""
+def _must_match(key: str) -> bool:
+    """Check if a setting must match on resume; endpoint addresses and versions need not."""
     return ".base_url." not in key and not key.startswith("versions.")
 
 

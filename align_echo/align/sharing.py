@@ -1,9 +1,8 @@
-"""An interface as one file to hand on: source, contract, provenance and record of hints, with a hash over all of it.
+"""Export an interface as a single JSON file: source, contract, provenance and hint record, with a hash.
 
-The file is JSON: `format`, `format_version`, `sha256`, and `content`, of which `sha256` is the hash (its canonical
-form: keys sorted, no blanks, ASCII). The hash shows that a file is whole, not who made it. Nothing is executed here, on
-the way out or in: source is parsed only, and no environment is looked up, since that may import somebody's module. It
-runs once it is played, in the sandbox (`align_echo/sandbox`).
+Fields: `format`, `format_version`, `sha256` and `content`. `sha256` hashes `content` in canonical form (sorted keys, no
+whitespace, ASCII); it detects damage and does not identify the author. Import only parses the source and looks up no
+environment, because that may import foreign code. The sandbox (`align_echo/sandbox`) runs the interface later.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ from align_echo.types import Frozen
 
 FORMAT, FORMAT_VERSION = "align-echo interface", 1
 LARGEST_FILE = 40 * MAX_SOURCE
-"""Bytes of a file that is read: 8 MB."""
+"""Maximum size of an imported file, in bytes (8 MB)."""
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}")
-"""Names of interfaces that are taken from a file: they become names of files."""
+"""Allowed interface names in a file; they become file names."""
 
 
 class SharedContent(Frozen):
-    """What is hashed. `name` has no folder; `versions` are those of the packages that exported it."""
+    """Hashed content. `name` has no folder; `versions` lists package versions at export."""
 
     name: str
     environment: str
@@ -60,7 +59,7 @@ class SharedContent(Frozen):
 
 
 class SharedFile(Frozen):
-    """The whole file."""
+    """Exported interface file."""
 
     format: Literal["align-echo interface"]
     format_version: Literal[1]
@@ -69,11 +68,10 @@ class SharedFile(Frozen):
 
 
 def export_interface(interface: Interface, file: Path, *, games: str = "") -> bool:
-    """Write an interface into one file. `games` says which collection of tasks the environment plays.
+    """Write an interface to a single file; `games` names the environment's task collection.
 
-    Keys and passwords are taken out first. Returns whether the source held any, and has another hash now. Raises
-    `UsageError` for a file that is there already or a name that cannot be one, `InterfaceError` for source that does
-    not parse any more.
+    Keys and passwords are removed first. Returns True if the source held any, which changes its hash. Raises
+    `UsageError` if the file exists or the name is invalid, and `InterfaceError` if the source does not parse any more.
     """
     if file.exists() or file.is_symlink():
         raise UsageError(f"{file} is there already: name another file with --out")
@@ -92,7 +90,7 @@ def export_interface(interface: Interface, file: Path, *, games: str = "") -> bo
         hints=interface.record,
         versions=versions(),
     )
-    plain = _without_keys(content.model_dump(mode="json"))
+    plain = _redact(content.model_dump(mode="json"))
     file.parent.mkdir(parents=True, exist_ok=True)
     record = {"format": FORMAT, "format_version": FORMAT_VERSION, "sha256": canonical_hash(plain), "content": plain}
     write_atomically(file, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
@@ -100,7 +98,8 @@ def export_interface(interface: Interface, file: Path, *, games: str = "") -> bo
 
 
 def read_shared(file: Path) -> Interface:
-    """The interface in a file, its hash checked, nothing executed. Raises `UsageError` or `InterfaceError`."""
+    """Read an interface from a file and check its hash, without executing it. Raises `UsageError` or `InterfaceError`.
+    """
     try:
         if not file.is_file():
             raise UsageError(f"there is no file {file}")
@@ -113,7 +112,7 @@ def read_shared(file: Path) -> Interface:
         raise UsageError(f"cannot read {file}: {error.strerror or error}") from error
     except ValueError as error:
         raise UsageError(f"{file} is no interface that was exported: {first_line(error)}") from error
-    shared = _checked(file, parsed)
+    shared = _validate(file, parsed)
     content = shared.content
     interface = Interface(
         name=content.name, source=content.source, contract=content.contract, provenance=content.provenance,
@@ -127,19 +126,21 @@ def read_shared(file: Path) -> Interface:
 
 
 def import_interface(interface: Interface, folder: Path) -> Path:
-    """Write an interface that was read into a folder, as `evaluate --interface` takes it: its `.py` file, with the
-    `.json` beside it. Raises `UsageError` for files that are there already."""
+    """Write an interface to a folder as `.py` and `.json`, ready for `evaluate --interface`.
+
+    Raises `UsageError` if a file exists already.
+    """
     file = folder / f"{interface.name}.py"
-    for there in (file, file.with_suffix(".json")):
-        if there.exists() or there.is_symlink():
-            raise UsageError(f"{there} is there already: name another folder with --out")
+    for target in (file, file.with_suffix(".json")):
+        if target.exists() or target.is_symlink():
+            raise UsageError(f"{target} is there already: name another folder with --out")
     return save_interface(interface, folder, interface.name)
 
 
 def read_bindable(name: str, env: str, contract: InterfaceContract) -> Interface:
-    """Read an interface that is to be bound to an environment and its contract.
+    """Read an interface to bind to an environment and its contract.
 
-    Raises `UsageError` for a file without a record, which nothing ties to another environment: it needs no copy.
+    Raises `UsageError` for a file without a record: it is not tied to an environment and needs no copy.
     """
     if has_record(name):
         return load_interface(name)
@@ -151,13 +152,13 @@ def read_bindable(name: str, env: str, contract: InterfaceContract) -> Interface
 
 
 def bind_interface(interface: Interface, contract: InterfaceContract, action_format: str, folder: Path) -> Path:
-    """Write a copy of an interface that is played by another contract and action format, as `import_interface` does.
+    """Write a copy of an interface with another contract and action format, like `import_interface`.
 
-    Where it was made stays on its record. Raises `InterfaceError` for code that the contract cannot call.
+    The record still names its origin. Raises `InterfaceError` if the contract cannot call its code.
     """
-    found = misfit(interface, contract)
-    if found is not None and found.in_code:
-        raise InterfaceError(f"{interface.name} cannot be played in {contract.environment}: {found.reason}")
+    mismatch = misfit(interface, contract)
+    if mismatch is not None and mismatch.in_code:
+        raise InterfaceError(f"{interface.name} cannot be played in {contract.environment}: {mismatch.reason}")
     provenance = interface.provenance.model_copy(update={"action_format": action_format})
     name = interface.name.rpartition("/")[2]
     copy = interface.model_copy(update={"name": name, "contract": contract, "provenance": provenance})
@@ -165,18 +166,18 @@ def bind_interface(interface: Interface, contract: InterfaceContract, action_for
 
 
 def command_for(env: str, file: Path) -> str:
-    """The command that measures an interface in a file, as a shell takes it."""
+    """Return the shell command to evaluate an interface file."""
     return f"align-echo evaluate --env {shlex.quote(env)} --interface {shlex.quote(str(file))} --compare"
 
 
 def canonical_hash(content: Any) -> str:
-    """SHA-256 over JSON in its canonical form, in hex digits. Raises `ValueError` for numbers that JSON has not."""
+    """Return the SHA-256 hex digest of canonical JSON. Raises `ValueError` for numbers outside JSON."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _checked(file: Path, parsed: Any) -> SharedFile:
-    """A parsed file with all that it says of itself checked. Raises `UsageError`."""
+def _validate(file: Path, parsed: Any) -> SharedFile:
+    """Validate a parsed file. Raises `UsageError`."""
     if not isinstance(parsed, dict) or parsed.get("format") != FORMAT:
         raise UsageError(f"{file} is no interface that was exported: it does not say format {FORMAT!r}")
     if parsed.get("format_version") != FORMAT_VERSION:
@@ -205,12 +206,12 @@ def _checked(file: Path, parsed: Any) -> SharedFile:
     return shared
 
 
-def _without_keys(value: Any) -> Any:
-    """JSON without keys and passwords in any of its texts."""
+def _redact(value: Any) -> Any:
+    """Remove keys and passwords from all strings of a JSON value."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, list):
-        return [_without_keys(part) for part in value]
+        return [_redact(part) for part in value]
     if isinstance(value, dict):
-        return {redacted(name): _without_keys(part) for name, part in value.items()}
+        return {redacted(name): _redact(part) for name, part in value.items()}
     return value

@@ -1,9 +1,10 @@
-"""Switching off single rules of an interface that holds them as data, as those of the probe and of `hybrid` do.
+"""Remove single rules from interfaces that store them as data, as those of `probe` and `hybrid` do.
 
-A rule is taken out of the table in the source from which the interface speaks, and out of what it tells up front; the
-code stays as it is, whichever version wrote it. So another rule may speak where the one that is gone spoke. Nothing is
-executed here. Left out: interfaces whose rules are code (written by hand or by a model alone), and the first rule of
-the probe, which says what a refusal looks like and what forms there are: all others rest on it.
+Removal deletes a rule from its source table and from the rules text, leaving code unchanged. Another rule may then
+apply in its place. Nothing is executed here.
+
+Not supported: interfaces with rules in code, and the probe's first rule (refusals and action forms), since all others
+depend on it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ RULES_TABLE, HYPOTHESES_TABLE = "SPEC", "HYPOTHESES"
 
 
 class Switch(NamedTuple):
-    """A rule of a table: its words as in the interface's record, the form of action that it speaks of, and what the
-    table is without it."""
+    """Removable rule: its text on record, its action form, and a function that drops it from the table."""
 
     rule: str
     action: str
@@ -37,7 +37,7 @@ class Switch(NamedTuple):
 
 
 class RuleTable(NamedTuple):
-    """A table in an interface's source: its name, its content, its rules, and the text that it tells up front."""
+    """Rule table in an interface's source, with its rules and a function that builds the rules text."""
 
     name: str
     content: Any
@@ -46,16 +46,20 @@ class RuleTable(NamedTuple):
 
 
 def switches_of(interface: Interface) -> dict[str, str]:
-    """The rules of an interface that can be switched off one by one, in the order of its record: their words, and the
-    form of action that each speaks of. Empty where it holds none as data."""
+    """Map each removable rule's text to its action form, in record order.
+
+    Empty if the interface stores no rules as data.
+    """
     switched = {switch.rule: switch.action for table in _tables(interface.source) for switch in table.switches}
     recorded = [rule.text for rule in interface.provenance.rules if rule.text in switched]
     return {rule: switched[rule] for rule in dict.fromkeys((*recorded, *switched))}
 
 
 def without_rules(interface: Interface, rules: Collection[str], name: str) -> Interface:
-    """The interface without some of its rules: neither told up front nor spoken of in feedback. It has a `name` of its
-    own. Raises `UsageError` for rules that cannot be switched off."""
+    """Copy an interface under a new `name` with some rules removed from the rules text and the feedback.
+
+    Raises `UsageError` for rules that cannot be removed.
+    """
     unknown = set(rules) - switches_of(interface).keys()
     if unknown:
         raise UsageError(f"the interface {interface.name} has no rule that can be switched off: {min(unknown)}")
@@ -65,7 +69,7 @@ def without_rules(interface: Interface, rules: Collection[str], name: str) -> In
         for switch in table.switches:
             content = switch.drop(content) if switch.rule in rules else content
         if content != table.content:
-            source = _retold(source, table.told(table.content), table.told(content))
+            source = _replace_rules_text(source, table.told(table.content), table.told(content))
             source = _with_table(source, table.name, content)
     check_source(source, interface.contract)
     left = tuple(rule for rule in interface.provenance.rules if rule.text not in rules)
@@ -83,31 +87,33 @@ def _tables(source: str) -> list[RuleTable]:
 
 
 def _table(name: str, content: Any) -> RuleTable | None:
-    """The table, if it is one of ours; None for any other value of that name."""
+    """Read a rule table; None if the value has no known layout."""
     try:
         if name == HYPOTHESES_TABLE:
-            return RuleTable(name, content, tuple(_of_hypotheses(content)), hybrid.up_front)
+            return RuleTable(name, content, tuple(_hypothesis_switches(content)), hybrid.up_front)
         if "always" in content:
-            return RuleTable(name, content, tuple(_of_offered(content)), offered.rules_text)
+            return RuleTable(name, content, tuple(_offered_switches(content)), offered.rules_text)
         if "closed" in content:
-            return RuleTable(name, content, tuple(_of_pages(content)), lambda _: "")
-        return RuleTable(name, content, tuple(_of_listed(current(content))), _told_of_listed)
+            return RuleTable(name, content, tuple(_page_switches(content)), lambda _: "")
+        return RuleTable(name, content, tuple(_listed_switches(current(content))), _listed_rules_text)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
 
 
-def _told_of_listed(spec: Spec) -> str:
+def _listed_rules_text(spec: Spec) -> str:
+    """Build the rules text of a probe interface."""
     return listed.rules_text(current(spec))
 
 
-def _of_listed(spec: Spec) -> Iterator[Switch]:
+def _listed_switches(spec: Spec) -> Iterator[Switch]:
+    """Yield the rules of a probe table."""
     for part in ("templates", "now"):
         for template, rows in spec[part].items():
             for row in rows:
                 drop = partial(without, template=template, row=row)
                 yield Switch(listed.rule_in_words(spec, template, row), template, drop)
     for form, template in spec["forms"].items():
-        yield Switch(listed.form_in_words(form, template), template, partial(_less, path=("forms", form)))
+        yield Switch(listed.form_in_words(form, template), template, partial(_without_path, path=("forms", form)))
     for template, needs in spec["needs"].items():
         for need in needs:
             wanted = runtime.write(template, list("XYZ"))
@@ -116,13 +122,14 @@ def _of_listed(spec: Spec) -> Iterator[Switch]:
 
 
 def _without_need(spec: Spec, template: str, need: list[Any]) -> Spec:
-    left = [other for other in spec["needs"][template] if other != need]
+    left = [row for row in spec["needs"][template] if row != need]
     return {**spec, "needs": {**spec["needs"], template: left}}
 
 
-def _of_offered(spec: Spec) -> Iterator[Switch]:
+def _offered_switches(spec: Spec) -> Iterator[Switch]:
+    """Yield the rules of an offered-actions table."""
     for form, template in spec["forms"].items():
-        yield Switch(offered.form_in_words(form, template), template, partial(_less, path=("forms", form)))
+        yield Switch(offered.form_in_words(form, template), template, partial(_without_path, path=("forms", form)))
     if spec["travel"]:
         yield Switch(offered.reach_in_words(spec["travel"]), spec["travel"], lambda spec: {**spec, "travel": ""})
     if spec["sure"]:
@@ -131,39 +138,41 @@ def _of_offered(spec: Spec) -> Iterator[Switch]:
         yield Switch(offered.BARE_IN_WORDS, "any", lambda spec: {**spec, "bare": False})
 
 
-def _of_pages(spec: Spec) -> Iterator[Switch]:
+def _page_switches(spec: Spec) -> Iterator[Switch]:
+    """Yield the rules of a page-based interface."""
     for form, rule in spec["beside"].items():
-        yield Switch(pages.beside_in_words(form, rule["shift"]), form, partial(_less, path=("beside", form)))
+        yield Switch(pages.beside_in_words(form, rule["shift"]), form, partial(_without_path, path=("beside", form)))
     for frame, forms in spec["steps"].items():
         for form, ways in forms.items():
             for wanted, step in ways.items():
-                drop = partial(_less, path=("steps", frame, form, wanted))
+                drop = partial(_without_path, path=("steps", frame, form, wanted))
                 yield Switch(pages.step_in_words(form, wanted, step, frame), form, drop)
 
 
-def _of_hypotheses(rules: list[dict[str, Any]]) -> Iterator[Switch]:
+def _hypothesis_switches(rules: list[dict[str, Any]]) -> Iterator[Switch]:
+    """Yield the rules of a hypotheses table."""
     for rule in rules:
         drop = partial(_without_hypothesis, up_front=rule["up_front"])
         yield Switch(rule["up_front"].removesuffix("."), rule["action"], drop)
 
 
 def _without_hypothesis(rules: list[dict[str, Any]], up_front: str) -> list[dict[str, Any]]:
-    return [other for other in rules if other["up_front"] != up_front]
+    return [rule for rule in rules if rule["up_front"] != up_front]
 
 
-def _less(spec: Spec, path: tuple[str, ...]) -> Spec:
-    """A nested dict without what stands at the end of a path of keys."""
+def _without_path(spec: Spec, path: tuple[str, ...]) -> Spec:
+    """Copy a nested dict without the entry at a path of keys."""
     key, *rest = path
     if not rest:
         return {name: value for name, value in spec.items() if name != key}
-    return {**spec, key: _less(spec[key], tuple(rest))}
+    return {**spec, key: _without_path(spec[key], tuple(rest))}
 
 
 # ---------------------------------------------------------------- the source
 
 
 def _literals(source: str) -> Iterator[tuple[str, Any]]:
-    """The values that a source assigns to single names at its top level, where they are written out."""
+    """Yield top-level assignments of literal values, by name."""
     for node in parse_source(source).body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             try:
@@ -173,25 +182,27 @@ def _literals(source: str) -> Iterator[tuple[str, Any]]:
 
 
 def _with_table(source: str, name: str, content: Any) -> str:
-    """The source with another content of a table."""
+    """Replace a table's content in the source."""
     for node in parse_source(source).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            return _exchanged(source, node.value, pprint.pformat(content, width=116, compact=True, sort_dicts=False))
+            return _replace_expression(
+                source, node.value, pprint.pformat(content, width=116, compact=True, sort_dicts=False)
+            )
     raise InterfaceError(f"the source has no table {name}")
 
 
-def _retold(source: str, before: str, now: str) -> str:
-    """The source with another text told up front. Raises `InterfaceError` if it does not tell the text `before`."""
-    if before == now:
+def _replace_rules_text(source: str, before: str, after: str) -> str:
+    """Replace the rules text in the source. Raises `InterfaceError` if the source does not contain `before`."""
+    if before == after:
         return source
     for node in ast.walk(parse_source(source)):
         if isinstance(node, ast.Constant) and node.value == before:
-            return _exchanged(source, node, repr(now))
+            return _replace_expression(source, node, repr(after))
     raise InterfaceError("what the interface tells up front is not what its rules say: it was changed by hand")
 
 
-def _exchanged(source: str, node: ast.expr, text: str) -> str:
-    """The source with other text in place of an expression. `ast` counts columns in bytes of UTF-8."""
+def _replace_expression(source: str, node: ast.expr, text: str) -> str:
+    """Replace an expression in the source. `ast` column offsets are UTF-8 bytes."""
     lines = source.encode().splitlines(keepends=True)
     first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
     head = b"".join(lines[:first]) + lines[first][: node.col_offset]

@@ -1,4 +1,4 @@
-"""The training side of an environment, as Algorithm 1 uses it: which tasks, wrapped how, an expert's way through."""
+"""Training side of an environment for Algorithm 1: tasks, wrapped environments and expert solutions."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from align_echo.wrappers.environment import EnvironmentSpec
 
 @dataclass(frozen=True)
 class World:
-    """The training split of an environment. `data_root` None: where the environment looks by itself."""
+    """Training split of an environment. `data_root=None` uses the environment's default location."""
 
     spec: EnvironmentSpec
     data_root: Path | None = None
 
     @property
     def split(self) -> str:
-        """The training split."""
+        """Name of the training split."""
         return self.spec.train_split
 
     @property
     def games(self) -> str:
-        """Which games are played, for the record. Raises `MissingDataError`."""
+        """Name of the game collection. Raises `MissingDataError`."""
         return self.spec.games(self.data_root)
 
     def env(self, interface: Interface | None = None) -> gym.Env[str, str]:
-        """A new environment, wrapped if an interface is given. Raises `MissingDataError`, `InterfaceError`."""
+        """Create an environment, wrapped if `interface` is given. Raises `MissingDataError` or `InterfaceError`."""
         return self.spec.make(self.split, interface=interface, data_root=self.data_root)
 
     def tasks(self, iteration: int, seed: int, limit: int | None = None) -> list[str]:
-        """ALIGN's training tasks of an iteration; at most `limit` of them, spread evenly over the task types."""
+        """Return ALIGN's training tasks of an iteration; at most `limit`, spread evenly over task types."""
         tasks = self.spec.training_tasks(data_root=self.data_root, iteration=iteration, seed=seed)
         return tasks if limit is None else spread(tasks, limit, self.spec.task_type)
 
     def gold(self, task_id: str) -> list[tuple[str, str]]:
-        """The expert's actions and what the raw environment answers, in order; empty where there is no expert."""
+        """Return the expert's actions with the raw observations, in order; empty without an expert."""
         env = self.env()
         try:
             env.reset(seed=0, options={"task": task_id})
@@ -62,7 +62,7 @@ class World:
 
 
 def spread(tasks: Sequence[str], limit: int, type_of: Callable[[str], str]) -> list[str]:
-    """At most `limit` tasks, one of each type in turn, in their given order."""
+    """Take at most `limit` tasks, alternating between types and preserving order within each type."""
     by_type: dict[str, list[str]] = defaultdict(list)
     for task in tasks:
         by_type[type_of(task)].append(task)
@@ -75,7 +75,7 @@ def spread(tasks: Sequence[str], limit: int, type_of: Callable[[str], str]) -> l
 
 
 def ending(summary: RunSummary) -> str:
-    """Why a run ended and what came of it, in one line."""
+    """Describe in one line why a run ended and what it produced."""
     last = summary.iterations[-1]
     failed, played = quantity(last.failed, "episode"), quantity(last.tasks, "episode")
     why = {
@@ -90,11 +90,11 @@ def ending(summary: RunSummary) -> str:
 
 
 def iteration_line(record: IterationRecord) -> str:
-    """What came of an iteration, in one line."""
-    found = quantity(record.misalignments, "misalignment")
+    """Describe an iteration's result in one line."""
+    misalignments = quantity(record.misalignments, "misalignment")
     words = {
-        "written": f"rules were written for {record.addressed} of {found}",
-        "unchanged": f"no rule was written for {found}; the old interface is kept",
+        "written": f"rules were written for {record.addressed} of {misalignments}",
+        "unchanged": f"no rule was written for {misalignments}; the old interface is kept",
         "no-failures": "no episode failed",
         "no-misalignments": "no new misalignment was found",
     }
@@ -104,7 +104,7 @@ def iteration_line(record: IterationRecord) -> str:
 
 
 def given_up_line(label: str, share: Estimate, better: str, better_share: Estimate) -> str:
-    """Why a run ends with an earlier version than its last, with both shares."""
+    """Explain why a run ends with an earlier version, with both shares."""
     return f"{label} lost {_lost(share)}, and {better} {_lost(better_share)}, which is clearly less: that one is kept"
 
 
@@ -117,15 +117,15 @@ def _lost(share: Estimate) -> str:
 
 
 def episode_event(trajectory: Trajectory, iteration: int, done: int, total: int) -> Event:
-    """The event of an episode that has ended."""
+    """Build the event for a finished episode."""
     won: bool | None = trajectory.won
-    ended = "won" if trajectory.won else "not won"
+    outcome = "won" if trajectory.won else "not won"
     if trajectory.fault is not None:
         won = None
-        ended = f"broke and is left out ({fault_text(trajectory.fault)})"
+        outcome = f"broke and is left out ({fault_text(trajectory.fault)})"
     return Event(
         kind="trajectory",
-        message=f"{trajectory.task_id}: {ended} after {quantity(len(trajectory.steps), 'action')}",
+        message=f"{trajectory.task_id}: {outcome} after {quantity(len(trajectory.steps), 'action')}",
         iteration=iteration,
         done=done,
         total=total,
