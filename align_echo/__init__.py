@@ -1,8 +1,8 @@
 """align-echo: agents that act in environments, the interfaces between them, and learning from both."""
 
 from align_echo.critic.language import Critique, CritiqueForm
-from align_echo.evaluate.metrics import consecutive_invalid_share
 from align_echo.interface import Interface, load_interface
+from align_echo.refusals import consecutive_invalid_share
 from align_echo.session import Session
 from align_echo.types import Misalignment, Step, Trajectory
 from align_echo.wrappers.catalogue import make, make_vec, register, register_with_gymnasium, tasks

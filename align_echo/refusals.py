@@ -16,6 +16,10 @@ judged together count for each variant.
 
 A figure over actions is defined if the undecided ones do not change it; otherwise `AnswerShares` has bounds.
 
+The invalid-action metric (the ALIGN paper, section 4.3): steps refused inside maximal runs of two or more, divided by
+all steps, pooled over tasks. A step without an action counts as refused, a step after the end of the replayed episode
+does not.
+
 Not here: collecting answers (`answers.py`), and the probe's knowledge of refusals (`align/probe`), which metrics must
 not use.
 """
@@ -35,10 +39,11 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt
 
 from align_echo.answers import EnvReply, NonsenseRule, ask_nonsense, replayed
-from align_echo.errors import EngineError
+from align_echo.errors import EngineError, UsageError
 from align_echo.hints import met_refusal, steps_in_runs
-from align_echo.intervals import TaskKey, task_key
+from align_echo.intervals import Estimate, TaskKey, scored, share, task_key
 from align_echo.types import Frozen, Trajectory
+from align_echo.wrappers.catalogue import recorded_environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
 Known = Literal["declared", "listed", "inferred"]
@@ -206,8 +211,11 @@ class RefusalJudge:
         is_invalid = self._spec.is_invalid
         if is_invalid is not None:
             for name, replay in heard:
-                yield name, replay.judged(
-                    "declared", lambda answer: "refused" if is_invalid(answer.text or "") else "effect", is_invalid
+                yield (
+                    name,
+                    replay.judged(
+                        "declared", lambda answer: "refused" if is_invalid(answer.text or "") else "effect", is_invalid
+                    ),
                 )
             return
         with _Spool(heard) as spool:
@@ -221,8 +229,11 @@ class RefusalJudge:
             fault_free = (trajectory for trajectory in played if trajectory.fault is None)
             for trajectory, answers in replayed(self._spec, fault_free, self._data_root):
                 self._measured.add(trajectory.task_id)
-                yield name, _Replay(
-                    task_key(trajectory), answers, [(step.action, step.observation) for step in trajectory.steps]
+                yield (
+                    name,
+                    _Replay(
+                        task_key(trajectory), answers, [(step.action, step.observation) for step in trajectory.steps]
+                    ),
                 )
 
     @cached_property
@@ -276,8 +287,7 @@ class RefusalJudge:
 
 @dataclass(frozen=True)
 class _Replay:
-    """An episode with the plain environment's answers. `steps` has each step's action and the text shown to the agent.
-    """
+    """An episode with the plain environment's answers. `steps` has each step's action and the text shown to the agent."""
 
     task: TaskKey
     answers: Sequence[EnvReply]
@@ -490,3 +500,39 @@ def play_judge(spec: EnvironmentSpec) -> PlayJudge:
         )
 
     return count
+
+
+# ---------------------------------------------------------------- ALIGN's metric
+
+
+def pooled_percent(counts: Sequence[float], sizes: Sequence[float], *, seed: int = 0) -> Estimate | None:
+    """Pool counts over sizes of all tasks, in percent, with an interval over tasks; None without a turn."""
+    pooled = share(counts, sizes, seed=seed)
+    return None if pooled is None else pooled.scaled(100)
+
+
+def consecutive_invalid_share(trajectories: Sequence[Trajectory], *, data_root: str | Path | None = None) -> float:
+    """Compute ALIGN's metric: percent (0 to 100) of the agent's actions inside runs of two or more consecutive invalid
+    ones.
+
+    The actions are replayed in the plain environment named by the trajectories, without their interface (see the
+    module's docstring). `data_root` is their data folder, if not the default. Trajectories with a fault are left out.
+    Raises `UsageError` for an unknown environment, split or task, for a `module:Name` not yet registered, and if the
+    metric is undefined: without a turn, or if refused actions are unknown.
+    """
+    groups: dict[str, list[Trajectory]] = {}
+    for trajectory in scored(trajectories):
+        if trajectory.steps:
+            groups.setdefault(trajectory.environment, []).append(trajectory)
+    in_runs = turns = 0
+    for name, played in groups.items():
+        spec = recorded_environment(name, "a trajectory", "name it first: align_echo.make(NAME)")
+        judge = RefusalJudge(spec, [trajectory_of_name.task_id for trajectory_of_name in played], data_root)
+        refusals = judge.judge({name: played})[name]
+        if refusals.in_runs is None:
+            known = f"; {refusals.shares.in_words}" if refusals.shares else ""
+            raise UsageError(f"the metric is not defined in {name}: {WHY_UNKNOWN}{known}")
+        in_runs, turns = in_runs + sum(refusals.in_runs), turns + refusals.turns
+    if not turns:
+        raise UsageError("the metric is not defined: no turn was played in an episode that ended without a fault")
+    return 100 * in_runs / turns

@@ -53,7 +53,7 @@ def main() -> None:
     lines = {}
     print(f"{'CPU seconds':12} {'here':>8} {'baseline':>9} {'ratio':>6}")
     for name, command in COMMANDS.items():
-        words = ("-m", "align_echo.cli.main", *command)
+        words = ("-m", "align_echo_command", *command)
         rounds: tuple[list[Round], list[Round]] = ([], [])
         for _ in range(given.rounds + 1):
             rounds[0].append(run(words, ROOT))

@@ -57,7 +57,7 @@ class Place:
         verb, *arguments = shlex.split(line)
         assert verb == "align-echo"
         return subprocess.run(
-            [sys.executable, "-P", "-m", "align_echo.cli.main", *arguments],
+            [sys.executable, "-P", "-m", "align_echo_command", *arguments],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, self.installed)), "OMP_NUM_THREADS": "1"},
             capture_output=True,

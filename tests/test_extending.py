@@ -39,7 +39,7 @@ def test_a_command_of_the_page_runs(command: str, folder: Path):
     arguments = shlex.split(command)[1:]
     out = () if "--dry-run" in arguments else ("--out", "run")
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "align_echo.cli.main", *arguments, *out],
+        [sys.executable, "-P", "-m", "align_echo_command", *arguments, *out],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -115,6 +115,4 @@ def _drop_output() -> None:
 
 
 if __name__ == "__main__":
-    from align_echo_command import run
-
-    run()
+    sys.exit(_fail("start the command line with: python -m align_echo_command"))

@@ -18,7 +18,6 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from align_echo.errors import UsageError
-from align_echo.evaluate.metrics import pooled_percent
 from align_echo.faults import InterfaceConduct, fault_text, summarize_conduct
 from align_echo.hints import HintCount, count_hints, merged
 from align_echo.interface import Interface
@@ -39,7 +38,7 @@ from align_echo.intervals import (
     task_key,
 )
 from align_echo.progress import SILENT, Progress
-from align_echo.refusals import AnswerShares, Known, RefusalCounts, RefusalJudge
+from align_echo.refusals import AnswerShares, Known, RefusalCounts, RefusalJudge, pooled_percent
 from align_echo.session import Episode
 from align_echo.types import Agent, ChoiceCounts, Frozen, Step, Trajectory, Usage
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks

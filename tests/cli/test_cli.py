@@ -129,7 +129,7 @@ def test_what_an_environment_lacks_is_said_before_anything_is_written(verb, lack
 
 
 def test_the_installed_command_does_the_same(tmp_path):
-    command = [sys.executable, "-m", "align_echo.cli.main", "evaluate", "--env", "narnia", "--agent", "novice"]
+    command = [sys.executable, "-m", "align_echo_command", "evaluate", "--env", "narnia", "--agent", "novice"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
     message = f"align-echo: unknown environment 'narnia'; known: {', '.join(environments())}"
@@ -138,7 +138,14 @@ def test_the_installed_command_does_the_same(tmp_path):
     assert done.stdout == ""
 
 
-COMMAND = f"{shlex.quote(sys.executable)} -m align_echo.cli.main"
+def test_the_former_way_to_start_the_command_names_the_new_one():
+    command = [sys.executable, "-m", "align_echo.cli.main", "envs"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == "align-echo: start the command line with: python -m align_echo_command"
+
+
+COMMAND = f"{shlex.quote(sys.executable)} -m align_echo_command"
 
 
 @pytest.mark.parametrize(
@@ -414,7 +421,7 @@ def test_version(run):
 
 
 def test_ctrl_c_on_the_installed_command(tmp_path):
-    command = [sys.executable, "-m", "align_echo.cli.main", *EVALUATE[:-1], "40", "--out", "run"]
+    command = [sys.executable, "-m", "align_echo_command", *EVALUATE[:-1], "40", "--out", "run"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stderr is not None
         for line in process.stderr:

@@ -104,7 +104,7 @@ def test_reading_a_run_runs_nothing_that_lies_beside_it(folder):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", [("-m", "align_echo_command"), ("-P", "-m", "align_echo.cli.main")])
+@pytest.mark.parametrize("start", [("-m", "align_echo_command"), ("-P", "-m", "align_echo_command")])
 def test_however_the_command_is_started(folder, start):
     assert "1 episode," in command(folder, "view", "run", "--out", "page.html", start=start)
     assert decoys(folder)

@@ -43,7 +43,7 @@ def test_a_folder_that_another_process_holds_is_refused(verb, run):
 @pytest.mark.long
 @pytest.mark.parametrize("verb", ["evaluate", "grid", "generate-interface"])
 def test_a_run_keeps_others_out_while_it_lasts_and_no_longer(verb, run, monkeypatch):
-    command = [sys.executable, "-m", "align_echo.cli.main", *VERBS[verb], "--out", "run", "--resume"]
+    command = [sys.executable, "-m", "align_echo_command", *VERBS[verb], "--out", "run", "--resume"]
     second: list[subprocess.CompletedProcess[str]] = []
     shown = Display.episode
 

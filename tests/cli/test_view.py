@@ -94,7 +94,7 @@ def test_the_commands_and_the_code_of_the_page_on_viewing(run, capsys):
 
 def test_the_page_is_served_until_it_is_stopped(tmp_path):
     write("run/trajectories/none.jsonl", [episode("x/1")])
-    command = [sys.executable, "-m", "align_echo.cli.main", "view", "run", "--serve", "--port", "0"]
+    command = [sys.executable, "-m", "align_echo_command", "view", "run", "--serve", "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
         assert server.stdout is not None

@@ -174,11 +174,11 @@ def check_pip(words: list[str]) -> None:
 
 
 def check_launcher(words: list[str]) -> None:
-    """Several processes of one of our commands: a launcher's own options stand before `-m align_echo.cli.main`."""
+    """Several processes of one of our commands: a launcher's own options stand before `-m align_echo_command`."""
     if "-m" not in words:  # named in a sentence
         return
     start = words.index("-m")
-    assert words[start + 1] == "align_echo.cli.main"
+    assert words[start + 1] == "align_echo_command"
     check_align_echo(words[start + 2 :])
 
 

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo import intervals
+from align_echo import intervals, refusals
 from align_echo.answers import replay_answers
 from align_echo.errors import UsageError
-from align_echo.evaluate import metrics
 from align_echo.evaluate.comparison import compare
 from align_echo.hints import met_refusal, shown_invalid, steps_in_runs
 from align_echo.types import Fault, Step, Trajectory
@@ -55,7 +54,7 @@ def played(
 )
 def test_share_of_consecutive_invalid_steps(flags, share):
     turns = [len(task) for task in flags]
-    estimate = metrics.pooled_percent([steps_in_runs(task) for task in flags], turns)
+    estimate = refusals.pooled_percent([steps_in_runs(task) for task in flags], turns)
     assert (None if estimate is None else estimate.value) == share
 
 
@@ -186,7 +185,7 @@ def test_the_interval_is_over_tasks_not_over_steps_or_repeats():
 
 
 def test_pooled_share_has_an_interval_around_it():
-    estimate = metrics.pooled_percent([2 * (i % 2 == 0) for i in range(20)], [2] * 20)
+    estimate = refusals.pooled_percent([2 * (i % 2 == 0) for i in range(20)], [2] * 20)
     assert estimate is not None
     assert estimate.value == 50.0
     assert 20 < estimate.low < 50 < estimate.high < 80

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-_ALIGN_ECHO = (sys.executable, "-m", "align_echo.cli.main")
+_ALIGN_ECHO = (sys.executable, "-m", "align_echo_command")
 
 
 @dataclass(frozen=True)

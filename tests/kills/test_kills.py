@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are fou
 SMALL = Job(
     "small",
     (
-        *(sys.executable, "-m", "align_echo.cli.main", "evaluate", "--env", "archive_task:ARCHIVE"),
+        *(sys.executable, "-m", "align_echo_command", "evaluate", "--env", "archive_task:ARCHIVE"),
         *("--agent", "clerk:Clerk", "--tasks", "20", "--out", "{out}"),
     ),
 )

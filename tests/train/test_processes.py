@@ -63,7 +63,7 @@ def launched(values: dict[str, Any], folder: Path, *more: str) -> subprocess.Pop
     config = folder.with_suffix(".yaml")
     config.write_text(yaml.safe_dump(values))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    command += ["align_echo.cli.main", "train", "--config", str(config), "--out", str(folder), *more]
+    command += ["align_echo_command", "train", "--config", str(config), "--out", str(folder), *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -26,7 +26,7 @@ def served(server: ThreadingHTTPServer) -> Iterator[str]:
 @contextmanager
 def in_process(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """(process, address) of `align-echo retrieval-server`, which is killed at the block's end if it still runs."""
-    command = [sys.executable, "-m", "align_echo.cli.main", "retrieval-server", *options]
+    command = [sys.executable, "-m", "align_echo_command", "retrieval-server", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -126,7 +126,7 @@ def test_nothing_is_said_of_a_browser_that_goes_away(shop, capsys):
 
 
 def test_the_verb_prints_where_to_go(tmp_path):
-    command = [sys.executable, "-m", "align_echo.cli.main", "shop", "--task", "goal-3", "--port", "0"]
+    command = [sys.executable, "-m", "align_echo_command", "shop", "--task", "goal-3", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
