@@ -287,7 +287,8 @@ class RefusalJudge:
 
 @dataclass(frozen=True)
 class _Replay:
-    """An episode with the plain environment's answers. `steps` has each step's action and the text shown to the agent."""
+    """An episode with the plain environment's answers. `steps` has each step's action and the text shown to the agent.
+    """
 
     task: TaskKey
     answers: Sequence[EnvReply]
