@@ -9,7 +9,7 @@ from align_echo.wrappers.catalogue import make, make_vec, register, register_wit
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.plain import TextEnvironment
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 
 register_with_gymnasium()
 

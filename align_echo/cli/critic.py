@@ -27,7 +27,6 @@ from align_echo.gaia.collect import CandidateSettings, CollectionSummary, States
 from align_echo.gaia.examples import LEAST_ACTIONS
 from align_echo.gaia.fit.folder import CRITIC, read_settings
 from align_echo.gaia.fit.intuitive import TrainingSummary, fit, read_fit_settings
-from align_echo.gaia.fit.reasoning import fit_reasoning
 from align_echo.gaia.flywheel import Begin, FlywheelConfig, FlywheelSummary, critic_folder
 from align_echo.gaia.trial import BaselineComparison, TrialResult, run_trial
 from align_echo.gui.fit import TINY, fit_screens
@@ -38,7 +37,7 @@ from align_echo.intervals import Estimate
 from align_echo.models.choosing import POCKET, ModelName, read_name
 from align_echo.registry import quantity
 from align_echo.report.plots import figure
-from align_echo.train.run import require_pictures, require_training
+from align_echo.train.needs import require_pictures, require_training
 from align_echo.workers.ray_cluster import read_workers
 from align_echo.wrappers.catalogue import environment
 
@@ -339,7 +338,7 @@ def _train_to_reason(
     path: Path, examples: list[Path], model: ModelName, rule: Rule | None, config: Path | None, changes: Changes,
     share: float, least: int, resume: bool,
 ) -> None:  # fmt: skip
-    from align_echo.gaia.fit.reasoning import ReasoningSettings
+    from align_echo.gaia.fit.reasoning import ReasoningSettings, fit_reasoning
 
     settings = read_settings(ReasoningSettings, config, changes)
     with resumable(path), Display() as display:

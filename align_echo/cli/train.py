@@ -12,8 +12,7 @@ from align_echo.cli import options
 from align_echo.cli.console import resumable, run_folder, say
 from align_echo.display import note
 from align_echo.errors import UsageError
-from align_echo.train.processes import first_alone_prints
-from align_echo.train.run import require_training
+from align_echo.train.needs import first_alone_prints, require_training
 
 if TYPE_CHECKING:
     from align_echo.train.config import TrainConfig

@@ -36,7 +36,6 @@ from align_echo.intervals import Percent
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.plain_yaml import json_object
 from align_echo.progress import SILENT, Progress
-from align_echo.train.run import require_reports
 from align_echo.types import Frozen
 from align_echo.workers.ray_cluster import Workers
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -159,7 +158,6 @@ def run_flywheel(
 
     Raises as the parts do, and `UsageError` for a folder of something else.
     """
-    require_reports()
     config.check()
     tests = config.tasks_of(config.test_split, config.test_tasks, 1)
     tasks_by_round = [config.tasks_of(config.split, config.tasks, number) for number in range(1, config.rounds + 1)]

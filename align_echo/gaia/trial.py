@@ -52,7 +52,6 @@ from align_echo.models.recording import get_weights
 from align_echo.plain_yaml import parse_json
 from align_echo.progress import SILENT, Progress
 from align_echo.run_dir import CONFIG
-from align_echo.train.run import require_reports
 from align_echo.types import Candidate, Frozen, Trajectory
 from align_echo.wrappers.catalogue import environment, recorded_environment
 
@@ -343,7 +342,6 @@ def run_trial(
     also if the rule labels nothing or the critic never gives a verdict, and `ModelError` for a model that cannot be
     asked.
     """
-    require_reports()
     if env is not None:
         environment(env)
     if agent is not None:

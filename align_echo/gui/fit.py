@@ -12,32 +12,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from tokenizers import Tokenizer
-from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
-
 from align_echo import __version__
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.files import read_bytes
 from align_echo.gaia.examples import LEAST_ACTIONS, check_enough, describe_left_out, is_held_out
 from align_echo.gaia.fit.folder import COMMAND, CriticDir
-from align_echo.gaia.fit.trainer import fit_calibrated
 from align_echo.gui.screens import PREDICTIONS, ProposedStep, read_predictions
-from align_echo.gui.vision import ScreenEncoder
 from align_echo.models.choosing import POCKET, ModelName, read_name
-from align_echo.models.local.encoding import chatml_tokenizer
-from align_echo.models.local.loading import pocket_folder
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
-from align_echo.train.run import require_pictures, require_reports, require_training
+from align_echo.train.needs import require_pictures, require_training
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import action_type, parse
 from align_echo.wrappers.gui.steps import hash_content, read_steps
 
 if TYPE_CHECKING:
     from align_echo.gui.learning import ScreenExample, VisionSettings
+    from align_echo.gui.vision import ScreenEncoder
 
 TINY = "tiny-vl"
 
@@ -75,7 +67,6 @@ def fit_screens(
     for fewer than `least` actions; `path` is then left unchanged.
     """
     require_training()
-    require_reports()
     require_pictures()
     from align_echo.gui.learning import VisionSettings
 
@@ -124,6 +115,7 @@ def _train(
     progress: Progress,
 ) -> CriticReport | None:
     """Train the model and save it as a critic. Return the report on the held-out examples, None without any."""
+    from align_echo.gaia.fit.trainer import fit_calibrated
     from align_echo.gui.learning import learn_on_screens, verdicts_on
 
     def learn(checkpoints: Path, resume: bool) -> Any:
@@ -225,6 +217,15 @@ def tiny_vision(seed: int = 0, *, vision_width: int = VISION_WIDTH) -> tuple[Any
 
     Raises `MissingDataError` without the pocket model.
     """
+    import torch
+    from tokenizers import Tokenizer
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+    from align_echo.gui.vision import ScreenEncoder
+    from align_echo.models.local.encoding import chatml_tokenizer
+    from align_echo.models.local.loading import pocket_folder
+
     backend = Tokenizer.from_file(str(pocket_folder() / "tokenizer.json"))
     start, end, image, video = range(backend.get_vocab_size(), backend.get_vocab_size() + len(PICTURE_TOKENS))
     backend.add_special_tokens(list(PICTURE_TOKENS))

@@ -31,7 +31,7 @@ from align_echo.gui.screens import (
 from align_echo.jsonl import JsonlFile
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
-from align_echo.train.run import require_reports, require_training
+from align_echo.train.needs import require_training
 from align_echo.wrappers.gui.steps import hash_content, load_screenshot, read_steps
 
 if TYPE_CHECKING:
@@ -94,7 +94,6 @@ def trial_on_screens(
 def _weights(critic: Path) -> str:
     """Hash the critic's files. Raises `UsageError` or `MissingExtraError` if it cannot be loaded."""
     require_training()
-    require_reports()
     if not critic.is_dir():
         raise UsageError(f"{critic} is no folder: --judge names the critic/ of align-echo critic train --recording")
     from align_echo.models.local.loading import content_hash

@@ -140,7 +140,7 @@ def _build_map(diagnoses: Sequence[DiagnosisRecord]) -> DriftMap:
     except ImportError as error:
         if (error.name or "").split(".")[0] != "sklearn":
             raise
-        raise MissingExtraError("the map of diagnoses", "train") from None
+        raise MissingExtraError("the map of diagnoses", "report") from None
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b")
     rows = words.fit_transform([diagnosis.text or "-" for diagnosis in diagnoses]).toarray()
     tsne = TSNE(perplexity=min(30.0, (len(rows) - 1) / 3), init="random", random_state=0, metric="cosine")

@@ -11,10 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from typing import TypeVar, cast
@@ -24,54 +23,11 @@ from torch import distributed, nn
 
 from align_echo.critic.language import CriticReview
 from align_echo.critic.verdict import ReasonedVerdict, Verdict
-from align_echo.errors import AlignEchoError, TrainingError, UsageError
+from align_echo.errors import AlignEchoError, TrainingError
 from align_echo.session import Episode
+from align_echo.train.needs import how_many, keep_to_this_machine
 from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
 from align_echo.types import Trajectory
-
-# ---------------------------------------------------------------- launched
-
-LAUNCHER_VARIABLES = ("RANK", "MASTER_ADDR", "MASTER_PORT")
-"""Variables set by a launcher beside `WORLD_SIZE`."""
-
-
-def how_many() -> int:
-    """Return the number of processes of the run. Raises `UsageError` for an incomplete environment."""
-    world_size = os.environ.get("WORLD_SIZE") or "1"
-    if world_size == "1":
-        return 1
-    missing = [name for name in LAUNCHER_VARIABLES if not os.environ.get(name)]
-    if missing or not world_size.isdecimal() or len(world_size) > 6:
-        wrong = f"WORLD_SIZE is {world_size!r}" + (f" without {', '.join(missing)}" if missing else "")
-        raise UsageError(f"{wrong}: start with torchrun or accelerate launch, or unset WORLD_SIZE for one process")
-    return int(world_size)
-
-
-def keep_to_this_machine() -> None:
-    """Use the loopback interface if all processes are on this machine, so that no other machine can connect."""
-    loopback = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
-    if loopback and os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
-
-
-def divides_weights() -> bool:
-    """Return whether `accelerate launch` divides the weights among processes (FSDP, DeepSpeed)."""
-    asked = (os.environ.get(f"ACCELERATE_USE_{engine}", "") for engine in ("FSDP", "DEEPSPEED"))
-    return any(value.lower() == "true" for value in asked)
-
-
-@contextmanager
-def first_alone_prints() -> Iterator[None]:
-    """Silence standard output and error in all processes but the first. Exceptions pass through."""
-    with ExitStack() as stack:
-        if how_many() > 1 and int(os.environ.get("RANK") or 0) > 0:
-            nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
-            stack.enter_context(redirect_stdout(nowhere))
-            stack.enter_context(redirect_stderr(nowhere))
-        yield
-
-
-# ---------------------------------------------------------------- several processes of one run (data parallelism)
 
 LONGEST_WAIT = timedelta(hours=3)
 """How long a process waits for another one that plays longer. An ended process is noticed at once."""

@@ -25,7 +25,6 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.labels import default_rule
 from align_echo.critic.language import FORMS
 from align_echo.dice import Dice
-from align_echo.errors import EngineError, MissingExtraError, UsageError, require
+from align_echo.errors import EngineError, UsageError
 from align_echo.faults import ERRORS, fault_text
 from align_echo.files import write_atomically
 from align_echo.intervals import mean_score, scored, success_rate
@@ -49,11 +48,11 @@ from align_echo.refusals import PlayJudge, play_judge
 from align_echo.run_dir import CHECKPOINTS, check_room, checkpoint_step, drop_unfinished
 from align_echo.session import Episode, try_reset
 from align_echo.train import processes
-from align_echo.train import processes as launched
 from align_echo.train.arguments import run_settings
 from align_echo.train.checkpoints import RoleCheckpoints
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import RoleModels, find_sources, gather
+from align_echo.train.needs import divides_weights, require_trl
 from align_echo.train.obstacles import ObstacleAlarm, estimate
 from align_echo.train.processes import SharedStage
 from align_echo.train.rollouts import ObservedStage, RolloutFiles
@@ -169,34 +168,6 @@ class HeldOut(TrainerCallback):
         if self.figures is not None and state.is_world_process_zero:
             append(self._file, {"step": state.global_step, **self.figures})
             self._watch(state.global_step, self.figures)
-
-
-# ---------------------------------------------------------------- needs
-
-EXTRA_PACKAGES = ("torch", "transformers", "peft", "accelerate", "yaml")
-
-
-def require_training() -> None:
-    """Raise `MissingExtraError` unless the packages for training are installed."""
-    if any(find_spec(name) is None for name in EXTRA_PACKAGES):
-        raise MissingExtraError("training", "train")
-
-
-def require_trl() -> None:
-    """Raise `MissingExtraError` unless TRL is installed."""
-    if find_spec("trl") is None:
-        raise MissingExtraError("backend: trl", "train")
-
-
-def require_reports() -> None:
-    """Raise `MissingExtraError` unless the package for a critic's report is installed."""
-    if find_spec("sklearn") is None:
-        raise MissingExtraError("a critic's report", "train")
-
-
-def require_pictures() -> None:
-    """Raise `MissingExtraError` unless the package for screenshots is installed."""
-    require("a critic on screens", "gui", ("PIL",))
 
 
 # ---------------------------------------------------------------- A training run in a folder
@@ -316,7 +287,7 @@ class TrainingRun:
             raise UsageError("several processes play with engines of their own: leave out collecting.servers")
         if self.config.backend == "trl":
             require_trl()
-        elif launched.divides_weights():
+        elif divides_weights():
             raise UsageError("our own trainer divides no weights (FSDP, DeepSpeed): take backend: trl")
 
     @property

@@ -9,16 +9,19 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-
-import torch
+from typing import TYPE_CHECKING
 
 from align_echo.faults import faults_by_source, summarize_conduct
 from align_echo.refusals import PlayJudge, RefusedTurns
 from align_echo.train.advantages import GroupAdvantages
-from align_echo.train.batching import TensorBatch
-from align_echo.train.objective import BatchLoss
 from align_echo.train.rows import RolloutBatch
 from align_echo.types import Trajectory
+
+if TYPE_CHECKING:
+    import torch
+
+    from align_echo.train.batching import TensorBatch
+    from align_echo.train.objective import BatchLoss
 
 BANDS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
 """Bands of an attempt's score, without their upper ends; a full score is a separate band."""
@@ -186,6 +189,8 @@ class LossSummary:
         """Compute the quantiles of log w_t; empty without revised tokens."""
         if not self._revised:
             return {}
+        import torch
+
         values = torch.cat(self._revised).sort().values
         last = len(values) - 1
         return {f"log_w_t/{name}": float(values[round(share * last)]) for name, share in QUANTILES.items()}

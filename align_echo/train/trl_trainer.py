@@ -30,13 +30,13 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from align_echo.errors import TrainingError, UsageError
 from align_echo.tokens import TokenSequence
 from align_echo.train import processes
-from align_echo.train import processes as launched
 from align_echo.train.backbone import AdapterModels, Backbone
 from align_echo.train.batching import TensorBatch, build_batch, scales
 from align_echo.train.checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.config import TrainConfig
 from align_echo.train.forward import token_logprobs
 from align_echo.train.kept_harvest import HARVEST
+from align_echo.train.needs import divides_weights
 from align_echo.train.objective import calibration_weights, near
 from align_echo.train.rows import Role, RolloutBatch, Row
 from align_echo.train.signals import Signals, batch_signals, numbers, without_loss
@@ -177,7 +177,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         self._learning_since = 0.0
 
     def _check_division(self) -> None:
-        if launched.divides_weights() and not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+        if divides_weights() and not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             raise UsageError("accelerate divides no weights on a CPU: launch without FSDP and DeepSpeed, or on GPUs")
         if self.is_deepspeed_enabled and self.accelerator.state.deepspeed_plugin.zero_stage == 3:
             raise UsageError("ZeRO stage 3 divides the weights, which engines need whole: take stage 2, or FSDP")

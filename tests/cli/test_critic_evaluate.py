@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("sklearn")
 pytest.importorskip("datasets")
 
 from align_echo.cli.main import main

@@ -193,7 +193,6 @@ def test_a_name_in_a_run_is_never_imported_to_read_it(naming, monkeypatch, run, 
 
 
 def test_a_collection_that_names_a_module_is_refused_until_the_command_names_it(naming, monkeypatch, run):
-    pytest.importorskip("sklearn")
     from align_echo.gaia.examples import LabelledEpisode
 
     monkeypatch.chdir(naming)

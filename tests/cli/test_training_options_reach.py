@@ -154,8 +154,9 @@ def command(monkeypatch):
 
     monkeypatch.setattr("align_echo.train.trackers.find_spec", lambda name: object())
     monkeypatch.setattr(TrainingRun, "__init__", heard("train", "self", "config", "folder"))
-    for what in ("fit", "fit_reasoning", "fit_screens"):
-        monkeypatch.setattr(f"align_echo.cli.critic.{what}", heard(what, "collections", "path"))
+    for where in ("cli.critic.fit", "gaia.fit.reasoning.fit_reasoning", "cli.critic.fit_screens"):
+        what = where.rpartition(".")[2]
+        monkeypatch.setattr(f"align_echo.{where}", heard(what, "collections", "path"))
     monkeypatch.setattr("align_echo.cli.critic.run_trial", heard("trial", "path", "examples", "folder"))
 
     def begin(*verb: str) -> Callable[[dict[str, Any], int], Given]:

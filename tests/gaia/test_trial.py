@@ -15,8 +15,6 @@ from align_echo.gaia.examples import LabelledAction, LabelledEpisode
 from align_echo.gaia.trial import JudgedState, SelectionResult, collect_states, curve, measure_trial
 from align_echo.types import Candidate, Choice, Step, Trajectory
 
-pytest.importorskip("sklearn")
-
 Say = Callable[[Verdict], CriticOpinion]
 
 

@@ -218,7 +218,7 @@ def test_without_scikit_learn_the_map_says_what_to_install(tmp_path, monkeypatch
     folders.trained(tmp_path / "echo", reasons=[diagnoses(step // 3, step) for step in range(9)])
     monkeypatch.setitem(sys.modules, "sklearn.feature_extraction.text", None)
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    assert "pip install '.[train]'" in str(drift.drift(material(tmp_path)))
+    assert "pip install '.[report]'" in str(drift.drift(material(tmp_path)))
 
 
 # ---------------------------------------------------------------- critics
@@ -227,7 +227,6 @@ def test_without_scikit_learn_the_map_says_what_to_install(tmp_path, monkeypatch
 @pytest.fixture(scope="module")
 def tried() -> str:
     """The summary of a trial of a critic that is right of 7 of 8 actions, in 4 states of 2 tasks."""
-    pytest.importorskip("sklearn")
     states = []
     for task, actions in (("a", "Ax"), ("a", "xB"), ("b", "yC"), ("b", "Dz")):
         said, labels = {}, dict[str, Verdict]()

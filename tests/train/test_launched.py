@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from align_echo.errors import UsageError
-from align_echo.train.processes import how_many, keep_to_this_machine
+from align_echo.train.needs import how_many, keep_to_this_machine
 
 TOLD = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 

@@ -20,13 +20,12 @@ from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS
 from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
 from align_echo.gaia.fit.folder import CriticDir, check_disk, read_settings, training_config
-from align_echo.gaia.fit.trainer import fit_calibrated
 from align_echo.gaia.opinions import TrainingData, prepare_training_data
 from align_echo.gaia.presets import preset_file, preset_for, presets
 from align_echo.gaia.trial import BaselineComparison, compare_baselines
 from align_echo.models.choosing import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
-from align_echo.train.run import require_reports, require_training
+from align_echo.train.needs import require_training
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def fit(
     unusable examples and for fewer than `least`, before it touches the folder.
     """
     require_training()
-    require_reports()
+    from align_echo.gaia.fit.trainer import fit_calibrated
     from align_echo.train.crew import find_source
 
     name = read_name(model)

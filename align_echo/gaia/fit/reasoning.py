@@ -46,9 +46,9 @@ from align_echo.train.config import LoraSettings, TrainConfig
 from align_echo.train.crew import RoleModels
 from align_echo.train.method import CollectingSettings
 from align_echo.train.methods.rcm import compared
+from align_echo.train.needs import require_training
 from align_echo.train.objective import ObjectiveSettings
 from align_echo.train.rows import RolloutBatch, Row
-from align_echo.train.run import require_reports, require_training
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import PlayFunction, RoleTrainer, StepSettings, build_optimizer
 from align_echo.types import Frozen
@@ -74,7 +74,6 @@ def fit_reasoning(
     Raises `UsageError` as `fit` does, before it touches the folder.
     """
     require_training()
-    require_reports()
     from align_echo.train.backbone import ROLES
     from align_echo.train.crew import find_source, gather
 
