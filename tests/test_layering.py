@@ -15,7 +15,7 @@ LAYERS = (
     *("network", "halting", "tokens", "intervals", "hints", "interface", "jsonl"),
     *("sandbox", "wrappers"),
     *("prompts", "models", "run_dir"),
-    *("faults", "progress", "display", "agents", "session", "rollout", "answers", "refusals", "workers"),
+    *("faults", "progress", "display", "html_page", "agents", "session", "rollout", "answers", "refusals", "workers"),
     *("align", "critic", "train", "evaluate", "gaia", "gui"),
     *("loops", "view", "report", "installation", "cli"),
 )

@@ -2,9 +2,8 @@
 
     report = write_report([Path("runs/first")], Path("report.html"))
 
-The page holds each picture twice, for a light and a dark system. It is self-contained and runs no script: its policy
-forbids outside content and allows its one style by its hash. Texts of runs are escaped by Jinja. Not here: the content
-of the plots.
+The page holds each picture twice, for a light and a dark system, and runs no script. Not here: the content of the
+plots.
 """
 
 from __future__ import annotations
@@ -18,17 +17,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
 from align_echo.errors import UsageError
 from align_echo.files import write_atomically
+from align_echo.html_page import check_html_file, fill_page
 from align_echo.redaction import without_secrets
 from align_echo.report import critiques, drift, judged, refined, trained, variants
 from align_echo.report.drawing import picture, require_drawing
 from align_echo.report.material import ReportData, find_runs
 from align_echo.report.plots import DARK, LIGHT, DrawnPlot, PlotKind, PlotPanel
 from align_echo.sandbox.session import printable
-from align_echo.view.packing import hash_source
 
 PLOTS: tuple[PlotKind, ...] = (
     *variants.PLOTS,
@@ -105,12 +102,7 @@ class _Picture:
 
 
 def _check(out: Path, figures: Path) -> None:
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--out names an .html file, not {out}")
-    if out.is_dir():
-        raise UsageError(f"{out} is a folder: name another file with --out")
-    if not out.parent.is_dir():
-        raise UsageError(f"there is no folder {out.parent} for {out.name}: make it, or name another --out")
+    check_html_file(out)
     if figures.exists() and not figures.is_dir():
         raise UsageError(f"{figures} is a file, where the pictures' folder would be: name another --out")
     if figures.is_dir() and any(entry.suffix != ".png" or entry.is_dir() for entry in figures.iterdir()):
@@ -143,12 +135,6 @@ def _page(
     problems: Sequence[str],
 ) -> str:
     page = resources.files("align_echo.report").joinpath("page")
-    style = page.joinpath("report.css").read_text(encoding="utf-8")
-    policy = f"default-src 'none'; style-src {hash_source(style)}; img-src data:; base-uri 'none'; form-action 'none'"
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_clean
-    )
-    template = environment.from_string(page.joinpath("template.html").read_text(encoding="utf-8"))
     runs = [run for run in material.runs if run.made_by is None]
     sections: list[dict[str, Any]] = [
         {
@@ -165,13 +151,8 @@ def _page(
     ]
     title = runs[0].name if len(runs) == 1 else f"{runs[0].name} and {len(runs) - 1} more"
     return without_secrets(
-        template.render(title=title, policy=policy, style=style, runs=runs, sections=sections, problems=problems)
+        fill_page(page, "report.css", title=title, runs=runs, sections=sections, problems=problems)
     )
-
-
-def _clean(value: object) -> object:
-    """Clean a text of a run for the page: no control characters or direction marks."""
-    return printable(value) if type(value) is str else value
 
 
 def _data(png: bytes) -> str:

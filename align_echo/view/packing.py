@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
-import html
 import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import Any
+
+from markupsafe import Markup
 
 from align_echo.errors import UsageError
 from align_echo.files import write_atomically
+from align_echo.html_page import check_html_file, fill_page
 from align_echo.plain_yaml import json_object
 from align_echo.redaction import without_secrets
 from align_echo.run_dir import CONFIG
@@ -113,12 +113,7 @@ def write_page(paths: Sequence[Path], out: Path | None = None) -> tuple[Path, Pa
     """
     parts = find_episodes(paths)
     file = out or Path(f"{paths[0].resolve().name.removesuffix('.jsonl') or 'view'}.html")
-    if file.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"--out names an .html file, not {file}")
-    if file.is_dir():
-        raise UsageError(f"{file} is a folder: name another file with --out")
-    if not file.parent.is_dir():
-        raise UsageError(f"there is no folder {file.parent} for {file.name}: make it, or name another --out")
+    check_html_file(file)
     packed = pack(parts)
     return write_atomically(file, packed.html), packed
 
@@ -265,19 +260,9 @@ def _embed(name: str, text: str, *, compressed: bool) -> str:
 
 def _page(title: str, data: str) -> str:
     page = resources.files("align_echo.view").joinpath("page")
-    style = page.joinpath("viewer.css").read_text(encoding="utf-8")
     pieces = (page.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
     script = '"use strict";\n(() => {\n' + "\n".join(pieces) + "})();\n"
-    policy = f"default-src 'none'; script-src {hash_source(script)}; style-src {hash_source(style)}; img-src data:"
-    policy += "; base-uri 'none'; form-action 'none'"
-    template = Template(page.joinpath("template.html").read_text(encoding="utf-8"))
-    named = html.escape(without_secrets(_plain(title)))
-    return template.substitute(title=named, policy=policy, style=style, script=script, data=data)
-
-
-def hash_source(text: str) -> str:
-    """Return the name of an inline script or style in a content security policy."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    return fill_page(page, "viewer.css", script=script, title=without_secrets(_plain(title)), data=Markup(data))
 
 
 def _plain(title: str) -> str:
