@@ -11,14 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import textworld
-from textworld.envs import PddlEnv
-
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.alfworld import oracle
-from align_echo.wrappers.alfworld.grammar import PARSING
 from align_echo.wrappers.alfworld.oracle import NOTHING_HAPPENS, Fact, GameEngine, GameSpec
-from align_echo.wrappers.alfworld.translation import TRANSLATING
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,9 @@ class ReferenceEngine:
     def _load(self, game: GameSpec) -> Any:
         if self._env is None:
             oracle.load("alfworld.agents.environment.alfred_tw_env")
+            import textworld
             from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
+            from textworld.envs import PddlEnv
 
             infos = textworld.EnvInfos(won=True, admissible_commands=True, facts=True)
             self._env = AlfredDemangler(PddlEnv(infos), shuffle=False)
@@ -123,6 +120,9 @@ class ReferenceEngine:
 
 def _alone(call: Callable[[], Any]) -> Any:
     """Run a call of TextWorld exclusively and preserve `sys.argv`."""
+    from align_echo.wrappers.alfworld.grammar import PARSING
+    from align_echo.wrappers.alfworld.translation import TRANSLATING
+
     with PARSING, TRANSLATING:
         argv = sys.argv
         try:

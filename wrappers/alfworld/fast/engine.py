@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-import fast_downward
-
 from align_echo.errors import EngineError
 from align_echo.files import write_atomically
 from align_echo.wrappers.alfworld import oracle
@@ -187,6 +185,8 @@ def plan(state: GameState) -> list[str] | None:
 
 
 def _plan(domain: str, problem: str, bits: int) -> list[str] | None:
+    import fast_downward
+
     playing, planning = _translations(domain, problem)
     with _LOCK:
         library = _library()
@@ -218,4 +218,6 @@ def _started_at(sas: str, bits: int) -> str:
 
 @functools.cache
 def _library() -> Any:
+    import fast_downward
+
     return fast_downward.load_lib()
