@@ -24,7 +24,9 @@ from align_echo.models.choosing import POCKET, POCKET_ENVIRONMENTS, read_name, w
 from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE, resolve_base_url, resolve_key, resolve_timeout
 from align_echo.redaction import KEY_VARIABLES
 from align_echo.registry import OURS
+from align_echo.train.advantages import ADVANTAGES
 from align_echo.train.method import METHODS
+from align_echo.train.rewards import REWARDS
 from align_echo.wrappers.alfworld.oracle import TOOLS
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -191,7 +193,7 @@ def _data() -> Iterator[SetupFinding]:
 
 def _third_party() -> Iterator[SetupFinding]:
     """Check the registrations of other installed packages."""
-    for registry in (ENVIRONMENTS, AGENTS, METHODS, RULES, FORMS):
+    for registry in (ENVIRONMENTS, AGENTS, METHODS, REWARDS, ADVANTAGES, RULES, FORMS):
         for name, entry in registry.entries().items():
             if entry.origin.startswith(OURS):
                 continue

@@ -1,7 +1,7 @@
 """Registries of named objects: ours, an installed package's, a program's own, or "module:Name".
 
-There is one `Registry` per kind (environments, agents, methods, forms of critics, rules of selection). All objects,
-ours too, are found in the same three ways:
+There is one `Registry` per kind (environments, agents, methods, rewards, advantages, forms of critics, rules of
+selection). All objects, ours too, are found in the same three ways:
 
 - an entry point of an installed package, in the registry's group (`align_echo.environments`, `align_echo.agents`, ...);
 - `Registry.register(name, thing)` in a running program;
@@ -128,6 +128,16 @@ PREFIX = "align_echo."
 Thing = TypeVar("Thing")
 
 
+def attempt(call: Callable[[], Thing], failure: str) -> Thing:
+    """Call a user's code. Raises `UsageError` with the `failure` and the code's error in one line."""
+    try:
+        return call()
+    except AlignEchoError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{failure}: {type(error).__name__}: {first_line(error)}") from error
+
+
 @dataclass(frozen=True)
 class RegistryEntry:
     """One name and its origin.
@@ -233,6 +243,11 @@ class Registry(Generic[Thing]):
         self._known[named] = self._known[name] = self._read(named, loaded)
         return self._known[name]
 
+    def checked(self, name: str) -> str:
+        """Look up a name and return it: a validator for configs."""
+        self.get(name)
+        return name
+
     def recorded(self, name: str, source: str, remedy: str) -> Thing:
         """Look up a name recorded in a file, `source`, importing only modules of installed packages.
 
@@ -260,15 +275,8 @@ class Registry(Generic[Thing]):
 
     def _load(self, target: str, import_module: Callable[[str], ModuleType]) -> object:
         module_name, _, attribute = target.partition(":")
-        try:
-            loaded: object = import_module(module_name)
-        except AlignEchoError:
-            raise
-        except Exception as error:
-            raise UsageError(
-                f"the module {module_name} of the {self.kind} {target!r} cannot be imported: "
-                f"{type(error).__name__}: {first_line(error)}"
-            ) from error
+        failure = f"the module {module_name} of the {self.kind} {target!r} cannot be imported"
+        loaded: object = attempt(lambda: import_module(module_name), failure)
         for part in attribute.split("."):
             if not hasattr(loaded, part):
                 names = [public for public in vars(loaded) if not public.startswith("_")]

@@ -26,6 +26,7 @@ from align_echo.cli.main import app
 from align_echo.evaluate.study_file import StudyFile, studies
 from align_echo.files import write_atomically
 from align_echo.gaia.presets import preset_file, presets
+from align_echo.registry import OURS, Registry
 
 DOCS = Path(__file__).resolve().parent
 SHARED = 3
@@ -185,7 +186,7 @@ def kind(annotation: Any) -> str:
     """A type in words."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return kind(parts[0])
+        return next(filter(None, map(registered, parts[1:])), "") or kind(parts[0])
     if origin is Literal:
         return " or ".join(f"`{part}`" for part in parts)
     if origin in (Union, types.UnionType):
@@ -197,6 +198,15 @@ def kind(annotation: Any) -> str:
         return f"list of {inner[0]}" if ... in parts else f"list of {len(inner)} ({inner[0]})"
     names: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "boolean"}
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def registered(validator: object) -> str:
+    """Our names in the registry that a validator looks a name up in; empty for any other validator."""
+    registry = getattr(getattr(validator, "func", None), "__self__", None)
+    if not isinstance(registry, Registry):
+        return ""
+    ours = [name for name, entry in registry.entries().items() if entry.origin.startswith(OURS)]
+    return " or ".join(f"`{name}`" for name in [*ours, "module:NAME"])
 
 
 def limits(model: type[BaseModel], name: str) -> str:
@@ -223,7 +233,8 @@ def key_rows(model: type[BaseModel], section: str = "") -> Keys:
         if isinstance(value, BaseModel):
             continue
         shown = "required" if value is PydanticUndefined else f"`{json.dumps(value)}`"
-        rows[name] = (f"`{section}{name}`", kind(field.annotation) + limits(model, name), shown, said[name])
+        taken = kind(Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation)
+        rows[name] = (f"`{section}{name}`", taken + limits(model, name), shown, said[name])
     return rows
 
 

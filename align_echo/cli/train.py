@@ -82,7 +82,10 @@ def _config(method: str | None, file: Path | None, changes: dict[str, Any]) -> T
 
 
 def _list_methods() -> None:
+    from align_echo.train.config import installed_methods
     from align_echo.train.presets import about, methods
 
     for name in methods():
         print(f"{name:24}{about(name)}")
+    for name, origin in installed_methods().items():
+        print(f"{name:24}of {origin}")

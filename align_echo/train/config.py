@@ -10,15 +10,19 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator
 
-from align_echo.critic.language import ECHO, FORMS
+from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError, did_you_mean, first_line
 from align_echo.files import read_text
 from align_echo.plain_yaml import first_wrong, yaml_mapping
+from align_echo.registry import OURS
 from align_echo.run_dir import CONFIG
+from align_echo.train.advantages import ADVANTAGES
 from align_echo.train.method import METHODS, CollectingSettings, Method
+from align_echo.train.objective import try_loss
 from align_echo.train.presets import implementation_for, methods, preset_settings, refuse_old_keys
+from align_echo.train.rewards import REWARDS
 from align_echo.train.rollouts import RolloutSettings
 from align_echo.train.rows import Role
 from align_echo.train.run_folder import on_record
@@ -110,7 +114,7 @@ class TrainConfig(Frozen, allow_inf_nan=False):
     """Roles that learn; the other keeps its weights."""
     collecting: CollectingSettings = CollectingSettings()
     """How a batch is played: see below."""
-    step: StepSettings = StepSettings()
+    step: StepSettings = Field(default=StepSettings(), validate_default=True)
     """How a batch becomes steps: see below."""
     optimising: OptimizerSettings = OptimizerSettings()
     """The optimizer: see below."""
@@ -141,6 +145,15 @@ class TrainConfig(Frozen, allow_inf_nan=False):
     report_to: tuple[str, ...] = ()
     """Trackers to report signals to."""
 
+    @field_validator("step")
+    @classmethod
+    def _with_advantage(cls, step: StepSettings, info: ValidationInfo) -> StepSettings:
+        """Name the advantage, unless the method has its own."""
+        known = info.data.get("method")  # missing if it is wrong
+        if step.advantage or known is None or METHODS.get(implementation_for(known)).advantage:
+            return step
+        return step.model_copy(update={"advantage": "group"})
+
     @property
     def implementation(self) -> Method:
         """Return the `Method` that plays the batches."""
@@ -161,9 +174,15 @@ def method(name: str) -> dict[str, Any]:
         if name in METHODS.entries() or ":" in name:
             METHODS.get(name)
             return {"method": name}
-        hint = did_you_mean(name, methods())
-        raise UsageError(f"unknown method {name!r}; {hint}known: {', '.join(methods())}; your own is module:NAME")
+        known = [*methods(), *installed_methods()]
+        hint = did_you_mean(name, known)
+        raise UsageError(f"unknown method {name!r}; {hint}known: {', '.join(known)}; your own is module:NAME")
     return preset_settings(name)
+
+
+def installed_methods() -> dict[str, str]:
+    """Return the methods of other packages and of this program, with their origins."""
+    return {name: entry.origin for name, entry in METHODS.entries().items() if not entry.origin.startswith(OURS)}
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -198,14 +217,19 @@ def _check_stored_names(stored: Mapping[str, Any], source: str, named: Collectio
 
     `named` are the settings given by the user again. Raises `UsageError`.
     """
-    collecting = stored.get("collecting")
+    collecting, step = (stored.get(name) or {} for name in ("collecting", "step"))
     again = "repeat its command with --config or --method, and --resume"
     if "env" not in named and not ENVIRONMENTS.knows(stored.get("env")):
         ENVIRONMENTS.recorded(stored["env"], source, f"add --env {stored['env']}")
     if "method" not in named:
         METHODS.recorded(implementation_for(str(stored.get("method", ""))), source, again)
-    if isinstance(collecting, Mapping):
-        FORMS.recorded(collecting.get("form", ECHO.name), source, again)
+    for registry, section, key in (
+        (FORMS, collecting, "form"),
+        (REWARDS, collecting, "critic_reward"),
+        (ADVANTAGES, step, "advantage"),
+    ):
+        if isinstance(section, Mapping) and section.get(key) is not None:
+            registry.recorded(section[key], source, again)
 
 
 def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
@@ -218,6 +242,8 @@ def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
     for wrong, why in _contradictions(config):
         if wrong:
             raise UsageError(f"{source}: {why}")
+    if config.implementation.loss is not None:
+        try_loss(config.method, config.implementation.loss, config.step.objective)
     return config
 
 
@@ -256,7 +282,7 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             "(TextEnvironment(..., expert=...)), or take another method",
         ),
         (
-            method.imitates != (config.step.advantage == "reward"),
+            config.step.advantage == ("group" if method.imitates else "reward"),
             "step.advantage: reward is for methods that imitate and compare nothing (sft); every other needs group",
         ),
         (
@@ -309,6 +335,7 @@ def _not_trl(config: TrainConfig) -> list[tuple[bool, str]]:
     uneven = config.step.normalisation == "sequence" or objective.kl != "k3"
     return [
         (config.weights == "models" and len(learning) > 1, "learns one model, or adapters on one (weights: adapters)"),
+        (method.loss is not None, f"has a loss of its own, and {config.method} brings another"),
         (method.imitates, "has no likelihood of an expert's tokens"),
         (method.needs == "expert", "has no shaped loss for an expert's tokens"),
         (config.step.ahead, "plays no batch ahead (step.ahead)"),

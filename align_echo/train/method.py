@@ -1,4 +1,5 @@
-"""The interface of a training method: how to play a batch, its cost, and its needs.
+"""The interface of a training method: how to play a batch, its cost, its needs, and where it has one, its own advantage
+and loss.
 
 The methods that ship are in `methods/`. Any other is named in a config as `method: module:NAME`, or by its entry point
 in the group `align_echo.methods`. Not here: learning from a batch (`trainer.py`), and each method's settings
@@ -8,24 +9,23 @@ in the group `align_echo.methods`. Not here: learning from a batch (`trainer.py`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import resolve_base_url
-from align_echo.registry import Registry, with_article
-from align_echo.train.rewards import RewardName
+from align_echo.registry import Registry, attempt, with_article
+from align_echo.train.advantages import AdvantageFunction, read_advantage
+from align_echo.train.rewards import REWARDS
 from align_echo.train.rows import Role, RolloutBatch
 from align_echo.train.stage import Stage
 from align_echo.types import Frozen
 
-
-def _known_form(name: str) -> str:
-    FORMS.get(name)
-    return name
+if TYPE_CHECKING:
+    from align_echo.train.objective import BatchLoss, LossFunction
 
 
 def _address(url: str) -> str:
@@ -46,10 +46,10 @@ class CollectingSettings(Frozen, allow_inf_nan=False):
     """ICRL: maximum number of attempts in a session."""
     states: int = Field(default=2, ge=1)
     """RCM: actions of a task to judge."""
-    critic_reward: RewardName = "saturation"
+    critic_reward: Annotated[str, AfterValidator(REWARDS.checked)] = "saturation"
     """Reward of a critique, from the scores before and after it."""
-    form: Annotated[str, AfterValidator(_known_form)] = "echo"
-    """Form of the critic's prompt: a name, or `module:NAME`."""
+    form: Annotated[str, AfterValidator(FORMS.checked)] = "echo"
+    """Form of the critic's prompt."""
     temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature of both roles."""
     best_of: int = Field(default=1, ge=1)
@@ -86,6 +86,8 @@ class Method:
     `bounds` computes the cost of a batch. `roles` are the roles of its rows. `needs` is a requirement on the
     environment: an "expert", "distances" to the goal, or none (""). `refines` is True if new attempts follow critiques
     (their scores are recorded), `imitates` if rewards are not compared within groups (`step.advantage: reward`).
+    `advantage` computes the advantages of the rows unless the config names an advantage (None: `group`), `loss` the
+    loss of a micro-batch (None: ours, `objective.batch_loss`).
     """
 
     name: str
@@ -95,13 +97,34 @@ class Method:
     needs: Literal["", "expert", "distances"] = ""
     refines: bool = False
     imitates: bool = False
+    advantage: AdvantageFunction | None = None
+    loss: LossFunction | None = None
 
 
 def _read(name: str, entry: object) -> Method:
     if not isinstance(entry, Method):
         kind = with_article(type(entry).__name__)
         raise UsageError(f"{name} is {kind}: a method is an align_echo.train.method.Method")
-    return entry
+    parts = {"collect": entry.collect, "bounds": entry.bounds, "loss": entry.loss or _read}
+    wrong = next((part for part, function in parts.items() if not callable(function)), None)
+    if wrong is not None:
+        raise UsageError(f"{name}: its {wrong} is {with_article(type(parts[wrong]).__name__)}, and must be a function")
+    cost: object = attempt(lambda: entry.bounds(CollectingSettings()), f"the bounds of {name} fail")
+    if not isinstance(cost, BatchCost):
+        raise UsageError(f"the bounds of {name} give {with_article(type(cost).__name__)}, and must give a BatchCost")
+    advantage = entry.advantage and read_advantage(name, entry.advantage)
+    return replace(entry, advantage=advantage, loss=entry.loss and _checking(name, entry.loss))
+
+
+def _checking(name: str, loss: LossFunction) -> LossFunction:
+    """Wrap a loss, so that it returns a `BatchLoss` with a gradient or raises `UsageError`."""
+
+    def checked(*given: Any, **options: Any) -> BatchLoss:
+        from align_echo.train.objective import checked_loss
+
+        return checked_loss(name, loss(*given, **options))
+
+    return checked
 
 
 METHODS: Registry[Method] = Registry("method", "align_echo.methods", _read)

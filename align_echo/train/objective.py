@@ -9,14 +9,17 @@ forward passes and the choice of rows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from pydantic import Field
 
 from align_echo.errors import UsageError
-from align_echo.train.batching import TensorBatch
+from align_echo.registry import attempt, with_article
+from align_echo.train.advantages import TRIED
+from align_echo.train.batching import TensorBatch, build_batch
 from align_echo.types import Frozen
 
 MOST_WEIGHT = 2.0
@@ -206,21 +209,50 @@ class ObjectiveSettings(Frozen):
 class BatchLoss:
     """The loss of a micro-batch, with figures about it.
 
-    `loss` is its share of the step's loss, a scalar with gradient. All else is [B, T-1] without gradient: `ratio`
-    before clipping, tokens `outside` its bounds, tokens `clipped` (without gradient), `kl` estimates (None without a
-    reference), `weights` w_t (1 if unweighted), `log_weights` log w_t before its bound (0 if unweighted), `mismatch`
-    |log pi - log pi at sampling|, and stale tokens `cut` by the bound on their weight.
+    `loss` is its share of the step's loss, a scalar with gradient (`summed`). All else is [B, T-1] without gradient, or
+    None to leave out its signals: `ratio` before clipping, tokens `outside` its bounds, tokens `clipped` (without
+    gradient), `kl` estimates (None without a reference), `weights` w_t (1 if unweighted), `log_weights` log w_t before
+    its bound (0 if unweighted), `mismatch` |log pi - log pi at sampling|, and stale tokens `cut` by the bound on their
+    weight.
     """
 
     loss: torch.Tensor
-    ratio: torch.Tensor
-    outside: torch.Tensor
-    clipped: torch.Tensor
-    kl: torch.Tensor | None
-    weights: torch.Tensor
-    log_weights: torch.Tensor
-    mismatch: torch.Tensor
-    cut: torch.Tensor
+    ratio: torch.Tensor | None = None
+    outside: torch.Tensor | None = None
+    clipped: torch.Tensor | None = None
+    kl: torch.Tensor | None = None
+    weights: torch.Tensor | None = None
+    log_weights: torch.Tensor | None = None
+    mismatch: torch.Tensor | None = None
+    cut: torch.Tensor | None = None
+
+
+class LossFunction(Protocol):
+    """Function of a micro-batch that returns its share of the step's loss; `batch_loss` is ours."""
+
+    def __call__(
+        self,
+        batch: TensorBatch,
+        logprobs: torch.Tensor,
+        objective: ObjectiveSettings,
+        /,
+        *,
+        old: torch.Tensor,
+        reference: torch.Tensor | None,
+        stale: bool,
+    ) -> BatchLoss:
+        """Compute the loss. The arguments are those of `batch_loss`; `old` is never None."""
+
+
+def summed(terms_BT: torch.Tensor, batch: TensorBatch) -> torch.Tensor:
+    """Add up the losses [B, T-1] of the tokens in the mask, each with its weight in the step: a scalar.
+
+    So the loss of a step does not depend on its division into micro-batches. Raises `UsageError` for another shape.
+    """
+    if terms_BT.shape != batch.mask.shape:
+        shape, expected = list(terms_BT.shape), list(batch.mask.shape)
+        raise UsageError(f"the losses of tokens have the shape {shape}, and must have that of the mask, {expected}")
+    return (torch.where(batch.mask.bool(), terms_BT, 0.0) * batch.scale).sum()
 
 
 def batch_loss(
@@ -264,7 +296,7 @@ def batch_loss(
     compared = counted & ~batch.expert
     as_sampled = compared & ~batch.moved
     return BatchLoss(
-        loss=(torch.where(counted, terms, 0.0) * batch.scale).sum(),
+        loss=summed(terms, batch),
         ratio=ratio.detach(),
         outside=is_outside(ratio.detach(), low, high) & compared,
         clipped=is_clipped(ratio.detach(), batch.advantages, low, high) & compared,
@@ -274,3 +306,28 @@ def batch_loss(
         mismatch=torch.where(as_sampled, (old - batch.sampled).abs(), 0.0),
         cut=as_sampled & (weights >= objective.max_weight) & stale,
     )
+
+
+def checked_loss(name: str, made: object) -> BatchLoss:
+    """Check what the loss of a method returned. Raises `UsageError`."""
+    if not isinstance(made, BatchLoss):
+        raise UsageError(f"the loss of {name} gives {with_article(type(made).__name__)}, and must give a BatchLoss")
+    if not isinstance(made.loss, torch.Tensor) or made.loss.shape != () or not made.loss.requires_grad:
+        raise UsageError(f"the loss of {name} must be a scalar tensor with a gradient: see objective.summed")
+    return made
+
+
+def try_loss(name: str, loss: LossFunction, objective: ObjectiveSettings) -> None:
+    """Try a method's loss on two rows. Raises `UsageError` if it fails, or loss or gradient are not finite."""
+    batch = build_batch([TRIED[0], TRIED[1]], [1.0, -1.0], [0.5, 0.5])
+    logprobs = batch.sampled.clone().requires_grad_()
+    reference = batch.sampled if objective.beta else None
+
+    def tried() -> BatchLoss:
+        return loss(batch, logprobs, objective, old=logprobs.detach(), reference=reference, stale=False)
+
+    failure = f"the loss of {name} fails"
+    made = checked_loss(name, attempt(tried, failure)).loss
+    (gradient,) = attempt(lambda: torch.autograd.grad(made, logprobs), failure)
+    if not math.isfinite(float(made.detach())) or not gradient.isfinite().all():
+        raise UsageError(f"the loss of {name} and its gradient must be finite numbers: on two rows they are not")

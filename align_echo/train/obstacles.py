@@ -55,7 +55,7 @@ def obstacles(step: int, signals: Signals, config: TrainConfig) -> list[Learning
     without_rows = _without_rows(signals, config)
     if without_rows:
         return [without_rows]
-    if nothing_differs(signals):
+    if nothing_differs(signals) and config.implementation.loss is None:
         return [_equal_rewards(signals, config)]
     return _without_gradient(step, signals, config)
 

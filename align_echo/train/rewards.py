@@ -1,20 +1,21 @@
 """Rewards of a critique: pure functions of the scores before and after it.
 
-Scores lie in [0, 1]; s_o is the attempt's score, s_r the refined attempt's.
+Scores lie in [0, 1]; s_o is the attempt's score, s_r the refined attempt's. Configs name a reward
+(`collecting.critic_reward`): ours, or any function of two scores (`REWARDS`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from functools import partial
+from numbers import Real
 
 from align_echo.errors import UsageError
+from align_echo.registry import Registry, attempt, with_article
 
 ETA = 0.1
 """Smoothing of ECHO's gain: its pole is this far beyond a full score."""
-
-RewardName = Literal["saturation", "linear", "revision"]
 
 CriticReward = Callable[[float, float], float]
 """(s_o, s_r) -> reward of the critique."""
@@ -47,12 +48,29 @@ def revision_reward(before: float, after: float) -> float:
     return 1.0 if after >= 1 else gain
 
 
-REWARDS: dict[RewardName, CriticReward] = {
-    "saturation": saturation_gain,
-    "linear": linear_gain,
-    "revision": revision_reward,
-}
-"""Rewards of a critique by their names in configs."""
+TRIED = ((0.0, 0.0), (0.0, 1.0), (0.5, 0.75), (1.0, 0.5))
+"""Scores before and after a critique to try a reward with."""
+
+
+def _read(name: str, entry: object) -> CriticReward:
+    """Wrap a function, so that it returns finite numbers or raises `UsageError`, and try it."""
+    if not callable(entry):
+        kind = with_article(type(entry).__name__)
+        raise UsageError(f"{name} is {kind}: a critic reward is a function of the scores before and after a critique")
+
+    def reward(before: float, after: float) -> float:
+        value = entry(before, after)
+        if not isinstance(value, Real) or not math.isfinite(value):
+            given = f"scores {before:g} and {after:g}"
+            raise UsageError(f"the critic reward {name} gives {value!r} for {given}: it must give a finite number")
+        return float(value)
+
+    for scores in TRIED:
+        attempt(partial(reward, *scores), f"the critic reward {name} fails for scores {scores}")
+    return reward
+
+
+REWARDS: Registry[CriticReward] = Registry("critic reward", "align_echo.critic_rewards", _read)
 
 
 def _check(before: float, after: float) -> None:

@@ -488,6 +488,7 @@ class TrainingRun:
             ],
             last=self.folder / LAST,
             keep=keep,
+            advantage=config.implementation.advantage,
         )
         return trainer
 
@@ -495,7 +496,7 @@ class TrainingRun:
         """Return the class of the config's trainer and its arguments."""
         settings = run_settings(self.config, self.folder, self._last_step)
         if self.config.backend == "own":
-            return RoleTrainer, TrainingArguments(**settings)
+            return partial(RoleTrainer, loss=self.config.implementation.loss), TrainingArguments(**settings)
         from align_echo.train.trl_trainer import TrlTrainer, grpo_arguments, plan_micro_batches
 
         plan = plan_micro_batches(self.config)

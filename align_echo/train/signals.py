@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from align_echo.faults import faults_by_source, summarize_conduct
 from align_echo.refusals import PlayJudge, RefusedTurns
 from align_echo.train.advantages import GroupAdvantages
-from align_echo.train.rows import RolloutBatch
+from align_echo.train.rows import RolloutBatch, Row
 from align_echo.types import Trajectory
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ Signals = dict[str, float]
 """Figures of a step by name, without undetermined ones."""
 
 
-def batch_signals(harvest: RolloutBatch, advantages: GroupAdvantages) -> Signals:
-    """Compute the signals of a batch: rewards by role, groups without variance, gains by score band, event counts.
+def batch_signals(harvest: RolloutBatch, learned: Sequence[Row], advantages: GroupAdvantages) -> Signals:
+    """Compute the signals of a batch: rewards by role, advantages of the `learned` rows, groups without variance, gains
+    by score band, event counts.
 
     Without groups there is no share of groups, and a single reward has no standard deviation.
     """
@@ -60,6 +61,10 @@ def batch_signals(harvest: RolloutBatch, advantages: GroupAdvantages) -> Signals
         signals[f"{role}/reward"] = sum(rewards) / len(rewards)
         if len(rewards) > 1:
             signals[f"{role}/reward_std"] = statistics.pstdev(rewards)
+        values = [value for row, value in zip(learned, advantages.values, strict=True) if row.role == role]
+        if values:
+            signals[f"{role}/advantage"] = statistics.fmean(values)
+            signals[f"{role}/advantage_std"] = statistics.pstdev(values)
         signals[f"{role}/tokens"] = sum(sum(row.tokens.mask) for row in of_role)
     for name, count in sorted(harvest.counts.items()):
         signals[f"count/{name.replace(' ', '_')}"] = count
@@ -151,32 +156,32 @@ class LossSummary:
         compared = counted & ~batch.expert
         self._sums[f"{batch.role}/loss"] += float(loss.loss.detach())
         self._counts[f"{batch.role}/loss"] = 1
-        self._mean(f"{batch.role}/outside_share", loss.outside[compared].float())
-        self._mean(f"{batch.role}/clip_share", loss.clipped[compared].float())
-        self._most(f"{batch.role}/most_log_ratio", loss.ratio[compared].clamp_min(1e-30).log().abs())
-        if loss.kl is not None:
-            self._mean(f"{batch.role}/kl", loss.kl[counted])
-        self._mean(f"{batch.role}/entropy", entropies[counted])
-        revised = loss.log_weights[counted & batch.moved & batch.won & ~batch.expert]
-        self._mean("log_w_t", revised)
-        self._mean("w_t_below_half", (revised < LOG_HALF).float())
-        self._revised += [revised.detach().float().cpu()] if revised.numel() else []
+        self._mean(f"{batch.role}/outside_share", loss.outside, compared)
+        self._mean(f"{batch.role}/clip_share", loss.clipped, compared)
+        if loss.ratio is not None and compared.any():
+            name, farthest = f"{batch.role}/most_log_ratio", loss.ratio[compared].clamp_min(1e-30).log().abs().max()
+            self._largest[name] = max(self._largest.get(name, 0.0), float(farthest))
+        self._mean(f"{batch.role}/kl", loss.kl, counted)
+        self._mean(f"{batch.role}/entropy", entropies, counted)
+        revised = counted & batch.moved & batch.won & ~batch.expert
+        if loss.log_weights is not None and revised.any():
+            self._mean("log_w_t", loss.log_weights, revised)
+            self._mean("w_t_below_half", loss.log_weights < LOG_HALF, revised)
+            self._revised.append(loss.log_weights[revised].detach().float().cpu())
         sampled = counted & ~batch.moved & ~batch.expert
         for first, end in zip(TURNS, (*TURNS[1:], math.inf), strict=True):
             of_turns = sampled & (batch.turn >= first) & (batch.turn < end)
-            self._mean(f"{batch.role}/mismatch/from_turn_{first}", loss.mismatch[of_turns])
+            self._mean(f"{batch.role}/mismatch/from_turn_{first}", loss.mismatch, of_turns)
         if self._stale:
-            self._mean(f"{batch.role}/stale/log_ratio", loss.mismatch[sampled])
-            self._mean(f"{batch.role}/stale/cut_share", loss.cut[sampled].float())
+            self._mean(f"{batch.role}/stale/log_ratio", loss.mismatch, sampled)
+            self._mean(f"{batch.role}/stale/cut_share", loss.cut, sampled)
 
-    def _mean(self, name: str, values: torch.Tensor) -> None:
-        if values.numel():
-            self._sums[name] += float(values.sum())
-            self._counts[name] += values.numel()
-
-    def _most(self, name: str, values: torch.Tensor) -> None:
-        if values.numel():
-            self._largest[name] = max(self._largest.get(name, 0.0), float(values.max()))
+    def _mean(self, name: str, values: torch.Tensor | None, where: torch.Tensor) -> None:
+        """Add the values at these tokens to a mean."""
+        if values is not None and where.any():
+            chosen = values[where]
+            self._sums[name] += float(chosen.sum())
+            self._counts[name] += chosen.numel()
 
     def read(self) -> Signals:
         """Return the signals: sums of losses over micro-batches, maxima (`most_...`), quantiles over tokens

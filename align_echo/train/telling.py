@@ -44,6 +44,7 @@ def announced(run: TrainingRun) -> list[str]:
     return [
         f"training by {config.method}: {model}, {where}, interface {run.on_record['interface']}",
         f"{_learners(config)}; {cost.parameters:,} parameters in all",
+        _rules(config),
         *([f"{processes.count()} processes, which share playing and learning"] if processes.count() > 1 else []),
         *([f"going on after step {run.begun_at}"] if run.begun_at else []),
         *(["no step was finished before: it begins with the first"] if run.begins_anew else []),
@@ -89,6 +90,15 @@ def _learners(config: TrainConfig) -> str:
     frozen = "".join(f", the {role} stays as it was" for role in roles if role not in learning)
     weights = f", {WEIGHTS[config.weights]}" if len(roles) > 1 else ""
     return f"{' and '.join(learning)} learn{'' if len(learning) > 1 else 's'}{frozen}{weights}"
+
+
+def _rules(config: TrainConfig) -> str:
+    """Name the advantage, the loss, and the reward of critiques that are learned from."""
+    method, own = config.implementation, f"that of {config.method}"
+    words = [f"advantage: {config.step.advantage or own}", f"loss: {own if method.loss else 'step.objective'}"]
+    if method.refines and "critic" in method.roles and "critic" in config.trained:
+        words.append(f"reward of a critique: {config.collecting.critic_reward}")
+    return "; ".join(words)
 
 
 def _playing(config: TrainConfig) -> list[str]:

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
@@ -32,13 +32,13 @@ from align_echo.errors import TrainingError
 from align_echo.halting import Halt, under, wait_for_result
 from align_echo.run_dir import checkpoint_step
 from align_echo.train import processes
-from align_echo.train.advantages import GroupAdvantages, group_advantages, uncompared
+from align_echo.train.advantages import ADVANTAGES, AdvantageFunction, GroupAdvantages, counted
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Normalisation, TensorBatch, batches, scales
 from align_echo.train.checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
 from align_echo.train.kept_harvest import HARVEST, CurrentBatch
-from align_echo.train.objective import ObjectiveSettings, batch_loss
+from align_echo.train.objective import LossFunction, ObjectiveSettings, batch_loss
 from align_echo.train.rows import Role, RolloutBatch, Row
 from align_echo.train.signals import LOSSES, LossSummary, Signals, batch_signals, numbers, without_loss
 from align_echo.types import Frozen
@@ -107,8 +107,9 @@ class StepSettings(Frozen):
 
     objective: ObjectiveSettings = ObjectiveSettings()
     """The loss: see below."""
-    advantage: Literal["group", "reward"] = "group"
-    """Advantage: the reward compared within its group, or the reward itself (imitation)."""
+    advantage: Annotated[str, AfterValidator(ADVANTAGES.checked)] | None = None
+    """Advantage: the reward compared within its group, or the reward itself (imitation); null: the method's own, or
+    `group`."""
     normalisation: Normalisation = "token"
     """Equal weights in the mean: of every token, or of every row ("sequence")."""
     joint: bool = False
@@ -155,11 +156,13 @@ class RoleTrainer(RoleCheckpoints):
         callbacks: Iterable[TrainerCallback] = (),
         last: Path | None = None,
         keep: Callable[[int, RolloutBatch], None] = lambda number, harvest: None,
+        advantage: AdvantageFunction | None = None,
+        loss: LossFunction | None = None,
     ) -> None:
         """Create the trainer. `tokenizers` are saved beside their roles' weights, so each folder is a complete model.
 
         `last` is the folder for the weights of the last step, if the best are loaded at the end. `keep` receives each
-        batch, with its number, before its first step.
+        batch, with its number, before its first step. `advantage` and `loss` are a method's own (`Method`).
         """
         super().__init__(
             model=backbone.module,
@@ -185,6 +188,8 @@ class RoleTrainer(RoleCheckpoints):
         self._folder = Path(str(arguments.output_dir))
         self._last = last
         self._keep = keep
+        self._advantage = advantage
+        self._loss = loss
         self._ahead = AheadWorker(play) if settings.ahead else None
         self._published: int | None = None  # steps behind the engines' weights in a resumed run
         self._played_by: dict[int, Mapping[Role, Mapping[str, torch.Tensor]]] = {}  # by the number of a batch
@@ -248,8 +253,9 @@ class RoleTrainer(RoleCheckpoints):
         with self.compute_loss_context_manager():
             logprobs, entropies = self._forward(role_model, batch)
             reference = self._reference(batch) if self._settings.objective.beta else None
-            objective, stale = self._settings.objective, self._settings.ahead
-            loss = batch_loss(batch, logprobs, objective, old=current.old[index], reference=reference, stale=stale)
+            old = logprobs.detach() if current.old[index] is None else current.old[index]
+            given: Any = {"old": old, "reference": reference, "stale": self._settings.ahead}
+            loss = (self._loss or batch_loss)(batch, logprobs, self._settings.objective, **given)
         if not math.isfinite(float(loss.loss.detach())) or abs(float(loss.loss.detach())) > self._settings.max_loss:
             self._give_up(batch, logprobs)
         self.accelerator.backward(loss.loss)
@@ -282,15 +288,21 @@ class RoleTrainer(RoleCheckpoints):
         if self._ahead is not None and (number + 1) * self._settings.updates < self.args.max_steps:
             self._play_ahead(self._ahead, number)
         rows = [row for row in batch.rows if row.role in self._backbone.trained]
-        advantages = compute_advantages(rows, self._settings)
+        advantages = compute_advantages(rows, self._settings, self._advantage)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)
         divided = batches(
-            *useful(rows, advantages.values, scale, self._settings, learning(self._backbone, self._settings, number)),
+            *useful(
+                rows,
+                advantages.values,
+                scale,
+                learning(self._backbone, self._settings, number),
+                every=bool(self._settings.objective.beta or self._loss),
+            ),
             tokens_per_batch=self._settings.tokens_per_batch,
             share=self._shares,
         )
-        return CurrentBatch(divided, [None] * len(divided), steps, batch_signals(batch, advantages))
+        return CurrentBatch(divided, [None] * len(divided), steps, batch_signals(batch, rows, advantages))
 
     def _played(self, number: int) -> tuple[RolloutBatch, int]:
         """Return a batch, played ahead or now, and the number of steps behind the weights that played it."""
@@ -399,13 +411,14 @@ class RoleTrainer(RoleCheckpoints):
             self._current.write(folder / HARVEST)
 
 
-def compute_advantages(rows: Sequence[Row], settings: StepSettings) -> GroupAdvantages:
-    """Compute the advantage of each row."""
-    rewards = [row.reward for row in rows]
-    if settings.advantage == "reward":
-        return uncompared(rewards)
+def compute_advantages(
+    rows: Sequence[Row], settings: StepSettings, own: AdvantageFunction | None = None
+) -> GroupAdvantages:
+    """Compute the advantage of each row, as the settings name it; without a name by the method's `own`, or `group`."""
     keys = [row.group if settings.joint else (row.role, row.group) for row in rows]
-    return group_advantages(rewards, keys, scaled=settings.scaled)
+    if own is not None and settings.advantage is None:
+        return counted("of the method", own(rows, keys, settings.scaled), keys)
+    return ADVANTAGES.get(settings.advantage or "group")(rows, keys, settings.scaled)
 
 
 def learning(backbone: Backbone, settings: StepSettings, number: int) -> tuple[Role, ...]:
@@ -418,15 +431,20 @@ def useful(
     rows: Sequence[Row],
     advantages: Sequence[float],
     scale: Sequence[float],
-    settings: StepSettings,
     roles: Sequence[Role],
+    *,
+    every: bool,
 ) -> tuple[list[Row], list[float], list[float]]:
-    """Select rows of these roles with a gradient: with a token to learn from and, without a KL term, an advantage.
+    """Select rows of these roles with a gradient: with a token to learn from and an advantage.
 
-    Returns the rows with their advantages and scales.
+    With `every` (a KL term, or a method's own loss) a row needs no advantage. Returns the rows with their advantages
+    and scales.
     """
-    taught = [bool(advantage or settings.objective.beta) for advantage in advantages]
-    chosen = [index for index, row in enumerate(rows) if taught[index] and row.learnable and row.role in roles]
+    chosen = [
+        index
+        for index, row in enumerate(rows)
+        if (advantages[index] or every) and row.learnable and row.role in roles
+    ]
     return (
         [rows[index] for index in chosen],
         [advantages[index] for index in chosen],

@@ -30,6 +30,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from align_echo.errors import TrainingError, UsageError
 from align_echo.tokens import TokenSequence
 from align_echo.train import processes
+from align_echo.train.advantages import AdvantageFunction
 from align_echo.train.backbone import AdapterModels, Backbone
 from align_echo.train.batching import TensorBatch, build_batch, scales
 from align_echo.train.checkpoints import Evaluation, RoleCheckpoints
@@ -147,6 +148,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         callbacks: Iterable[TrainerCallback] = (),
         last: Path | None = None,
         keep: Callable[[int, RolloutBatch], None] = lambda number, harvest: None,
+        advantage: AdvantageFunction | None = None,
     ) -> None:
         """Create the trainer.
 
@@ -170,7 +172,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         self.beta = settings.objective.beta  # set late: with it TRL would load a reference of its own
         self._backbone, self._play, self._settings, self._plan = backbone, play, settings, plan
         self._optimizer, self._publish, self._watch, self._evaluation = optimizer, publish, watch, evaluation
-        self._tokenizers, self._last, self._keep = tokenizers, last, keep
+        self._tokenizers, self._last, self._keep, self._advantage = tokenizers, last, keep, advantage
         self._parts: list[_Part] | None = None
         self._part: _Part | None = None
         self._signals: Signals = {}
@@ -239,11 +241,12 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         rows = [row for row in batch.rows if row.role in self._backbone.trained]
         if any(row.expert for row in rows):
             raise UsageError("backend: trl has no loss for an expert's tokens: take backend: own")
-        advantages = compute_advantages(rows, self._settings)
+        advantages = compute_advantages(rows, self._settings, self._advantage)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)
-        self._signals = batch_signals(batch, advantages)
-        taught = list(zip(*useful(rows, advantages.values, scale, self._settings, self._backbone.trained), strict=True))
+        self._signals = batch_signals(batch, rows, advantages)
+        every, roles = bool(self._settings.objective.beta), self._backbone.trained
+        taught = list(zip(*useful(rows, advantages.values, scale, roles, every=every), strict=True))
         needs_old = self._settings.updates > 1 or (
             self._settings.objective.reweigh and any(row.moved for row, _, _ in taught)
         )

@@ -198,6 +198,7 @@ def test_the_mismatch_with_sampling_is_shown_for_rows_as_sampled_alone():
     for batch in batches(rows, advantages, scales(rows, "token"), tokens_per_batch=1000):
         logprobs, _ = token_logprobs(tiny_model(), batch.ids, batch.mask)
         loss = batch_loss(batch, logprobs, ObjectiveSettings())
+        assert loss.mismatch is not None
         shown = (loss.mismatch > 0).any(-1, keepdim=True)
         assert (shown == ~(batch.moved | batch.expert)).all()
 

@@ -202,6 +202,7 @@ def test_loss_and_gradient_are_those_of_trl(name, loss_type, folder, tmp_path):
             "num_items_in_batch": batch.mask.sum(),
         },
     )
+    assert ours_loss.clipped is not None
     assert 0 < float(ours_loss.clipped.sum()) < float(batch.mask.sum())
     assert float(wanted.detach()) == pytest.approx(factor * float(ours_loss.loss.detach()), rel=1e-5, abs=1e-6)
     ours, trls = factor * gradients(model, ours_loss.loss), gradients(model, wanted)

@@ -53,7 +53,7 @@ def echo(
 
 
 def _collect(tasks: Sequence[str], stage: Stage, collecting: CollectingSettings) -> RolloutBatch:
-    return echo(tasks, stage, refinements=collecting.samples, reward=REWARDS[collecting.critic_reward])
+    return echo(tasks, stage, refinements=collecting.samples, reward=REWARDS.get(collecting.critic_reward))
 
 
 def _bounds(collecting: CollectingSettings) -> BatchCost:

@@ -64,7 +64,7 @@ def _row(attempt: Trajectory, stage: Stage) -> Row:
 
 
 def _collect(tasks: Sequence[str], stage: Stage, collecting: CollectingSettings) -> RolloutBatch:
-    reward = REWARDS[collecting.critic_reward]
+    reward = REWARDS.get(collecting.critic_reward)
     return icrl(tasks, stage, sessions=collecting.samples, rounds=collecting.rounds, reward=reward)
 
 
