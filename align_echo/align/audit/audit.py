@@ -1,12 +1,16 @@
-"""Playing against an interface, and trying what it says in a fork of the state it said it in.
+"""Audit of an interface in play: try the claims of each message in a copy of its state.
 
-A claim holds if: the step or wording that it names is taken by the engine there; what it calls "already so" can be
-undone, is allowed then, and leads back to the very same views; what it calls not seen stands in no text so far; what
-it says was seen was, by the agent or in a look; the forms that it lists are offered, or those of all that is allowed;
-a name that "must stand alone" is taken by some form without words around it, where it is in sight. An agent that obeys
-(does the step, says its own action again) must not come to a state twice, and the chain must end: in acceptance, or in
-silence. What is "not here" is named by nothing that can be done or seen now. A claim that nothing at hand could refute
-is counted as untried.
+A claim holds if:
+
+- a named step or wording: the engine accepts it there;
+- "already so": it can be undone, is allowed afterwards, and leads back to the same views;
+- "not seen": no text so far contains it; "seen": the agent or a view has shown it;
+- a list of forms: they are offered, or all allowed actions have one of them;
+- a name that "must stand alone": some form accepts it alone, where it is in sight;
+- "not here": nothing possible or visible contains the name.
+
+An agent that obeys (does the step, then repeats its action) must never reach a state twice, and the chain must end in
+acceptance or silence. A claim that cannot be refuted here counts as untried.
 """
 
 from __future__ import annotations
@@ -34,17 +38,16 @@ INVENTED = ("unicorn", "cupboard", "couch", "lamp", "table", "jar", "thing", "ev
 VERBS = ("put", "grab", "walk to", "check", "place", "get", "pick", "inspect", "turn on", "leave")
 
 Said = tuple[str, str]
-"""(why, action)."""
+"""Pair (why, action)."""
 
 
 @dataclass
 class Adversary:
-    """Draws actions for one episode. `elsewhere` are names of other tasks; `kinds` are the words that were seen in each
-    place of each form, in any task; `name` finds the names in what is allowed, `words` are those that it was made
-    of, where they have no numbers."""
+    """Random speaker of an episode. `foreign_names` holds names of other tasks; `kinds` holds words seen in each slot of
+    each form in any task; `name` matches names in allowed actions, built from `words` if names have no numbers."""
 
     rng: random.Random
-    elsewhere: tuple[str, ...] = ()
+    foreign_names: tuple[str, ...] = ()
     name: str = NUMBERED
     kinds: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     templates: set[str] = field(default_factory=set)
@@ -52,15 +55,15 @@ class Adversary:
     allowed: list[str] = field(default_factory=list)
     words: set[str] = field(default_factory=set)
     ever_allowed: dict[str, None] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
+    utterances: list[str] = field(default_factory=list)
 
     def see(self, env: TextEnv, text: str) -> None:
-        """Learn forms and names from what is allowed or offered now, and from a text."""
+        """Learn forms and names from allowed or offered actions and from a text."""
         offered = env.offered()
         if offered is not None:
             self.templates.update(template for template in offered.templates if "{" in template)
-            shown = {name for name in offered.names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text.lower())}
-            self.names |= shown
+            visible = {name for name in offered.names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text.lower())}
+            self.names |= visible
         self.allowed = sorted(env.state.admissible_actions or ())
         self.ever_allowed.update(dict.fromkeys(self.allowed))
         self._learn_names()
@@ -74,7 +77,7 @@ class Adversary:
         self.names.update(re.findall(self.name, text))
 
     def _learn_names(self) -> None:
-        """Where what is allowed has names without numbers, names are the words that stand where names do."""
+        """Treat words in name slots as names if allowed actions have names without numbers."""
         plain = self.name == NUMBERED and not any(re.search(NUMBERED, action) for action in self.allowed)
         if self.words or plain:
             self.words.update(name for action in self.allowed for name in guess_names(action))
@@ -83,7 +86,7 @@ class Adversary:
             self.name = rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)"
 
     def draws(self, count: int) -> Iterator[Said]:
-        """So many things to say in one state."""
+        """Yield `count` actions to say in the current state."""
         ways = (self.absent, self.plausible, self.plausible, self.known, self.again, self.misspelt, self.reworded)
         for _ in range(count):
             draw = self.rng.choice(ways)()
@@ -91,7 +94,7 @@ class Adversary:
                 yield draw
 
     def absent(self) -> Said:
-        """A form with a name that may not be there at all, in one of its places."""
+        """Draw a form with a possibly missing name in one slot."""
         template = self._template()
         names = self._fill(template)
         if not names:
@@ -100,18 +103,18 @@ class Adversary:
         return "absent", written(template, names)
 
     def known(self) -> Said:
-        """A form with names that were seen somewhere, whether they fit or not."""
+        """Draw a form with known names, fitting or not."""
         template = self._template()
         if self.allowed and self.rng.random() < 0.6:  # near something that is possible: one name of it exchanged
-            template, given = skeleton(self.rng.choice(self.allowed), self.name)
-            names = list(given)
+            template, slots = skeleton(self.rng.choice(self.allowed), self.name)
+            names = list(slots)
             if names and self.names:
                 names[self.rng.randrange(len(names))] = self.rng.choice(sorted(self.names))
             return "known", written(template, names)
         return "known", written(template, self._fill(template))
 
     def plausible(self) -> Said:
-        """A form with names of the right kinds that were seen in this task: far, held, shut away or elsewhere."""
+        """Draw a form with names of fitting kinds seen in this task."""
         template = self._template()
         names: list[str] = []
         for index in range(template.count("{")):
@@ -123,12 +126,12 @@ class Adversary:
         return "plausible", written(template, names)
 
     def again(self) -> Said:
-        """Something that was said before, whatever came of it."""
-        recent = self.said[-6:] if self.rng.random() < 0.6 else self.said
+        """Repeat an earlier utterance."""
+        recent = self.utterances[-6:] if self.rng.random() < 0.6 else self.utterances
         return "again", self.rng.choice(recent) if recent else ""
 
     def misspelt(self) -> Said:
-        """In other letters, without numbers, with articles or blanks."""
+        """Change letter case, drop numbers, or add articles or spaces."""
         action = self.plausible()[1] or self.again()[1]
         if self.allowed and self.rng.random() < 0.4:
             action = self.rng.choice(self.allowed)
@@ -138,7 +141,7 @@ class Adversary:
         return "misspelt", self.rng.choice(variants)
 
     def reworded(self) -> Said:
-        """Another verb, or another order of the names."""
+        """Replace the verb or reorder the names."""
         template = self._template()
         names = self._fill(template)
         if self.rng.random() < 0.3:
@@ -156,19 +159,19 @@ class Adversary:
     def _absent_name(self) -> str:
         number = self.rng.choice((0, 7, 12, 99))
         word = self.rng.choice(INVENTED)
-        other = self.rng.choice(self.elsewhere) if self.elsewhere else word
+        foreign = self.rng.choice(self.foreign_names) if self.foreign_names else word
         known = self.rng.choice(sorted(self.names)) if self.names else word
         renumbered = re.sub(r"\d+$", str(self.rng.randint(2, 99)), known)
-        return self.rng.choice((f"{word} {number}", word, other, other, renumbered, renumbered))
+        return self.rng.choice((f"{word} {number}", word, foreign, foreign, renumbered, renumbered))
 
 
 def word_of(name: str) -> str:
-    """A name without its number."""
+    """Return a name without its number."""
     return re.sub(r" \d+$", "", name)
 
 
 def written(template: str, names: Iterable[str]) -> str:
-    """A form with its places filled."""
+    """Fill a form's slots."""
     text = template
     for number, name in enumerate(names):
         text = text.replace("{" + str(number) + "}", name)
@@ -213,12 +216,12 @@ _SENTENCES: tuple[tuple[Kind, str], ...] = (
 
 
 class Claim(NamedTuple):
-    """One claim: the action or name that it is about, and what it says of it.
+    """Claim of a message: the action or name it concerns, and its content.
 
-    `do`: that step first; `form`: how that is written; `then`, `write`: that action instead; `already`: "" (it is so);
-    `unseen`: the names like it that were seen; `after`: the action after which it was seen; `elsewhere`: the place;
-    `alone`: "" (the names are in a row); `forms`, `only`, `some`: the forms in a row, all of which are known here, that
-    are all, or that some tasks know; `absent`: "" (it is not here, or nowhere); `unread`: text that was not understood.
+    `do`: that step first; `form`: its spelling; `then`, `write`: that action instead; `already`: "" (in effect);
+    `unseen`: similar names seen; `after`: the action after which it was seen; `elsewhere`: the place; `alone`: ""
+    (names joined); `forms`, `only`, `some`: joined forms, known here, exhaustive, or known in some tasks; `absent`: ""
+    (not here, or nowhere); `unread`: text not understood.
     """
 
     kind: Kind
@@ -227,8 +230,7 @@ class Claim(NamedTuple):
 
 
 def read_claims(message: str, action: str = "") -> list[Claim]:
-    """All claims of a message to an agent that said `action`: the probe's own sentences in order, then what is left
-    over, sentence by sentence."""
+    """Parse all claims of a message after `action`: the probe's sentences in order, then the rest by sentence."""
     claims: list[tuple[int, Claim]] = []
     rest = message
     for kind, pattern in _SENTENCES:
@@ -268,7 +270,7 @@ _BLANK = re.compile(r"\{[^{}]*\}|<[^<>]*>|\[[^\[\]]*\]|\b[A-Z]{2,}\d?\b")
 
 
 def _plain_claims(sentence: str, action: str) -> list[Claim]:
-    """The claims of a sentence that is not the probe's."""
+    """Parse a sentence outside the probe's wording."""
     if not re.search(r"\w", sentence):
         return []
     forms = [form for form in _ANY_QUOTE.findall(sentence) if PLACEHOLDER.search(form)]
@@ -289,7 +291,7 @@ def _plain_claims(sentence: str, action: str) -> list[Claim]:
 
 
 def _lettered(form: str) -> str:
-    """A form with the letters X, Y, Z for its blanks, as the probe writes them."""
+    """Write a form with X, Y, Z for its slots, like the probe."""
     letters = iter(("X", "Y", "Z"))
     return _BLANK.sub(lambda match: next(letters, match.group()), form)
 
@@ -298,7 +300,7 @@ def _lettered(form: str) -> str:
 
 
 class Scene(NamedTuple):
-    """A state in which something is to be said: `memory` knows the forms and names that were met so far."""
+    """State in which a speaker acts; `memory` holds forms and names met so far."""
 
     env: TextEnv
     memory: Adversary
@@ -307,16 +309,16 @@ class Scene(NamedTuple):
 
 
 Speaker = Callable[[Scene, int], Iterator[Said]]
-"""Names so many things to say, each with why; fewer where it has no more."""
+"""Function that returns up to `count` pairs (why, action) for a scene."""
 
 
 def adversary_speaks(scene: Scene, count: int) -> Iterator[Said]:
-    """Things that most agents never say."""
+    """Yield actions most agents never say."""
     return scene.memory.draws(count)
 
 
 def chance_speaks(scene: Scene, count: int) -> Iterator[Said]:
-    """What was allowed at some time in this episode, whether it is so now or not; without lists, forms with names."""
+    """Yield actions allowed at any time in the episode; without lists, forms with names."""
     ever = list(scene.memory.ever_allowed)
     for _ in range(count):
         draw = ("random", scene.rng.choice(ever)) if ever else scene.memory.plausible()
@@ -325,19 +327,19 @@ def chance_speaks(scene: Scene, count: int) -> Iterator[Said]:
 
 
 def expert_slips(scene: Scene, count: int) -> Iterator[Said]:
-    """The expert's next action with a slip: a step left out, a name exchanged, words lost, something done again."""
+    """Yield the expert's next action with a slip: a skipped step, a wrong name, lost words, a repetition."""
     action = scene.env.oracle().expert_action()
     if action is None:
         return
     for _ in range(count):
         slip = scene.rng.choice((_step_left_out, _name_exchanged, _name_exchanged, _words_lost, _done_again))
-        said = slip(scene, action)
-        if said.strip() and said != action:
-            yield slip.__name__.strip("_").replace("_", " "), said
+        utterance = slip(scene, action)
+        if utterance.strip() and utterance != action:
+            yield slip.__name__.strip("_").replace("_", " "), utterance
 
 
 def agent_speaks(agent: Agent) -> Speaker:
-    """What an agent says when it is asked so many times. Where its context is full it says nothing more."""
+    """Build a speaker from an agent; it yields nothing more once its context is full."""
 
     def speak(scene: Scene, count: int) -> Iterator[Said]:
         seen: set[str] = set()
@@ -363,8 +365,8 @@ def _step_left_out(scene: Scene, action: str) -> str:
 
 
 def _name_exchanged(scene: Scene, action: str) -> str:
-    form, given = skeleton(action, scene.memory.name)
-    names, known = list(given), sorted(scene.memory.names)
+    form, slots = skeleton(action, scene.memory.name)
+    names, known = list(slots), sorted(scene.memory.names)
     if not names or not known:
         return ""
     names[scene.rng.randrange(len(names))] = scene.rng.choice(known)
@@ -377,7 +379,7 @@ def _words_lost(scene: Scene, action: str) -> str:
 
 
 def _done_again(scene: Scene, action: str) -> str:
-    return scene.rng.choice(scene.memory.said[-6:]) if scene.memory.said else ""
+    return scene.rng.choice(scene.memory.utterances[-6:]) if scene.memory.utterances else ""
 
 
 # ---------------------------------------------------------------- audit
@@ -390,7 +392,7 @@ Refused = Callable[[str], bool]
 
 @dataclass
 class AuditFindings:
-    """Counts of claims by kind, of what was false, and of how chains of obedience ended."""
+    """Counts of claims by kind, of false ones, and of chain endings."""
 
     messages: int = 0
     utterances: int = 0
@@ -403,23 +405,23 @@ class AuditFindings:
 
     @property
     def tried(self) -> int:
-        """Claims that something at hand could have refuted."""
+        """Number of testable claims."""
         return self.claims.total() - self.untried.total()
 
     @property
     def wrong(self) -> int:
-        """Claims that were tried and did not hold."""
+        """Number of tested claims that failed."""
         return sum(self.false.values())
 
     def blame(self, kind: str, example: str) -> None:
-        """Count a claim that did not hold."""
+        """Count a false claim."""
         self.false[kind] += 1
         if len(self.examples) < MAX_EXAMPLES:
             self.examples.append(f"{kind}: {example}")
 
 
 class Auditor:
-    """Plays episodes of one environment under one interface and judges every message."""
+    """Auditor of an interface in an environment: plays episodes and judges every message."""
 
     def __init__(
         self,
@@ -431,9 +433,11 @@ class Auditor:
         expert: float = 0.4,
         action_format: str = "",
     ) -> None:
-        """`refused` tells from an answer whether the engine refused the action; None: what the engine lists tells, if
-        anything does. `expert` is the share of the walk's steps that are the oracle's. Names are found as the interface
-        finds them, if the probe wrote it. Nothing is withheld from the audit that a run would silence.
+        """Set up the audit.
+
+        `refused` detects a refusal from an answer; None: use the engine's list, if it has one. `expert` is the share of
+        oracle steps in walks. Names are matched as in the interface, if the probe wrote it. Hints a run would silence
+        are audited too.
         """
         spec = read_spec(interface.source)
         self._name = str(spec["name"]) if spec is not None and "name" in spec else NUMBERED
@@ -453,7 +457,7 @@ class Auditor:
         self._kinds: dict[tuple[str, int], set[str]] = {}
 
     def play(self, task_id: str, *, turns: int, per_state: int = 3, speaker: Speaker = adversary_speaks) -> None:
-        """One episode: a walk of so many turns, and in each of its states so many things that the speaker says."""
+        """Play an episode: a walk of `turns` steps, with `per_state` utterances of the speaker in each state."""
         _, info = self._wrapped.reset(seed=0, options={"task": task_id})
         raw = self._env.state.observation
         self._texts = [("", f"{raw}\n{info['goal']}")]
@@ -465,9 +469,9 @@ class Auditor:
             rules=str(info.get("rules", "")),
             initial_observation=raw,
         )
-        elsewhere = sorted({name for task, names in self._known.items() if task != task_id for name in names})
+        foreign_names = sorted({name for task, names in self._known.items() if task != task_id for name in names})
         rng = random.Random(f"{self._rng.random()}/{task_id}")
-        adversary = Adversary(rng, tuple(elsewhere[:400]), self._name, self._kinds)
+        adversary = Adversary(rng, tuple(foreign_names[:400]), self._name, self._kinds)
         adversary.see(self._env, raw)
         for _ in range(turns):
             if self._env.over:
@@ -479,14 +483,14 @@ class Auditor:
         self._known[task_id] = adversary.names
 
     def _ends(self, action: str) -> bool:
-        """Whether an action would end the episode; such are not said, or there would be little to audit.
+        """Check if an action would end the episode; these are not said, since little could be audited afterwards.
 
-        It is tried, which may cost a replay, only where an action with the same first word ended an episode before.
+        Trying may cost a replay, so only actions with the same first word as an earlier ending are tried.
         """
         return _first_word(action) in self._ending and self._tried(action)[1]
 
     def _walk(self, adversary: Adversary) -> None:
-        """One step that leads on: the oracle's, an allowed one, or anything offered."""
+        """Take a step forward: the oracle's, an allowed one, or anything offered."""
         if self._env.over:
             return
         action = self._env.oracle().expert_action() if self._rng.random() < self._expert else None
@@ -496,27 +500,27 @@ class Auditor:
         self._turn(action or adversary.known()[1] or "look", adversary)
 
     def _turn(self, action: str, adversary: Adversary) -> str:
-        """Take a turn; what the interface added to the engine's answer."""
+        """Take a turn and return the interface's addition to the engine's answer."""
         before = self._env.state
-        shown, _, _, _, info = self._wrapped.step(action)
+        observation, _, _, _, info = self._wrapped.step(action)
         if info["interface_error"]:
             self.findings.blame("broken", f"{action}: {info['interface_error']}")
         if self._env.over:
             self._ending.add(_first_word(action))
         raw = info["raw_observation"] or ""
         self._texts.append((action, raw))
-        adversary.said.append(action)
+        adversary.utterances.append(action)
         self._accepted = self._took(before, action, raw)
-        turn = Turn(reply=action, action=action, observation=shown)
+        turn = Turn(reply=action, action=action, observation=observation)
         self._view = self._view.model_copy(update={"turns": (*self._view.turns, turn)})
         if self._accepted is not False:
             adversary.see(self._env, raw)
             self._looked += "\n".join(self._views()).lower()
         plain = clean(raw).strip()
-        return "" if plain.startswith(shown.strip()) else shown.removeprefix(plain).strip()
+        return "" if plain.startswith(observation.strip()) else observation.removeprefix(plain).strip()
 
     def _say(self, action: str, adversary: Adversary, why: str) -> None:
-        """Say something, judge what comes back, and obey it to the end."""
+        """Say an action, judge the reply, and follow its advice to the end."""
         seen = [self._signature()]
         end = ""
         step = ""
@@ -552,7 +556,7 @@ class Auditor:
                 self.findings.blame("circle", f"{self._env.state.observation!r}: {action!r} by way of {step!r}, {end}")
 
     def _circles(self, end: str, seen: Sequence[Any]) -> bool:
-        """Whether the action that was accepted in the end led back to where the chain had been."""
+        """Check if the finally accepted action led back to a state of the chain."""
         return end == "accepted" and len(seen) > 1 and self._signature() in seen[:-1]
 
     # ------------------------------------------------------------ trying
@@ -567,8 +571,10 @@ class Auditor:
             self.findings.blame(claim.kind, f"{self._env.info(None)['task_id']} {context}: {tuple(claim)}")
 
     def _holds(self, claim: Claim, adversary: Adversary) -> bool | None:
-        """Whether a claim holds here; None where nothing at hand could refute it. What comes after "then" is tried by
-        the chain that obeys, and what "some" tasks understand is not told by this one."""
+        """Check a claim in this state; None if it cannot be tested here.
+
+        The chain of advice tests everything after "then". "Some" tasks cannot be judged from this one.
+        """
         earlier = "\n".join(text for _, text in self._texts).lower()
         if claim.kind in ("do", "write"):
             return self._taken(claim.says)
@@ -590,8 +596,8 @@ class Auditor:
             later = "\n".join(text for _, text in self._texts[min(times, default=len(self._texts)) :]).lower()
             return self._taken(claim.says) if _mentions(later, claim.about) else False
         if claim.kind == "elsewhere":
-            shown = earlier + self._looked
-            return _mentions(shown, claim.about) and _mentions(shown, claim.says)
+            visible = earlier + self._looked
+            return _mentions(visible, claim.about) and _mentions(visible, claim.says)
         if claim.kind == "alone":
             names = re.findall(r'"([^"]*)"', claim.about)
             if not all(_mentions(earlier + self._looked, name) for name in names):
@@ -601,8 +607,10 @@ class Auditor:
         return False
 
     def _forms_hold(self, claim: Claim, allowed: Sequence[str]) -> bool | None:
-        """Whether the forms that are told are known here or, if `only` they are, all that is allowed or offered has one
-        of them. Where actions are allowed one by one, a form that none of them has may still be known."""
+        """Check if the listed forms are known here or, for `only`, cover all allowed or offered actions.
+
+        Where actions are allowed individually, a form without any may still be known.
+        """
         listed = set(re.findall(r"`([^`]*)`", claim.about))
         offered = self._env.offered()
         known = {written(template, LETTERS) for template in offered.templates} if offered is not None else set()
@@ -617,12 +625,12 @@ class Auditor:
         return all(fits) if possible else None
 
     def _lettered(self, action: str) -> str:
-        """An action with its names replaced by letters."""
+        """Replace an action's names with letters."""
         rest = iter(LETTERS)
         return re.sub(self._name, lambda _: next(rest, "?"), action)
 
     def _is_name(self, name: str) -> bool | None:
-        """Whether the engine takes a name alone in some form that it offers; None where it is not in sight."""
+        """Check if the engine accepts a name alone in an offered form; None if it is not in sight."""
         offered = self._env.offered()
         if offered is None or self._env.over or not _mentions("\n".join(self._views()).lower(), name):
             return None
@@ -636,24 +644,26 @@ class Auditor:
         return False if refused else None
 
     def _is_absent(self, name: str) -> bool | None:
-        """Whether nothing that can be done or seen now has a name; None where neither is told."""
+        """Check that no possible action or view has a name; None if neither is known."""
         offered = self._env.offered()
-        told = [*(self._env.state.admissible_actions or ()), *self._views(), *(offered.names if offered else ())]
-        return not any(_mentions(text.lower(), name) for text in told) if told else None
+        texts = [*(self._env.state.admissible_actions or ()), *self._views(), *(offered.names if offered else ())]
+        return not any(_mentions(text.lower(), name) for text in texts) if texts else None
 
     def _took(self, before: EngineState, action: str, answer: str) -> bool | None:
-        """Whether the engine took an action in a state; None where nothing tells."""
+        """Check if the engine accepted an action in a state; None if unclear."""
         if self._refused is not None:
             return not self._refused(answer)
         return was_accepted(self._env, before, action, answer, None)
 
     def _taken(self, action: str) -> bool | None:
-        """Whether the engine takes an action here; tried in a fork."""
+        """Check in a fork if the engine accepts an action here."""
         return self._tried(action)[0]
 
     def _tried(self, action: str) -> tuple[bool | None, bool]:
-        """Whether the engine takes an action here, and whether that ends the episode. The state is as it was then; it
-        need not be restored, which may mean a replay, where a refusal left no trace."""
+        """Try an action: accepted or not, and whether it ends the episode.
+
+        The state is restored afterwards, possibly by a replay, unless a refusal left no trace.
+        """
         snapshot, before = self._env.snapshot(), self._signature()
         observation, over = self._env.step(action)[0], self._env.over
         took = self._took(snapshot.state, action, observation)
@@ -662,25 +672,25 @@ class Auditor:
         return took, over
 
     def _is_so(self, action: str, adversary: Adversary) -> bool | None:
-        """Whether something can be done after which the action is taken and all is as it is now."""
+        """Check if the action is accepted after some step and then restores the current state."""
         snapshot = self._env.snapshot()
-        now = self._signature()
+        current = self._signature()
         for step in adversary.allowed:
             self._env.step(step)
             if not self._env.over:
                 before = self._env.state
-                if self._took(before, action, self._env.step(action)[0]) and self._signature() == now:
+                if self._took(before, action, self._env.step(action)[0]) and self._signature() == current:
                     self._env.restore(snapshot)
                     return True
             self._env.restore(snapshot)
         return False if adversary.allowed else None
 
     def _signature(self) -> Any:
-        """What tells states apart: what is allowed and what the views without a name show."""
+        """Return the allowed actions and nameless views, to compare states."""
         return tuple(sorted(self._env.state.admissible_actions or ())), self._views()
 
     def _views(self) -> tuple[str, ...]:
-        """What the views without a name show, which an interface may look at though the agent did not."""
+        """Return the text of nameless views, open to the interface even if the agent did not look."""
         views = [view for view in self._env.contract.read_only_actions if "{}" not in view]
         return tuple(self._env.probe(view) for view in views) if not self._env.over else ()
 

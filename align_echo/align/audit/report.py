@@ -1,7 +1,7 @@
-"""The audit of an interface as a whole: each speaker on each game, and what came out, by kind of claim.
+"""Audit report of an interface: each speaker on each game, with counts by kind of claim.
 
-The interval of a share takes the games as clusters: claims of one game are alike. Left out: trying a claim
-(`audit.py`), and the terminal (`cli/interface.py`).
+Intervals treat games as clusters, because claims of a game are similar. Not here: trying a claim (`audit.py`) and
+terminal output (`cli/interface.py`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CLAIMS = {
     "some": "known forms",
     "unread": "not read",
 }
-"""What each kind of claim (`audit.py`) is called in a report."""
+"""Report labels for kinds of claims (`audit.py`)."""
 
 TURNS = 30
 PER_STATE = 3
@@ -60,8 +60,8 @@ ENDLESS = 10**6
 
 
 class AuditRow(Frozen):
-    """The claims of one kind: those that held when they were tried, those that did not, and those that nothing at hand
-    could refute. `share` is the percent of right ones among those tried, with games as clusters; None for none."""
+    """Claims of a kind: true, false and untestable. `share` is the percentage of true ones among those tested, with
+    games as clusters; None without any."""
 
     claim: str
     right: int
@@ -71,9 +71,9 @@ class AuditRow(Frozen):
 
 
 class SpeakerAudit(Frozen):
-    """What an interface said to one speaker, of what kinds and how true. `chains` counts how obeying to the end ended:
-    "accepted", "circle", or the kind of the last message; `circles` are those that led nowhere, `broken` the turns on
-    which the interface failed."""
+    """Audit with a speaker: kinds of claims and their truth. `chains` counts endings of followed advice: "accepted",
+    "circle", or the last message's kind; `circles` counts fruitless chains and `broken` turns on which the interface
+    failed."""
 
     speaker: str
     games: int
@@ -89,7 +89,7 @@ class SpeakerAudit(Frozen):
 
 
 class Audit(Frozen):
-    """An audit. `stopped`: it was broken off, and holds what was found until then."""
+    """Result of an audit. `stopped`: it was interrupted and holds partial results."""
 
     environment: str
     split: str
@@ -102,27 +102,29 @@ class Audit(Frozen):
 
     @property
     def tried(self) -> int:
-        """Claims that something at hand could have refuted, and messages that were obeyed to the end."""
+        """Number of testable claims and of fully followed messages."""
         return sum(each.total.right + each.total.wrong + sum(each.chains.values()) for each in self.speakers)
 
     @property
     def problem(self) -> str:
-        """What is wrong, in one line; "" if every claim that was tried held, and some were."""
+        """Return the problem in one line; "" if all tested claims were true and some were tested."""
         if self.untrue:
             return f"{self.untrue} claims did not hold when they were tried"
         if self.tried:
             return ""
-        said, messages = (sum(getattr(each, kind) for each in self.speakers) for kind in ("utterances", "messages"))
-        return f"nothing was tried, so nothing is shown: {said:,} things said, {messages:,} messages, no claim tried"
+        utterances = sum(each.utterances for each in self.speakers)
+        messages = sum(each.messages for each in self.speakers)
+        counts = f"{utterances:,} things said, {messages:,} messages"
+        return f"nothing was tried, so nothing is shown: {counts}, no claim tried"
 
     @property
     def untrue(self) -> int:
-        """Claims that did not hold, circles, and turns on which the interface failed."""
+        """Number of false claims, circles and turns with a failed interface."""
         return sum(speaker.total.wrong + speaker.circles + speaker.broken for speaker in self.speakers)
 
 
 def default_speakers(spec: EnvironmentSpec) -> list[str]:
-    """The speakers that can speak in an environment."""
+    """List the speakers available in an environment."""
     pocket = [POCKET] if spec.name in POCKET_ENVIRONMENTS and not what_pocket_lacks() else []
     expert = [EXPERT_SLIPS] if spec.tasks(spec.test_split) and spec.has_expert(spec.tasks(spec.test_split)[0]) else []
     return [ADVERSARY, RANDOM, *pocket, *expert]
@@ -142,12 +144,12 @@ def audit_interface(
     data_root: Path | None = None,
     progress: Progress = SILENT,
 ) -> Audit:
-    """Try every claim that an interface makes to each speaker, in a fork of the state that it makes it in.
+    """Test each claim of an interface to each speaker in a copy of the state.
 
-    A speaker is "adversary", "random", "expert-slips", "pocket" or an agent's name. `refused` tells a refusal by its
-    text (default: what the environment declares; without either, what it lists as possible tells). `games` None: all of
-    the split, which is the test split by default. Ctrl-C ends it with what was found until then. Raises `UsageError`
-    for a speaker that cannot speak here, and what the environment raises.
+    A speaker is "adversary", "random", "expert-slips", "pocket" or an agent's name. `refused` detects a refusal by its
+    text (default: the environment's declaration, else its list of possible actions). `games=None` takes the full split
+    (default: test). Ctrl-C returns partial results. Raises `UsageError` for an unavailable speaker, and the
+    environment's own errors.
     """
     split = spec.check_split(split or spec.test_split)
     tasks = spec.tasks(split, data_root)
@@ -191,7 +193,7 @@ def audit_interface(
 def _speaker(
     name: str, spec: EnvironmentSpec, split: str, tasks: Sequence[str], data_root: Path | None, seed: int
 ) -> Speaker:
-    """Raises `UsageError` for one that cannot speak in these tasks."""
+    """Build a speaker. Raises `UsageError` if it is unavailable in these tasks."""
     if name in (ADVERSARY, RANDOM):
         return adversary_speaks if name == ADVERSARY else chance_speaks
     if name == EXPERT_SLIPS:
@@ -209,7 +211,7 @@ def _speaker(
 
 
 def _check_name(name: str) -> None:
-    """Raises `UsageError` for a speaker that nobody has, with all that there are."""
+    """Check a speaker's name. Raises `UsageError` with the known names."""
     known = list(dict.fromkeys((ADVERSARY, RANDOM, POCKET, EXPERT_SLIPS, *AGENTS.entries())))
     if ":" not in name and name not in known:
         hint = did_you_mean(name, known)

@@ -1,7 +1,7 @@
-"""The hybrid backend of ALIGN's loop: the probe first, then a model's hypotheses, each tried before it is believed.
+"""Hybrid backend of ALIGN's loop: the probe first, then a model's hypotheses, each tested before use.
 
-As the probe, it keeps no state between calls but its laboratory: rules are read back from the interface, hypotheses
-travel in a misalignment's `detail`.
+It keeps no state between calls except its lab: rules are read from the interface, and hypotheses travel in a
+misalignment's `detail`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from align_echo.types import ChatModel, Misalignment, Trajectory
 PROMPTS = ("analyzer/hypotheses_system", "analyzer/hypotheses")
 
 EPISODES = 6
-"""Failed episodes that the model is shown, spread over all of them."""
+"""Failed episodes shown to the model, spread over all."""
 
 OPENINGS = 4
 OPENING_CHARACTERS = 1500
-"""Beginnings of tasks that no failure is shown of, so that claims can be tried there."""
+"""Opening texts shown of other tasks, where claims can be tested."""
 
 
 def proposed(
@@ -61,8 +61,10 @@ def proposed(
     action_format: str,
     note: Callable[[str], None],
 ) -> tuple[Hypothesis, ...]:
-    """The hypotheses of one request, with a note of each that could not be read. `openings` are task ids with how those
-    tasks begin. Raises `ModelError`."""
+    """Ask the model for hypotheses and note each unreadable one.
+
+    `openings` pairs task ids with opening texts. Raises `ModelError`.
+    """
     chosen = failed[:: -(-len(failed) // EPISODES)]
     system = render(
         "analyzer/hypotheses_system",
@@ -104,14 +106,14 @@ def proposed(
 # ---------------------------------------------------------------- the hybrid backend of ALIGN's loop
 
 TASKS = 8
-"""Fresh tasks in which hypotheses are tried."""
+"""Fresh tasks for testing hypotheses."""
 
 
 class HybridBackend:
-    """`probe` learns first and lends its laboratory; `analyzer_model` proposes, `optimizer_model` words what holds.
+    """Backend with a probe and a chat model. `probe` learns first and shares its lab; `analyzer_model` proposes
+    hypotheses and `optimizer_model` words the confirmed ones.
 
-    `fresh_tasks` are those that rules are tried on. `allow_untested` keeps hypotheses that no trial could decide,
-    marked as such. `note` is told what came of each.
+    Rules are tested on `fresh_tasks`. `allow_untested` keeps and marks undecided hypotheses. `note` logs each result.
     """
 
     name = "hybrid"
@@ -143,7 +145,7 @@ class HybridBackend:
         self._counted = 0
 
     def describe(self) -> dict[str, str]:
-        """Models, their endpoints or weights, prompt hashes and settings."""
+        """Describe models, endpoints or weights, prompt hashes and settings."""
         prompts = {f"prompt.{name}": prompt_hash(name) for name in (*PROMPTS, *findings.PROMPTS)}
         settings = {"allow_untested": str(self._allow_untested), "max_tokens": str(self._settings.max_tokens)}
         models = described_models(analyzer=self._analyzer, optimizer=self._optimizer)
@@ -154,20 +156,21 @@ class HybridBackend:
     def analyze(
         self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        """What the probe finds, and those of the model's hypotheses that stand the trials. Rules of earlier iterations
-        that do not stand them any more are reported as wrong. Raises `ModelError`.
+        """Return the probe's findings and the confirmed hypotheses of the model.
+
+        Also reports earlier rules refuted by now. Raises `ModelError`.
         """
         from_probe, lost = self._probe.analyze(played, known, interface), failed(played)
         rules, _ = read_rules(interface.source)
         before = [HYPOTHESIS.validate_python(rule["hypothesis"]) for rule in rules]
-        shown = [record.text for record in interface.provenance.rules]
-        shown += [misalignment.rule for misalignment in (*known, *from_probe)]
-        hypotheses = self._proposed(lost, shown, interface)
+        known_rules = [record.text for record in interface.provenance.rules]
+        known_rules += [misalignment.rule for misalignment in (*known, *from_probe)]
+        hypotheses = self._proposed(lost, known_rules, interface)
         new = [hypothesis for hypothesis in hypotheses if hypothesis not in before]
         return [*from_probe, *self._tried(lost, rules, before, new)]
 
     def _proposed(
-        self, failed: Sequence[Trajectory], shown: Sequence[str], interface: Interface
+        self, failed: Sequence[Trajectory], known_rules: Sequence[str], interface: Interface
     ) -> tuple[Hypothesis, ...]:
         lab = self._probe.lab
         tasks = self._untouched(failed)[:OPENINGS]
@@ -178,7 +181,7 @@ class HybridBackend:
             self._settings,
             failed,
             openings,
-            shown,
+            known_rules,
             interface,
             self._action_format,
             self._note,
@@ -210,51 +213,53 @@ class HybridBackend:
         return reported
 
     def _untouched(self, failed: Sequence[Trajectory]) -> list[str]:
-        """Fresh tasks of which no failure is shown; all of them where there is no other."""
+        """Return fresh tasks without a shown failure; all if there are none."""
         seen = {trajectory.task_id for trajectory in failed}
         return [task_id for task_id in self._fresh if task_id not in seen] or self._fresh
 
     # ------------------------------------------------------------ Algorithm 1, stage 2
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """The interface with the new misalignments resolved: the probe's rules written anew, the others beside them."""
+        """Write an interface that resolves the new misalignments: the probe's rules, rewritten, plus the others."""
         details: list[dict[str, Any]] = [json.loads(misalignment.detail) for misalignment in new]
         own = [("hypothesis" in detail or "withdrawn" in detail) for detail in details]
         of_probe = [misalignment for misalignment, mine in zip(new, own, strict=True) if not mine]
         of_model = [misalignment for misalignment, mine in zip(new, own, strict=True) if mine]
         rules, answers = read_rules(interface.source)
         plain = interface.model_copy(update={"source": self._without_rules(interface, rules)})
-        made = self._probe.optimize(of_probe, plain)
+        written = self._probe.optimize(of_probe, plain)
         gone = [detail["withdrawn"] for detail in details if "withdrawn" in detail]
         added = [detail for detail in details if "hypothesis" in detail]
         rules = [rule for rule in rules if rule["hypothesis"] not in gone]
         if added:
             rules += self._worded([detail["hypothesis"] for detail in added], interface)
         for detail in added:
-            answers = _joined(answers, detail["answers"])
-        provenance = made.provenance.model_copy(
+            answers = _merge_answers(answers, detail["answers"])
+        provenance = written.provenance.model_copy(
             update={
                 "backend": self.name,
-                "rules": records(made.provenance.rules, of_model),
+                "rules": records(written.provenance.rules, of_model),
                 "unresolved": unresolved(interface.provenance.unresolved, of_model),
                 "iterations": interface.provenance.iterations + 1,
                 "engine_steps": interface.provenance.engine_steps + self._steps_since(),
                 "training_tasks": tuple(
-                    dict.fromkeys((*made.provenance.training_tasks, *(rule.task_id for rule in of_model), *self._fresh))
+                    dict.fromkeys(
+                        (*written.provenance.training_tasks, *(rule.task_id for rule in of_model), *self._fresh)
+                    )
                 ),
             }
         )
-        source = extended_source(made.source, made.contract, rules, answers) if rules else made.source
-        return made.model_copy(update={"name": self.name, "source": source, "provenance": provenance})
+        source = extended_source(written.source, written.contract, rules, answers) if rules else written.source
+        return written.model_copy(update={"name": self.name, "source": source, "provenance": provenance})
 
     def _without_rules(self, interface: Interface, rules: Sequence[Rule]) -> str:
-        """The source of an interface without the rules of hypotheses; the probe writes its own part anew."""
+        """Return an interface's source without hypothesis rules; the probe rewrites its own part."""
         if not rules or read_spec(interface.source) is not None:
             return interface.source
         return identity_source(interface.contract)
 
     def _steps_since(self) -> int:
-        """Engine steps since this was last asked."""
+        """Count engine steps since the last call."""
         steps = self._probe.lab.steps
         since, self._counted = steps - self._counted, steps
         return since
@@ -271,6 +276,6 @@ class HybridBackend:
         )
 
 
-def _joined(before: Answers, new: Answers) -> Answers:
-    """Answers that refuse, by form, of two iterations."""
+def _merge_answers(before: Answers, new: Answers) -> Answers:
+    """Merge refusals by form of two iterations."""
     return {form: sorted({*before.get(form, ()), *new.get(form, ())}) for form in sorted({*before, *new})}

@@ -1,5 +1,4 @@
-"""From trials to what is reported: misalignments for the loop, one line for each hypothesis, rules as data.
-"""
+"""Results of trials: misalignments for the loop, a line per hypothesis, and rules as data."""
 
 from __future__ import annotations
 
@@ -39,15 +38,17 @@ from align_echo.types import ChatModel, Misalignment
 
 WRONG = "Not so: "
 Rule = dict[str, Any]
-"""A hypothesis as an interface keeps it (`runtime.py`), with "hypothesis", itself as data."""
+"""Hypothesis as stored in an interface (`runtime.py`), with its own data under "hypothesis"."""
 
 
 def about(hypothesis: Hypothesis, tally: Tally, answers: dict[str, list[str]], failed_task: str) -> Misalignment:
-    """A hypothesis that holds, or is untested, as a misalignment. `answers` are those that refuse its forms; one that
-    was tried nowhere is reported of `failed_task`."""
+    """Convert a confirmed or untested hypothesis into a misalignment.
+
+    `answers` holds the refusals of its forms. A hypothesis without trials is reported for `failed_task`.
+    """
     untested = verdict_on(hypothesis, tally) == "untested"
     task_id, action = tally.example
-    kept = {form: answers[form] for form in forms_of(hypothesis) if form in answers}
+    refusals = {form: answers[form] for form in forms_of(hypothesis) if form in answers}
     rule = rule_of(hypothesis, latest=tally.undoes, untested=untested)
     return Misalignment(
         task_id=task_id or failed_task,
@@ -57,12 +58,12 @@ def about(hypothesis: Hypothesis, tally: Tally, answers: dict[str, list[str]], f
         rule=in_words(hypothesis),
         sufficient_feedback=rule["hint"] or in_words(hypothesis),
         evidence=tally.evidence,
-        detail=json.dumps({"hypothesis": rule, "answers": kept}),
+        detail=json.dumps({"hypothesis": rule, "answers": refusals}),
     )
 
 
 def about_wrong(rule: Rule, tally: Tally) -> Misalignment:
-    """A rule of the present interface that a trial refuted."""
+    """Report an existing rule refuted by a trial."""
     hypothesis = HYPOTHESIS.validate_python(rule["hypothesis"])
     task_id, action, *_ = (*tally.counterexample.split(": "), "", "")
     return Misalignment(
@@ -79,8 +80,10 @@ def about_wrong(rule: Rule, tally: Tally) -> Misalignment:
 
 
 def rule_of(hypothesis: Hypothesis, *, latest: bool, untested: bool) -> Rule:
-    """A hypothesis as data for an interface, in plain words. A step with a name that the action does not tell is told
-    up front only: nobody could say it as it stands."""
+    """Convert a hypothesis into rule data in plain words.
+
+    A step with a name missing from the action appears only in the rules text.
+    """
     action = forms_of(hypothesis)[0]
     hint = hint_words(hypothesis)
     until, step = "", ""
@@ -107,24 +110,24 @@ def rule_of(hypothesis: Hypothesis, *, latest: bool, untested: bool) -> Rule:
 
 
 def outcome_line(hypothesis: Hypothesis, tally: Tally, *, allow_untested: bool) -> str:
-    """What came of a hypothesis, in one line with its counts."""
+    """Describe a hypothesis's result in a line with its counts."""
     verdict: Verdict = verdict_on(hypothesis, tally)
     tasks = quantity(len(tally.tasks), "task")
     counts = f"{quantity(tally.support, 'trial')} for it and {tally.refuted} against, in {tasks}"
-    said = in_words(hypothesis)
+    claim = in_words(hypothesis)
     if verdict == "kept":
-        return f"stood its trials: {said} ({counts})"
+        return f"stood its trials: {claim} ({counts})"
     if verdict == "refuted":
-        return f"refuted: {said} ({counts}; {tally.counterexample})"
+        return f"refuted: {claim} ({counts}; {tally.counterexample})"
     why = "too few" if tally.support else "no state was found in which it says anything"
     if isinstance(hypothesis, Instead) and tally.support and tally.meaning != "meant":
         why = "what agents mean by it cannot be told from where they say it"
-    kept = "it is kept all the same and marked" if allow_untested else "it is left out; --allow-untested keeps such"
-    return f"untested: {said} ({counts}: {why}; {kept})"
+    fate = "it is kept all the same and marked" if allow_untested else "it is left out; --allow-untested keeps such"
+    return f"untested: {claim} ({counts}: {why}; {fate})"
 
 
 def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[RuleRecord, ...]:
-    """The rules of an interface with the evidence of the new ones; what was refuted goes."""
+    """Merge rule records with new evidence and drop refuted rules."""
     gone = {misalignment.rule.removeprefix(WRONG) for misalignment in new if misalignment.kind == "bug-of-current"}
     added = [
         RuleRecord(
@@ -135,12 +138,12 @@ def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[Rul
         for misalignment in new
         if misalignment.kind == "new-logic"
     ]
-    there = {record.text for record in added}
-    return (*(record for record in old if record.text not in gone | there), *added)
+    added_texts = {record.text for record in added}
+    return (*(record for record in old if record.text not in gone | added_texts), *added)
 
 
 def unresolved(old: Sequence[str], new: Sequence[Misalignment]) -> tuple[str, ...]:
-    """What has no rule that stood experiments, as the loop names it: untested rules too; what was refuted goes."""
+    """List misalignments without confirmed rules, untested ones included, refuted ones excluded."""
     gone = {misalignment.text.replace(WRONG, "", 1) for misalignment in new if misalignment.kind == "bug-of-current"}
     details = [(misalignment.text, json.loads(misalignment.detail)) for misalignment in new]
     untested = [text for text, detail in details if detail.get("hypothesis", {}).get("untested")]
@@ -168,17 +171,19 @@ def worded(
     action_format: str,
     note: Callable[[str], None],
 ) -> list[Rule]:
-    """The rules in the model's words where these can be used, each that cannot noted. Raises `ModelError` only for an
-    endpoint that is down: rules hold without a model's words."""
+    """Reword rules with the model where its words are usable; note each rejection.
+
+    Raises `ModelError` only if the endpoint is unreachable: rules do not depend on the model's words.
+    """
     dialogue = Dialogue(
         model,
         render("optimizer/wording_system", {"environment": environment, "action_format": action_format}),
         temperature=settings.optimizer_temperature,
         max_tokens=settings.max_tokens,
     )
-    shown = [{"rule": rule["up_front"], "hint": rule["hint"], "forms": _forms(rule)} for rule in rules]
+    plain_rules = [{"rule": rule["up_front"], "hint": rule["hint"], "forms": _forms(rule)} for rule in rules]
     try:
-        written = dialogue.ask(render("optimizer/wording", {"rules": shown}), _parse, tries=settings.format_tries)
+        written = dialogue.ask(render("optimizer/wording", {"rules": plain_rules}), _parse, tries=settings.format_tries)
     except NoAnswerError as error:
         note(f"the rules are told in plain words, since the model's could not be read: {error}")
         return list(rules)
@@ -186,7 +191,7 @@ def worded(
 
 
 def problem_with(words: str, rule: Rule, *, hint: bool) -> str:
-    """What is wrong with a model's words for a rule; "" if they can be used."""
+    """Return the problem of a model's words for a rule; "" if usable."""
     forms = [_plain(form) for form in _forms(rule)]
     named = re.findall(r"`([^`]*)`", words)
     commands = [_plain(command) for command in named]
@@ -214,7 +219,7 @@ def _forms(rule: Rule) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A command as it is compared: letters for places may stand for their numbers."""
+    """Normalise a command for comparison; letters may stand for slot numbers."""
     text = " ".join(text.split())
     return re.sub(r"\{(\d)\}", lambda match: LETTERS[int(match[1])], text).lower()
 
@@ -236,7 +241,7 @@ def _with_words(rule: Rule, words: dict[str, Any], note: Callable[[str], None]) 
 
 
 def _parse(reply: str) -> dict[int, dict[str, Any]]:
-    """By number of the rule, from 1: the words for it."""
+    """Map rule numbers, from 1, to their words."""
     written: dict[int, dict[str, Any]] = {}
     for value in json_values(visible_text(reply)):
         if isinstance(value, dict) and str(value.get("number", "")).strip().isdigit():
@@ -250,13 +255,13 @@ def _parse(reply: str) -> dict[int, dict[str, Any]]:
 
 HEADING = "Learned by experiment in this environment:"
 UNTESTED = "(not tested) "
-"""Stands before what no experiment could try, wherever an agent reads it."""
+"""Prefix of untested rules in every text for agents."""
 
 Answers = dict[str, list[str]]
 
 
 def read_rules(source: str) -> tuple[list[Rule], Answers]:
-    """The rules of hypotheses in a source that this backend wrote, with the answers that refuse; none in any other."""
+    """Read the hypothesis rules and refusals of an interface by this backend; empty for any other."""
     values: dict[str, Any] = {}
     for node in parse_source(source).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("HYPOTHESES", "REFUSALS"):
@@ -269,9 +274,9 @@ def read_rules(source: str) -> tuple[list[Rule], Answers]:
 
 
 def extended_source(before: str, contract: InterfaceContract, rules: Sequence[Rule], answers: Answers) -> str:
-    """An interface's source (the probe's, or one that changes nothing) with the rules beside what it does itself.
+    """Build source from an interface (the probe's or the identity) and hypothesis rules.
 
-    Where the source before has words for a refused action, these are shown and no others.
+    Existing words for a refused action take precedence.
     """
     plain = _without_docstring(before)
     plain = re.sub(r"(?m)^def InferRules\(", "def rules_before(", plain)
@@ -301,7 +306,7 @@ def _head(contract: InterfaceContract, rules: Sequence[Rule]) -> str:
 
 
 def _as_docstring(text: str) -> str:
-    """A text as a docstring, whatever it holds."""
+    """Quote any text as a docstring."""
     return '"""' + with_letters(text).replace("\\", "\\\\").replace('"""', "'''").rstrip('"') + '\n"""'
 
 
@@ -314,7 +319,7 @@ def _without_docstring(source: str) -> str:
 
 
 def up_front(rules: Sequence[Rule]) -> str:
-    """What agents are told of the rules before they begin, a line each."""
+    """Format the rules text, a line per rule."""
     return "\n".join(f"- {UNTESTED if rule['untested'] else ''}{with_letters(rule['up_front'])}" for rule in rules)
 
 

@@ -1,10 +1,10 @@
-"""What a model may propose: hypotheses in a form that can be tried.
+"""Testable hypotheses a model may propose.
 
-A form is an action as the environment reads it, with {0} to {9} for what may be any name: "take {0} from {1}". Four
-kinds: a step that an action needs first (`Needs`), a wording that is not understood (`Instead`), an action that changes
-nothing once something was done (`NoEffect`), and any statement with experiments of its own (`StatedClaim`).
+A form is an action with slots {0} to {9} for names: "take {0} from {1}". Four kinds: a step an action needs first
+(`Needs`), a wording the environment does not understand (`Instead`), an action without effect after another
+(`NoEffect`), and any statement with experiments (`StatedClaim`).
 
-Left out: reading a model's reply (`reading.py`) and the trials (`trials.py`).
+Not here: reading replies (`reading.py`) and trials (`trials.py`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ LONGEST_STATEMENT = 400
 MOST_EXPERIMENTS = 12
 MOST_ACTIONS = 40
 LETTERS = ("X", "Y", "Z", "P", "Q", "R", "S", "T", "U", "V")
-"""How the places of a form are written for people and agents."""
+"""Letters for slots in texts for people and agents."""
 
 
 def checked_form(form: str) -> str:
-    """A form with single spaces. Raises `ValueError` for one that matches anything, or whose names cannot be told
-    apart."""
+    """Normalise spaces. Raises `ValueError` for a form that matches anything or has ambiguous names."""
     form = " ".join(form.split())
     if not form or len(form) > LONGEST_FORM:
         raise ValueError(f"a form has 1 to {LONGEST_FORM} characters")
@@ -45,7 +44,7 @@ def checked_form(form: str) -> str:
 
 
 def checked_line(text: str) -> str:
-    """A statement in one line. Raises `ValueError` for an empty or long one."""
+    """Normalise a statement to one line. Raises `ValueError` if empty or too long."""
     text = " ".join(text.split())
     if not text or len(text) > LONGEST_STATEMENT:
         raise ValueError(f"a statement has 1 to {LONGEST_STATEMENT} characters")
@@ -57,7 +56,7 @@ Statement = Annotated[str, AfterValidator(checked_line)]
 
 
 class Needs(Frozen):
-    """`action` is refused until `step` was done. A name of `step` that `action` lacks may be any."""
+    """`action` is refused before `step`. Names of `step` missing from `action` are free."""
 
     kind: Literal["needs"] = "needs"
     action: ActionForm
@@ -71,7 +70,7 @@ class Needs(Frozen):
 
 
 class Instead(Frozen):
-    """`wrong` is never understood; `right` is what agents mean by it. `right` names nothing that `wrong` does not."""
+    """`wrong` is never understood; agents mean `right`. All names of `right` occur in `wrong`."""
 
     kind: Literal["instead"] = "instead"
     wrong: ActionForm
@@ -87,7 +86,7 @@ class Instead(Frozen):
 
 
 class NoEffect(Frozen):
-    """Once `after` was done, `action` changes nothing, until `until` is done ("" for ever)."""
+    """After `after`, `action` changes nothing until `until` ("" for ever)."""
 
     kind: Literal["no_effect"] = "no_effect"
     action: ActionForm
@@ -102,8 +101,8 @@ class NoEffect(Frozen):
 
 
 class ClaimTrial(Frozen):
-    """One experiment of a claim: after these actions in a task, the last text holds `sees`, or does not hold
-    `sees_not`. Letter case and spacing do not count."""
+    """Experiment of a claim: after these actions in a task, the last text contains `sees` or lacks `sees_not`. Case and
+    spacing do not count."""
 
     task: str
     actions: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_ACTIONS)]
@@ -118,9 +117,9 @@ class ClaimTrial(Frozen):
 
 
 class StatedClaim(Frozen):
-    """A statement in words, with experiments that decide it. `action` is the form that it explains a refusal of, if it
-    does. Some text must be seen in one experiment and not seen in another of the same task: a pair that would come out
-    otherwise if the statement were false."""
+    """Statement in words with deciding experiments. `action` is the form with the explained refusal, if any. A text
+    must be seen in one experiment and missing in another of the same task, so that a false statement would be noticed.
+    """
 
     kind: Literal["claim"] = "claim"
     text: Statement
@@ -145,18 +144,18 @@ class StatedClaim(Frozen):
 Hypothesis = Needs | Instead | NoEffect | StatedClaim
 KINDS = ("needs", "instead", "no_effect", "claim")
 HYPOTHESIS: TypeAdapter[Hypothesis] = TypeAdapter(Annotated[Hypothesis, Field(discriminator="kind")])
-"""Reads one hypothesis and writes it."""
+"""Adapter to read and write a hypothesis."""
 
 
 def forms_of(hypothesis: Hypothesis) -> tuple[str, ...]:
-    """The forms of a hypothesis, the one that it speaks of first; for a claim also the actions of its experiments."""
+    """List a hypothesis's forms, its subject first, with the actions of a claim's experiments."""
     trials = hypothesis.experiments if isinstance(hypothesis, StatedClaim) else ()
     played = [action for trial in trials for action in trial.actions if action]
     return tuple(dict.fromkeys((*spoken_forms(hypothesis), *played)))
 
 
 def spoken_forms(hypothesis: Hypothesis) -> tuple[str, ...]:
-    """The forms that a hypothesis speaks of, and whose answers an interface has to tell apart."""
+    """List the forms a hypothesis speaks about; the interface must distinguish their answers."""
     if isinstance(hypothesis, Needs):
         return hypothesis.action, hypothesis.step
     if isinstance(hypothesis, Instead):
@@ -167,17 +166,17 @@ def spoken_forms(hypothesis: Hypothesis) -> tuple[str, ...]:
 
 
 def with_letters(text: str) -> str:
-    """A text with X, Y and so on for {0}, {1} and so on."""
+    """Replace {0}, {1} and so on with X, Y and so on."""
     return re.sub(r"\{(\d)\}", lambda match: LETTERS[int(match[1])], text)
 
 
 def in_words(hypothesis: Hypothesis) -> str:
-    """A hypothesis as one plain sentence, without a full stop."""
+    """Write a hypothesis as a plain sentence without a full stop."""
     return with_letters(_sentence(hypothesis))
 
 
 def hint_words(hypothesis: Hypothesis) -> str:
-    """What is told of a refused action, with {0} for names: the sentences that the audit of interfaces can read."""
+    """Write the hint for a refused action, with slots, in the wording the audit can read."""
     if isinstance(hypothesis, Needs):
         return f"`{hypothesis.action}` does not work yet: you need to `{hypothesis.step}` first."
     if isinstance(hypothesis, Instead):
@@ -205,14 +204,14 @@ def _plain(text: str) -> str:
 # ---------------------------------------------------------------- answers
 
 NONSENSE = ("qzxv", "wvub", "qzxv wvub", "wvub qzxv", "wvub qzxv 7 kjdq", "kjdq 7", "vvjx qzxv kjdq", "xqj")
-"""Actions that no environment understands; one that words its refusals in several ways shows them all."""
+"""Actions no environment understands, to collect all wordings of refusals."""
 
 MOST_ANSWERS = 20
-"""An interface knows so many answers that refuse a form; with more, they have no wording to know them by."""
+"""Maximum refusals per form; beyond this they have no recognisable wording."""
 
 
 class Judge:
-    """Tries actions in a laboratory and says what became of them. `forms` are those whose names answers may quote."""
+    """Judge of actions in a lab. Answers may quote the names of `forms`."""
 
     def __init__(self, lab: Lab, forms: Sequence[str]) -> None:
         self.lab = lab
@@ -224,13 +223,13 @@ class Judge:
         self._known: dict[str, list[str]] = {}
 
     def possible(self, state: LabState, action: str) -> bool:
-        """Whether the engine takes an action in a state: as it lists it, or by trying it where it lists nothing."""
+        """Check if the engine accepts an action in a state, by its list or by trying."""
         if self.lab.lists:
             return action in state.admissible and not state.over
         return self.taken(state, action)
 
     def taken(self, state: LabState, action: str) -> bool:
-        """Whether an action does something in a state, by trying it; its answer is kept."""
+        """Check by trying if an action does something in a state; record its answer."""
         if state.over or not action.strip() or len(action) > MAX_TEXT:
             return False
         child = self.lab.after(state, action)
@@ -241,7 +240,7 @@ class Judge:
         return accepted
 
     def changes(self, state: LabState, action: str) -> bool:
-        """Whether an action changes what is possible or what looks show; where neither exists, whether it is taken."""
+        """Check if an action changes possible actions or views; without both, if it is accepted."""
         if state.over:
             return False
         child = self.lab.after(state, action)
@@ -250,13 +249,15 @@ class Judge:
         return child.over or self._differ(state, child)
 
     def refusals(self) -> dict[str, list[str]]:
-        """By form: the answers by which an interface can know that an action of it was refused. An answer that an
-        accepted action of the form got is none of them; a form with too many has none."""
+        """Map forms to recognisable refusals.
+
+        Excludes answers also given to accepted actions; a form with too many refusals has none.
+        """
         texts = {form: sorted(self._refusing[form] - self._accepting[form]) for form in self._refusing}
         return {form: known for form, known in texts.items() if 0 < len(known) <= MOST_ANSWERS}
 
     def went(self, state: LabState, action: str) -> LabState:
-        """The state after an action that the engine takes; its answer is kept."""
+        """Return the state after an accepted action and record its answer."""
         child = self.lab.after(state, action)
         self._note(state, action, child, accepted=True)
         return child
@@ -273,7 +274,7 @@ class Judge:
         return not refused and general_answer("", action, plain) not in self._nonsense_in(state.task_id)
 
     def _note(self, state: LabState, action: str, child: LabState, accepted: bool) -> None:
-        """Keep the answer, as an interface would see it. A refusal that repeats a refusal is no silence."""
+        """Record the answer as an interface would see it. A repeated refusal is not silence."""
         same = " ".join(child.observation.split()) == " ".join(state.observation.split())
         silent = same and (accepted or state not in self._refused)
         for form in self._forms_of(action):
@@ -283,7 +284,7 @@ class Judge:
             (self._accepting if accepted else self._refusing)[form].update(texts)
 
     def _forms_of(self, action: str) -> list[str]:
-        """The forms that an action is of."""
+        """List the forms an action matches."""
         if action not in self._known:
             self._known[action] = [form for form in self.forms if bound_names(form, action) is not None]
         return self._known[action]
@@ -299,6 +300,7 @@ class Judge:
     def _nonsense_in(self, task_id: str) -> frozenset[str]:
         if task_id not in self._nonsense:
             start = self.lab.start(task_id)
-            said = [(action, self.lab.after(start, action)) for action in NONSENSE]
-            self._nonsense[task_id] = frozenset(general_answer("", action, child.observation) for action, child in said)
+            children = [(action, self.lab.after(start, action)) for action in NONSENSE]
+            answers = (general_answer("", action, child.observation) for action, child in children)
+            self._nonsense[task_id] = frozenset(answers)
         return self._nonsense[task_id]

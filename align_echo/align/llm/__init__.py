@@ -1,1 +1,1 @@
-"""The `llm` backend: chat models analyse failures and write interfaces, and must prove both by experiment."""
+"""`llm` backend: chat models analyse failures and write interfaces, and verify both by experiment."""

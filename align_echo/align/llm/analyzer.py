@@ -1,4 +1,4 @@
-"""The Analyzer: from failed episodes to misalignments that stood its own experiments."""
+"""Analyzer: derives misalignments from failed episodes and verifies them by experiment."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ Parsed = TypeVar("Parsed")
 EMPTY = "(empty message)"
 
 SAMPLES_PER_ROUND = 1000
-"""Sample numbers between one round of tries and the next, so that a round draws anew."""
+"""Offset of sample numbers between rounds of tries, so that each round draws new replies."""
 
 MOST_ROUNDS = 100
 WARMTH = 0.5
-"""Temperature, at least, of a round after the first: what was greedy would only say the same again."""
+"""Minimum temperature after the first round; greedy decoding would only repeat itself."""
 
 
 class Dialogue:
-    """Keeps the messages. `ask` sends one more and returns what `parse` makes of the answer; `sample` is the model's.
-    """
+    """Message history with a model. `ask` sends a prompt and returns the parsed reply; `sample` selects the model's
+    sample."""
 
     def __init__(self, model: ChatModel, system: str, *, temperature: float, max_tokens: int, sample: int = 0) -> None:
         self._model = model
@@ -57,12 +57,13 @@ class Dialogue:
         self._messages = [Message(role="system", content=system)]
 
     def ask(self, prompt: str, parse: Callable[[str], Parsed], *, tries: int) -> Parsed:
-        """The parsed answer. An answer that was cut off, or that `parse` refuses with `ReplyFormatError` or
-        `InterfaceError`, goes back with the reason. So do findings of which some are wrong (`Findings.dropped`); if
-        some stay wrong, the others are taken after the last try.
+        """Send a prompt and return the parsed reply.
 
-        A round of tries that an earlier run has spent is not the end: a run that is resumed draws another, and finds
-        the earlier ones in its cache. Raises `NoAnswerError` with the last reason after a new round, and `ModelError`.
+        Truncated replies, and those `parse` rejects with `ReplyFormatError` or `InterfaceError`, are sent back with the
+        reason. So are partly wrong findings (`Findings.dropped`); after the last try the valid ones are used.
+
+        A resumed run draws a new round of tries and finds earlier replies in its cache. Raises `NoAnswerError` with the
+        last reason after a new round, and `ModelError`.
         """
         length = len(self._messages)
         for number in range(MOST_ROUNDS):
@@ -101,10 +102,10 @@ class Dialogue:
 
 Concluded = TypeVar("Concluded")
 SHOWN_OF_ARGUMENT = 300
-"""Characters of an argument that its outcome repeats."""
+"""Maximum characters of an argument repeated in its outcome."""
 
 MoveParser = Callable[[str, Sequence[Outcome], bool], ExperimentRequest | Concluded]
-"""(reply, experiments so far, whether another is allowed) -> the next experiment or the conclusion."""
+"""Maps (reply, experiments so far, more allowed) to the next experiment or the conclusion."""
 
 
 def verify(
@@ -114,7 +115,7 @@ def verify(
     parse: MoveParser[Concluded],
     settings: LlmSettings,
 ) -> Concluded:
-    """The conclusion after at most `settings.operations` experiments.
+    """Run up to `settings.operations` experiments and return the conclusion.
 
     Raises `NoAnswerError` if there is none, and `ModelError`.
     """
@@ -139,7 +140,7 @@ def _next_move(
 
 
 def outcome_text(outcome: Outcome, left: int, dropped: int = 0) -> str:
-    """An experiment's outcome for the model: `left` operations remain, `dropped` of its message are left out."""
+    """Format an outcome for the model: `left` operations remain, `dropped` requests of its message are ignored."""
     values = {
         "number": outcome.number,
         "operation": outcome.operation,
@@ -158,7 +159,8 @@ PROMPTS = ("analyzer/system", "analyzer/propose", "analyzer/verify", "analyzer/r
 
 
 class Analyzer:
-    """`new_simulator` gives a simulator under an interface; `gold` plays a task as an expert; `note` tells the run."""
+    """Analyzer on a chat model. `new_simulator` opens a simulator under an interface; `gold` returns an expert's
+    solution; `note` logs a remark."""
 
     def __init__(
         self,
@@ -180,9 +182,9 @@ class Analyzer:
     def analyze(
         self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        """New misalignments, a few episodes at a time.
+        """Find new misalignments, a few episodes at a time.
 
-        Raises `ModelError` at the first analysis that breaks: what it would have found is not known.
+        Raises `ModelError` at the first failed analysis, since its findings are unknown.
         """
         misalignments: list[Misalignment] = []
         size = self._settings.episodes_per_analysis
@@ -215,7 +217,7 @@ class Analyzer:
         self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], unresolved: Sequence[str]
     ) -> str:
         limit = self._settings.episode_characters
-        shown = [
+        records = [
             {
                 "task_id": episode.task_id,
                 "goal": episode.goal,
@@ -225,7 +227,7 @@ class Analyzer:
             for episode in episodes
         ]
         values = {
-            "episodes": shown,
+            "episodes": records,
             "known": misalignments_text(known),
             "unresolved": "\n".join(f"- {rule}" for rule in unresolved),
             "kinds": KINDS,

@@ -1,4 +1,4 @@
-"""The `llm` backend of Algorithm 1: Analyzer and Optimizer on chat models, joined to the training world."""
+"""`llm` backend of Algorithm 1: Analyzer and Optimizer on chat models, with access to the training environments."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from align_echo.wrappers.text_env import TextEnv
 SHARED_PROMPTS = ("shared/interface", "shared/tools", "shared/misalignment", "shared/outcome", "shared/again")
 SAMPLE_TASKS = 2
 SAMPLE_CHARACTERS = 4000
-"""The author of the code sees so much of so many tasks."""
+"""Maximum characters and tasks of observation samples for the Optimizer."""
 
 TRIALS = 3
-"""So many of the new misalignments' actions are tried before a candidate interface is accepted at all."""
+"""Number of new misalignments to try before accepting a candidate interface."""
 
 
 class LlmBackend:
-    """Chat models find the misalignments and write the interface.
+    """Backend with chat models that find misalignments and write the interface.
 
-    `analyzer_model` analyses, and runs the experiments of both roles; `optimizer_model` writes the code. The agent is
-    the one the interface is made for: experiments ask it for its next action. `note` is told what came to nothing.
+    `analyzer_model` analyses and runs both roles' experiments; `optimizer_model` writes the code. Experiments query
+    `agent`, the agent the interface is for. `note` logs discarded results.
     """
 
     name = "llm"
@@ -73,7 +73,7 @@ class LlmBackend:
         )
 
     def describe(self) -> dict[str, str]:
-        """Models, their endpoints or weights, prompt hashes and settings."""
+        """Describe models, endpoints or weights, prompt hashes and settings."""
         names = (*analyzer.PROMPTS, *optimizer.PROMPTS, *SHARED_PROMPTS)
         prompts = {f"prompt.{name}": prompt_hash(name) for name in names}
         settings = {name: str(value) for name, value in self._settings.model_dump().items()}
@@ -82,11 +82,11 @@ class LlmBackend:
     def analyze(
         self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        """See `Analyzer.analyze`."""
+        """Find misalignments; see `Analyzer.analyze`."""
         return self._analyzer.analyze(failed(played), known, interface)
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """See `Optimizer.optimize`."""
+        """Write the interface; see `Optimizer.optimize`."""
         return self._optimizer.optimize(new, interface)
 
     def _simulator(self, interface: Interface) -> Simulator:
@@ -100,8 +100,8 @@ class LlmBackend:
         )
 
     def _samples(self, new: Sequence[Misalignment], interface: Interface) -> str:
-        """What is observed, under the present interface, where the first few misalignments were seen."""
-        shown = []
+        """Collect observations under the current interface for the first few misalignments."""
+        samples = []
         for task_id in list(dict.fromkeys(misalignment.task_id for misalignment in new))[:SAMPLE_TASKS]:
             simulator = self._simulator(interface)
             try:
@@ -117,14 +117,13 @@ class LlmBackend:
                 f"> {outcome.argument}\n{outcome.text}" if number else outcome.text
                 for number, outcome in enumerate(outcomes)
             ]
-            shown.append(clip("\n".join(lines), SAMPLE_CHARACTERS))
-        return "\n\n".join(shown)
+            samples.append(clip("\n".join(lines), SAMPLE_CHARACTERS))
+        return "\n\n".join(samples)
 
     def _trial(self, candidate: Interface, new: Sequence[Misalignment]) -> None:
-        """Load and run a candidate where the misalignments were seen. Raises `InterfaceError` if it breaks there.
+        """Run a candidate in the states of new misalignments. Raises `InterfaceError` if it breaks.
 
-        The misaligned action is followed by the expert's first one: code that keeps the former to itself must also be
-        able to pass an action on.
+        The expert's first action follows each misaligned action, so a candidate must also pass actions on.
         """
         try:
             env = self._world.env(candidate)
@@ -145,7 +144,7 @@ class LlmBackend:
 
 
 def described_models(*, analyzer: ChatModel, optimizer: ChatModel) -> dict[str, str]:
-    """The two models for a run's record (`types.Described`): their names, and their endpoints or weights."""
+    """Describe both models for the run's record (`types.Described`): names and endpoints or weights."""
     described: dict[str, str] = {}
     for role, model in (("analyzer", analyzer), ("optimizer", optimizer)):
         described |= {f"model.{role}": model.name, f"base_url.{role}": get_base_url(model)}
@@ -155,7 +154,7 @@ def described_models(*, analyzer: ChatModel, optimizer: ChatModel) -> dict[str, 
 
 
 def _expert(env: TextEnv) -> tuple[str, ...]:
-    """The expert's next action; none where there is no expert, or it breaks or is not installed."""
+    """Return the expert's next action; empty if the expert is missing or fails."""
     try:
         action = env.oracle().expert_action()
     except (EngineError, MissingExtraError):

@@ -1,6 +1,6 @@
-"""The Optimizer: writes interface code that loads and runs, and refines it until experiments show that it resolves.
+"""Optimizer: writes interface code that loads and runs, and refines it until experiments confirm the fix.
 
-Of versions that resolve only some of the misalignments the best is kept, and which it leaves open is on its record.
+If no version resolves all misalignments, the best version is used and its record lists the open ones.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ PROMPTS = (
 
 
 class Optimizer:
-    """`writer` writes the code; `checker` runs the experiments (the paper uses the analyzer's model for that).
+    """Optimizer on chat models. `writer` writes code; `checker` runs experiments (in the paper: the analyzer's model).
 
-    `trial` loads a candidate in the sandbox and raises `InterfaceError` if it does not run. `samples` is what the
-    environment answers where misalignments were seen.
+    `trial` runs a candidate in the sandbox and raises `InterfaceError` on failure. `samples` holds observations at the
+    misalignments.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class Optimizer:
         self._note = note
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """The interface that was shown to resolve most of `new`; the given one with a note if none resolves any.
+        """Write the interface with most of `new` resolved; return `interface` with a note if none is.
 
-        Raises `ModelError`, `NoAnswerError` where no code could be used at all or a check came to no conclusion.
+        Raises `ModelError`, or `NoAnswerError` without usable code or without a conclusion.
         """
         write = self._verified if self._settings.verify else self._chosen
         try:
@@ -146,7 +146,7 @@ class Optimizer:
         return render("optimizer/write", values)
 
     def _code(self, dialogue: Dialogue, prompt: str, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """Code that parses, has the contract's signatures and runs; the author hears of whatever is wrong."""
+        """Write code that parses, matches the contract and runs; send problems back to the model."""
 
         def accept(reply: str) -> Interface:
             source = parse_code(reply, current=interface.source)
@@ -158,7 +158,7 @@ class Optimizer:
         return dialogue.ask(prompt, accept, tries=self._settings.code_tries)
 
     def _check(self, candidate: Interface, new: Sequence[Misalignment]) -> CheckVerdict:
-        """What the experiments say about a candidate."""
+        """Check a candidate by experiments."""
         settings = self._settings
         dialogue = Dialogue(
             self._checker,
@@ -177,9 +177,9 @@ class Optimizer:
 def _on_record(
     candidate: Interface, previous: Interface, new: Sequence[Misalignment], unresolved: Sequence[int]
 ) -> Interface:
-    """The candidate with a rule for each new misalignment that it resolves, and with what is left open.
+    """Add rules for resolved misalignments and a list of unresolved ones to the candidate.
 
-    `unresolved` are numbers from 1 of the new ones.
+    `unresolved` holds indices into `new`, from 1.
     """
     open_now = [misalignment for number, misalignment in enumerate(new, start=1) if number in unresolved]
     done = [misalignment for misalignment in new if misalignment not in open_now]

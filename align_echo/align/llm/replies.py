@@ -1,6 +1,6 @@
-"""Reading the models' tagged replies: what is unambiguous is taken, all else is sent back with every reason at once.
+"""Parsers for the models' tagged replies. Ambiguous replies are returned with all reasons at once.
 
-Every parser raises `ReplyFormatError` whose message tells the model what to put right, and nothing else.
+Every parser raises `ReplyFormatError` with instructions for the model.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _WORDS_AROUND_NUMBERS = frozenset(
 _NOTHING = frozenset({"", "none", "nothing", "no", "n/a", "-", "—", "0"})
 _STRING = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""", re.DOTALL)
 ARGUMENT_NAMES = ("task_id", "task", "agent_action", "action", "observation", "obs", "text", "argument")
-"""How models name the one argument of an operation."""
+"""Names models use for an operation's argument."""
 
 
 def plain_tags(text: str, tags: tuple[str, ...] = TAGS) -> str:
-    """The text with these tags written as the prompts write them."""
+    """Normalise these tags to the prompts' spelling."""
     return _tag_pattern(tags).sub(lambda match: f"<{match[1]}{match[2].lower().replace(chr(92), '')}>", text)
 
 
 def inside(text: str, tag: str) -> list[str]:
-    """What stands in each pair of tags and is not the prompt's own example."""
+    """Return the contents of each pair of tags, except the prompt's own example."""
     texts = [text[start:end] for start, end in spans(text, tag)]
     return [span for span in texts if " ".join(span.split()) not in _examples(tag)]
 
 
 def only(text: str, tag: str) -> str:
-    """What stands in the only pair of tags. The same answer given twice is one."""
+    """Return the contents of the single pair of tags; repeated equal contents count once."""
     answers = {" ".join(part.split()): part for part in inside(text, tag)}
     if len(answers) == 1:
         return answers.popitem()[1]
@@ -69,12 +69,12 @@ def only(text: str, tag: str) -> str:
 
 
 def words(text: str) -> str:
-    """A short answer without the emphasis, quotes or full stop around it."""
+    """Strip emphasis, quotes and a final full stop from a short answer."""
     return unquoted(text.strip().strip("*_ \n\t").rstrip(".! ")).strip("*_ ")
 
 
 def numbers(text: str, tag: str) -> list[int]:
-    """The numbers that a tag cites, however they are joined: "2, 5", "#2 and [5]", "Experiments 2, 5 and 7"."""
+    """Parse the numbers cited in a tag, for example "2, 5", "#2 and [5]", "Experiments 2, 5 and 7"."""
     if words(text).lower() in _NOTHING:
         return []
     parts = [part for part in re.split(r"[\s,;&#()\[\]{}+]+", text.strip().rstrip(".")) if part]
@@ -85,8 +85,9 @@ def numbers(text: str, tag: str) -> list[int]:
 
 
 def call(text: str) -> tuple[str, str]:
-    """Name and argument of what an operation's tag holds: a name alone, `name(argument)` with the argument's name or
-    quotes around it or without, `name: argument`, or a JSON object with both. The argument is "" where there is none.
+    """Parse an operation tag into name and argument ("" if missing).
+
+    Accepts a bare name, `name(argument)` with or without quotes or a keyword, `name: argument`, or a JSON object.
     """
     text = unquoted(text.strip().strip("*"))
     if text.startswith("{"):
@@ -99,8 +100,9 @@ def call(text: str) -> tuple[str, str]:
 
 
 def argument(text: str, named: str = "[\"']") -> str:
-    """An operation's argument without its own name and without quotes that surround it. A name counts where what
-    begins like `named` follows it: elsewhere "x = 1" may be an action.
+    """Strip an argument's keyword and surrounding quotes.
+
+    A keyword counts only before text that matches `named`; otherwise "x = 1" may be an action.
     """
     text = text.strip()
     name = re.match(rf"(?:{'|'.join(ARGUMENT_NAMES)})\s*=\s*(?={named})", text)
@@ -109,7 +111,7 @@ def argument(text: str, named: str = "[\"']") -> str:
     if string and value[string.end() :].lstrip().startswith(",") and (name or "=" in value[string.end() :]):
         raise ReplyFormatError("an operation takes one argument; put that one alone in <argument>")
     if string and string.end() == len(value):
-        return _unescaped(value).strip()
+        return _unescape(value).strip()
     return unquoted(value)
 
 
@@ -124,14 +126,14 @@ def _json_call(text: str) -> tuple[str, str]:
     if not isinstance(record, dict):
         return text, ""
     name = next((record[key] for key in ("operation", "name", "function", "tool") if key in record), None)
-    given = next((record[key] for key in ("argument", "arguments", "args", "parameters") if key in record), "")
-    if isinstance(given, dict) and len(given) <= 1:
-        given = next(iter(given.values()), "")
-    return (name, given.strip()) if isinstance(name, str) and isinstance(given, str) else (text, "")
+    value = next((record[key] for key in ("argument", "arguments", "args", "parameters") if key in record), "")
+    if isinstance(value, dict) and len(value) <= 1:
+        value = next(iter(value.values()), "")
+    return (name, value.strip()) if isinstance(name, str) and isinstance(value, str) else (text, "")
 
 
-def _unescaped(literal: str) -> str:
-    """What a quoted string says, with the escapes that both JSON and Python have."""
+def _unescape(literal: str) -> str:
+    """Decode the escapes JSON and Python share in a quoted string."""
     escapes = {"n": "\n", "t": "\t", '"': '"', "'": "'", "\\": "\\"}
     return re.sub(r"\\(.)", lambda match: escapes.get(match[1], match[0]), literal[1:-1], flags=re.DOTALL)
 
@@ -144,15 +146,15 @@ def _tag_pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
 
 @cache
 def _examples(tag: str) -> frozenset[str]:
-    """What the prompts write in a tag where they show the form of an answer."""
-    shown = [
+    """Collect the prompts' example contents of a tag."""
+    prompts = [
         *(render("shared/misalignment", {"kinds": KINDS, "cite": cite}) for cite in (True, False)),
         render("shared/tools", {}),
         render("analyzer/rerank", {"candidates": []}),
         render("optimizer/check", {"new": "", "turns": 0}),
         render("optimizer/write", {"covered": "", "new": "", "samples": ""}),
     ]
-    return frozenset(" ".join(text[start:end].split()) for text in shown for start, end in spans(text, tag)) - {""}
+    return frozenset(" ".join(text[start:end].split()) for text in prompts for start, end in spans(text, tag)) - {""}
 
 
 # ---------------------------------------------------------------- reading the models' tagged replies
@@ -164,7 +166,7 @@ Concluded = TypeVar("Concluded")
 
 
 class ExperimentRequest(Frozen):
-    """The model wants an experiment. `dropped` more stood in the same message and are not carried out."""
+    """Model's request for an experiment. `dropped` counts further requests in its message, not executed."""
 
     operation: str
     argument: str = ""
@@ -172,9 +174,9 @@ class ExperimentRequest(Frozen):
 
 
 class Findings(Frozen):
-    """The analyzer's conclusion. `dropped` says of each finding that could not be taken what is wrong with it.
+    """Analyzer's conclusion. `dropped` explains each rejected finding.
 
-    There is at least one misalignment beside those that were dropped: a reply without any is refused.
+    At least one misalignment is valid; replies without one are refused.
     """
 
     misalignments: tuple[Misalignment, ...]
@@ -182,9 +184,9 @@ class Findings(Frozen):
 
 
 class CheckVerdict(Frozen):
-    """The checker's conclusion about an interface; `refinement` says what has to change if it is not resolved.
+    """Checker's conclusion about an interface; `refinement` describes the necessary changes if unresolved.
 
-    `unresolved` are the numbers, from 1, of the misalignments that it does not resolve.
+    `unresolved` holds numbers of unresolved misalignments, from 1.
     """
 
     resolved: bool
@@ -193,12 +195,12 @@ class CheckVerdict(Frozen):
 
 
 def parse_findings(reply: str, task_ids: Collection[str]) -> Findings:
-    """Findings before any experiment."""
+    """Parse findings before any experiment."""
     return _findings(_text(reply), task_ids, outcomes=None)
 
 
 def parse_choice(reply: str, candidates: int) -> int:
-    """The index, from 0, of the chosen candidate."""
+    """Parse the index, from 0, of the chosen candidate."""
     text = only(_text(reply), "choice")
     match = re.fullmatch(r"(?:(?:analysis|interface|candidate|number|no)\.?\s*)?#?\s*([0-9]{1,4})", words(text).lower())
     if match is None or not 1 <= int(match[1]) <= candidates:
@@ -207,8 +209,9 @@ def parse_choice(reply: str, candidates: int) -> int:
 
 
 def parse_code(reply: str, current: str = "") -> str:
-    """The source in `<code>`, without a Markdown fence around it; without tags, the one fence that holds both
-    functions. A fence with the `current` source is a quotation.
+    """Parse the source in `<code>`, without a Markdown fence.
+
+    Without tags, use the only fence with both functions. A fence equal to `current` is a quotation.
     """
     text = plain_tags(visible_code(reply), ("code",))
     source = _tagged_code(text) if "<code>" in text or "</code>" in text else _fenced_code(text, current)
@@ -220,7 +223,7 @@ def parse_code(reply: str, current: str = "") -> str:
 def parse_analyzer_move(
     reply: str, task_ids: Collection[str], outcomes: Sequence[Outcome], may_request: bool
 ) -> ExperimentRequest | Findings:
-    """The next experiment, or the findings that stood, each citing experiments of `outcomes` that were carried out."""
+    """Parse the next experiment, or the verified findings; each must cite executed experiments in `outcomes`."""
 
     def conclude(text: str) -> Findings:
         return _findings(text, task_ids, outcomes)
@@ -231,8 +234,10 @@ def parse_analyzer_move(
 def parse_checker_move(
     reply: str, outcomes: Sequence[Outcome], may_request: bool, claims: int = 1
 ) -> ExperimentRequest | CheckVerdict:
-    """The next experiment, or the verdict on so many `claims`; that something is resolved counts only after at least
-    one experiment that was carried out."""
+    """Parse the next experiment, or the verdict on `claims` misalignments.
+
+    A "resolved" counts only after at least one executed experiment.
+    """
 
     def conclude(text: str) -> CheckVerdict:
         return _verdict(text, outcomes, claims)
@@ -265,17 +270,17 @@ def _move(
 
 
 def _request(text: str) -> ExperimentRequest:
-    """The first operation of a message, with the argument in its tag or between it and the next."""
+    """Parse the first operation of a message, with the argument in its tag or before the next operation."""
     requests = [span for span in spans(text, "operation") if inside(_cut(text, span), "operation")]
     if not requests:
         only(text, "operation")
     start, end = requests[0]
     behind = requests[1][0] if len(requests) > 1 else len(text)
     content = text[start:end]
-    name, given = call(content.partition("<argument>")[0])
+    name, inline = call(content.partition("<argument>")[0])
     beside = _beside(text[end:behind] if len(requests) > 1 else text[:start] + text[end:])
     written = [*inside(content, "argument"), *([] if beside is None else [beside])]
-    arguments = {argument(text_of_argument) for text_of_argument in written} | ({given} if given else set())
+    arguments = {argument(text_of_argument) for text_of_argument in written} | ({inline} if inline else set())
     problems = []
     if name not in OPERATIONS:
         problems.append(f"{clip(name, 80)!r} is no operation; there are {', '.join(OPERATIONS)}")
@@ -292,12 +297,12 @@ def _request(text: str) -> ExperimentRequest:
 
 
 def _cut(text: str, span: tuple[int, int]) -> str:
-    """One pair of operation tags with what stands in it."""
+    """Cut a pair of operation tags and its contents."""
     return text[span[0] - len("<operation>") : span[1] + len("</operation>")]
 
 
 def _beside(text: str) -> str | None:
-    """What an argument's tags outside the operation's hold; None without any."""
+    """Return the contents of argument tags outside operation tags; None without any."""
     if "<argument>" not in text and "</argument>" not in text:
         return None
     if spans(text, "argument") and not inside(text, "argument"):
@@ -334,7 +339,7 @@ def _verdict(text: str, outcomes: Sequence[Outcome], claims: int) -> CheckVerdic
 
 
 def _unresolved(text: str, claims: int) -> tuple[int, ...]:
-    """Which of the misalignments are not resolved; the only one if there is one."""
+    """Parse the numbers of unresolved misalignments; the only one if there is one."""
     everything = tuple(range(1, claims + 1))
     if claims == 1 and not inside(text, "unresolved"):
         return everything
@@ -374,7 +379,7 @@ def _fenced_code(text: str, current: str) -> str:
 
 
 def _fences(text: str) -> list[str]:
-    """What stands in the Markdown fences of a text, as far as they are closed."""
+    """Return the contents of closed Markdown fences."""
     blocks: list[str] = []
     opened, lines = "", list[str]()
     for line in text.splitlines():
@@ -422,7 +427,7 @@ def _findings(text: str, task_ids: Collection[str], outcomes: Sequence[Outcome] 
 def _misalignment(
     block: str, task_ids: Collection[str], outcomes: Sequence[Outcome] | None
 ) -> tuple[Misalignment | None, list[str]]:
-    """A finding, or everything that is wrong with it."""
+    """Parse a finding, or list all its errors."""
     problems: list[str] = []
 
     def read(name: str, reader: Callable[[str], Concluded], otherwise: Concluded) -> Concluded:
@@ -464,7 +469,7 @@ def _field(block: str, tag: str) -> str:
 
 
 def _known_task(name: str, task_ids: Collection[str]) -> str | None:
-    """The task that is meant; None for one that was not shown."""
+    """Match a name to a shown task id; None if unknown."""
     bare = words(name)
     return next(
         (spelling for spelling in (name, bare, re.sub(r"^[Tt]ask:?\s+", "", bare)) if spelling in task_ids), None
@@ -479,8 +484,7 @@ def _kind(block: str) -> str:
 
 
 def _evidence(block: str, outcomes: Sequence[Outcome]) -> Evidence:
-    """Counts of cited experiments that were carried out; what was not carried out cannot be cited. What is not named as
-    speaking against the finding does not."""
+    """Count cited experiments among the executed ones; unnamed ones do not count against the finding."""
     problems: list[str] = []
     cited: dict[str, list[Outcome]] = {"support": [], "refuted": []}
     for tag in cited:
@@ -523,7 +527,7 @@ def _cited(block: str, tag: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def interface_values(interface: Interface, action_format: str) -> dict[str, object]:
-    """The values of `shared/interface`."""
+    """Return the template values of `shared/interface`."""
     return {
         "environment": interface.contract.environment,
         "action_format": action_format,
@@ -534,7 +538,7 @@ def interface_values(interface: Interface, action_format: str) -> dict[str, obje
 
 
 def step_usage(interface: Interface) -> str:
-    """How interface code calls the environment under its contract, and what `WrapStep` returns."""
+    """Describe how interface code calls the environment and what `WrapStep` returns."""
     layout = interface.contract.layout
     note = ", with lists of one" if interface.contract.step_layout == "batched" else ""
     return (
@@ -544,7 +548,7 @@ def step_usage(interface: Interface) -> str:
 
 
 def looks_usage(interface: Interface) -> str:
-    """What interface code may send to the environment besides the agent's own action."""
+    """Describe the read-only actions interface code may send."""
     looks = interface.contract.read_only_actions
     if not looks:
         return "There is no action that only looks: whatever is not the agent's own action is refused."
@@ -552,24 +556,24 @@ def looks_usage(interface: Interface) -> str:
 
 
 def misalignments_text(misalignments: Sequence[Misalignment]) -> str:
-    """A list for a prompt; "none" if it is empty."""
+    """Format misalignments for a prompt; "none" if empty."""
     return "\n".join(f"- {_misalignment_text(misalignment)}" for misalignment in misalignments) or "none"
 
 
 def numbered_text(misalignments: Sequence[Misalignment]) -> str:
-    """The same with numbers from 1 to name them by."""
+    """Format misalignments with numbers from 1."""
     return "\n".join(
         f"{number}. {_misalignment_text(misalignment)}" for number, misalignment in enumerate(misalignments, start=1)
     )
 
 
 def rules_text(interface: Interface) -> str:
-    """What earlier iterations built into an interface; "nothing yet" if it is the identity."""
+    """Format the rules of earlier iterations; "nothing yet" for the identity."""
     return "\n".join(f"- {rule.text}" for rule in interface.provenance.rules) or "nothing yet"
 
 
 def gold_text(played: Sequence[tuple[str, str]], limit: int) -> str:
-    """An expert's way through a task; empty if there is none."""
+    """Format an expert's solution; empty without one."""
     return clip("\n".join(f"Action: {action}\nObservation: {seen}" for action, seen in played), limit)
 
 
@@ -587,8 +591,8 @@ def _misalignment_text(misalignment: Misalignment) -> str:
 class LlmSettings(Frozen):
     """Limits and temperatures.
 
-    `verify` False is the paper's ablation: `samples` analyses and `samples` interfaces are drawn at
-    `sample_temperature` and the model chooses one, without any experiment.
+    `verify=False` is the paper's ablation: the model chooses among `samples` analyses and interfaces drawn at
+    `sample_temperature`, without experiments.
     """
 
     verify: bool = True
