@@ -284,8 +284,8 @@ class RunFolder:
 
     def emit(self, event: Event) -> None:
         """Log an event and pass it to the listener."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._events.append(event.model_copy(update={"time": now}))
+        timestamp = datetime.now(UTC).isoformat(timespec="seconds")
+        self._events.append(event.model_copy(update={"time": timestamp}))
         if self._on_event is not None:
             self._on_event(event)
 

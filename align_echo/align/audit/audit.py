@@ -43,8 +43,8 @@ Said = tuple[str, str]
 
 @dataclass
 class Adversary:
-    """Random speaker of an episode. `foreign_names` holds names of other tasks; `kinds` holds words seen in each slot of
-    each form in any task; `name` matches names in allowed actions, built from `words` if names have no numbers."""
+    """Random speaker of an episode. `foreign_names` holds names of other tasks; `kinds` holds words seen in each form's
+    slots in any task; `name` matches names in allowed actions, built from `words` if names have no numbers."""
 
     rng: random.Random
     foreign_names: tuple[str, ...] = ()

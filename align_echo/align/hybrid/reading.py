@@ -1,7 +1,7 @@
-"""Reading the hypotheses in a model's reply: JSON, however it is dressed, each object by itself.
+"""Parse hypotheses from a model's reply, object by object, and find states to test them in.
 
-What can mean only one thing is taken: tags or fences around it or none, one object or a list, trailing commas, usual
-other names for the keys, {object} for {0}. An object that cannot be read is reported and costs no other.
+Unambiguous variations are accepted: tags, fences, a single object or a list, trailing commas, common key names,
+{object} for {0}. Each unreadable object is reported and does not affect the others.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from align_echo.errors import ReplyFormatError
 from align_echo.types import Frozen, Trajectory
 
 MOST_HYPOTHESES = 40
-"""So many of one reply are tried; of the others it is only reported how many there are."""
+"""Maximum hypotheses tested per reply; further ones are only counted."""
 
 MOST_UNREADABLE = 1000
-"""After so many brackets of a reply that begin nothing, no more are looked at."""
+"""Maximum unreadable brackets per reply before parsing stops."""
 
 LONGEST_NOTHING = 200
-"""Characters in which a reply says that there are none."""
+"""Maximum length of a reply without hypotheses."""
 
 LONGEST_PROBLEM = 200
-"""Characters of what is wrong with one hypothesis."""
+"""Maximum length of an error about a hypothesis."""
 
 _KINDS = {
     "needs": ("need", "requires", "precondition", "first"),
@@ -77,18 +77,19 @@ _BROKEN = re.compile(r"\{\s*[\"']?(kind|type)\b")
 
 
 class Proposals(Frozen):
-    """The hypotheses of a reply, without repetition, and of each object that was none what is wrong with it."""
+    """Distinct hypotheses of a reply, and the error of each rejected object."""
 
     hypotheses: tuple[Hypothesis, ...] = ()
     unread: tuple[str, ...] = ()
 
 
-def parse_hypotheses(reply: str, task_ids: Collection[str], shown: str = "") -> Proposals:
-    """The hypotheses in a reply; none for an empty list or the word none. `shown` is the prompt, whose own examples are
-    no answer. Raises `ReplyFormatError` if nothing can be read.
+def parse_hypotheses(reply: str, task_ids: Collection[str], prompt: str = "") -> Proposals:
+    """Parse the hypotheses in a reply; empty for an empty list or the word none.
+
+    Examples in `prompt` do not count as answers. Raises `ReplyFormatError` for an unreadable reply.
     """
     text = _body(visible_code(reply))
-    examples = [*_objects(shown)]
+    examples = [*_objects(prompt)]
     objects = [written for written in _objects(text) if written not in examples]
     if not objects:
         if len(text.strip()) <= LONGEST_NOTHING and _NOTHING.fullmatch(text.strip()):
@@ -110,7 +111,7 @@ def parse_hypotheses(reply: str, task_ids: Collection[str], shown: str = "") -> 
 
 
 def json_values(text: str) -> list[Any]:
-    """The JSON objects of a text, those of lists too; what begins like a hypothesis and breaks is a string."""
+    """Extract JSON objects from a text, also from lists; a broken hypothesis becomes a string."""
     values: list[Any] = []
     repaired = re.sub(r",(\s*[\]}])", r" \1", text)
     start = unreadable = 0
@@ -135,19 +136,19 @@ def _short(problem: str) -> str:
 
 
 def _body(text: str) -> str:
-    """What stands in the last tags of the reply, or all of it."""
+    """Return the contents of the reply's last tags, or the full reply."""
     tagged = [text[start:end] for start, end in spans(text, "hypotheses")]
     return next((part for part in tagged[::-1] if part.strip()), text)
 
 
 def _objects(text: str) -> list[Any]:
-    """The values of a text that are meant as hypotheses, whole or broken."""
+    """Extract objects meant as hypotheses, complete or broken."""
     values = json_values(text)
     return [value for value in values if isinstance(value, str) or {"kind", "type"} & {_key(key) for key in value}]
 
 
 def _decoded(spellings: Sequence[str], start: int) -> tuple[Any, int]:
-    """A JSON value and where it ends, in the first spelling of a text that has one there; (None, 0) without one."""
+    """Decode the JSON value at `start` in the first spelling that parses; (None, 0) without one."""
     for written in spellings:
         try:
             return json.JSONDecoder().raw_decode(written, start)
@@ -157,7 +158,7 @@ def _decoded(spellings: Sequence[str], start: int) -> tuple[Any, int]:
 
 
 def _end_of(text: str, start: int) -> int:
-    """Where an object that cannot be read ends: before the next one."""
+    """Find the end of an unreadable object, before the next object."""
     following = _BROKEN.search(text, start + 1)
     return following.start() if following else len(text)
 
@@ -178,9 +179,9 @@ def _flat(value: Any) -> Iterator[Any]:
 def _hypothesis(written: Any, task_ids: Collection[str]) -> Hypothesis:
     if not isinstance(written, dict):
         raise ReplyFormatError(f"{clip(' '.join(str(written).split()), 80)} is no JSON object")
-    given = {_key(key): value for key, value in written.items()}
-    kind = _kind(str(given.get("kind", given.get("type", ""))))
-    values: dict[str, Any] = {"kind": kind, **_named(given, _KEYS[kind])}
+    record = {_key(key): value for key, value in written.items()}
+    kind = _kind(str(record.get("kind", record.get("type", ""))))
+    values: dict[str, Any] = {"kind": kind, **_named(record, _KEYS[kind])}
     for name in _FORMS:
         if isinstance(values.get(name), str):
             values[name] = unquoted(values[name].strip().strip("`"))
@@ -202,27 +203,27 @@ def _key(key: object) -> str:
 
 def _kind(written: str) -> str:
     word = _key(written)
-    for kind, others in _KINDS.items():
-        if word == kind or word in others:
+    for kind, aliases in _KINDS.items():
+        if word == kind or word in aliases:
             return kind
     raise ReplyFormatError(f"kind must be one of {', '.join(KINDS)}, not {clip(written, 40)!r}")
 
 
-def _named(given: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    """The values by their own names; what has another name, and what is null, is left out."""
+def _named(record: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    """Normalise keys; unknown keys and nulls are dropped."""
     values: dict[str, Any] = {}
-    for name, others in names.items():
-        known = [given[key] for key in (name, *others) if given.get(key) is not None]
+    for name, aliases in names.items():
+        known = [record[key] for key in (name, *aliases) if record.get(key) is not None]
         if known:
             values[name] = known[0]
     return values
 
 
 def _numbered(values: dict[str, Any]) -> dict[str, Any]:
-    """Forms whose places have words, {object}, with numbers in the order in which the words first appear."""
+    """Replace named slots like {object} with numbers, in order of first appearance."""
     forms = " ".join(str(values[name]) for name in _FORMS if name in values)
-    taken = set(re.findall(r"\{(\d)\}", forms))
-    free = iter([str(number) for number in range(10) if str(number) not in taken])
+    used = set(re.findall(r"\{(\d)\}", forms))
+    free = iter([str(number) for number in range(10) if str(number) not in used])
     numbers = {word: next(free, "?") for word in dict.fromkeys(re.findall(r"\{([A-Za-z_][\w ]*)\}", forms))}
     return {
         name: re.sub(r"\{([A-Za-z_][\w ]*)\}", lambda match: "{" + numbers.get(match[1], match[1]) + "}", value)
@@ -245,7 +246,7 @@ def _trial(written: Any, task_ids: Collection[str]) -> dict[str, Any]:
 
 
 def tasks_of(claim: StatedClaim) -> set[str]:
-    """The tasks that a claim's experiments play."""
+    """Return the tasks of a claim's experiments."""
     return {trial.task for trial in claim.experiments}
 
 
@@ -256,26 +257,26 @@ Meaning = Literal["meant", "not meant", "cannot be told"]
 MIN_SAID = 3
 PER_EPISODE = 3
 MOST_SAID = 12
-"""States in which the wording was said: so many are needed, taken from an episode, and taken at all."""
+"""States with the wrong wording: required, used per episode, and used in total."""
 
 MARGIN, MUCH = 1.25, 2.0
 """By how much a form must be nearer than others (1 possible at once, 1 / (1 + n) after n actions), and what is much."""
 
 COMMON = 0.3
-"""How near a form that agents say themselves must be in all states where they say the wrong wording."""
+"""Minimum nearness, in all states with the wrong wording, of a form agents say themselves."""
 
 NEAR = 0.5
-"""A form that is never near is not meant where another one is as near as this."""
+"""Nearness of a rival above which a distant form is not the intended one."""
 
 LUCK = 4
-"""What agents say less than a quarter as often as the wrong wording may be luck."""
+"""Forms said less than a quarter as often as the wrong wording may be luck."""
 
 DEPTH, NODES = 4, 120
 """Actions that may be missing, and states looked at to find them."""
 
 
 class Followed(NamedTuple):
-    """One action of an agent, the state in which it was said, and whether the engine took it."""
+    """Agent's action with its state and whether the engine accepted it."""
 
     state: LabState
     action: str
@@ -283,7 +284,7 @@ class Followed(NamedTuple):
 
 
 def meant(judge: Judge, instead: Instead, failed: Sequence[Trajectory]) -> tuple[Meaning, tuple[str, str, str]]:
-    """Whether agents mean the right wording by the wrong one; with a task, an action and why if they do not."""
+    """Judge if agents mean the right wording by the wrong one; if not, also return task, action and reason."""
     episodes = [_followed(judge, trajectory) for trajectory in failed]
     states = _said(episodes, instead.wrong)
     seen = [_near(judge, state, names, instead.right) for state, names in states]
@@ -311,7 +312,7 @@ def meant(judge: Judge, instead: Instead, failed: Sequence[Trajectory]) -> tuple
 
 
 def _followed(judge: Judge, trajectory: Trajectory) -> list[Followed]:
-    """An episode as the laboratory plays it again."""
+    """Replay an episode in the lab."""
     state, actions = judge.lab.start(trajectory.task_id), list[Followed]()
     for step in trajectory.steps:
         if step.action is not None and step.raw_observation is not None and not state.over:
@@ -321,57 +322,64 @@ def _followed(judge: Judge, trajectory: Trajectory) -> list[Followed]:
 
 
 def _said(episodes: Sequence[Sequence[Followed]], form: str) -> list[tuple[LabState, dict[str, str]]]:
-    """The states in which agents said an action of a form and the engine did not take it, with its names."""
+    """Find states with a refused action of a form, with its names."""
     states: list[tuple[LabState, dict[str, str]]] = []
     for episode in episodes:
-        refused = [(said.state, bound_names(form, said.action)) for said in episode if not said.accepted]
+        refused = [(turn.state, bound_names(form, turn.action)) for turn in episode if not turn.accepted]
         states += [(state, names) for state, names in refused if names is not None][:PER_EPISODE]
     return states[:MOST_SAID]
 
 
 def _times(episodes: Sequence[Sequence[Followed]], form: str, *, accepted: bool = False) -> int:
-    """How often agents say a form; with `accepted`, how often the engine took it."""
-    actions = [said.action for episode in episodes for said in episode if said.accepted or not accepted]
+    """Count uses of a form; with `accepted`, only accepted ones."""
+    actions = [turn.action for episode in episodes for turn in episode if turn.accepted or not accepted]
     return sum(bound_names(form, action) is not None for action in actions)
 
 
 def _habits(episodes: Sequence[Sequence[Followed]], wrong: str, forms: Sequence[str]) -> set[str]:
-    """The forms that worked for agents, or that they say at least half as often as the wrong wording."""
+    """Find forms that worked for agents, or were said at least half as often as the wrong wording."""
     times = _times(episodes, wrong)
     return {form for form in forms if _times(episodes, form, accepted=True) or 2 * _times(episodes, form) >= times}
 
 
 def _stuck_behind(episodes: Sequence[Sequence[Followed]], wrong: str, behind: Sequence[set[str]]) -> bool:
-    """Whether agents say a form that comes into reach by the right one more often than the wrong wording: then they
-    leave the right one out as a habit, and mean something later by the wrong wording."""
+    """Check if agents use forms enabled by the right wording more often than the wrong wording.
+
+    If so, they habitually skip the right wording and mean a later step.
+    """
     counts = Counter(form for forms in behind for form in forms)
     times = _times(episodes, wrong)
     return any(2 * count >= len(behind) and _times(episodes, form) > times for form, count in counts.items())
 
 
 def _may_be_meant(episodes: Sequence[Sequence[Followed]], instead: Instead, *, known: bool) -> bool:
-    """Whether agents do not say the right wording, or mostly of names of which they say the wrong one too in the
-    episode; and, where they say it often, mostly not the wrong one once more after the right one worked."""
+    """Check if the agents' habits allow the right wording as the meaning.
+
+    They never say it, or mostly with names also used in the wrong wording; and after it works, they rarely repeat the
+    wrong wording.
+    """
     pairs, again = list[bool](), list[bool]()
     for episode in episodes:
         wrong = [
             (number, filled_form(instead.right, names).lower())
-            for number, said in enumerate(episode)
-            if (names := bound_names(instead.wrong, said.action)) is not None
+            for number, turn in enumerate(episode)
+            if (names := bound_names(instead.wrong, turn.action)) is not None
         ]
-        for number, said in enumerate(episode):
-            if bound_names(instead.right, said.action) is None:
+        for number, turn in enumerate(episode):
+            if bound_names(instead.right, turn.action) is None:
                 continue
-            right = " ".join(said.action.lower().split())
+            right = " ".join(turn.action.lower().split())
             pairs.append(any(meaning == right for _, meaning in wrong))
-            if said.accepted:
+            if turn.accepted:
                 again.append(any(meaning == right and later > number for later, meaning in wrong))
     return 2 * sum(pairs) >= len(pairs) and (not known or 2 * sum(again) <= len(again))
 
 
 def _near(judge: Judge, state: LabState, names: dict[str, str], right: str) -> tuple[dict[str, float], set[str]]:
-    """How near each form with these names is: 1 if it is possible now, 1 / (1 + n) if it is after n actions. With the
-    forms that come into reach by the right one."""
+    """Rate the nearness of each form with these names: 1 if possible, 1 / (1 + n) after n actions.
+
+    Also return the forms enabled by the right wording.
+    """
     wanted = filled_form(right, names)
     if not judge.lab.lists:
         return ({right: 1.0} if judge.possible(state, wanted) else {}), set()
@@ -395,12 +403,13 @@ def _near(judge: Judge, state: LabState, names: dict[str, str], right: str) -> t
 
 
 def _forms_with(names: dict[str, str], actions: Iterable[str]) -> set[str]:
-    """The forms of the actions that hold all names."""
+    """Find the forms of actions with all these names."""
     forms = {_form_of(names, action) for action in actions}
     return {form for form in forms if all("{" + slot + "}" in form for slot in names)}
 
 
 def _form_of(names: dict[str, str], action: str) -> str:
+    """Replace the names in an action with their slots."""
     for slot, name in sorted(names.items(), key=lambda pair: -len(pair[1])):
         action = re.sub(r"(?<!\w)" + re.escape(name) + r"(?!\w)", "{" + slot + "}", action, flags=re.IGNORECASE)
     return action
@@ -409,20 +418,20 @@ def _form_of(names: dict[str, str], action: str) -> str:
 # ---------------------------------------------------------------- what can be said where the engine lists nothing
 
 LONGEST_NAME = 3
-"""Words of a name that is read off a text."""
+"""Maximum words of a name read from a text."""
 
 NAMINGS = 400
-"""Tries in a task of which words are names."""
+"""Tries per task to find names among words."""
 
 SAYINGS = 60
-"""Tries in a state of what can be said there."""
+"""Tries per state to find possible actions."""
 
 FEW = 6
-"""Names that are put together with others."""
+"""Names combined with others."""
 
 
 class UnlistedSpeech:
-    """Tries what can be said in the states of a laboratory. `names` are those that agents used."""
+    """Finds accepted actions in states of a lab without lists. `names` holds names used by agents."""
 
     def __init__(self, judge: Judge, names: Collection[str], rng: random.Random) -> None:
         self._judge = judge
@@ -434,14 +443,14 @@ class UnlistedSpeech:
         self._namings: dict[str, int] = {}
 
     def taken(self, state: LabState) -> list[str]:
-        """Actions that the engine takes in a state, of those that were tried there; each state is tried once."""
+        """Return accepted actions among those tried in a state; each state is tried once."""
         if state not in self._taken:
             sayings = [] if state.over else self._sayings(state)
             self._taken[state] = [action for action in sayings if self._judge.taken(state, action)]
         return self._taken[state]
 
     def _sayings(self, state: LabState) -> list[str]:
-        """Forms with names, those of the last text first, each form in its turn."""
+        """Combine forms and names, names of the last text first, alternating between forms."""
         self._judge.lab.visit(state)
         offered = self._judge.lab.env.offered()
         forms = list(dict.fromkeys([*self._judge.forms, *(offered.templates if offered else ())]))
@@ -457,12 +466,12 @@ class UnlistedSpeech:
         return list(dict.fromkeys(action for queue in queues for action in queue[: 2 * share]))
 
     def _filled(self, form: str, names: Sequence[str], words: Sequence[str]) -> list[str]:
-        """A form with names; where it has two, also a name and words of the last text that may be one."""
+        """Fill a form with names; with two slots, also with a name and words of the last text."""
         slots = list(dict.fromkeys(slots_of(form)))
         if len(slots) < 2:
             return [filled_form(form, dict.fromkeys(slots, name)) for name in (names if slots else [""])]
-        few = list(names[:FEW])
-        both = [(first, second) for first, second in product(few, [*few, *words]) if first != second]
+        first_names = list(names[:FEW])
+        both = [(first, second) for first, second in product(first_names, [*first_names, *words]) if first != second]
         both += [(second, first) for first, second in both]
         self._rng.shuffle(both)
         both.sort(key=lambda pair: not {*pair} <= {*names})
@@ -470,7 +479,7 @@ class UnlistedSpeech:
         return [filled_form(form, {slots[0]: first, slots[1]: second, **rest}) for first, second in both[: 2 * SAYINGS]]
 
     def _learn_names(self, state: LabState, forms: Sequence[str], words: Sequence[str]) -> None:
-        """Add the words of a text that a form with one name takes, and the names that agents used."""
+        """Add words accepted by a form with one name, and names used by agents."""
         task_id, low = state.task_id, state.observation.lower()
         names = self._names.setdefault(task_id, [])
         names += [name for name in self._used if name.lower() in low and name not in names]
@@ -490,7 +499,7 @@ class UnlistedSpeech:
 
 
 def words_of(text: str) -> list[str]:
-    """Every one to three words that stand together in a text, without marks between them."""
+    """List all runs of one to three words in a text, without punctuation between them."""
     groups: list[str] = []
     for part in re.split(r"[^\w\s'-]+|\n", text):
         words = part.split()
@@ -505,18 +514,18 @@ WALK = 60
 """Actions of a walk."""
 
 ASIDE = 0.5
-"""Share of a walk's actions that are of the hypotheses' forms, where any is possible."""
+"""Share of a walk's actions with forms of the hypotheses, where possible."""
 
 
 class Walked(NamedTuple):
-    """A state of a walk with the actions that led to it, all of which the engine took."""
+    """State of a walk with the accepted actions before it."""
 
     state: LabState
     accepted: tuple[str, ...]
 
 
 class Guide:
-    """Leads walks. `names` are names that agents used, in the places of the hypotheses' forms."""
+    """Leads walks. `names` holds agents' names for slots of the hypotheses' forms."""
 
     def __init__(self, judge: Judge, names: Collection[str], rng: random.Random) -> None:
         self.judge = judge
@@ -525,7 +534,7 @@ class Guide:
         self._speech = UnlistedSpeech(judge, names, rng)
 
     def options(self, state: LabState) -> list[str]:
-        """Actions that the engine takes in a state: all that it lists, else those that were tried and taken."""
+        """List actions the engine accepts in a state, from its list or by trying."""
         return sorted(state.admissible) if self.judge.lab.lists else self._speech.taken(state)
 
     def walk(
@@ -536,20 +545,22 @@ class Guide:
         wanted: Callable[[str], bool] | None = None,
         length: int = WALK,
     ) -> list[Walked]:
-        """The states of a walk, the first one first. It says nothing that `avoid` names, and half of the time what is
-        `wanted`, or of the hypotheses' forms; it does not end the episode.
+        """Walk through a task and return the states, the initial one first.
+
+        The walk skips actions in `avoid`, and half of the time prefers `wanted` actions or forms of the hypotheses. It
+        never ends the episode.
         """
         walked = Walked(self.judge.lab.start(task_id), ())
         states = [walked]
-        said: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         openers: Counter[str] = Counter()
         while len(states) <= length:
             options = [action for action in self.options(walked.state) if not avoid(action)]
-            step = self._step(walked.state, options, wanted or self._spoken_of, said, openers)
+            step = self._step(walked.state, options, wanted or self._spoken_of, counts, openers)
             if step is None:
                 break
             action, state = step
-            said[action] += 1
+            counts[action] += 1
             openers[action.split()[0]] += 1
             walked = Walked(state, (*walked.accepted, action))
             states.append(walked)
@@ -560,18 +571,18 @@ class Guide:
         state: LabState,
         options: Sequence[str],
         wanted: Callable[[str], bool],
-        said: Counter[str],
+        counts: Counter[str],
         openers: Counter[str],
     ) -> tuple[str, LabState] | None:
-        """The next action of a walk and the state that it leads to; None where nothing is left that does not end it."""
+        """Choose the next action and return it with its state; None if all others end the episode."""
         left = [action for action in options if action.split()]
         while left:
             liked = [action for action in left if wanted(action)]
             pool = liked if liked and self.rng.random() < ASIDE else left
             rare = min(openers[action.split()[0]] for action in pool)
             rarest = [action for action in pool if openers[action.split()[0]] == rare]
-            fewest = min(said[action] for action in rarest)
-            action = self.rng.choice([action for action in rarest if said[action] == fewest])
+            fewest = min(counts[action] for action in rarest)
+            action = self.rng.choice([action for action in rarest if counts[action] == fewest])
             child = self.judge.went(state, action)
             if not child.over:
                 return action, child
@@ -579,11 +590,12 @@ class Guide:
         return None
 
     def _spoken_of(self, action: str) -> bool:
+        """Check if an action matches a form of the hypotheses."""
         return any(bound_names(form, action) is not None for form in self.judge.forms)
 
 
 def names_said(forms: Sequence[str], actions: Sequence[str]) -> set[str]:
-    """The names that actions have in the places of forms."""
+    """Collect the names in actions of these forms."""
     names: set[str] = set()
     for action in actions:
         for form in forms:

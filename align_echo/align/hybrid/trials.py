@@ -1,13 +1,13 @@
-"""Hypotheses tried in tasks that they were not made from, and in states chosen to refute them.
+"""Trials of hypotheses in tasks they were not derived from, and in states chosen to refute them.
 
-- A step that an action needs: wherever the action is possible, the step was done; played again without the step, and
-  with other actions in its place, the action is refused; and it stays refused on a walk that does all but the step.
-- A wording that is not understood: refused where the right one works. That agents mean the right one is tried where
-  they said the wrong one: the right one is possible there, clearly more often than any other form with those names.
-- An action that changes nothing after another: said there, nothing changes; elsewhere it does something.
-- A claim: its own experiments.
+- Required step: wherever the action is possible, the step was done; in replays without the step, or with another action
+  in its place, the action is refused; it also stays refused on a walk with everything but the step.
+- Wrong wording: refused where the right one works. In states where agents used the wrong wording, the right one must be
+  possible, clearly more often than any other form with those names.
+- Action without effect after another: it then changes nothing, but does something elsewhere.
+- Claim: its own experiments.
 
-One refutation is enough. Left out: what is said of the outcome (`findings.py`), and how a form is worded.
+A single refutation rejects a hypothesis. Not here: reports (`findings.py`) and the wording of forms.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from align_echo.types import Evidence, Trajectory
 
 MIN_SUPPORT = 10
 MIN_TASKS = 3
-"""A hypothesis is kept after so many trials that it passed, in so many tasks, and none that it failed: one that
-fails in one trial of four is still there after ten in 6 of 100 cases."""
+"""Trials and tasks required for a hypothesis, without a failure: a hypothesis failing in one of four trials survives
+ten in 6 of 100 cases."""
 
 MIN_CLAIM_SUPPORT = 4
 MIN_CLAIM_TASKS = 2
-"""The same for a claim, whose experiments the model wrote itself: they are few and played as they are."""
+"""Tasks required for a claim; the model wrote its experiments, so they are few and fixed."""
 
 MIN_WORKING = 3
-"""An action that is said to change nothing has to change something so often where it is not said so."""
+"""Minimum effects of an action elsewhere before believing it has none."""
 
 PER_TASK = 5
-"""Trials of a kind that a hypothesis has in one task."""
+"""Maximum trials of a kind per hypothesis and task."""
 
 DETOUR = 30
-"""Actions of a walk that does all but the step."""
+"""Actions of a walk with everything but the step."""
 
 SAID = 2
-"""Times that a form is said in a task with any names."""
+"""Times a form is said per task with any names."""
 
 LONGEST_COUNTEREXAMPLE = 400
 
@@ -52,10 +52,10 @@ Verdict = Literal["kept", "refuted", "untested"]
 
 @dataclass
 class Tally:
-    """The trials of one hypothesis. `working` counts the times that its action did something where nothing is said
-    against it. `latest` is False once a later step of the same form did not undo the step; that it does counts after
-    `undone` trials in which it did. `fresh` counts trials in tasks that were not shown as failures, `example` is a task
-    and an action in it, `meaning` is what agents mean by a wrong wording."""
+    """Trials of a hypothesis. `working` counts effects of its action where none is denied. `latest` is False once a
+    later step of the same form did not undo the step; undoing counts after `undone` trials. `fresh` counts trials in
+    tasks not shown as failures; `example` is a task and an action; `meaning` is the agents' meaning of a wrong wording.
+    """
 
     support: int = 0
     refuted: int = 0
@@ -70,32 +70,32 @@ class Tally:
 
     @property
     def evidence(self) -> Evidence:
-        """The counts for the record."""
+        """Counts for the record."""
         return Evidence(
             support=self.support, refuted=self.refuted, tasks=len(self.tasks), counterexample=self.counterexample
         )
 
     @property
     def undoes(self) -> bool:
-        """Whether a later step of the same form undoes the step, as far as was seen."""
+        """True if later steps of the same form undo the step, as far as seen."""
         return self.latest and self.undone >= MIN_WORKING
 
     def passed(self, task_id: str, action: str, *, fresh: bool = True) -> None:
-        """Count a trial that agrees."""
+        """Count a confirming trial."""
         self.support += 1
         self.fresh += fresh
         self.tasks.add(task_id)
         self.example = self.example if self.example[0] else (task_id, action)
 
     def failed(self, task_id: str, action: str, why: str) -> None:
-        """Count a trial that does not; the first one is kept in words."""
+        """Count a refuting trial; describe the first."""
         self.refuted += 1
         self.tasks.add(task_id)
         self.counterexample = self.counterexample or clip(f"{task_id}: {action}: {why}", LONGEST_COUNTEREXAMPLE)
 
 
 def verdict_on(hypothesis: Hypothesis, tally: Tally) -> Verdict:
-    """What the trials say. Untested is also what had too few trials, or some that can be read in two ways."""
+    """Judge the trials. Too few or ambiguous trials count as untested."""
     if tally.refuted:
         return "refuted"
     claim = isinstance(hypothesis, StatedClaim)
@@ -116,11 +116,14 @@ def tried(
     rng: random.Random,
     say: Callable[[str], None],
 ) -> tuple[list[Tally], Judge]:
-    """The trials of all hypotheses, on `tasks` and where agents failed; the judge knows the answers that refuse."""
+    """Test all hypotheses on `tasks` and where agents failed.
+
+    The returned judge knows the refusals.
+    """
     forms = [form for hypothesis in hypotheses for form in spoken_forms(hypothesis)]
     judge = Judge(lab, forms)
-    said = [step.action for trajectory in failed for step in trajectory.steps if step.action is not None]
-    guide = Guide(judge, names_said(forms, said), rng)
+    actions = [step.action for trajectory in failed for step in trajectory.steps if step.action is not None]
+    guide = Guide(judge, names_said(forms, actions), rng)
     tallies = [Tally() for _ in hypotheses]
     pairs = list(zip(hypotheses, tallies, strict=True))
     for number, task_id in enumerate(tasks, start=1):
@@ -145,8 +148,8 @@ def tried(
 
 
 def _say_forms(guide: Guide, states: Sequence[Walked]) -> None:
-    """Say every form with some names: how it is refused has to be known of forms too that are never possible."""
-    known = names_said(guide.judge.forms, [said for walked in states for said in guide.options(walked.state)])
+    """Say each form with some names, to learn refusals even of impossible forms."""
+    known = names_said(guide.judge.forms, [action for walked in states for action in guide.options(walked.state)])
     names = sorted({*known, *guide.names}) or ["it"]
     for form in guide.judge.forms:
         for walked in guide.rng.sample(states, min(SAID, len(states))):
@@ -166,8 +169,7 @@ def _try_in(guide: Guide, states: Sequence[Walked], hypothesis: Hypothesis, tall
 def _possible(
     guide: Guide, states: Sequence[Walked], form: str, most: int | None = None
 ) -> Iterator[tuple[Walked, str, dict[str, str]]]:
-    """(state, action, its names) wherever an action of a form is possible as far as is known; of more than `most`, some
-    at random."""
+    """Yield (state, action, names) for each possible action of a form; sample at most `most`."""
     cases: list[tuple[Walked, str, dict[str, str]]] = []
     for walked in states:
         for action in guide.options(walked.state):
@@ -179,12 +181,12 @@ def _possible(
 
 
 def _try_needs(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Tally) -> None:
-    """Everywhere the step was done; without it, and with something else instead, the action is refused."""
+    """Check that the step was always done, and that the action is refused without it or after a substitute."""
     task_id = states[0].state.task_id
     cases = list(_possible(guide, states, needs.action))
     for walked, action, names in cases:
-        steps = [said for said in walked.accepted if bound_names(needs.step, said) is not None]
-        if not any(is_step(needs.step, names, said) for said in steps):
+        steps = [earlier for earlier in walked.accepted if bound_names(needs.step, earlier) is not None]
+        if not any(is_step(needs.step, names, earlier) for earlier in steps):
             return tally.failed(task_id, action, f"possible without `{filled_form(needs.step, names)}`")
         tally.latest = tally.latest and is_step(needs.step, names, steps[-1])
     for walked, action, names in sorted(cases, key=lambda case: len(case[0].accepted))[:PER_TASK]:
@@ -204,19 +206,19 @@ def _try_needs(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Tall
 def _replayed(
     guide: Guide, walked: Walked, step: str, names: dict[str, str], *, instead: bool
 ) -> LabState | None:
-    """The state after the same actions without a step, or with another action in its place; None where all is over.
+    """Replay actions without a step, or with a substitute; None if the episode ends.
 
-    What the engine does not take on the way is left out.
+    Actions refused on the way are skipped.
     """
     judge = guide.judge
     state = judge.lab.start(walked.state.task_id)
-    for said in walked.accepted:
-        action = said
-        if is_step(step, names, said):
-            others = [option for option in sorted(state.admissible) if not is_step(step, names, option)]
-            if not instead or not others:
+    for earlier in walked.accepted:
+        action = earlier
+        if is_step(step, names, earlier):
+            substitutes = [option for option in sorted(state.admissible) if not is_step(step, names, option)]
+            if not instead or not substitutes:
                 continue
-            action = guide.rng.choice(others)
+            action = guide.rng.choice(substitutes)
         if judge.possible(state, action):
             child = judge.lab.after(state, action)
             state = state if child.over else child
@@ -226,7 +228,7 @@ def _replayed(
 
 
 def _try_undoing(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Tally) -> None:
-    """Where the step was done, another of its form after it, and the action is refused: does the step help again?"""
+    """Find states with the step, another step of its form and a refusal; check if repeating the step helps."""
     judge = guide.judge
     known = {action: names for _, action, names in _possible(guide, states, needs.action, PER_TASK)}
     cases = [(walked, action) for walked in states for action in known]
@@ -234,8 +236,8 @@ def _try_undoing(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Ta
     count = 0
     for walked, action in cases:
         names = known[action]
-        steps = [said for said in walked.accepted if bound_names(needs.step, said) is not None]
-        done = [said for said in steps if is_step(needs.step, names, said)]
+        steps = [earlier for earlier in walked.accepted if bound_names(needs.step, earlier) is not None]
+        done = [earlier for earlier in steps if is_step(needs.step, names, earlier)]
         if not done or is_step(needs.step, names, steps[-1]) or judge.possible(walked.state, action):
             continue
         if count == PER_TASK or not judge.possible(walked.state, done[-1]):
@@ -248,12 +250,12 @@ def _try_undoing(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Ta
 def _try_detour(
     guide: Guide, task_id: str, needs: Needs, action: str, names: dict[str, str], tally: Tally
 ) -> None:
-    """A walk that does all but the step, and most of all what has to do with the same names."""
+    """Walk with everything but the step, preferring actions on the same names."""
     low = [name.lower() for name in names.values()]
     states = guide.walk(
         task_id,
-        avoid=lambda said: is_step(needs.step, names, said),
-        wanted=lambda said: any(name in said.lower() for name in low),
+        avoid=lambda candidate: is_step(needs.step, names, candidate),
+        wanted=lambda candidate: any(name in candidate.lower() for name in low),
         length=DETOUR,
     )
     for walked in states:
@@ -265,16 +267,18 @@ def _try_detour(
 
 
 def _try_instead(guide: Guide, states: Sequence[Walked], instead: Instead, tally: Tally) -> None:
-    """The wrong wording is possible nowhere; where the right one works, it does nothing and gets another answer."""
+    """Check that the wrong wording is never possible, and where the right one works does nothing and is answered
+    differently."""
     task_id = states[0].state.task_id
     for _, action, _ in _possible(guide, states, instead.wrong, PER_TASK):
         return tally.failed(task_id, action, "is understood")
     extra = [slot for slot in slots_of(instead.wrong) if slot not in slots_of(instead.right)]
-    others = sorted(names_said(guide.judge.forms, [said for walked in states for said in guide.options(walked.state)]))
+    options = [option for walked in states for option in guide.options(walked.state)]
+    known = sorted(names_said(guide.judge.forms, options))
     for walked, action, names in _possible(guide, states, instead.right, PER_TASK):
-        free = {slot: guide.rng.choice(others or guide.names or ["it"]) for slot in extra}
+        free = {slot: guide.rng.choice(known or guide.names or ["it"]) for slot in extra}
         wrong = filled_form(instead.wrong, {**names, **free})
-        answers = [guide.judge.lab.after(walked.state, said).observation for said in (wrong, action)]
+        answers = [guide.judge.lab.after(walked.state, utterance).observation for utterance in (wrong, action)]
         understood = guide.judge.taken(walked.state, wrong)
         if understood or (answers[0] == answers[1] != walked.state.observation):
             return tally.failed(task_id, wrong, "is understood")
@@ -284,8 +288,8 @@ def _try_instead(guide: Guide, states: Sequence[Walked], instead: Instead, tally
 
 
 def _try_no_effect(guide: Guide, states: Sequence[Walked], claim: NoEffect, tally: Tally) -> None:
-    """Where it is said to change nothing it changes nothing, most of all where the engine lists it as possible; where
-    it is not said, it does something."""
+    """Check that the action changes nothing where the claim says so, listed states first, but does something elsewhere.
+    """
     judge, task_id = guide.judge, states[0].state.task_id
     cases = [(walked.state, names) for walked in states for names in _in_effect(claim, walked.accepted)]
     guide.rng.shuffle(cases)
@@ -307,29 +311,30 @@ def _try_no_effect(guide: Guide, states: Sequence[Walked], claim: NoEffect, tall
 
 
 def _in_effect(claim: NoEffect, accepted: Sequence[str]) -> list[dict[str, str]]:
-    """The names of all that was done and has not ended since, the latest first."""
+    """List names of steps still in effect, the latest first."""
     effects: list[dict[str, str]] = []
     for number in range(len(accepted) - 1, -1, -1):
         names = bound_names(claim.after, accepted[number])
         if names is None or names in effects:
             continue
-        if not (claim.until and any(is_step(claim.until, names, said) for said in accepted[number + 1 :])):
+        if not (claim.until and any(is_step(claim.until, names, later) for later in accepted[number + 1 :])):
             effects.append(names)
     return effects
 
 
 def _try_claim(judge: Judge, claim: StatedClaim, tally: Tally, shown_failed: set[str]) -> None:
-    """The experiments of a claim, each played from the beginning of its task."""
+    """Run a claim's experiments from the beginning of their tasks."""
     for task_id in sorted(tasks_of(claim)):
         for trial in claim.experiments:
             if trial.task != task_id:
                 continue
             state = judge.lab.follow(task_id, [*trial.actions])
-            shown = " ".join(state.observation.lower().split())
+            last_text = " ".join(state.observation.lower().split())
             sees, lacks = (" ".join(text.lower().split()) for text in (trial.sees, trial.sees_not))
             last = " | ".join(trial.actions)
-            if (sees and sees not in shown) or (lacks and lacks in shown):
-                wanted = f"{trial.sees!r} is not seen" if sees and sees not in shown else f"{trial.sees_not!r} is seen"
+            if (sees and sees not in last_text) or (lacks and lacks in last_text):
+                is_missing = sees and sees not in last_text
+                wanted = f"{trial.sees!r} is not seen" if is_missing else f"{trial.sees_not!r} is seen"
                 tally.failed(task_id, last, f"{wanted} in {state.observation!r}")
             else:
                 tally.passed(task_id, trial.actions[-1], fresh=task_id not in shown_failed)

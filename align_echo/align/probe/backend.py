@@ -1,7 +1,7 @@
-"""The probe as a backend of ALIGN's loop: analyse failures by experiment, write the interface from what survived.
+"""Probe backend of ALIGN's loop: analyse failures by experiment and write an interface from the confirmed rules.
 
-`analyze` and `optimize` keep no state between iterations: what was learned before is read back from the interface
-itself, so a resumed run goes on as an uninterrupted one would.
+`analyze` and `optimize` keep no state between iterations. Earlier rules are read from the interface, so a resumed run
+behaves like an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -50,32 +50,32 @@ from align_echo.types import Misalignment, Trajectory
 from align_echo.wrappers.text_env import TextEnv
 
 FAILURES_PER_TASK = 3
-"""Cases taken from the agent's failures in a task, per action template."""
+"""Cases per task and action template from the agent's failures."""
 
 CASES_PER_KIND = 3
-"""Cases taken from one walk, per action template and reason to look at it."""
+"""Cases per walk, action template and reason."""
 
 SPELLING_TASKS = 4
 SPELLING_STATES = 12
-"""Tasks, and states of each, in which allowed actions are said in other letters and without their numbers."""
+"""Tasks, and states per task, for trying allowed actions in other letter case and without numbers."""
 
 MOST_SAYINGS = 1_500
-"""Where an engine offers forms and names, all sayings of a state are tried if these are not more."""
+"""Maximum combinations of offered forms and names for trying them all."""
 
 STARTS = 4
-"""Tasks at whose start all that can be said is said, for refusals that the agent did not meet."""
+"""Tasks whose initial state is tried with all combinations, to find refusals the agent did not meet."""
 
 STROLL = 40
-"""Steps of a stroll through each task, for names that the agent did not meet."""
+"""Steps of a random walk per task, to find names the agent did not meet."""
 
 FEWEST_FORMS = 3
-"""With fewer forms than these there are no steps to learn."""
+"""Minimum forms for learning steps."""
 
 MOST_FORMS = 200
-"""Forms of actions that agents can be told. An engine with more lists names that are not known for what they are."""
+"""Maximum action forms an agent can read; beyond this, names were probably not recognised."""
 
 LONG = 5.0
-"""Minutes from which on it is said how long the walks through all tasks will still take."""
+"""Minutes of remaining walks above which the time left is reported."""
 
 Progress = Callable[[str], None]
 Spec = dict[str, Any]
@@ -83,10 +83,11 @@ Studied = tuple[list[Case], list[Utterance], Counter[str]]
 
 
 class ProbeBackend:
-    """Learns on the failed tasks, tests on `fresh_tasks`; `make_lab_env` gives a raw environment without a limit.
+    """Backend that learns on failed tasks and tests on `fresh_tasks`; `make_lab_env` creates a raw environment without
+    a step limit.
 
-    `on_progress` is told what is being done, `note` what is worth keeping. `processes` test rules at once where the
-    environment lets them; what is found is the same with any number.
+    `on_progress` reports the current work and `note` logs remarks. `processes` test rules in parallel if the
+    environment permits, with the same result for any number.
     """
 
     name = "probe"
@@ -111,12 +112,12 @@ class ProbeBackend:
         self._counted = 0
 
     def describe(self) -> dict[str, str]:
-        """For a run's record: this backend uses no model."""
+        """Describe the backend for the run's record; it uses no model."""
         return {"backend": "probe"}
 
     @property
     def lab(self) -> Lab:
-        """The laboratory, opened on first use."""
+        """Return the lab, opened on first use."""
         if self._lab is None:
             self._lab = Lab(self._make_lab_env(), self._processes)
         return self._lab
@@ -126,7 +127,7 @@ class ProbeBackend:
     def analyze(
         self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        """Rules that hold on fresh tasks and are not in the interface yet. Empty if no feedback is uninformative."""
+        """Find rules that hold on fresh tasks and are new to the interface. Empty if all feedback is informative."""
         with rarely_collected():
             return self._learned_from(played, known, interface)
 
@@ -151,13 +152,15 @@ class ProbeBackend:
         return [misalignment for misalignment in fresh if misalignment.rule not in rules]
 
     def lists(self, task_id: str) -> bool:
-        """Whether the engine lists its admissible actions."""
+        """Check if the engine lists its admissible actions."""
         self.lab.start(task_id)
         return self.lab.lists
 
     def _offers_much(self) -> bool:
-        """Whether the engine offers more names and forms than can all be tried, or too few forms for one to need
-        another: then what it offers is learned from as it is (`offered`)."""
+        """Check if the engine offers too many combinations to try, or too few forms for steps.
+
+        If so, `offered` learns from the offers directly.
+        """
         offered = self.lab.env.offered()
         if offered is None:
             return False
@@ -166,7 +169,7 @@ class ProbeBackend:
         return many or len(forms) < FEWEST_FORMS
 
     def _read_lists(self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> bool:
-        """Learn from the lists what a name is and how refusals look; False if no answer tells nothing."""
+        """Learn names and refusals from the lists; False if every answer is informative."""
         self.lab.name = before["name"] if before else self._name(failed)
         self.lab.compare_saved(self.lab.start(failed[0].task_id))
         self._say("learning how refusals look")
@@ -175,25 +178,26 @@ class ProbeBackend:
         return bool(self.lab.refusals)
 
     def _read_answers(self, played: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> bool:
-        """The same where nothing is listed: from what is offered, or from what the agent said, in episodes that it won
-        too, and from what strolls through the tasks show. A form that was only refused so far is tried on the strolls.
+        """Learn names and refusals without lists, from offers, or from the agent's actions and random walks.
+
+        Won episodes count too. Forms refused so far are tried on the walks.
         """
         failed = lost_of(played)
         refusals = unlisted_refusals(failed)
         self.lab.refusals = sorted({*refusals, *(before["uninformative"] if before else ())})
-        taken = {action for _, action in taken_actions(played, self.lab.refusals)}
-        said = taken | {action for _, action in refused_actions(played, self.lab.refusals)}
-        said = {action for action in said if not self.lab.env.read_only(action)}
-        taken &= said
+        accepted = {action for _, action in taken_actions(played, self.lab.refusals)}
+        utterances = accepted | {action for _, action in refused_actions(played, self.lab.refusals)}
+        utterances = {action for action in utterances if not self.lab.env.read_only(action)}
+        accepted &= utterances
         tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
-        shown = [step.raw_observation or "" for trajectory in played for step in trajectory.steps]
-        shown += [self.lab.start(task_id).opening for task_id in tasks]
+        texts = [step.raw_observation or "" for trajectory in played for step in trajectory.steps]
+        texts += [self.lab.start(task_id).opening for task_id in tasks]
         forms = set(before["templates"]) if before else set[str]()
         names: set[str] = set()
         for trajectory in failed:
             for state, _, _ in replayed(self.lab, [trajectory]):
                 self._take_offers(state, forms, names)
-        self._speak(forms, names, taken, said, shown)
+        self._speak(forms, names, accepted, utterances, texts)
         if not self.lab.refusals or not (self.lab.sayings and self.lab.sayings.forms):
             return False
         self.lab.compare_saved(self.lab.start(tasks[0]))
@@ -204,22 +208,25 @@ class ProbeBackend:
             self.lab.forget()
             for state in strolled(self.lab, task_id, rng, STROLL):
                 self._take_offers(state, forms, names)
-                shown.append(state.observation)
-        taken |= {action for actions in self.lab.sayings.taken.values() for action in actions}
-        self._speak(forms, names, taken, taken, shown)
+                texts.append(state.observation)
+        accepted |= {action for actions in self.lab.sayings.taken.values() for action in actions}
+        self._speak(forms, names, accepted, accepted, texts)
         return True
 
     def _take_offers(self, state: LabState, forms: set[str], names: set[str]) -> None:
+        """Add the forms and names offered in a state."""
         offered = self.lab.offered(state)
         forms.update(template for template in offered.templates if "{" in template)
         names.update(offered.names)
 
-    def _speak(self, forms: set[str], names: set[str], taken: set[str], said: set[str], shown: Sequence[str]) -> None:
-        """Let the laboratory say all that can be said in these forms of these names, or in those of what was said."""
+    def _speak(
+        self, forms: set[str], names: set[str], accepted: set[str], utterances: set[str], texts: Sequence[str]
+    ) -> None:
+        """Let the lab try all combinations of these forms and names, or of the agent's utterances."""
         if self.lab.env.offered() is not None:
             self.lab.sayings = Sayings(tuple(sorted(forms)), pattern_of(names))
         else:
-            self.lab.sayings = heard_sayings(taken, said, shown)
+            self.lab.sayings = heard_sayings(accepted, utterances, texts)
             self.lab.sayings.forms = tuple(sorted({*self.lab.sayings.forms, *forms}))
         self.lab.name = self.lab.sayings.name
         self.lab.forget()
@@ -251,24 +258,24 @@ class ProbeBackend:
         return fresh
 
     def _name(self, failed: Sequence[Trajectory]) -> str:
-        """What finds names in this engine's actions: of the tasks' first states if they have numbers, else of walks."""
+        """Build the pattern for names, from initial states if names have numbers, else from walks."""
         tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
         listed = {action for task_id in tasks for action in self.lab.start(task_id).admissible}
-        shown: set[str] = set()
+        texts: set[str] = set()
         if not is_numbered(listed):
             rng = random.Random(f"{self._seed}/names")
             for number, task_id in enumerate(tasks, 1):
                 self._say(f"learning what a name is: task {number} of {len(tasks)}")
                 for state in strolled(self.lab, task_id, rng):
                     listed |= state.admissible
-                    shown |= {state.opening, state.observation}
+                    texts |= {state.opening, state.observation}
         self.lab.forget()
-        return name_pattern(listed, shown)
+        return name_pattern(listed, texts)
 
     def _vocabulary(
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
     ) -> tuple[Spec, Slots, dict[Need, set[tuple[str, str]]]]:
-        """What can be said, the kinds in each place, and what made what possible."""
+        """Learn templates, kinds by slot, and enabling steps."""
         vocabulary = Vocabulary(self.lab.name)
         task_ids = list(dict.fromkeys([*tasks, *self._fresh]))
         spellings: list[tuple[str, bool]] = []
@@ -294,8 +301,7 @@ class ProbeBackend:
         tasks: Sequence[str],
         rng: random.Random,
     ) -> tuple[list[Case], list[Utterance], Counter[str]]:
-        """Cases, what the agent said in forms that are not known, and how often it said each form, in
-        its own words or in such as are known for it."""
+        """Collect cases, utterances in unknown forms, and counts of forms in the agent's or equivalent wording."""
         by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
 
         def works() -> Iterator[Callable[[], Studied]]:
@@ -308,11 +314,11 @@ class ProbeBackend:
 
         studied = self.lab.share_out(works(), len(tasks))
         worded = sum((words for _, _, words in studied), Counter[str]())
-        cases = [case for met, _, _ in studied for case in met]
+        cases = [case for task_cases, _, _ in studied for case in task_cases]
         return cases, [utterance for _, heard, _ in studied for utterance in heard], worded
 
     def _studied(self, spec: Spec, failed: Sequence[Trajectory], offers: Iterable[tuple[LabState, str]]) -> Studied:
-        """The same of one task: of its failed episodes, and cases of what else is offered there."""
+        """Study a task: its failed episodes and other offered actions."""
         worded: Counter[str] = Counter()
         cases: list[Case] = []
         utterances: list[Utterance] = []
@@ -336,7 +342,7 @@ class ProbeBackend:
         return cases, utterances, worded
 
     def _offers(self, slots: Slots, task_id: str, rng: random.Random) -> Iterator[tuple[LabState, str]]:
-        """Actions from a walk through a task to study, a few of each template and each reason to look at it."""
+        """Yield actions to study from a walk, a few per template and reason."""
         counts: Counter[tuple[str, str]] = Counter()
         vocabulary = Vocabulary(self.lab.name)
         offers = list(proposals(walk(self.lab, vocabulary, task_id, rng), vocabulary, slots, rng))
@@ -352,7 +358,7 @@ class ProbeBackend:
     # ------------------------------------------------------------ Algorithm 1, stage 2
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """The interface with the new misalignments resolved."""
+        """Write an interface that resolves the new misalignments."""
         spec = emit.read_spec(interface.source)
         details = [json.loads(misalignment.detail) for misalignment in new]
         of_pages = pages.is_of_pages(spec) or any("pages" in detail for detail in details)
@@ -379,7 +385,7 @@ class ProbeBackend:
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
 
     def _steps_since(self) -> int:
-        """Engine steps since this was last asked."""
+        """Count engine steps since the last call."""
         steps = self._lab.steps if self._lab else 0
         since, self._counted = steps - self._counted, steps
         return since

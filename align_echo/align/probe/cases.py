@@ -1,8 +1,8 @@
-"""Cases: a refused action in a real state, and what would have helped, found by trying.
+"""Cases: refused actions in real states, with the steps that help, found by trying.
 
-A case comes from an agent's own failures or from walks through the environment. Its label is the set of first steps of
-the shortest ways (at most `DEPTH` actions) after which the same action is allowed, or "already" when the action, once
-made possible again, leads back to the very state it was refused in, or "now" for an action that is allowed.
+Cases come from the agent's failures or from walks. The label is the set of first steps of the shortest paths (at most
+`DEPTH` actions) after which the action is allowed; "already" if the action, once possible again, leads back to the
+state of its refusal; or "now" for an allowed action.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ MAX_NODES = 300
 WALK_LENGTH = 80
 RECENT = 4
 PUT_OFF = 3
-"""So many actions of a walk's next step may be put off since they lead back to where it was."""
+"""Maximum candidates for a walk's next step to postpone because they lead back."""
 
 AIMLESS = 0.25
-"""Share of a walk's steps that are any allowed action."""
+"""Share of arbitrary actions in a walk."""
 
 
 Slots = dict[str, list[list[str]]]
-"""For each template, the kinds of things seen in each of its places."""
+"""Kinds of names seen in each slot, by template."""
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A refused action, or an allowed one (`now`), in the state after the actions of `prefix`.
+    """Refused action, or allowed one (`now`), in the state after the actions of `prefix`.
 
-    `steps` are the first steps of the shortest ways to make it possible, `depth` the length of these; there are none
-    where nothing within reach helps. `already` is True where the action was in effect.
+    `steps` are the first steps of the shortest paths that enable it, of length `depth`; empty if nothing within reach
+    helps. `already` is True if the action was in effect.
     """
 
     task_id: str
@@ -56,23 +56,23 @@ class Case:
     depth: int
     now: bool = False
     name: str = NUMBERED
-    """What finds names in actions."""
+    """Pattern for names in actions."""
 
     memo: dict[str, bool] = field(default_factory=dict, repr=False)
-    """Which conditions hold, by the condition as text."""
+    """Cache of conditions, by their text."""
 
     literals: list[tuple[Any, ...]] = field(default_factory=list, repr=False)
 
     right: list[frozenset[str]] = field(default_factory=list, repr=False)
-    """Every right-hand side that is right in it, once they were asked for (`rules.conclusions`)."""
+    """Cache of all correct conclusions (`rules.conclusions`)."""
 
     @cached_property
     def about(self) -> list[str]:
-        """The names that conditions may speak of."""
+        """Return the names conditions may refer to."""
         return runtime.about(self.history, list(self.names))
 
     def shapes(self, spec: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """Conditions on how its names were last spoken of and how the views speak of them; kept on the case."""
+        """Return conditions on the last mentions of names and on views of them; cached."""
         if not self.literals:
             for index, name in enumerate(self.about):
                 self.literals.append(("shape", index, self.history["shape"].get(name, "")))
@@ -84,7 +84,7 @@ class Case:
 
     @property
     def outcome(self) -> str:
-        """The kind of help, for quotas: "now", "already", the templates of the first steps, or "nothing"."""
+        """Return the kind of help, for quotas: "now", "already", the first steps' templates, or "nothing"."""
         if self.now:
             return "now"
         if self.already:
@@ -92,14 +92,14 @@ class Case:
         return " | ".join(sorted({skeleton(step, self.name)[0] for step in self.steps})) or "nothing"
 
     def agrees(self, step: str) -> bool:
-        """Whether a rule's conclusion is right here."""
+        """Check if a rule's conclusion is correct here."""
         if step == "now":
             return self.now
         return self.already if step == "already" else step in self.steps
 
 
 def history_of(spec: dict[str, Any], state: LabState) -> dict[str, Any]:
-    """The run-time history of a state, from its own actions and the engine's answers; kept on the state."""
+    """Return a state's run-time history from its actions and answers; cached on the state."""
     if state.history is None:
         if state.parent is None:
             state.history = runtime.new_history(spec, state.opening, state.observation)
@@ -111,42 +111,45 @@ def history_of(spec: dict[str, Any], state: LabState) -> dict[str, Any]:
 
 
 def situation(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> dict[str, Any]:
-    """The history of a state with what the views show there now, as an interface has it when an action is refused;
-    kept on the state."""
-    kept = state.read_by(spec)
-    if action not in kept:
+    """Return a state's history with its current views, as an interface sees it on a refusal; cached on the state."""
+    cached = state.read_by(spec)
+    if action not in cached:
         known = history_of(spec, state)
         views = runtime.views_for(spec, known, action)
-        kept[action] = {**known, "views": {view: lab.look(state, view) for view in views}}
-    situated: dict[str, Any] = kept[action]
+        cached[action] = {**known, "views": {view: lab.look(state, view) for view in views}}
+    situated: dict[str, Any] = cached[action]
     return situated
 
 
 def try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Case:
-    """Find by experiment what would make an action possible. Kept on the state, except where actions have to be tried:
-    there it depends on what was taken elsewhere meanwhile."""
+    """Find by experiment the steps that enable an action.
+
+    Cached on the state, unless actions must be tried: results then depend on other states.
+    """
     if not lab.lists:
         return _try_case(lab, spec, state, action)
-    kept = state.read_by(spec)
-    if ("case", action) not in kept:
-        kept["case", action] = _try_case(lab, spec, state, action)
-    case: Case = kept["case", action]
+    cached = state.read_by(spec)
+    if ("case", action) not in cached:
+        cached["case", action] = _try_case(lab, spec, state, action)
+    case: Case = cached["case", action]
     return case
 
 
 def _try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Case:
     template, names = skeleton(action, lab.name)
     history = situation(lab, spec, state, action)
-    now = lab.takes(state, action)
+    allowed = lab.takes(state, action)
     steps, already, depth = (
-        (frozenset[str](), False, 0) if now else _search(lab, state, action, _related(history, names))
+        (frozenset[str](), False, 0) if allowed else _search(lab, state, action, _related(history, names))
     )
-    return Case(state.task_id, state.actions, action, template, names, history, steps, already, depth, now, lab.name)
+    return Case(state.task_id, state.actions, action, template, names, history, steps, already, depth, allowed, lab.name)
 
 
 def is_so(lab: Lab, state: LabState, action: str) -> bool:
-    """Whether a refused action is in effect: something can be done after which it is allowed and leads back here.
-    Kept on the state."""
+    """Check if a refused action is in effect: after some step it is allowed and leads back here.
+
+    Cached on the state.
+    """
     state.so = {} if state.so is None else state.so
     if action not in state.so:
         state.so[action] = _is_undone(lab, state, action)
@@ -163,7 +166,7 @@ def _is_undone(lab: Lab, state: LabState, action: str) -> bool:
 
 
 def _related(history: dict[str, Any], names: Sequence[str]) -> set[str]:
-    """Names that may have to do with an action: its own, what they were seen with, what was done last."""
+    """Find names related to an action: its own, those seen with them, and those of the last action."""
     related = set(names)
     for name in names:
         related.update((history["near"].get(name, ""), history["with"].get(name, "")))
@@ -174,9 +177,9 @@ def _related(history: dict[str, Any], names: Sequence[str]) -> set[str]:
 
 
 def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[frozenset[str], bool, int]:
-    """Breadth first: (first steps of all shortest ways, whether it is already so, length of the ways).
+    """Search breadth first: (first steps of all shortest paths, whether in effect, path length).
 
-    A way whose last step the action only takes back is none: what the action asks for was so before that step.
+    Skips paths whose last step the action merely reverts: its goal held before that step.
     """
     seen = {lab.key(start)}
     frontier: list[tuple[LabState, str]] = [(start, "")]
@@ -208,7 +211,7 @@ def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[
 
 
 def _relevant(lab: Lab, state: LabState, related: set[str]) -> list[str]:
-    """Actions all of whose names are related, own names first, in a fixed order."""
+    """List actions with only related names, own names first, in a fixed order."""
     return [
         action
         for action in lab.possible(state, related)
@@ -217,7 +220,7 @@ def _relevant(lab: Lab, state: LabState, related: set[str]) -> list[str]:
 
 
 def _wide(lab: Lab, state: LabState, related: set[str]) -> list[str]:
-    """The related actions, and two others of each template: doing something else first may be what it takes."""
+    """List related actions and two others per template, since a detour may be necessary."""
     first = _relevant(lab, state, related)
     counts: Counter[str] = Counter()
     for action in sorted(state.admissible.difference(first)):
@@ -231,11 +234,10 @@ def _wide(lab: Lab, state: LabState, related: set[str]) -> list[str]:
 def walk(
     lab: Lab, vocabulary: Vocabulary, task_id: str, rng: random.Random, length: int = WALK_LENGTH
 ) -> list[LabState]:
-    """A walk that prefers what it did least: first the kind of action, then the kinds of things, then the things.
+    """Walk by preferring the rarest kind of action, then kinds of names, then names.
 
-    An action that leads back to where the walk has been is put off for another, `PUT_OFF` times at most: a walk that
-    puts down at once what it took never sees how things are elsewhere with that thing in its hand. Now and then it does
-    anything: one that always does what is new never leaves a thing undone, and what holds after that is not seen.
+    Actions that lead back are postponed, `PUT_OFF` times at most: a walk that puts things down at once would never see
+    other places with them in hand. Some actions are arbitrary, so that the walk also leaves things undone.
     """
     done: Counter[str] = Counter()
     state = lab.start(task_id)
@@ -271,7 +273,7 @@ def walk(
 
 
 def strolled(lab: Lab, task_id: str, rng: random.Random, length: int = WALK_LENGTH) -> Iterator[LabState]:
-    """The states of a walk of any actions."""
+    """Yield the states of a random walk."""
     state = lab.start(task_id)
     yield state
     for _ in range(length):
@@ -283,7 +285,7 @@ def strolled(lab: Lab, task_id: str, rng: random.Random, length: int = WALK_LENG
 
 @lru_cache(maxsize=MOST)
 def _kinds(name: str, action: str) -> str:
-    """An action with its numbers taken out; `name` finds the names."""
+    """Remove numbers from the names in an action; `name` matches names."""
     template, names = skeleton(action, name)
     return runtime.write(template, [runtime.stem(name) for name in names])
 
@@ -291,20 +293,19 @@ def _kinds(name: str, action: str) -> str:
 def proposals(
     states: Sequence[LabState], vocabulary: Vocabulary, slots: Slots, rng: random.Random
 ) -> Iterator[tuple[str, LabState, str]]:
-    """Refused actions worth a look along a walk, as (why, state, action).
+    """Yield refused actions worth studying along a walk, as (reason, state, action).
 
-    Why: which kind of step made it possible next, "done" for what was just done, "recent" for what has to do with the
-    last few actions, "known" for anything seen in the task, "fitting" for recent and known things filled into a
-    template that takes such things (`slots`: the kinds seen in each place of each template), "shown" for names that
-    texts of the task hold, in forms that take them in other tasks.
+    Reasons: the kind of step that enables it next; "done" (just done); "recent" (related to the last actions); "known"
+    (seen in the task); "fitting" (recent and known names in templates for such kinds, by `slots`); "shown" (names in
+    texts of the task, in forms for such names in other tasks).
     """
     known = [(form, sorted(actions)) for form, actions in sorted(vocabulary.actions(states[0].task_id).items())]
     named = {action: vocabulary.names(action) for _, actions in known for action in actions}
-    met = sorted({name for names in named.values() for name in names})
-    fits = _fits(slots, {name: runtime.stem(name) for name in met})
+    known_names = sorted({name for names in named.values() for name in names})
+    fits = _fits(slots, {name: runtime.stem(name) for name in known_names})
     # Where names have numbers, what a text names can be named in an action: then `shown` tells nothing new.
-    shown = set() if vocabulary.name == NUMBERED else vocabulary.shown[states[0].task_id]
-    fits_shown = _fits(slots, {name: name for name in sorted(shown)}) if shown else []
+    text_names = set() if vocabulary.name == NUMBERED else vocabulary.shown[states[0].task_id]
+    fits_shown = _fits(slots, {name: name for name in sorted(text_names)}) if text_names else []
     for before, after in pairwise(states):
         step = vocabulary.form(after.actions[-1])
         enabled: dict[str, list[str]] = {}
@@ -322,7 +323,7 @@ def proposals(
                 yield "recent", after, rng.choice(related)
             if refused:
                 yield "known", after, rng.choice(refused)
-        for why, fitting, wanted in (("fitting", fits, recent), ("shown", fits_shown, shown)):
+        for why, fitting, wanted in (("fitting", fits, recent), ("shown", fits_shown, text_names)):
             for template, places in fitting:
                 action = _filled(template, places, wanted, rng)
                 if action and action not in after.admissible:
@@ -330,7 +331,7 @@ def proposals(
 
 
 def _fits(slots: Slots, stems: Mapping[str, str]) -> list[tuple[str, list[list[str]]]]:
-    """By template, the names of the right kinds for each place. `stems` are the names, in order, each with its stem."""
+    """List fitting names for each slot, by template. `stems` maps ordered names to their stems."""
     return [
         (template, [[name for name, stem in stems.items() if stem in kind] for kind in kinds])
         for template, kinds in sorted(slots.items())
@@ -338,7 +339,7 @@ def _fits(slots: Slots, stems: Mapping[str, str]) -> list[tuple[str, list[list[s
 
 
 def _filled(template: str, fits: Sequence[Sequence[str]], recent: set[str], rng: random.Random) -> str:
-    """A template filled with names that fit its places, one of them recent; "" if there are none."""
+    """Fill a template with fitting names, at least one recent; "" if there are none."""
     indices = [index for index, names in enumerate(fits) if not recent.isdisjoint(names)]
     if not indices or not all(fits):
         return ""
@@ -349,8 +350,10 @@ def _filled(template: str, fits: Sequence[Sequence[str]], recent: set[str], rng:
 
 
 def replayed(lab: Lab, trajectories: Iterable[Trajectory]) -> Iterator[tuple[LabState, str, bool]]:
-    """The agent's own actions, each with the state it was tried in and whether it was refused; a refused action is
-    taken once an episode."""
+    """Replay the agent's actions, each with its state and whether it was refused.
+
+    A refused action counts once per episode.
+    """
     for trajectory in sorted(trajectories, key=lambda trajectory: trajectory.task_id):
         state = lab.start(trajectory.task_id)
         refused: set[str] = set()

@@ -1,4 +1,4 @@
-"""Interface source from learned rules, rules in words, and the way back from source to rules."""
+"""Interface source from learned rules, rules in words, and rules from source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OTHERS = ("P", "Q", "R")
 
 
 def rule_in_words(spec: dict[str, Any], template: str, row: dict[str, Any]) -> str:
-    """One rule as a sentence for people and for agents."""
+    """Write a rule as a sentence for people and agents."""
     wanted = runtime.write(template, list(_LETTERS))
     when = " and ".join(_condition(spec, literal, template.count("{")) for literal in row["if"])
     if row["then"] == "already":
@@ -29,13 +29,13 @@ def rule_in_words(spec: dict[str, Any], template: str, row: dict[str, Any]) -> s
 
 
 def form_in_words(form: str, template: str) -> str:
-    """One near miss as a sentence."""
+    """Write a misworded form as a sentence."""
     wrong, meant = runtime.write(form, list(_LETTERS)), runtime.write(template, list(_LETTERS))
     return f"Write `{meant}` instead of `{wrong}`"
 
 
 def _condition(spec: dict[str, Any], literal: list[Any], places: int) -> str:
-    """One condition in words; its negation by the second form."""
+    """Write a condition in words; the second wording is its negation."""
     kind, *rest = literal[1] if literal[0] == "not" else literal
     words: dict[str, Callable[[], tuple[str, str]]] = {
         "last": lambda: (f"your latest `{_blank(rest[0])}`", f"named {_name(rest[2], places)}"),
@@ -77,9 +77,9 @@ def _condition(spec: dict[str, Any], literal: list[Any], places: int) -> str:
     return f"it is not so that {condition}" if literal[0] == "not" else condition
 
 
-def _name(place: int, places: int) -> str:
-    """An action's name by its letter; the name that it goes with, in words."""
-    return _LETTERS[place] if place < places else f"what {_LETTERS[place - places]} was last shown with"
+def _name(slot: int, places: int) -> str:
+    """Write an action's name as a letter; a related name in words."""
+    return _LETTERS[slot] if slot < places else f"what {_LETTERS[slot - places]} was last shown with"
 
 
 def _told(name: str, text: str) -> str:
@@ -87,7 +87,7 @@ def _told(name: str, text: str) -> str:
 
 
 def _step(spec: dict[str, Any], template: str, terms: list[list[Any]], only: bool) -> str:
-    """A missing step as a command; what it names beyond the action's own names is called P or Q and explained."""
+    """Write a missing step as a command; further names become P or Q, with an explanation."""
     names: list[str] = []
     meant: list[str] = []
     for term in terms:
@@ -114,7 +114,7 @@ def _meant(spec: dict[str, Any], term: list[Any]) -> str:
 
 
 def _places(chosen: int) -> list[str]:
-    return ["it" if place == chosen else "_" for place in range(len(_LETTERS))]
+    return ["it" if slot == chosen else "_" for slot in range(len(_LETTERS))]
 
 
 def _blank(template: str) -> str:
@@ -122,9 +122,9 @@ def _blank(template: str) -> str:
 
 
 def rules_text(spec: dict[str, Any]) -> str:
-    """What `InferRules` tells an agent up front: short sentences that hold whatever the state is, and so say "may".
+    """Write the rules text of `InferRules`: short sentences valid in any state, hence with "may".
 
-    The conditions of a rule speak of refused actions; they are for `WrapStep`, which knows what was refused.
+    Conditions concern refused actions; only `WrapStep` uses them.
     """
     lines = ["Learned by experiment in this environment:"]
     if spec["templates"]:
@@ -145,13 +145,13 @@ def rules_text(spec: dict[str, Any]) -> str:
 
 
 def need_step(template: str, places: list[int]) -> str:
-    """A step that an action may need, with the action's own letters where it has the same names (-1: another name)."""
-    others = iter(_OTHERS)
-    return f"`{runtime.write(template, [_LETTERS[place] if place >= 0 else next(others) for place in places])}`"
+    """Write a step an action may need, with the action's letters for shared names (-1: another name)."""
+    letters = iter(_OTHERS)
+    return f"`{runtime.write(template, [_LETTERS[slot] if slot >= 0 else next(letters) for slot in places])}`"
 
 
 def refusal_in_words(shape: str) -> str:
-    """What one shape of refusal (`rules.py`) means."""
+    """Explain a shape of refusal (`rules.py`)."""
     if shape == SAME:
         return "An answer that only repeats the one before may mean that the action was refused; it does not say why"
     text = shape.replace(ACTION, "...")
@@ -159,16 +159,16 @@ def refusal_in_words(shape: str) -> str:
 
 
 def _step_up_front(spec: dict[str, Any], row: dict[str, Any]) -> str:
-    """A missing step said without its conditions; "" where it takes the state to say it.
+    """Write a missing step without its conditions; "" if the state decides.
 
-    Said are steps with the action's own names, and undoing what is in effect (laying down what was picked up).
+    Covers steps with the action's own names, and undoing what is in effect (such as laying down an object).
     """
     if row["then"] == "already":
         return ""
     template, terms, _ = row["then"]
-    for place, (kind, *rest) in enumerate(terms):
+    for slot, (kind, *rest) in enumerate(terms):
         pair = spec["pairs"][rest[0]] if kind == "active" else ["", "", []]
-        undoes = pair[1] == template and pair[2][rest[1]] == place
+        undoes = pair[1] == template and pair[2][rest[1]] == slot
         if kind != "name" and not (kind == "at" and rest[1] == template) and kind != "with" and not undoes:
             return ""
     if [kind for kind, *_ in terms] == ["at"]:
@@ -177,20 +177,19 @@ def _step_up_front(spec: dict[str, Any], row: dict[str, Any]) -> str:
 
 
 def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
-    """The whole interface as Python source under a contract."""
+    """Build the interface source under a contract."""
     return assembled(spec, contract, runtime, _functions(spec, contract))
 
 
 def assembled(spec: dict[str, Any], contract: InterfaceContract, code: ModuleType, functions: str) -> str:
-    """A learned spec, the run-time module that reads it, and the two functions, as one file."""
+    """Combine a learned spec, its run-time module and both functions into a single file."""
     head = f'"""Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence."""'
     table = "SPEC = " + pprint.pformat(spec, width=116, compact=True)
     return "\n\n".join([head, "import re", table, code_of(code), functions]) + "\n"
 
 
 def code_of(code: ModuleType) -> str:
-    """A run-time module's functions and classes, without its docstring, imports, constants, annotations and
-    decorators."""
+    """Return a module's functions and classes, without docstring, imports, constants, annotations and decorators."""
     tree = ast.parse(inspect.getsource(code))
     parts = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     for node in ast.walk(ast.Module(body=list(parts), type_ignores=[])):
@@ -204,7 +203,7 @@ def code_of(code: ModuleType) -> str:
 
 
 def _drop_annotations(node: ast.AST) -> None:
-    """Plain assignments in place of annotated ones, in every block of a node."""
+    """Replace annotated assignments with plain ones in all blocks."""
     for part in ("body", "orelse"):
         block = getattr(node, part, None)
         if isinstance(block, list):
@@ -238,7 +237,7 @@ def WrapStep({", ".join(contract.wrap_step_args)}):
 
 
 def read_spec(code: str) -> dict[str, Any] | None:
-    """The `SPEC` of an interface that this backend wrote; None for any other interface."""
+    """Read the `SPEC` of an interface by this backend; None for any other."""
     for node in ast.parse(code).body:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["SPEC"]:
             try:

@@ -1,6 +1,6 @@
-"""Rules learned, tested on tasks they were not learned from, refined by what refuted them, tested again.
+"""Learn rules, test them on other tasks, refine them by counterexamples, and test again.
 
-The whole list has its examination on tasks kept back for it; what is refuted once goes.
+The complete list is examined on reserved tasks; a single refutation removes a rule.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_CHAIN = 8
 
 
 class TrialVerdict(NamedTuple):
-    """What came of obeying: the rule that is praised or blamed, and why it is blamed ("" if it was right)."""
+    """Result of obeying: the credited or blamed rule, and the reason for blame ("" if correct)."""
 
     rule: str
     wrong: str
@@ -36,23 +36,23 @@ class TrialVerdict(NamedTuple):
 
 @dataclass
 class Trials:
-    """The tests of each claim, by its name: a rule's identity (`spec.identity`), a form, or another claim."""
+    """Tests of each claim, by name: a rule's identity (`spec.identity`), a form, or another claim."""
 
     support: Counter[str] = field(default_factory=Counter)
     refuted: Counter[str] = field(default_factory=Counter)
     alarms: Counter[str] = field(default_factory=Counter)
-    """How often it spoke of an action that the engine allows."""
+    """Number of allowed actions the rule spoke about."""
 
     allowed: Counter[str] = field(default_factory=Counter)
-    """How many allowed actions were held against the rules, by template."""
+    """Number of allowed actions tested against the rules, by template."""
 
     tasks: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     counterexample: dict[str, str] = field(default_factory=dict)
     example: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """(task id, action) of a test that a claim passed, where one is kept."""
+    """Example (task id, action) of a passed test, if recorded."""
 
     def of(self, claim: str) -> Evidence:
-        """The tests of a claim."""
+        """Return a claim's tests."""
         return Evidence(
             support=self.support[claim],
             refuted=self.refuted[claim],
@@ -60,25 +60,25 @@ class Trials:
             counterexample=self.counterexample.get(claim, ""),
         )
 
-    def take(self, other: Trials, rule: str) -> None:
-        """Take over what another count has of a rule."""
-        self.support[rule], self.refuted[rule] = other.support[rule], other.refuted[rule]
-        self.tasks[rule] = other.tasks[rule]
-        if rule in other.counterexample:
-            self.counterexample[rule] = other.counterexample[rule]
+    def take(self, source: Trials, rule: str) -> None:
+        """Copy a rule's counts from other trials."""
+        self.support[rule], self.refuted[rule] = source.support[rule], source.refuted[rule]
+        self.tasks[rule] = source.tasks[rule]
+        if rule in source.counterexample:
+            self.counterexample[rule] = source.counterexample[rule]
 
-    def add(self, other: Trials) -> None:
-        """Add another count."""
-        self.support.update(other.support)
-        self.refuted.update(other.refuted)
-        for rule, tasks in other.tasks.items():
+    def add(self, trials: Trials) -> None:
+        """Add the counts of other trials."""
+        self.support.update(trials.support)
+        self.refuted.update(trials.refuted)
+        for rule, tasks in trials.tasks.items():
             self.tasks[rule] |= tasks
-        self.counterexample.update(other.counterexample)
-        self.alarms.update(other.alarms)
-        self.allowed.update(other.allowed)
+        self.counterexample.update(trials.counterexample)
+        self.alarms.update(trials.alarms)
+        self.allowed.update(trials.allowed)
 
     def count(self, claim: str, task_id: str, counterexample: str) -> None:
-        """Add one test in a task; `counterexample` is empty if the claim held."""
+        """Add a test in a task; an empty `counterexample` means it passed."""
         self.tasks[claim].add(task_id)
         if counterexample:
             self.refuted[claim] += 1
@@ -88,9 +88,9 @@ class Trials:
 
 
 def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: bool = False) -> TrialVerdict | None:
-    """Do what the rules say until the action is allowed; None if they say nothing at all.
+    """Follow the rules until the action is allowed; None if no rule applies.
 
-    `sure`: the action was said in other words, so that it was not tried itself (`runtime.decide`).
+    `sure`: the action was worded differently, so it was not tried itself (`runtime.decide`).
     """
     template, names = skeleton(action, lab.name)
     state, first = start, ""
@@ -128,8 +128,10 @@ def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: 
 
 
 def _does_without(lab: Lab, state: LabState, steps: Sequence[str], action: str) -> bool:
-    """Whether an action becomes possible by the steps behind the first alone, of which those that are refused are left
-    out. A first step that is among them again is needed, if not first."""
+    """Check if an action becomes possible without the first step, skipping refused steps.
+
+    A first step that occurs again later is needed.
+    """
     if steps[0] in steps[1:]:
         return False
     for step in steps[1:]:
@@ -144,7 +146,7 @@ def _does_without(lab: Lab, state: LabState, steps: Sequence[str], action: str) 
 def _helped(
     lab: Lab, spec: dict[str, Any], start: LabState, state: LabState, action: str, step: str, rule: str
 ) -> bool:
-    """Whether obeying brought an action nearer, or gave it what it always needs, where that is all that was claimed."""
+    """Check if obeying brought an action nearer or supplied its constant requirement, if the rule claims only this."""
     template, names = skeleton(action, lab.name)
     must = _must(spec, template, rule)
     if must is not None:
@@ -157,20 +159,19 @@ def _helped(
 
 
 def _must(spec: dict[str, Any], template: str, rule: str) -> Row | None:
-    """The rule, if it claims no more than that an action always needs a step."""
+    """Return the rule if it claims only a constant requirement."""
     rows: list[Row] = spec["templates"].get(template, [])
     return next((row for row in rows if row.get("must", False) and identity(template, row) == rule), None)
 
 
 def decided(spec: dict[str, Any], template: str, decision: tuple[int, str]) -> Row:
-    """The rule behind a decision; those that say "now" are numbered from -1 downwards."""
+    """Return the rule behind a decision; "now" rules are numbered from -1 downwards."""
     row: Row = spec["now"][template][-1 - decision[0]] if decision[0] < 0 else spec["templates"][template][decision[0]]
     return row
 
 
 def doubted_forms(lab: Lab, spec: dict[str, Any], failed: Iterable[Trajectory]) -> set[str]:
-    """The forms of refused actions in failed episodes of which `spec` says what is not so, or nothing though something
-    would have helped; and the forms that it does not know. Of all others it spoke truly where that was needed."""
+    """Find forms of refused actions about which `spec` is wrong, silent despite available help, or ignorant."""
     doubted: set[str] = set()
     for state, action, refused in replayed(lab, failed):
         form = skeleton(action, lab.name)[0]
@@ -187,7 +188,7 @@ def doubted_forms(lab: Lab, spec: dict[str, Any], failed: Iterable[Trajectory]) 
 
 
 def _could_be_helped(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> bool:
-    """Whether there was something to say of a refused action: steps that make it possible, or that it is already so."""
+    """Check if a refused action could be explained: by enabling steps, or as already in effect."""
     case = try_case(lab, spec, state, action)
     return case.already or bool(case.steps)
 
@@ -198,30 +199,30 @@ CYCLES = 3
 ROUNDS = 1
 TASKS_PER_ROUND = 10
 TESTS_PER_CONTEXT = 2
-"""Tests of one rule in one task, per way in which its names were last spoken of."""
+"""Tests per rule, task and context of its names."""
 
 CASES_PER_RULE = 4
 WRONG_PER_RULE = 8
-"""Of one task's tests that a rule passed, or failed, so many become cases to learn from."""
+"""Passed or failed tests per rule and task that become cases."""
 
 KEPT_BACK = 4
 MANY_TASKS = 12
-"""One in so many fresh tasks is kept for the examinations; where there are not many, every other one."""
+"""Reserve a fresh task out of this number for examinations; with few tasks, every second."""
 
 MIN_WALKS = 12
-"""Walks of an examination at least: where fewer tasks are kept back, each is walked several times."""
+"""Minimum walks per examination; with few tasks, each is walked several times."""
 
 EXAMINATIONS = 6
-"""Passes of the last one at most; rules that fail in the last pass go too."""
+"""Maximum passes of the last examination; rules failing its last pass are removed too."""
 
 MIN_ALLOWED = 20
-"""A rule is sure if it spoke of none of at least so many allowed actions of its template."""
+"""Minimum allowed actions a rule must stay silent about to be sure."""
 
 TOO_MANY_CASES = 800
-"""Of one template; the latest are learned from."""
+"""Maximum cases per template; the latest are used."""
 
 _ACTIVE = ("active",)
-"""What is in effect, of what is kept on a state."""
+"""Cache key for effects in force."""
 
 Spec = dict[str, Any]
 
@@ -235,11 +236,10 @@ def refine(
     rng: random.Random,
     say: Callable[[str], None],
 ) -> tuple[dict[str, list[Row]], Trials]:
-    """Learn, look for counterexamples on fresh tasks, learn from them, hold an examination; then for what is left.
+    """Learn rules, find counterexamples on fresh tasks, relearn, and examine; repeat for undecided cases.
 
-    Returned are the rules that no examination refuted, with the counts of the last pass of each (and those of the rules
-    that went, also of `spec`'s own). Tests join `cases` only after they were counted; what is kept back for the
-    examinations never does.
+    Returns rules no examination refuted, with counts of their last pass (and counts of removed rules, including
+    `spec`'s own). Tests join `cases` only after counting; those of reserved tasks never do.
     """
     kept_back = fresh[:: KEPT_BACK if len(fresh) >= MANY_TASKS else 2]
     practice = [task_id for task_id in fresh if task_id not in kept_back] or kept_back
@@ -249,8 +249,8 @@ def refine(
         for _ in range(ROUNDS):
             candidate = extended(known, _surely(learn(known, _latest(cases), lab.copies)), {})
             tasks = rng.sample(practice, min(TASKS_PER_ROUND, len(practice)))
-            for _, met in _tested_on(lab, candidate, slots, tasks, rng, under=spec):
-                cases += met
+            for _, new_cases in _tested_on(lab, candidate, slots, tasks, rng, under=spec):
+                cases += new_cases
         candidate = extended(known, _surely(learn(known, _latest(cases), lab.copies)), {})
         passes = EXAMINATIONS if cycle == CYCLES - 1 else 2
         known, trials = examined(lab, candidate, slots, kept_back, rng, passes, gone)
@@ -269,37 +269,37 @@ def refine(
 
 def examined(
     lab: Lab,
-    whole: Spec,
+    remaining: Spec,
     slots: Slots,
     tasks: Sequence[str],
     rng: random.Random,
     passes: int,
     gone: Trials,
 ) -> tuple[Spec, Trials]:
-    """What an examination leaves of a spec, and the counts of its last pass; what is refuted goes, counted in `gone`.
+    """Remove refuted rules from a spec, counting them in `gone`, and return it with its last pass.
 
-    The rest has another examination on new walks, since rules lean on each other, until nothing is refuted any more.
+    Rules depend on each other, so the rest is examined again on new walks until none is refuted.
     """
     trials = Trials()
     walked = sorted([*tasks] * (-(-MIN_WALKS // max(len(tasks), 1))))
     for _ in range(passes):
         trials = Trials()
-        for counted, _ in _tested_on(lab, whole, slots, walked, rng):
+        for counted, _ in _tested_on(lab, remaining, slots, walked, rng):
             trials.add(counted)
-        doubtful = [(template, row) for template, row in _rows(whole) if trials.refuted[identity(template, row)]]
+        doubtful = [(template, row) for template, row in _rows(remaining) if trials.refuted[identity(template, row)]]
         for template, row in doubtful:
-            whole = without(whole, template, row)
+            remaining = without(remaining, template, row)
             gone.take(trials, identity(template, row))
-        for template, row in list(_rows(whole)):
+        for template, row in list(_rows(remaining)):
             if row.get("must", False) and trials.alarms[identity(template, row)]:
-                whole = without(whole, template, row)
+                remaining = without(remaining, template, row)
                 doubtful.append((template, row))
                 continue
             enough = trials.allowed[template] >= MIN_ALLOWED
             row["sure"] = row["sure"] and enough and not trials.alarms[identity(template, row)]
         if not doubtful and not trials.alarms:
             break
-    return whole, trials
+    return remaining, trials
 
 
 def _rows(spec: Spec) -> Iterator[tuple[str, Row]]:
@@ -309,12 +309,12 @@ def _rows(spec: Spec) -> Iterator[tuple[str, Row]]:
 
 
 def _surely(learned: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Rules that count as sure until they speak of an allowed action."""
+    """Mark rules as sure until they speak of an allowed action."""
     return {template: [{**row, "sure": True} for row in rows] for template, rows in learned.items()}
 
 
 def _latest(cases: Sequence[Case]) -> list[Case]:
-    """The cases to learn from, not too many of one template."""
+    """Select the latest cases, up to a limit per template."""
     by_template: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         by_template[case.template].append(case)
@@ -322,15 +322,15 @@ def _latest(cases: Sequence[Case]) -> list[Case]:
 
 
 Question = tuple[LabState, str, bool]
-"""A state, an action, and whether it counts as said in other words."""
+"""State, action, and whether it counts as worded differently."""
 
 
 def _tested_on(
     lab: Lab, spec: Spec, slots: Slots, tasks: Sequence[str], rng: random.Random, under: Spec | None = None
 ) -> list[tuple[Trials, list[Case]]]:
-    """The tests on a walk through each task, counted, in order. With `under`, some of each rule are cases of that spec.
+    """Test a spec on a walk through each task, in order. With `under`, also return cases of that spec, some per rule.
 
-    Only walks and questions are drawn by lot, so tests can be done while further walks are taken.
+    Only walks and questions are random, so tests run while further walks are made.
     """
     batches = _batches(tasks, lab.copies) if lab.copies > 1 else [[task_id] for task_id in tasks]
     drawn = ([_drawn(lab, slots, task_id, rng) for task_id in batch] for batch in batches)
@@ -338,21 +338,23 @@ def _tested_on(
 
 
 def _batches(tasks: Sequence[str], processes: int) -> list[list[str]]:
-    """Tasks in rows to be tested together, some two rows for each process: copying a process has its price. All walks
-    through one task are in one row, since they share a tree."""
+    """Group tasks for testing together, about two batches per process to limit copying.
+
+    All walks of a task share a tree, so they share a batch.
+    """
     walks = [[*same] for _, same in groupby(tasks)]
     size = -(-len(walks) // (2 * processes))
     return [[*chain.from_iterable(walks[start : start + size])] for start in range(0, len(walks), size)]
 
 
 def _drawn(lab: Lab, slots: Slots, task_id: str, rng: random.Random) -> list[Question]:
-    """Questions along a walk through a task."""
+    """Draw questions along a walk through a task."""
     vocabulary = Vocabulary(lab.name)
     return list(_questions(walk(lab, vocabulary, task_id, rng), vocabulary, slots, rng))
 
 
 def _judged(lab: Lab, spec: Spec, walks: Sequence[Sequence[Question]], under: Spec | None) -> tuple[Trials, list[Case]]:
-    """The tests of some walks, and cases to learn from."""
+    """Test some walks and return cases to learn from."""
     trials, cases = Trials(), list[Case]()
     for questions in walks:
         tests = _counted(lab, spec, questions, trials)
@@ -361,7 +363,7 @@ def _judged(lab: Lab, spec: Spec, walks: Sequence[Sequence[Question]], under: Sp
 
 
 def _counted(lab: Lab, spec: Spec, questions: Sequence[Question], trials: Trials) -> list[tuple[LabState, str]]:
-    """The tests of one walk, counted; returned are some of each rule, to learn from."""
+    """Count the tests of a walk; return some per rule to learn from."""
     cases: list[tuple[LabState, str]] = []
     counts: Counter[tuple[str, bool, bool]] = Counter()
     contexts: Counter[tuple[Any, ...]] = Counter()
@@ -384,7 +386,7 @@ def _counted(lab: Lab, spec: Spec, questions: Sequence[Question], trials: Trials
 
 
 def _tested(lab: Lab, spec: Spec, state: LabState, action: str, trials: Trials, *, sure: bool) -> TrialVerdict | None:
-    """The verdict on what is said of an action, counted; None if nothing is."""
+    """Test the advice on an action and count the verdict; None without advice."""
     template, names = skeleton(action, lab.name)
     if lab.takes(state, action):
         trials.allowed[template] += 1
@@ -403,8 +405,7 @@ def _tested(lab: Lab, spec: Spec, state: LabState, action: str, trials: Trials, 
 def _questions(
     states: Sequence[LabState], vocabulary: Vocabulary, slots: Slots, rng: random.Random
 ) -> Iterator[tuple[LabState, str, bool]]:
-    """(state, action, whether it counts as said in other words): refused actions in both ways, allowed ones in one; of
-    the forms in `slots` only."""
+    """Yield (state, action, worded differently) for forms in `slots`: refused actions both ways, allowed ones once."""
     for _, state, action in proposals(states, vocabulary, slots, rng):
         if vocabulary.form(action) in slots:
             yield state, action, False
@@ -419,11 +420,11 @@ def _questions(
 
 
 def _context(spec: Spec, state: LabState, action: str) -> tuple[Any, ...]:
-    """The circumstances of an action, coarsely: how its names were last spoken of, and what is in effect."""
+    """Summarise an action's context: how its names were last mentioned, and effects in force."""
     history = history_of(spec, state)
     template, names = skeleton(action, spec["name"])
     shapes = tuple(history["shape"].get(name, "") for name in names)
-    kept = state.read_by(spec)
-    if _ACTIVE not in kept:
-        kept[_ACTIVE] = tuple(sorted(key for key, active in history["active"].items() if active))
-    return template, shapes, kept[_ACTIVE]
+    cached = state.read_by(spec)
+    if _ACTIVE not in cached:
+        cached[_ACTIVE] = tuple(sorted(key for key, active in history["active"].items() if active))
+    return template, shapes, cached[_ACTIVE]

@@ -1,4 +1,4 @@
-"""From experiments to misalignments: what to report of refusals, forms and rules, and the evidence with it."""
+"""Misalignments from experiments: refusals, forms and rules, with their evidence."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from align_echo.types import Evidence, Misalignment, Trajectory
 # ---------------------------------------------------------------- near misses
 
 MIN_SUPPORT = 2
-"""So often a template must have been within reach, or nearer than all others, to be what was meant."""
+"""Times a template must be within reach, or nearer than all others, to count as the meaning."""
 
 MIN_SHARE = 2 / 3
-"""Of the utterances of which one template is the nearest, so many must name the same."""
+"""Share of utterances with a nearest template that must agree."""
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """One utterance that fits no template: its skeleton, and how near each candidate template was (0 to 1). `first`: it
-    was the first that was refused in its state; whoever is stuck may then say anything."""
+    """Utterance without a template: its skeleton and nearness (0 to 1) to candidate templates. `first`: the first
+    refused in its state; later ones may be arbitrary."""
 
     task_id: str
     action: str
@@ -40,7 +40,7 @@ class Utterance:
 
 
 def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str, *, first: bool) -> Utterance | None:
-    """Measure what an utterance may have meant; None if it names nothing, or is a known form after completion."""
+    """Measure the possible meaning of an utterance; None without names, or for a known form after completion."""
     history = history_of(spec, state)
     skeleton, names, _ = runtime.parse(spec, history, action)
     skeleton = " ".join(skeleton.split())
@@ -52,7 +52,7 @@ def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str, *, fi
 
 
 def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> float:
-    """1 for an action that is possible here, 1/(1 + n) if n steps make it so, 0 if it is in effect or out of reach."""
+    """Rate an action: 1 if possible, 1 / (1 + n) if n steps away, 0 if in effect or out of reach."""
     if lab.takes(state, action):
         return 1.0
     case = try_case(lab, spec, state, action)
@@ -62,20 +62,21 @@ def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> f
 def learn_forms(
     utterances: Iterable[Utterance], worded: Mapping[str, int], *, complete: bool = True
 ) -> dict[str, tuple[str, Evidence, Utterance]]:
-    """skeleton -> (template, evidence, an example) where it is clear which template is meant. `worded` counts how often
-    the agent said each template, refused or not: what it can say it does not say in other words, and what it says in
-    words near those of the template it does not say in a third way. Unless all forms are known (`complete`), words that
-    are near none of those known may be a form themselves: they are not read.
+    """Map each skeleton with a clear meaning to (template, evidence, example).
+
+    `worded` counts the agent's uses of each template, refused or not. An agent that can say a template does not mean it
+    by other words, and a similar wording excludes a third. With unknown forms left (`complete=False`), words near no
+    known form may be a form themselves and are skipped.
     """
     groups: dict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
         groups[utterance.skeleton].append(utterance)
     learned: dict[str, tuple[str, Evidence, Utterance]] = {}
-    alike = {form: _alike(form, group[0].nearness) for form, group in sorted(groups.items())}
-    by_words = {form: _by_words(alike[form], group) for form, group in groups.items()}
-    said = Counter(worded) + Counter({best: len(groups[form]) for form, best in by_words.items() if best})
-    strange = {form: group for form, group in groups.items() if not alike[form]}
-    by_reach = _by_reach(strange, said) if complete else {}
+    similar = {form: _alike(form, group[0].nearness) for form, group in sorted(groups.items())}
+    by_words = {form: _by_words(similar[form], group) for form, group in groups.items()}
+    counts = Counter(worded) + Counter({best: len(groups[form]) for form, best in by_words.items() if best})
+    strange = {form: group for form, group in groups.items() if not similar[form]}
+    by_reach = _by_reach(strange, counts) if complete else {}
     for form, group in sorted(groups.items()):
         best = by_words[form] or by_reach.get(form, "")
         if best:
@@ -86,25 +87,28 @@ def learn_forms(
 
 
 def _alike(form: str, candidates: Collection[str]) -> list[str]:
-    """The templates that share words with a form that no other candidate has."""
+    """Find templates that share distinctive words with a form."""
     words = {template: {word for word in template.split() if "{" not in word} for template in candidates}
     shared: list[str] = []
     for template in candidates:
-        others = set[str]().union(*(words[other] for other in candidates if other != template))
-        if not {*form.split()}.isdisjoint(words[template] - others):
+        common = set[str]().union(*(words[candidate] for candidate in candidates if candidate != template))
+        if not {*form.split()}.isdisjoint(words[template] - common):
             shared.append(template)
     return shared
 
 
-def _by_words(alike: Sequence[str], group: Sequence[Utterance]) -> str:
-    """Of the templates that are like a form the one that was within reach several times."""
-    near = [template for template in alike if _times(group, template) >= MIN_SUPPORT]
+def _by_words(similar: Sequence[str], group: Sequence[Utterance]) -> str:
+    """Choose the similar template that was repeatedly within reach."""
+    near = [template for template in similar if _times(group, template) >= MIN_SUPPORT]
     return near[0] if len(near) == 1 else ""
 
 
 def _by_reach(groups: Mapping[str, list[Utterance]], worded: Mapping[str, int]) -> dict[str, str]:
-    """By strange form the template that it means by its nearness. Of two that would mean the same the one counts that
-    alone was said before the agent was stuck; where both were, or none, neither counts."""
+    """Map unfamiliar forms to templates by nearness.
+
+    If two forms share a meaning, the form said before the agent got stuck counts; if this does not decide, neither
+    does.
+    """
     first = {form: [utterance for utterance in group if utterance.first] for form, group in groups.items()}
     read = {form: _by_nearness(first[form] or group, worded) for form, group in groups.items()}
     meant = Counter(read.values())
@@ -113,10 +117,10 @@ def _by_reach(groups: Mapping[str, list[Utterance]], worded: Mapping[str, int]) 
 
 
 def _by_nearness(group: Sequence[Utterance], worded: Mapping[str, int]) -> str:
-    """The template that is nearer than all others most of the time, unless another that comes after it may be meant.
+    """Choose the template mostly nearest, unless a later template may be meant.
 
-    Who leaves out one step and says the next in other words is understood as one who says the first: such a reading is
-    not taken, as long as the agent was not heard to say the next step rightly.
+    An agent that skips a step and misnames the next looks like an agent that misnames the skipped step. Such readings
+    count only after the agent said the next step correctly.
     """
     wins: dict[str, list[Utterance]] = defaultdict(list)
     for utterance in group:
@@ -134,7 +138,7 @@ def _by_nearness(group: Sequence[Utterance], worded: Mapping[str, int]) -> str:
 
 
 def _times(group: Iterable[Utterance], template: str) -> int:
-    """How often a template was within reach."""
+    """Count how often a template was within reach."""
     return sum(utterance.nearness[template] > 0 for utterance in group)
 
 
@@ -142,18 +146,16 @@ def _times(group: Iterable[Utterance], template: str) -> int:
 
 MIN_TESTS = 10
 MIN_TASKS = 3
-"""A rule comes after so many tests that it passed, in so many tasks, and none that it failed; it goes when it fails
-one."""
+"""Passed tests and tasks required for a rule, without a failure; a single failure removes it."""
 
 MIN_ENABLED = 5
-"""That a step may be needed is told once it made the action possible so often, in `MIN_TASKS` tasks."""
+"""Times a step must enable an action, in `MIN_TASKS` tasks, before reporting it as a possible need."""
 
 WRONG = "Not so: "
 
 
 def nothing_found(failed: Sequence[Trajectory]) -> str:
-    """What to say where nothing was learned: what was looked for and at, what share of the answers may have been
-    refusals all the same, and that it is no proof."""
+    """Explain an empty result: what was examined, and the share of possible refusals. It is no proof."""
     heard = answers_in_words(failed)
     return (
         f"I found none of the kinds that I look for in {heard}. I look for answers that refuse actions of different "
@@ -163,7 +165,7 @@ def nothing_found(failed: Sequence[Trajectory]) -> str:
 
 
 def too_many_forms(forms: int, tasks: int) -> str:
-    """What to say where names could not be told from the words around them: nearly every action is its own form."""
+    """Explain unrecognised names: nearly every action is its own form."""
     return (
         f"the actions that are listed in {tasks} tasks have {forms} forms: the probe cannot tell the names in them "
         "from the words around them. It teaches nothing here"
@@ -173,7 +175,7 @@ def too_many_forms(forms: int, tasks: int) -> str:
 def about_refusals(
     spec: dict[str, Any], before: dict[str, Any] | None, failed: Sequence[Trajectory]
 ) -> Iterable[Misalignment]:
-    """The first finding: one answer for many different refusals, and the forms that are understood at all."""
+    """Report the first finding: a single answer for different refusals, and the known forms."""
     unchanged = (
         before is not None
         and set(spec["templates"]) <= set(before["templates"])
@@ -214,8 +216,10 @@ def about_form(form: str, template: str, evidence: Evidence, example: Utterance)
 def about_needs(
     spec: dict[str, Any], learned: dict[str, list[Row]], enabled: Mapping[Need, Collection[tuple[str, str]]]
 ) -> Iterable[Misalignment]:
-    """Steps that made refused actions possible, of which no rule speaks: that they may be needed is told up front.
-    `enabled` holds the (task id, action) of each time."""
+    """Report enabling steps without a rule; the rules text mentions them as possible needs.
+
+    `enabled` holds the (task id, action) of each case.
+    """
     for (template, step, places), times in sorted(enabled.items()):
         tasks = {task_id for task_id, _ in times}
         rows = [*spec["templates"].get(template, ()), *learned.get(template, ())]
@@ -226,21 +230,21 @@ def about_needs(
         if not {template, step} <= {*spec["templates"]}:
             continue
         task_id, action = min(times)
-        told = emit.need_step(step, list(places))
+        command = emit.need_step(step, list(places))
         yield Misalignment(
             task_id=task_id,
             action_type=template,
             action=action,
             intent=f"`{action}` at once",
-            rule=f"Before `{runtime.write(template, list('XYZ'))}` you may need to {told}",
-            sufficient_feedback=f"say that {told} may be needed first",
+            rule=f"Before `{runtime.write(template, list('XYZ'))}` you may need to {command}",
+            sufficient_feedback=f"say that {command} may be needed first",
             evidence=Evidence(support=len(times), tasks=len(tasks)),
             detail=json.dumps({"template": template, "need": need}),
         )
 
 
 def about_wrong_rules(spec: dict[str, Any], trials: Trials) -> Iterable[Misalignment]:
-    """Rules of the present interface that fresh tasks refuted."""
+    """Report existing rules refuted by fresh tasks."""
     for part in ("templates", "now"):
         for template, rows in spec[part].items():
             for row in rows:
@@ -265,7 +269,7 @@ def about_rules(
     trials: Trials,
     cases: Sequence[Case],
 ) -> Iterable[Misalignment]:
-    """The learned rules that stood the test."""
+    """Report learned rules that passed the test."""
     for template, rows in learned.items():
         for row in rows:
             evidence = trials.of(identity(template, row))
@@ -292,7 +296,7 @@ def _feedback(step: str) -> str:
 
 
 def _examples(spec: dict[str, Any], template: str, row: Row, cases: Sequence[Case]) -> Iterator[tuple[Case, str]]:
-    """Cases that a rule is right about, with what it says."""
+    """Yield cases a rule is right about, with its advice."""
     for case in cases:
         if case.template != template:
             continue
@@ -303,11 +307,11 @@ def _examples(spec: dict[str, Any], template: str, row: Row, cases: Sequence[Cas
 
 
 def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[RuleRecord, ...]:
-    """The rules of an interface with their evidence; one that was refuted goes."""
+    """Merge rule records with evidence; refuted rules are dropped."""
     gone = {misalignment.rule.removeprefix(WRONG) for misalignment in new if misalignment.kind == "bug-of-current"}
-    kept = [record for record in old if record.text not in gone]
+    retained = [record for record in old if record.text not in gone]
     return (
-        *kept,
+        *retained,
         *(
             RuleRecord(text=misalignment.rule, evidence=misalignment.evidence)
             for misalignment in new

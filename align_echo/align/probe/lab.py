@@ -1,7 +1,7 @@
-"""Experiments on a forkable environment: what does the engine say and allow after these actions from the start?
+"""Experiments on a forkable environment: the engine's answers and allowed actions after any actions from the start.
 
-States form a tree per task, each visited once; the engine's steps are counted. The lab plays the raw environment: it
-never sees an interface and never looks at rewards or at the oracle.
+States form a tree per task; each is visited once, and engine steps are counted. The lab plays the raw environment,
+without interface, rewards or oracle.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Answer = TypeVar("Answer")
 
 @dataclass(eq=False)
 class LabState:
-    """One state of one task: the actions that lead to it, what the engine said last, and what it allows next.
+    """State of a task: the actions leading to it, the engine's last answer and the allowed actions.
 
-    `admissible` is what the engine lists, or what it takes of all that can be said (`Lab.listed`), found out when it is
-    asked for. `position` is the environment's, where states at one position share what is known of them. `tried` keeps
-    what was tried, `so` which refused actions are in effect. `looks` keeps what read-only actions showed, `offers` what
-    the engine offered; `opening` is, for an initial state, the text that an interface is given of it.
+    `admissible` is computed on demand: the engine's list, or the accepted ones among all possible actions
+    (`Lab.listed`). States at the same environment `position` share their knowledge. `tried` caches trials, `so` refused
+    actions in effect, `looks` the texts of read-only actions, and `offers` the engine's offers. `opening` is an initial
+    state's text for the interface.
     """
 
     task_id: str
@@ -53,25 +53,24 @@ class LabState:
     read: tuple[dict[str, Any], dict[Hashable, Any]] | None = field(default=None, repr=False)
 
     def read_by(self, spec: dict[str, Any]) -> dict[Hashable, Any]:
-        """What was found out here by a spec, to be added to; of the latest spec only."""
+        """Return the cache of a spec's results for this state; only the latest spec has one."""
         if self.read is None or self.read[0] is not spec:
             self.read = (spec, {})
         return self.read[1]
 
     @cached_property
     def admissible(self) -> frozenset[str]:
-        """The actions that the engine would take here."""
+        """Return the actions the engine would accept."""
         return self.listed(self)
 
 
 class Lab:
-    """Forks an environment. One task's tree is kept at a time; `steps` counts the engine's work.
+    """Laboratory with a forkable environment. It holds a task's tree at a time; `steps` counts engine steps.
 
-    `traceless` holds answers after which the engine is as it was before, unless they end the episode: nothing has to be
-    restored then. `name` finds names in what the engine lists (`names.py`), `refusals` are the shapes of refusals.
-    `sayings` is what can be said where the engine lists nothing; without it nothing is allowed there. `comparable` is
-    whether the engine's saved states can be compared by value (`compare_saved`), `lists` whether the engine lists its
-    admissible actions, known once a task was started.
+    `traceless` holds answers that leave the engine unchanged unless they end the episode, so nothing is restored after
+    them. `name` matches names in lists (`names.py`); `refusals` are shapes of refusals. `sayings` holds possible
+    actions for an engine without lists; without it nothing is allowed there. `comparable` is True if saved states can
+    be compared by value (`compare_saved`); `lists` if the engine lists admissible actions, known after the first start.
     """
 
     def __init__(self, env: TextEnv, processes: int = 1) -> None:
@@ -92,24 +91,26 @@ class Lab:
 
     @property
     def copies(self) -> int:
-        """So many copies of this process may test rules at once; 1 for none. Where actions have to be tried, what was
-        taken in one task tells what is tried in the next."""
+        """Return the number of processes for testing rules; 1 for no copies.
+
+        Without lists, trials in a task depend on earlier tasks, so there are no copies.
+        """
         return min(self._processes, usable_cores()) if self.lists and self.env.in_memory else 1
 
     def share_out(self, works: Iterable[Callable[[], Answer]], count: int) -> list[Answer]:
-        """What `count` pieces of work come to, in order, each in the trees of other tasks. They are drawn here one
-        after another, and all but the last are done meanwhile in copies of this process, where there may be any.
+        """Run `count` pieces of work, each on its own tasks' trees, and return the results in order.
 
-        What the laboratory holds afterwards and the steps that it counts are the same with and without copies.
+        Pieces are drawn here in order; all but the last run in copies of this process where possible. Lab state and
+        step counts do not depend on copies.
         """
         answers: list[Answer] = []
-        with ForkPool[tuple[Answer, int]](self.copies) as elsewhere:
+        with ForkPool[tuple[Answer, int]](self.copies) as pool:
             for number, work in enumerate(works, 1):
                 if self.copies > 1 and number < count:
-                    elsewhere.give(partial(self._with_steps, work))
+                    pool.give(partial(self._with_steps, work))
                 else:
-                    elsewhere.keep(self._with_steps(work))
-            for (answer, steps), in_copy in elsewhere.answers():
+                    pool.keep(self._with_steps(work))
+            for (answer, steps), in_copy in pool.answers():
                 self.steps += steps if in_copy else 0
                 answers.append(answer)
         return answers
@@ -119,7 +120,7 @@ class Lab:
         return work(), self.steps - before
 
     def start(self, task_id: str) -> LabState:
-        """The initial state of a task."""
+        """Return the initial state of a task."""
         if self._root is None or self._root.task_id != task_id:
             self.env.reset(seed=0, options={"task": task_id})
             self.lists = self.env.state.admissible_actions is not None
@@ -129,13 +130,13 @@ class Lab:
         return self._root
 
     def refused(self, state: LabState, action: str, answer: str) -> bool:
-        """Whether an answer to an action in a state says that it was refused: what is listed is not."""
+        """Check if an answer refuses an action in a state; listed actions are never refused."""
         return bool(runtime.refusal(self.refusals, state.observation, action, answer)) and not (
             self.lists and action in state.admissible
         )
 
     def takes(self, state: LabState, action: str) -> bool:
-        """Whether the engine takes an action in a state: it lists it, or does not refuse it when it is tried."""
+        """Check if the engine accepts an action in a state, by its list or by trying."""
         if self.lists:
             return action in state.admissible
         if state.over:
@@ -147,26 +148,25 @@ class Lab:
         return tried[action]
 
     def possible(self, state: LabState, names: Collection[str]) -> list[str]:
-        """The actions that the engine would take here, in order; where they have to be tried, those on some names."""
+        """List accepted actions in order; without lists, those on some names."""
         if self.lists or self.sayings is None or state.over:
             return sorted(state.admissible)
         sayings = self.sayings.fill(self.known_names(state), names)
         return sorted(action for action in sayings if self.takes(state, action))
 
     def key(self, state: LabState) -> Hashable:
-        """What tells states apart: what they allow. Where that has to be tried and the engine's saved states can be
-        compared by value, these."""
+        """Return a state's key: its allowed actions, or the saved engine state if these must be tried and it is
+        comparable."""
         return saved_key(state.snapshot.engine) if not self.lists and self.comparable else state.admissible
 
-    def same(self, state: LabState, other: LabState) -> bool:
-        """Whether two states are one to the engine: they allow the same, and what it saves of them is equal where that
-        can be compared."""
-        if self.key(state) != self.key(other):
+    def same(self, state: LabState, second: LabState) -> bool:
+        """Check if two states are equal: same allowed actions and, if comparable, same saved engine state."""
+        if self.key(state) != self.key(second):
             return False
-        return not self.comparable or saved_key(state.snapshot.engine) == saved_key(other.snapshot.engine)
+        return not self.comparable or saved_key(state.snapshot.engine) == saved_key(second.snapshot.engine)
 
     def known_names(self, state: LabState) -> frozenset[str]:
-        """The names that can be spoken of in a state: those that are offered, or all that were read so far."""
+        """Return the names usable in a state: the offered ones, or all read so far."""
         if state.names is None:
             if self.env.offered() is not None:
                 state.names = frozenset(self.offered(state).names)
@@ -177,7 +177,7 @@ class Lab:
         return state.names
 
     def forget(self) -> None:
-        """Drop the tree: what is known of its states may be read in another way from now on."""
+        """Drop the tree, because its states may be read differently from now on."""
         self._root = self._current = None
         self._clear()
 
@@ -187,8 +187,10 @@ class Lab:
         self._reached.clear()
 
     def after(self, state: LabState, action: str) -> LabState:
-        """The state that an action leads to; the same state's child is computed once. What the engine answered at this
-        position before, it is not asked again; the step is counted."""
+        """Return the state after an action, computed once per state.
+
+        An answer known from the same position is reused; the step still counts.
+        """
         child = state.children.get(action)
         if child is None:
             self.steps += 1
@@ -217,7 +219,7 @@ class Lab:
             self._current = state
 
     def look(self, state: LabState, view: str) -> str:
-        """What a read-only action shows in a state. Once an episode is over nothing is asked any more: ""."""
+        """Return the text of a read-only action in a state; "" after the end of the episode."""
         if view not in state.looks:
             if state.over:
                 return ""
@@ -226,7 +228,7 @@ class Lab:
         return state.looks[view]
 
     def offered(self, state: LabState) -> ActionOptions:
-        """The templates and names that the engine offers in a state; none where it offers nothing or all is over."""
+        """Return the templates and names offered in a state; empty without offers or after the end."""
         if state.offers is None:
             if not state.over:
                 self.visit(state)
@@ -235,7 +237,7 @@ class Lab:
         return state.offers
 
     def follow(self, task_id: str, actions: list[str]) -> LabState:
-        """The state after a list of actions, or where the episode ended on the way."""
+        """Return the state after a list of actions, or at the end of the episode."""
         state = self.start(task_id)
         for action in actions:
             if state.over:
@@ -244,13 +246,16 @@ class Lab:
         return state
 
     def _tried_in(self, state: LabState) -> dict[str, bool]:
-        """What was tried in a state. States that are equal to the engine share it, unless refusals are silent: silence
-        is told by the text before it, which may differ."""
+        """Return the cache of trials in a state.
+
+        Equal engine states share it, unless refusals are silent: silence is recognised by the text before, and this may
+        differ.
+        """
         shared = self.comparable and runtime.SAME not in self.refusals
         return self._tried.setdefault(self.key(state), {}) if shared else {}
 
     def _try(self, state: LabState, action: str) -> LabState | None:
-        """The state after an action; None if it was refused. A refusal in words is taken to leave no trace."""
+        """Return the state after an action; None if refused. Refusals in words are assumed to leave no trace."""
         self.visit(state)
         self.env.step(action)
         self.steps += 1
@@ -263,7 +268,7 @@ class Lab:
         return self._current
 
     def _all_tried(self, state: LabState) -> frozenset[str]:
-        """What the engine takes of all that can be said in a state."""
+        """Find the accepted ones among all possible actions in a state."""
         if self.sayings is None or state.over:
             return frozenset()
         allowed = [action for action in self.sayings.fill(self.known_names(state)) if self.takes(state, action)]
@@ -272,7 +277,7 @@ class Lab:
         return frozenset(allowed)
 
     def compare_saved(self, state: LabState) -> None:
-        """Find out whether saved states of the engine can be compared: one is as before after a refused action."""
+        """Check if saved engine states are comparable: a refused action must restore an equal state."""
         self.visit(state)
         self.env.step("?")
         after = self.env.snapshot().engine
@@ -303,7 +308,7 @@ class Lab:
         return state
 
     def _shared(self, known: LabState, actions: tuple[str, ...], parent: LabState | None, observation: str) -> LabState:
-        """A state at the position of one that is known."""
+        """Create a state at the position of a known one."""
         return LabState(
             task_id=known.task_id,
             actions=actions,
@@ -319,8 +324,10 @@ class Lab:
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
-    """Let Python look for cycles a hundred times less often while trees are grown: there are very many objects, nearly
-    all are alive, and going through them took a quarter of the time. More memory is held in between."""
+    """Run the garbage collector a hundred times less often while trees grow.
+
+    Nearly all of their many objects stay alive; collection took a quarter of the time. This costs memory.
+    """
     thresholds = gc.get_threshold()
     gc.set_threshold(100_000, 20, 50)
     try:
@@ -330,7 +337,7 @@ def rarely_collected() -> Iterator[None]:
 
 
 def saved_key(saved: Any) -> Hashable:
-    """A saved state of an engine as something that can be looked up; builtin containers are taken apart."""
+    """Convert a saved engine state into a hashable key, taking builtin containers apart."""
     if isinstance(saved, dict):
         return frozenset((key, saved_key(value)) for key, value in saved.items())
     if isinstance(saved, set):
@@ -344,19 +351,18 @@ def saved_key(saved: Any) -> Hashable:
 # ---------------------------------------------------------------- silence, and other answers that may be refusals
 
 MIN_SILENT = 5
-"""So many different actions must have been answered by silence before it is looked into."""
+"""Minimum actions answered by silence before it is examined."""
 
 MIN_AGAIN = 3
 MOST_TEXTS = 3
-"""A text came again and again if it came so often; the most frequent few are told."""
+"""Minimum repetitions of a text, and maximum number of frequent texts in a report."""
 
 LONGEST_TEXT = 60
-"""Characters of a text or an action that is shown as an example."""
+"""Maximum characters of a text or action in an example."""
 
 
 def answers(trajectory: Trajectory) -> Iterator[tuple[str, str, str]]:
-    """(action, the engine's answer, its answer before) of each turn on which the engine was asked. What ends an episode
-    refuses nothing and is left out."""
+    """Yield (action, answer, answer before) for turns with the engine, except those that end an episode."""
     before = trajectory.initial_observation
     for step in trajectory.steps:
         if step.action is not None and step.raw_observation is not None and not step.terminated:
@@ -365,7 +371,7 @@ def answers(trajectory: Trajectory) -> Iterator[tuple[str, str, str]]:
 
 
 def silenced(trajectories: Iterable[Trajectory]) -> list[tuple[str, str]]:
-    """(task id, action) of the turns after which the engine showed what it had shown before."""
+    """List (task id, action) of turns with the same answer as before."""
     return [
         (trajectory.task_id, action)
         for trajectory in trajectories
@@ -375,7 +381,7 @@ def silenced(trajectories: Iterable[Trajectory]) -> list[tuple[str, str]]:
 
 
 def is_often_silent(trajectories: Sequence[Trajectory]) -> bool:
-    """Whether many different actions were answered by silence."""
+    """Check if many different actions were answered by silence."""
     return len({action for _, action in silenced(trajectories)}) >= MIN_SILENT
 
 
@@ -383,8 +389,7 @@ def is_often_silent(trajectories: Sequence[Trajectory]) -> bool:
 
 
 def answers_in_words(failed: Sequence[Trajectory]) -> str:
-    """What was heard in failed episodes: how much was said, and the shares of answers that may have been refusals, with
-    examples of each."""
+    """Summarise answers in failed episodes: number of actions, and shares of possible refusals with examples."""
     heard = [turn for trajectory in failed for turn in answers(trajectory)]
     different = {action for action, _, _ in heard}
     looked_at = f"{len(failed)} failed episodes ({len(heard)} answers to {len(different)} different actions)"
@@ -395,7 +400,7 @@ def answers_in_words(failed: Sequence[Trajectory]) -> str:
 
 
 def _texts_again(heard: Sequence[tuple[str, str, str]]) -> list[str]:
-    """The share of the most frequent texts, with the first action that each answered."""
+    """Describe the shares of the most frequent texts, with an example action."""
     counts = Counter(answer.strip() for _, answer, _ in heard)
     texts = [text for text, count in counts.most_common(MOST_TEXTS) if count >= MIN_AGAIN]
     if not texts:
@@ -410,24 +415,24 @@ def _texts_again(heard: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def _quoting(heard: Sequence[tuple[str, str, str]]) -> list[str]:
-    """The share of answers that are alike but for the action that they quote."""
+    """Describe the share of answers equal except for the quoted action."""
     around: dict[str, set[str]] = defaultdict(set)
     quotes = []
     for action, answer, _ in heard:
-        said = action.strip()
-        if said and said in answer:
-            frame = answer.strip().replace(said, "...")
-            around[frame].add(said)
-            quotes.append((said, frame))
-    alike = [(said, frame) for said, frame in quotes if len(around[frame]) > 1 and frame != "..."]
-    if not alike:
+        utterance = action.strip()
+        if utterance and utterance in answer:
+            frame = answer.strip().replace(utterance, "...")
+            around[frame].add(utterance)
+            quotes.append((utterance, frame))
+    frames = [(utterance, frame) for utterance, frame in quotes if len(around[frame]) > 1 and frame != "..."]
+    if not frames:
         return []
-    said, frame = alike[0]
-    return [f'{_share(len(alike), heard)} quoted the action: "{_clipped(frame)}", to `{_clipped(said)}` and others']
+    spoken, frame = frames[0]
+    return [f'{_share(len(frames), heard)} quoted the action: "{_clipped(frame)}", to `{_clipped(spoken)}` and others']
 
 
 def _repeating(heard: Sequence[tuple[str, str, str]]) -> list[str]:
-    """The share of answers that were the answer before again."""
+    """Describe the share of answers equal to the answer before."""
     actions = [action for action, answer, before in heard if answer.strip() == before.strip()]
     if len(actions) < MIN_AGAIN:
         return []

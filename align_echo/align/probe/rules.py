@@ -1,10 +1,9 @@
-"""Rules from cases: for each action template a decision list of (conditions -> missing step).
+"""Learn rules from cases: a decision list (conditions -> missing step) for each action template.
 
-A rule is grown greedily: of all right-hand sides that were right somewhere, and all conjunctions of up to four
-conditions, the one that is right most often and wrong least often on the cases no earlier rule decided. A case that
-nothing helps in speaks against every rule that says something there. What holds in one task only is not a rule, and
-"already so" is said on evidence only: what a view shows, or what was done last. Scoring runs `runtime.py`, the code
-that will apply the rule.
+Rules are grown greedily: among all conclusions correct somewhere and conjunctions of up to four conditions, choose the
+most often correct and least often wrong on undecided cases. A case without help counts against every rule with advice.
+A rule must hold in several tasks. "Already so" requires evidence: a view, or the last action. Rules are scored with
+`runtime.py`, the code that applies them later.
 """
 
 from __future__ import annotations
@@ -34,50 +33,51 @@ MIN_SUPPORT = 4
 MIN_TASKS = 3
 MIN_PRECISION = 0.99
 MIN_ALLOWED = 12
-"""What holds in so many cases of an allowed action, and in all there are, is what it always needs."""
+"""Allowed cases required to call a condition a constant requirement; it must hold in all."""
 
 STEPS_OF_A_NEED = 3
-"""A need may be met by so many different steps, depending on what is known."""
+"""Maximum different steps that satisfy a requirement."""
 
 _STATES = {"shows", "holds", "last", "did", "here", "active", "blank"}
-"""Conditions of which one may be what an action always needs."""
+"""Conditions eligible as constant requirements."""
 _BEAM = 8
 _WRONG = 5.0
 _PRICE = {
     **{"shape": 1.75, "known": 1.5, "near": 1.5, "here": 1.25, "at": 1.25, "kind": 0.75},
     **{"shows": 0.75, "holds": 0.75, "blank": 0.75, "told": 0.75},
 }
-"""What a condition costs: what a view shows now is cheaper than what was once said."""
+"""Cost of conditions; a current view costs less than an earlier text."""
 _ONLY_SO = {"shape", "known", "near", "told", "combined"}
-"""Conditions that are not negated: that something was not met says little."""
+"""Conditions without negation, since absence says little."""
 
 _EVIDENCE = {"shows", "holds", "told", "last", "did", "active"}
-"""Conditions of which one at least must stand behind "already so"."""
+"""Conditions required, at least one of them, for "already so"."""
 
 
 def conditions(spec: dict[str, Any], places: int, shapes: Iterable[list[Any]]) -> list[list[Any]]:
-    """All single conditions on an action with that many names; `shapes` are the frequent ones of [shape] and [told]."""
+    """List all single conditions on an action with `places` names; `shapes` are frequent [shape] and [told] conditions.
+    """
     literals: list[list[Any]] = []
     plain = [view for view in spec["views"] if "{}" not in view]
     about = [view for view in spec["views"] if "{}" in view]
     arity = {template: template.count("{") for template in spec["templates"]}
-    for place in range(2 * places):
-        literals += [["shows", view, place] for view in plain]
-        literals += [["holds", view, place, other] for view in about for other in range(places) if other != place]
-    for place in range(places):
+    for slot in range(2 * places):
+        literals += [["shows", view, slot] for view in plain]
+        literals += [["holds", view, slot, second] for view in about for second in range(places) if second != slot]
+    for slot in range(places):
         for template in spec["movers"]:
-            literals += [[kind, template, other, place] for kind in ("last", "did") for other in range(arity[template])]
-            literals.append(["here", place, template])
-            literals += [["at", place, template, other] for other in range(places) if other != place]
+            literals += [[kind, template, k, slot] for kind in ("last", "did") for k in range(arity[template])]
+            literals.append(["here", slot, template])
+            literals += [["at", slot, template, second] for second in range(places) if second != slot]
         for number, pair in enumerate(spec["pairs"]):
-            literals += [["active", number, other, place] for other in range(arity[pair[0]])]
-        literals.append(["known", place])
+            literals += [["active", number, second, slot] for second in range(arity[pair[0]])]
+        literals.append(["known", slot])
         sorting = [*spec["movers"], *(pair[0] for pair in spec["pairs"])]
-        slots = [(template, other) for template in sorting for other in range(len(spec["kinds"].get(template, ())))]
-        literals += [["kind", place, template, other] for template, other in slots]
-        literals += [["with", place, other] for other in range(places) if other != place]
-        literals += [["near", place, other] for other in range(places) if other != place]
-    literals += [["any", number, place] for number, pair in enumerate(spec["pairs"]) for place in range(arity[pair[0]])]
+        slots = [(template, second) for template in sorting for second in range(len(spec["kinds"].get(template, ())))]
+        literals += [["kind", slot, template, second] for template, second in slots]
+        literals += [["with", slot, second] for second in range(places) if second != slot]
+        literals += [["near", slot, second] for second in range(places) if second != slot]
+    literals += [["any", number, slot] for number, pair in enumerate(spec["pairs"]) for slot in range(arity[pair[0]])]
     literals += [["blank", view] for view in plain]
     literals += [["combined", template] for template in spec["combined"] if template.count("{") == places]
     literals += shapes
@@ -85,7 +85,7 @@ def conditions(spec: dict[str, Any], places: int, shapes: Iterable[list[Any]]) -
 
 
 def conclusions(spec: dict[str, Any], case: Case) -> frozenset[str]:
-    """Every right-hand side (as JSON) that is right in a case; kept on the case."""
+    """Return all correct conclusions (as JSON) of a case; cached."""
     if not case.right:
         plain = "now" if case.now else "already" if case.already else ""
         case.right.append(frozenset({json.dumps(plain)} if plain else _conclusions(spec, case)))
@@ -95,11 +95,11 @@ def conclusions(spec: dict[str, Any], case: Case) -> frozenset[str]:
 def _conclusions(spec: dict[str, Any], case: Case) -> set[str]:
     right: set[str] = set()
     terms: list[list[Any]] = []
-    for place in range(len(case.names)):
-        terms += [["name", place], ["with", place], ["near", place]]
-        terms += [["at", place, template] for template in spec["movers"]]
-    terms += [["active", number, place] for number, pair in enumerate(spec["pairs"]) for place in range(len(pair[2]))]
-    terms += [["last", template, place] for template in spec["movers"] for place in range(template.count("{"))]
+    for slot in range(len(case.names)):
+        terms += [["name", slot], ["with", slot], ["near", slot]]
+        terms += [["at", slot, template] for template in spec["movers"]]
+    terms += [["active", number, slot] for number, pair in enumerate(spec["pairs"]) for slot in range(len(pair[2]))]
+    terms += [["last", template, slot] for template in spec["movers"] for slot in range(template.count("{"))]
     named: dict[str, list[list[Any]]] = defaultdict(list)
     for term in terms:
         named[runtime.value(case.history, term, list(case.names))].append(term)
@@ -115,8 +115,8 @@ def _conclusions(spec: dict[str, Any], case: Case) -> set[str]:
 
 @dataclass
 class _Table:
-    """Cases of one template as bit sets: which cases a literal holds in and what it costs, where a
-    conclusion applies and is right."""
+    """Cases of a template as bit sets: cases and cost of each condition, and applicable and correct cases of each
+    conclusion."""
 
     cases: Sequence[Case]
     literals: list[tuple[list[Any], int]]
@@ -126,7 +126,7 @@ class _Table:
 
     @classmethod
     def of(cls, spec: dict[str, Any], cases: Sequence[Case], only: str = "") -> _Table:
-        """Of every conclusion that is right often enough, or of `only` that one."""
+        """Build a table of frequently correct conclusions, or of `only`."""
         places = len(cases[0].names)
         literals = _where(spec, cases, conditions(spec, places, _frequent_shapes(spec, cases)))
         votes = Counter(conclusion for case in cases for conclusion in conclusions(spec, case))
@@ -144,7 +144,7 @@ class _Table:
         return cls(cases, literals, [_price(literal) for literal, _ in literals], fires, right)
 
     def best(self, open_cases: int) -> tuple[float, Row, int] | None:
-        """The best rule for the undecided cases: (value, row, the cases it decides). It must hold in the others too."""
+        """Find the best rule for undecided cases: (value, row, decided cases). It must also hold in decided cases."""
         best: tuple[float, Row, int] | None = None
         hopes = {then: (self.right[then] & self.fires[then] & open_cases).bit_count() for then in self.fires}
         for conclusion in sorted(self.fires, key=lambda then: (-hopes[then], *_plainness(then))):
@@ -162,9 +162,11 @@ class _Table:
         return best
 
     def _searched(self, conclusion: str, bits: int, open_cases: int, bound: float) -> list[tuple[tuple[int, ...], int]]:
-        """Conjunctions worth a look, as (conditions, cases): a beam that keeps, of those that hold in the same cases,
-        the cheapest, and of the others the best by two measures. What is right no more often than `bound` is left out:
-        no rule is worth more than the cases that it is right in."""
+        """Search for conjunctions with a beam, as (conditions, cases).
+
+        Of equivalent conjunctions the beam keeps the cheapest, and of the rest the best by two measures. A rule is
+        worth at most its correct cases, so conjunctions not above `bound` are dropped.
+        """
         agreeing = self.right[conclusion]
         hopeful = agreeing & open_cases
         right, wrong = (bits & hopeful).bit_count(), (bits & ~agreeing).bit_count()
@@ -174,10 +176,10 @@ class _Table:
         conjunctions: list[tuple[tuple[int, ...], int]] = []
         for _ in range(MAX_CONDITIONS):
             grown: dict[int, tuple[float, tuple[int, ...]]] = {}
-            for chosen, kept, cost in beam:
+            for chosen, matched, cost in beam:
                 for index, more, price in priced:
-                    both = kept & more
-                    if not both or both == kept:
+                    both = matched & more
+                    if not both or both == matched:
                         continue
                     known = grown.get(both)
                     if known is not None and cost + price >= known[0]:
@@ -185,14 +187,14 @@ class _Table:
                     if known is not None or (both & hopeful).bit_count() > bound:
                         grown[both] = (cost + price, (*chosen, index))
             ranked = []
-            for kept, (cost, chosen) in grown.items():
-                right, wrong = (kept & hopeful).bit_count(), (kept & ~agreeing).bit_count()
-                candidate = (tuple(sorted(chosen)), kept, cost)
+            for matched, (cost, chosen) in grown.items():
+                right, wrong = (matched & hopeful).bit_count(), (matched & ~agreeing).bit_count()
+                candidate = (tuple(sorted(chosen)), matched, cost)
                 ranked.append((-_gain(right, wrong, base, cost), cost + wrong - right, candidate))
             first = heapq.nsmallest(_BEAM, ranked, key=lambda pair: (pair[0], pair[2][0]))
             second = heapq.nsmallest(_BEAM, ranked, key=lambda pair: (pair[1], pair[2][0]))
             beam = list(dict.fromkeys(candidate for *_, candidate in (*first, *second)))
-            conjunctions += [(chosen, kept) for chosen, kept, _ in beam]
+            conjunctions += [(chosen, matched) for chosen, matched, _ in beam]
         return conjunctions
 
     def _cost(self, chosen: tuple[int, ...]) -> float:
@@ -212,15 +214,14 @@ class _Table:
 
 
 def _gain(right: int, wrong: int, base: float, cost: float) -> float:
-    """What leads the search: right cases times how much surer a rule got than the share `base` (FOIL's gain), less what
-    its conditions cost."""
+    """Score a conjunction for the search: correct cases times the gain over share `base` (FOIL), minus its cost."""
     share = right / max(right + wrong, 1)
     surer = math.log2(share / base) if share and base else 0.0
     return right * surer - cost / 4
 
 
 def _different(literals: Sequence[tuple[list[Any], int]]) -> list[tuple[list[Any], int]]:
-    """Of the conditions that hold in the same cases, the cheapest, and the cheapest that is evidence."""
+    """Select among equivalent conditions the cheapest, and the cheapest evidence."""
     cheapest: dict[tuple[int, bool], tuple[list[Any], int]] = {}
     for literal, bits in literals:
         key = (bits, literal[0] in _EVIDENCE)
@@ -230,7 +231,7 @@ def _different(literals: Sequence[tuple[list[Any], int]]) -> list[tuple[list[Any
 
 
 class _Written:
-    """What conclusions come to in cases of one template; what terms stand for is looked up once."""
+    """Cached results of conclusions in a template's cases."""
 
     def __init__(self, spec: dict[str, Any], cases: Sequence[Case]) -> None:
         self._spec = spec
@@ -239,7 +240,7 @@ class _Written:
         self._steps: dict[tuple[str, bool], dict[tuple[str, ...], str]] = defaultdict(dict)
 
     def steps(self, then: Any) -> list[str]:
-        """`runtime.conclude` of a right-hand side in every case."""
+        """Apply `runtime.conclude` to a conclusion in every case."""
         if isinstance(then, str):
             return [then] * len(self._cases)
         template, terms, only = then
@@ -261,18 +262,17 @@ class _Written:
 
 
 def _holds(spec: dict[str, Any], case: Case, literal: list[Any], text: str) -> bool:
-    """Whether a condition holds in a case; kept on the case."""
+    """Check if a condition holds in a case; cached."""
     if text not in case.memo:
         case.memo[text] = runtime.holds(spec, case.history, literal, case.about)
     return case.memo[text]
 
 
 def _where(spec: dict[str, Any], cases: Sequence[Case], literals: Iterable[list[Any]]) -> list[tuple[list[Any], int]]:
-    """Conditions with the cases that each holds in, without those that hold in none or in all. What a negated one
-    negates comes before it."""
+    """Find the cases of each condition, skipping those true in none or all. A condition precedes its negation."""
     everywhere = (1 << len(cases)) - 1
     holding: dict[str, int] = {}
-    found: list[tuple[list[Any], int]] = []
+    matches: list[tuple[list[Any], int]] = []
     for literal in literals:
         if literal[0] == "not":
             bits = everywhere ^ holding[json.dumps(literal[1])]
@@ -282,8 +282,8 @@ def _where(spec: dict[str, Any], cases: Sequence[Case], literals: Iterable[list[
                 [case.memo[text] if text in case.memo else _holds(spec, case, literal, text) for case in cases]
             )
         if bits not in (0, everywhere):
-            found.append((literal, bits))
-    return found
+            matches.append((literal, bits))
+    return matches
 
 
 def _price(literal: list[Any]) -> float:
@@ -293,7 +293,7 @@ def _price(literal: list[Any]) -> float:
 
 
 def _frequent_shapes(spec: dict[str, Any], cases: Sequence[Case]) -> list[list[Any]]:
-    """How names were last spoken of, and how the views speak of them, where several cases agree."""
+    """List shapes of last mentions and views shared by several cases."""
     shapes: Counter[tuple[Any, ...]] = Counter()
     for case in cases:
         shapes.update(case.shapes(spec))
@@ -301,41 +301,40 @@ def _frequent_shapes(spec: dict[str, Any], cases: Sequence[Case]) -> list[list[A
 
 
 def _plainness(conclusion: str) -> tuple[float, str]:
-    """Conclusions about the action's own names come first."""
+    """Sort conclusions about the action's own names first."""
     then = json.loads(conclusion)
     return 0 if isinstance(then, str) else then[2] / 2 + sum(term[0] != "name" for term in then[1]), conclusion
 
 
 def _bits(flags: Iterable[bool]) -> int:
-    """The first flag is the lowest bit."""
+    """Pack flags into an integer, first flag lowest."""
     return int("".join(["1" if flag else "0" for flag in flags])[::-1] or "0", 2)
 
 
 def learn(spec: dict[str, Any], cases: Sequence[Case], processes: int = 1) -> dict[str, list[Row]]:
-    """Further rows for each template: its decision list on refusals, and when it is allowed (rows that say "now").
+    """Learn further rows for each template: its decision list on refusals, and "now" rows for allowed actions.
 
-    Learned are the cases that the rules in `spec` leave undecided; of several templates at once where there are
-    `processes` for it.
+    Learns from cases left undecided by `spec`, with several templates in parallel if `processes` > 1.
     """
     by_template: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         if case.template in spec["templates"] and case.names:
             by_template[case.template].append(case)
     shares = _shares(by_template, processes)
-    with ForkPool[dict[str, list[Row]]](processes) as elsewhere:
+    with ForkPool[dict[str, list[Row]]](processes) as pool:
         for share in shares[1:]:
-            elsewhere.give(partial(_learn_share, spec, share))
-        elsewhere.keep(_learn_share(spec, shares[0]))
-        learned = {template: rows for share, _ in elsewhere.answers() for template, rows in share.items()}
+            pool.give(partial(_learn_share, spec, share))
+        pool.keep(_learn_share(spec, shares[0]))
+        learned = {template: rows for share, _ in pool.answers() for template, rows in share.items()}
     return {template: learned[template] for template in sorted(learned)}
 
 
 def _shares(by_template: dict[str, list[Case]], count: int) -> list[dict[str, list[Case]]]:
-    """Templates with their cases in at most `count` shares of about the same work, at least one."""
+    """Divide templates with cases into at most `count` shares of similar work, at least one."""
     work = {template: len(cases) * (1 + len(cases[0].names)) for template, cases in by_template.items()}
     shares: list[dict[str, list[Case]]] = [{} for _ in range(count)]
     for template in sorted(work, key=lambda template: (-work[template], template)):
-        least = min(shares, key=lambda share: sum(work[other] for other in share))
+        least = min(shares, key=lambda share: sum(work[name] for name in share))
         least[template] = by_template[template]
     return [shares[0], *(share for share in shares[1:] if share)]
 
@@ -355,8 +354,11 @@ def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> 
 
 
 def _musts(spec: dict[str, Any], cases: Sequence[Case], rows: Sequence[Row]) -> list[Row]:
-    """What an action of a template always needs: conditions that hold whenever it is allowed, each with the step that
-    helped most often where it did not hold. These rows say nothing of whether the step is enough."""
+    """Find constant requirements of a template: conditions true whenever it is allowed, each with its most helpful
+    step.
+
+    These rows do not claim the step is sufficient.
+    """
     allowed = [case for case in cases if case.now]
     if len(allowed) < MIN_ALLOWED or len({case.task_id for case in allowed}) < MIN_TASKS:
         return []
@@ -372,7 +374,7 @@ def _musts(spec: dict[str, Any], cases: Sequence[Case], rows: Sequence[Row]) -> 
 
 
 def _helpful(spec: dict[str, Any], cases: Sequence[Case]) -> Iterator[list[Any]]:
-    """The conclusions that were right most often, each in cases that none before it says anything in."""
+    """Yield the most often correct conclusions, each for cases not covered so far."""
     left = [(case, conclusions(spec, case) - {json.dumps("already")}) for case in cases]
     for _ in range(STEPS_OF_A_NEED):
         votes = Counter(conclusion for _, right in left for conclusion in right)
@@ -385,7 +387,7 @@ def _helpful(spec: dict[str, Any], cases: Sequence[Case]) -> Iterator[list[Any]]
 
 
 def _plainest(musts: Sequence[Row]) -> list[Row]:
-    """Of the rows that ask for one step, the one with the cheapest condition."""
+    """Select the cheapest condition among rows with the same step."""
     by_step: dict[str, Row] = {}
     for row in sorted(musts, key=lambda row: _price(row["if"][0])):
         by_step.setdefault(json.dumps(row["then"]), row)
@@ -404,32 +406,32 @@ def _grown(table: _Table, open_cases: int) -> list[Row]:
 
 MIN_ACTIONS = 5
 MIN_KINDS = 2
-"""An answer tells nothing if so many different refused actions got it, of so many kinds."""
+"""Different refused actions, and kinds of them, with the same answer before it counts as uninformative."""
 
 MOST_TRIED = 12
-"""Answers that the agent got for too few actions are tried with others: at most so many, the most frequent."""
+"""Maximum answers to try with further actions, most frequent first."""
 
 FEW = 0.05
-"""An answer may have been given to an action that was taken so often, for one that refused one."""
+"""Accepted actions tolerated per refused action with the same answer."""
 
 MIN_HEARD = 2
-"""Tasks in which a refusal was heard at least, where nothing is listed."""
+"""Tasks with a refusal required without lists."""
 
 SHARE_SAME = 0.5
-"""Silence refuses if at least this share of the actions that the engine refused left its answer as it was."""
+"""Share of refused actions with an unchanged answer above which silence counts as refusal."""
 
 
 @dataclass
 class Heard:
-    """What an engine answered. `refused` maps an answer's shape to the different actions that it refused so, `taken`
-    counts shapes of answers to actions that it took, `times` all refusals by shape."""
+    """Answers of an engine. `refused` maps shapes to refused actions, `taken` counts shapes after accepted actions,
+    `times` counts all refusals by shape."""
 
     refused: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     taken: Counter[str] = field(default_factory=Counter)
     times: Counter[str] = field(default_factory=Counter)
 
     def take(self, before: str, action: str, answer: str, *, refused: bool) -> None:
-        """Count one answer in each of its shapes; `before` is the answer to the action before."""
+        """Count an answer in all its shapes; `before` is the previous answer."""
         for shape in shapes(before, action, answer):
             if refused:
                 self.refused[shape].add(action)
@@ -439,15 +441,17 @@ class Heard:
 
 
 def shapes(before: str, action: str, answer: str) -> list[str]:
-    """The ways in which an answer can be a refusal: by its text, by its text around the action, or as silence."""
+    """List possible shapes of a refusal: its text, its text around the action, or silence."""
     text = answer.strip()
     ways = [text, runtime.without_action(action, text)]
     return list(dict.fromkeys([*ways, *([SAME] if text == before.strip() else [])]))
 
 
 def listed_refusals(lab: Lab, failed: Sequence[Trajectory], rng: random.Random) -> list[str]:
-    """The shapes of refusals where the engine lists its actions. What the agent got for actions of one kind only is
-    tried with refused actions of other kinds, which are made of what the lists hold."""
+    """Find shapes of refusals with listed actions.
+
+    Answers to a single kind of action are tried with refused actions of other kinds, built from the lists.
+    """
     heard = Heard()
     for trajectory in failed:
         for before, action, answer, refused in _replayed(lab, trajectory):
@@ -461,11 +465,11 @@ def listed_refusals(lab: Lab, failed: Sequence[Trajectory], rng: random.Random) 
 
 
 def unlisted_refusals(failed: Sequence[Trajectory]) -> list[str]:
-    """The shapes of refusals where the engine lists nothing: answers that many different actions got, in several tasks.
+    """Find shapes of refusals without lists: answers to many different actions in several tasks.
 
-    A text counts as one if actions of several kinds, or agents in half of the episodes, got it as something new. An
-    engine that refuses in words says the same again only where it refuses twice; a silent one repeats whatever it said
-    last. So silence is believed where most of what was repeated are no such answers.
+    A text counts if several kinds of actions, or agents in half of the episodes, got it as a new answer. An engine with
+    worded refusals repeats itself only after a second refusal; a silent one repeats any last text. So silence counts
+    only if most repetitions are not such texts.
     """
     heard, tasks, verbs = Heard(), defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     repeated: list[set[str]] = []
@@ -495,8 +499,10 @@ def unlisted_refusals(failed: Sequence[Trajectory]) -> list[str]:
 
 
 def further_refusals(lab: Lab, tasks: Sequence[str]) -> list[str]:
-    """Shapes that the agent did not meet often enough: answers of an engine that lists nothing to all that can be said
-    at the start of some tasks, where they left its saved state as it was. None where states cannot be compared."""
+    """Find refusals the agent rarely met, by trying all possible actions at the start of some tasks.
+
+    Answers count if the saved engine state stayed equal. Empty if states cannot be compared.
+    """
     heard, sayings = Heard(), lab.sayings
     if sayings is None or not lab.comparable:
         return []
@@ -510,12 +516,12 @@ def further_refusals(lab: Lab, tasks: Sequence[str]) -> list[str]:
 
 
 def refused_actions(failed: Iterable[Trajectory], known: list[str]) -> list[tuple[str, str]]:
-    """(task id, action) of every step that was refused, by the shapes of refusals that are known."""
+    """List (task id, action) of refused steps, by known shapes of refusals."""
     return [(task_id, action) for task_id, action, refused in _judged(failed, known) if refused]
 
 
 def taken_actions(failed: Iterable[Trajectory], known: list[str]) -> list[tuple[str, str]]:
-    """(task id, action) of every step that was not refused."""
+    """List (task id, action) of accepted steps."""
     return [(task_id, action) for task_id, action, refused in _judged(failed, known) if not refused]
 
 
@@ -526,8 +532,8 @@ def _judged(trajectories: Iterable[Trajectory], known: list[str]) -> Iterator[tu
 
 
 def _plain(name: str, heard: Heard) -> list[str]:
-    """The shapes that many refused actions of several kinds got and no action that was taken. Silence counts where no
-    text does."""
+    """Find shapes of many refused actions of several kinds and no accepted action. Silence counts only without such a
+    text."""
     shapes_met = [
         shape
         for shape, actions in sorted(heard.refused.items())
@@ -543,7 +549,7 @@ def _plain(name: str, heard: Heard) -> list[str]:
 
 
 def _replayed(lab: Lab, trajectory: Trajectory) -> Iterator[tuple[str, str, str, bool]]:
-    """(answer before, action, answer, whether it was refused) for the steps of an episode, played again."""
+    """Replay an episode and yield (answer before, action, answer, refused)."""
     state = lab.start(trajectory.task_id)
     for step in trajectory.steps:
         if step.action is None or step.raw_observation is None or state.over:
@@ -555,7 +561,7 @@ def _replayed(lab: Lab, trajectory: Trajectory) -> Iterator[tuple[str, str, str,
 
 
 def _try_others(lab: Lab, task_id: str, rng: random.Random, heard: Heard) -> None:
-    """Say refused actions of every kind in states along a stroll, and take what is allowed in between."""
+    """Try refused actions of all kinds along a random walk."""
     state, known = lab.start(task_id), defaultdict[str, set[str]](set)
     for _ in range(40):
         if state.over or not state.admissible:
@@ -576,7 +582,7 @@ def _try_others(lab: Lab, task_id: str, rng: random.Random, heard: Heard) -> Non
 
 
 def _kind(name: str, action: str) -> str:
-    """An action with its names left out."""
+    """Remove the names from an action."""
     return re.sub(name, "{}", action)
 
 

@@ -1,16 +1,15 @@
-"""The learned spec as data: joining vocabularies, adding and taking back rules, naming a rule. See `runtime.py`.
+"""Learned spec as data: merge vocabularies, add and remove rules, identify rules. See `runtime.py`.
 
-A spec holds "name" (regex of an object's name), "templates" ({"grab {0} off {1}": [rows]} with the
-rows of a decision list), "now" (the same for "is allowed as things stand"), "pairs" (a template, another that
-undoes it, and where that has each name of the first, -1 for nowhere),
-"movers" (other templates that change what is allowed), "kinds" ({"grab {0} off {1}": [[words seen in each place]]}),
-"combined" ({"grab {0} off {1}": ["words seen together", ...]}),
-"views" (read-only actions, {} for a name), "spelling" (what has to be written exactly: "case", "number"),
-"uninformative" (observations), "forms" (misused skeleton -> template), "needs"
-(template -> [[another that may be needed before it, which of its places each name is, -1 for another name]]).
-A row is {"if": [literals], "then": [template, [terms], whether only for words seen together] | "already" | "now",
-"sure": bool, "must": whether it is what the action always needs}. In literals the names of an action are counted on by
-what each was first named with (`about`).
+"name": regex of names. "templates": rows of a decision list by template ({"grab {0} off {1}": [rows]}). "now": the same
+for "allowed as things stand". "pairs": a template, its undo template, and the slots of the first's names in it (-1:
+none). "movers": other templates that change allowed actions. "kinds": words seen in each slot
+({"grab {0} off {1}": [[words]]}).
+"combined": words seen together, by template. "views": read-only actions, {} for a name. "spelling": spelling that must
+be exact ("case", "number"). "uninformative": observations. "forms": misused skeleton -> template. "needs": template ->
+[[a template possibly needed before it, the slot of each name, -1 for another name]].
+
+A row is {"if": [literals], "then": [template, [terms], only words seen together] | "already" | "now", "sure": bool,
+"must": constant requirement}. Literals number an action's names, then the names first mentioned with them (`about`).
 """
 
 from __future__ import annotations
@@ -21,54 +20,54 @@ from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
 Row = dict[str, Any]
-"""{"if": [literals], "then": ..., "sure": bool}: one rule of a template's decision list."""
+"""Rule of a template's decision list: {"if": [literals], "then": ..., "sure": bool}."""
 
 
-def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]:
-    """The old spec with what is new in the vocabulary; old pairs keep their numbers."""
+def merged(before: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """Merge a new vocabulary into the old spec; old pairs keep their numbers."""
     if before is None:
-        return now
+        return new
     old_pairs = [pair[:2] for pair in before["pairs"]]
     before = current(before)
     return {
         **before,
-        "templates": {**now["templates"], **before["templates"]},
-        "now": {**now["now"], **before["now"]},
-        "needs": {**now["needs"], **before["needs"]},
-        "kinds": joined(before["kinds"], now["kinds"]),
+        "templates": {**new["templates"], **before["templates"]},
+        "now": {**new["now"], **before["now"]},
+        "needs": {**new["needs"], **before["needs"]},
+        "kinds": joined(before["kinds"], new["kinds"]),
         "combined": {
-            template: sorted({*before["combined"].get(template, ()), *now["combined"].get(template, ())})
-            for template in {*before["combined"], *now["combined"]}
+            template: sorted({*before["combined"].get(template, ()), *new["combined"].get(template, ())})
+            for template in {*before["combined"], *new["combined"]}
         },
-        "spelling": {part: before["spelling"][part] and must for part, must in now["spelling"].items()},
-        "movers": sorted({*before["movers"], *now["movers"]}),
-        "pairs": [*before["pairs"], *(pair for pair in now["pairs"] if pair[:2] not in old_pairs)],
-        "uninformative": sorted({*before["uninformative"], *now["uninformative"]}),
+        "spelling": {part: before["spelling"][part] and must for part, must in new["spelling"].items()},
+        "movers": sorted({*before["movers"], *new["movers"]}),
+        "pairs": [*before["pairs"], *(pair for pair in new["pairs"] if pair[:2] not in old_pairs)],
+        "uninformative": sorted({*before["uninformative"], *new["uninformative"]}),
     }
 
 
 def current(spec: dict[str, Any]) -> dict[str, Any]:
-    """A spec that an older version wrote, as they are written now."""
+    """Convert a spec of an older version to the current format."""
     return {**spec, "needs": spec.get("needs", {}), "pairs": [_with_order(pair) for pair in spec["pairs"]]}
 
 
 def _with_order(pair: list[Any]) -> list[Any]:
-    """A pair with where the second form has each name of the first: in its own place, as older interfaces have it."""
+    """Add the undo template's slots to a pair; older interfaces use each name's own slot."""
     return pair if len(pair) == 3 else [*pair, list(range(pair[0].count("{")))]
 
 
-def joined(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """Kinds by place, from two vocabularies."""
-    joined = {**now, **before}
-    for template in set(before) & set(now):
-        places = zip(before[template], now[template], strict=True)
+def joined(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Merge kinds by slot from two vocabularies."""
+    joined = {**after, **before}
+    for template in set(before) & set(after):
+        places = zip(before[template], after[template], strict=True)
         joined[template] = [sorted({*old, *new}) for old, new in places]
     return joined
 
 
 def extended(spec: dict[str, Any], rows: dict[str, list[Any]], forms: dict[str, str]) -> dict[str, Any]:
-    """A spec with further rules at the end of its lists, and further forms. A rule that is there is not added again."""
-    there = {
+    """Append rules and forms to a spec, skipping existing rules."""
+    old_ids = {
         identity(template, row)
         for part in ("templates", "now")
         for template, known in spec[part].items()
@@ -78,26 +77,26 @@ def extended(spec: dict[str, Any], rows: dict[str, list[Any]], forms: dict[str, 
         template: list({identity(template, row): row for row in reversed(new)}.values())[::-1]
         for template, new in rows.items()
     }
-    rows = {template: [row for row in new if identity(template, row) not in there] for template, new in fresh.items()}
-    now = {template: [row for row in new if row["then"] == "now"] for template, new in rows.items()}
-    other = {template: [row for row in new if row["then"] != "now"] for template, new in rows.items()}
+    rows = {template: [row for row in new if identity(template, row) not in old_ids] for template, new in fresh.items()}
+    allowed_rows = {template: [row for row in new if row["then"] == "now"] for template, new in rows.items()}
+    refusal_rows = {template: [row for row in new if row["then"] != "now"] for template, new in rows.items()}
     return {
         **spec,
-        "templates": {template: [*old, *other.get(template, [])] for template, old in spec["templates"].items()},
-        "now": {template: [*old, *now.get(template, [])] for template, old in spec["now"].items()},
+        "templates": {template: [*old, *refusal_rows.get(template, [])] for template, old in spec["templates"].items()},
+        "now": {template: [*old, *allowed_rows.get(template, [])] for template, old in spec["now"].items()},
         "forms": {**spec["forms"], **forms},
     }
 
 
 def without(spec: dict[str, Any], template: str, row: Row) -> dict[str, Any]:
-    """A spec with one rule taken out."""
+    """Remove a rule from a spec."""
     part = "now" if row["then"] == "now" else "templates"
-    left = [other for other in spec[part][template] if identity(template, other) != identity(template, row)]
+    left = [rule for rule in spec[part][template] if identity(template, rule) != identity(template, row)]
     return {**spec, part: {**spec[part], template: left}}
 
 
 def resolved(spec: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, Any]:
-    """A spec with one misalignment's detail worked in."""
+    """Apply a misalignment's detail to a spec."""
     if "vocabulary" in detail:
         return merged(spec, detail["vocabulary"])
     assert spec is not None, "the vocabulary comes first"
@@ -112,27 +111,29 @@ def resolved(spec: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, A
 
 
 def alone(spec: dict[str, Any], template: str, row: Row) -> dict[str, Any]:
-    """A spec with one rule only."""
+    """Reduce a spec to a single rule."""
     bare: dict[str, Any] = {**spec, "templates": {template: []}, "now": {template: []}}
     return extended(bare, {template: [row]}, {})
 
 
 def identity(template: str, row: Row) -> str:
-    """The name of a rule: its template, conditions and conclusion as JSON, without anything else noted on it."""
+    """Build a rule's name: template, conditions and conclusion as JSON, ignoring further notes."""
     return json.dumps([template, row["if"], row["then"]])
 
 
 # ---------------------------------------------------------------- answers of pure functions on texts, remembered
 
 MOST = 100_000
-"""Answers that are remembered of each function; those that were not asked for longest go first."""
+"""Cached answers per function; the least recently used go first."""
 
 Answer = TypeVar("Answer")
 
 
 def by_name(function: Callable[..., Answer]) -> Callable[..., Answer]:
-    """A function of a spec and texts that reads nothing of the spec but "name", with its answers remembered. They are
-    shared: whoever asks leaves them as they are."""
+    """Cache a function of a spec and texts that reads only "name" of the spec.
+
+    Results are shared; callers must not change them.
+    """
 
     @lru_cache(maxsize=MOST)
     def remembered(name: str, *texts: str) -> Answer:
@@ -149,7 +150,7 @@ Parsed = tuple[str, list[str], bool]
 
 
 class _AskedWords(dict[str, str]):
-    """Knows no word, and keeps which it was asked for."""
+    """Empty dict recording the words it is asked for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,8 +164,10 @@ class _AskedWords(dict[str, str]):
 def by_unknown_words(
     function: Callable[[dict[str, Any], dict[str, Any], str], Parsed],
 ) -> Callable[[dict[str, Any], dict[str, Any], str], Parsed]:
-    """A function of a spec, a history and a text that reads nothing but "name" of the one and whether words are among
-    the "stems" of the other, with its answers remembered for histories that know none of the words it asks for."""
+    """Cache a function of a spec, a history and a text, for histories without its words.
+
+    The function may read only "name" of the spec and membership of words in "stems" of the history.
+    """
 
     @lru_cache(maxsize=MOST)
     def remembered(name: str, text: str) -> tuple[Parsed, frozenset[str]]:
@@ -182,4 +185,4 @@ def by_unknown_words(
 
 
 by_text = lru_cache(maxsize=MOST)
-"""The same of a function of one text."""
+"""Cache for a function of a text."""

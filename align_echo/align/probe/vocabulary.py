@@ -1,4 +1,4 @@
-"""What can be said to an environment, learned from what it allows: action templates, refusals, and undo pairs."""
+"""Learn from allowed actions what an environment understands: templates, refusals and undo pairs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from align_echo.align.probe.runtime import SAME
 
 _MIN_PAIRS = 3
 _MOST_ENABLED = 3
-"""So many actions of a task are kept that another made possible, by template."""
+"""Maximum enabled actions stored per task and template."""
 
 Need = tuple[str, str, tuple[int, ...]]
-"""The template of an action, that of a step which made it possible, and which of the action's names each name of the
-step is (-1: none)."""
+"""Template of an action, template of an enabling step, and the action's name for each name of the step (-1: none)."""
 
 _MOST_RIVALS = 4
-"""So many actions of a form are tried on whether they take back what was done."""
+"""Maximum actions of a form tried as undo."""
 
 
 def try_spelling(lab: Lab, states: Iterable[LabState], rng: random.Random) -> list[tuple[str, bool]]:
-    """Say one allowed action of each state with capitals ("case"), and without the numbers of its names ("number").
+    """Try an allowed action of each state in capitals ("case") and without numbers ("number").
 
-    Returned is for each try which of the two it was, and whether the engine refused it.
+    Returns the kind of each try and whether it was refused.
     """
     tries: list[tuple[str, bool]] = []
     for state in states:
@@ -44,33 +43,34 @@ def try_spelling(lab: Lab, states: Iterable[LabState], rng: random.Random) -> li
 
 
 def spelling_needed(tries: Sequence[tuple[str, bool]]) -> dict[str, bool]:
-    """What has to be written exactly, "case" or "number": every try of it was refused, and there was one."""
+    """Return the spellings ("case", "number") that must be exact: tried, and always refused otherwise."""
     refused = {part: [refused for tried, refused in tries if tried == part] for part in ("case", "number")}
     return {part: bool(answers) and all(answers) for part, answers in refused.items()}
 
 
 def _may_have_been_taken(lab: Lab, before: LabState, child: LabState) -> bool:
-    """Whether an action that seemed to be refused in one state may have been taken there: what it is answered where it
-    is possible (`child`) is what that state had just said, and that is how a silent engine refuses."""
+    """Check if a seemingly refused action may have been accepted.
+
+    Its answer when possible (`child`) equals the state's last text, like a silent refusal.
+    """
     return not lab.lists and SAME in lab.refusals and child.observation.strip() == before.observation.strip()
 
 
 def general(templates: Iterable[str]) -> list[str]:
-    """Templates without those that are another one with a name in its place: a name that was met too late to be known
-    as one. In alphabetical order."""
+    """Drop templates equal to another with a name in a slot, from late-recognised names. Sorted."""
     patterns = {template: "(.+)".join(map(re.escape, re.split(r"\{\d\}", template))) for template in templates}
     return sorted(
         template
         for template in patterns
         if not any(
-            other.count("{") > template.count("{") and re.fullmatch(pattern, template)
-            for other, pattern in patterns.items()
+            longer.count("{") > template.count("{") and re.fullmatch(pattern, template)
+            for longer, pattern in patterns.items()
         )
     )
 
 
 class Vocabulary:
-    """Templates with examples, and the pairs of templates that undo each other, gathered from states as they come."""
+    """Templates with examples, and pairs that undo each other, collected from states."""
 
     def __init__(self, name: str = NUMBERED) -> None:
         self.name = name
@@ -85,7 +85,7 @@ class Vocabulary:
         self._seen_at: dict[str, dict[str, int]] = defaultdict(dict)
 
     def see(self, state: LabState) -> None:
-        """Learn the templates of all that a state allows, and what its text names."""
+        """Learn the templates allowed in a state and the names in its text."""
         self.shown[state.task_id].update(re.findall(self.name, state.observation))
         for action in state.admissible:
             template, _ = skeleton(action, self.name)
@@ -95,57 +95,57 @@ class Vocabulary:
             seen[template] = min(seen.get(template, len(state.actions)), len(state.actions))
 
     def form(self, action: str) -> str:
-        """The template of an action."""
+        """Return an action's template."""
         return skeleton(action, self.name)[0]
 
     def names(self, action: str) -> tuple[str, ...]:
-        """The names in an action."""
+        """Return an action's names."""
         return skeleton(action, self.name)[1]
 
     def actions(self, task_id: str) -> dict[str, set[str]]:
-        """Every ground action that a task was seen to allow, by template."""
+        """Return the actions seen allowed in a task, by template."""
         return self.arguments[task_id]
 
     def try_undo(self, lab: Lab, before: LabState, action: str, after: LabState) -> None:
-        """If the action changed what is allowed, look for one on some of its names that restores it."""
+        """Search for an action on some of the same names that restores the allowed actions."""
         if lab.key(before) == lab.key(after) or after.over:
             return
         template, names = skeleton(action, self.name)
         self._changes[template] += bool(names)
         rivals: dict[str, list[str]] = defaultdict(list)
-        for other in sorted(after.admissible - before.admissible):
-            form, others = skeleton(other, self.name)
-            if form != template and not set(others).isdisjoint(names):
-                rivals[form].append(other)
+        for candidate in sorted(after.admissible - before.admissible):
+            form, used = skeleton(candidate, self.name)
+            if form != template and not set(used).isdisjoint(names):
+                rivals[form].append(candidate)
         for form, actions in rivals.items():
             pair = (template, form)
             if self._tried[pair] >= 4 * _MIN_PAIRS:
                 continue
             self._tried[pair] += 1
-            actions.sort(key=lambda other: len({*names} ^ {*skeleton(other, self.name)[1]}))
+            actions.sort(key=lambda candidate: len({*names} ^ {*skeleton(candidate, self.name)[1]}))
             near = actions[:_MOST_RIVALS]
-            undo = next((other for other in near if lab.key(lab.after(after, other)) == lab.key(before)), "")
+            undo = next((action for action in near if lab.key(lab.after(after, action)) == lab.key(before)), "")
             if undo:
                 self._undone[pair] += 1
-                others = skeleton(undo, self.name)[1]
-                self._orders[pair][tuple(others.index(name) if name in others else -1 for name in names)] += 1
+                used = skeleton(undo, self.name)[1]
+                self._orders[pair][tuple(used.index(name) if name in used else -1 for name in names)] += 1
 
     def see_enabled(self, lab: Lab, before: LabState, action: str, after: LabState) -> None:
-        """Take in what an action made possible that was refused before it and does not only take it back."""
+        """Record newly possible actions that do more than revert the last action."""
         template, names = skeleton(action, self.name)
-        for other in sorted(after.admissible - before.admissible) if names and not after.over else ():
-            form, others = skeleton(other, self.name)
-            need = (form, template, tuple(others.index(name) if name in others else -1 for name in names))
+        for candidate in sorted(after.admissible - before.admissible) if names and not after.over else ():
+            form, used = skeleton(candidate, self.name)
+            need = (form, template, tuple(used.index(name) if name in used else -1 for name in names))
             known = self.enabled[need]
-            few = sum(task_id == before.task_id for task_id, _ in known) < _MOST_ENABLED
-            if not others or not few:
+            has_room = sum(task_id == before.task_id for task_id, _ in known) < _MOST_ENABLED
+            if not used or not has_room:
                 continue
-            child = lab.after(after, other)
+            child = lab.after(after, candidate)
             if lab.key(child) != lab.key(before) and not _may_have_been_taken(lab, before, child):
-                known.add((before.task_id, other))
+                known.add((before.task_id, candidate))
 
     def pairs(self) -> list[tuple[str, str, tuple[int, ...]]]:
-        """(do, undo, where undo has each name of do, -1 for nowhere), the one that is possible first leading."""
+        """List (do, undo, slots of do's names in undo, -1 for none), the earlier possible action first."""
         return sorted(
             (*pair, self._orders[pair].most_common(1)[0][0])
             for pair, count in self._undone.items()
@@ -153,12 +153,12 @@ class Vocabulary:
         )
 
     def movers(self) -> list[str]:
-        """Templates that change what is allowed and have no undo: going somewhere, choosing, turning to."""
+        """List templates that change allowed actions without undo: going somewhere, choosing, turning to."""
         paired = {template for pair in self.pairs() for template in pair[:2]}
         return sorted(template for template in self._changes if self._changes[template] and template not in paired)
 
     def _leads(self, pair: tuple[str, str]) -> bool:
-        """Whether the first of a pair is possible sooner, in most tasks."""
+        """Check if the first of a pair becomes possible sooner in most tasks."""
         sooner = [
             seen[pair[0]] < seen[pair[1]]
             for seen in self._seen_at.values()
@@ -167,7 +167,7 @@ class Vocabulary:
         return 2 * sum(sooner) >= len(sooner) if sooner else pair[0] < pair[1]
 
     def slots(self) -> dict[str, list[list[str]]]:
-        """For every template, the kinds of things seen in each of its places, over all tasks."""
+        """Return the kinds seen in each slot of every template, over all tasks."""
         return {template: self._kinds_in(template) for template in sorted(self.templates) if "{" in template}
 
     def _kinds_in(self, template: str) -> list[list[str]]:
@@ -180,7 +180,7 @@ class Vocabulary:
         return sorted({" ".join(runtime.stem(name) for name in skeleton(action, self.name)[1]) for action in actions})
 
     def spec(self, uninformative: Iterable[str], views: Iterable[str]) -> dict[str, Any]:
-        """The start of a `runtime` spec: no rules yet. `views` are the contract's read-only actions."""
+        """Build an initial `runtime` spec without rules. `views` are the contract's read-only actions."""
         templates = general(self.templates)
         return {
             "name": self.name,

@@ -1,6 +1,6 @@
-"""The probe's analysis on offered vocabulary: from failures to misalignments, and from misalignments to an interface.
+"""Probe for offered vocabulary: misalignments from failures, and an interface from misalignments.
 
-Like the other learner it keeps no state between iterations: what was learned before is read back from the interface.
+It keeps no state between iterations; earlier results are read from the interface.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ TRIALS_PER_TASK = 4
 NAMES_TRIED = 12
 SURE_STATES = 2
 SURE_NAMES = 3
-"""States of each task, and names at hand in each, with which a template is tried."""
+"""States per task, and names per state, for trying a template."""
 
 HINTS = 3
-"""How many hints in a row may shorten a name."""
+"""Maximum consecutive hints that shorten a name."""
 
 
 def try_on_fresh(lab: Lab, survey: Survey, spec: dict[str, Any], tasks: Sequence[str], rng: random.Random) -> Trials:
-    """Trials of every claim of a spec on fresh tasks."""
+    """Test every claim of a spec on fresh tasks."""
     trials = Trials()
     for task_id in tasks:
         states = survey_task(lab, survey, task_id, rng, thorough=False)
         if len(states) > 1 and spec["travel"]:
             for _ in range(TRIALS_PER_TASK):
-                first, other = rng.sample(states, 2)
-                _try_reach(lab, survey, spec, first, other, rng, trials)
+                first, second = rng.sample(states, 2)
+                _try_reach(lab, survey, spec, first, second, rng, trials)
         for form in sorted(spec["forms"]):
             for _ in range(TRIALS_PER_TASK // 2):
                 _try_form(lab, survey, spec, form, rng.choice(states), rng, trials)
@@ -62,12 +62,11 @@ def try_on_fresh(lab: Lab, survey: Survey, spec: dict[str, Any], tasks: Sequence
     return trials
 
 
-def _count(trials: Trials, claim: str, task_id: str, action: str, *, held: bool) -> None:
-    """Add one trial of a claim (`REACH`, `BARE`, else a form). The first that held and the first that did not are kept.
-    """
-    if held:
+def _count(trials: Trials, claim: str, task_id: str, action: str, *, passed: bool) -> None:
+    """Add a trial of a claim (`REACH`, `BARE`, or a form) and store the first success and failure."""
+    if passed:
         trials.example.setdefault(claim, (task_id, action))
-    trials.count(claim, task_id, "" if held else trials.counterexample.get(claim, f"{task_id}: {action}"))
+    trials.count(claim, task_id, "" if passed else trials.counterexample.get(claim, f"{task_id}: {action}"))
 
 
 def _try_reach(
@@ -75,14 +74,14 @@ def _try_reach(
     survey: Survey,
     spec: dict[str, Any],
     first: LabState,
-    other: LabState,
+    second: LabState,
     rng: random.Random,
     trials: Trials,
 ) -> None:
-    """See a thing in one place, go to another, say something there that was understood in the first."""
+    """See an object in a place, go elsewhere, and repeat an action understood in the first place."""
     history = runtime.new_history()
     runtime.watch(spec, history, view_texts(lab, first, spec["views"]))
-    away = lab.after(first, runtime.fill(spec["travel"], [_place_of(lab, spec, other)]))
+    away = lab.after(first, runtime.fill(spec["travel"], [_place_of(lab, spec, second)]))
     if away.over or survey.refused(away):
         return
     runtime.watch(spec, history, view_texts(lab, away, spec["views"]))
@@ -103,24 +102,25 @@ def _try_reach(
             return
         template, name = rng.choice(templates), rng.choice(names)
         action = runtime.fill(template, [name])
-        there = lab.after(first, action)
-        if survey.refused(there) or there.over or not survey.refused(lab.after(away, action)):
+        result = lab.after(first, action)
+        if survey.refused(result) or result.over or not survey.refused(lab.after(away, action)):
             continue
         step = runtime.missing_step(spec, history, template, [name])
         back = lab.after(away, step) if step else away
-        held = not back.over and not survey.refused(lab.after(back, action))
-        _count(trials, REACH, away.task_id, action, held=held)
+        passed = not back.over and not survey.refused(lab.after(back, action))
+        _count(trials, REACH, away.task_id, action, passed=passed)
         return
 
 
 def _place_of(lab: Lab, spec: dict[str, Any], state: LabState) -> str:
+    """Return the name of a state's place."""
     return runtime.place_in(spec, lab.look(state, spec["views"][0]))
 
 
 def _try_form(
     lab: Lab, survey: Survey, spec: dict[str, Any], form: str, state: LabState, rng: random.Random, trials: Trials
 ) -> None:
-    """Say a form with things at hand (with places, where it is about going); the form itself must be refused."""
+    """Say a form with things at hand (or places for movement); the form itself must be refused."""
     history = runtime.new_history()
     runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
     goes = spec["forms"][form] in spec["movers"]
@@ -136,21 +136,21 @@ def _try_form(
         if after.over:
             continue
         if survey.refused(lab.after(state, misworded)):
-            _count(trials, form, state.task_id, misworded, held=not survey.refused(after))
+            _count(trials, form, state.task_id, misworded, passed=not survey.refused(after))
             return
 
 
 def _try_sure(
     lab: Lab, survey: Survey, spec: dict[str, Any], state: LabState, rng: random.Random, trials: Trials
 ) -> None:
-    """Say templates with names at hand; what was refused once takes not every name, and is not tried again.
+    """Try templates with names at hand; a single refusal disqualifies a template.
 
-    As with readings, what changed no view is not undone; a refusal counts only in the state itself.
+    Like readings, tries without a visible effect are not undone; refusals count only in the state itself.
     """
     history = runtime.new_history()
     runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
-    things = [name for name in spec["names"] if name not in spec["places"]]
-    names = [name for name in things if runtime.at_hand(spec, history, name)]
+    objects = [name for name in spec["names"] if name not in spec["places"]]
+    names = [name for name in objects if runtime.at_hand(spec, history, name)]
     current = state
     for template in survey.always():
         if template.count("{") != 1 or template in spec["movers"]:
@@ -162,7 +162,7 @@ def _try_sure(
             after = lab.after(current, action)
             if survey.refused(after) and current is not state:
                 after = lab.after(state, action)
-            _count(trials, SURE + template, state.task_id, action, held=not survey.refused(after))
+            _count(trials, SURE + template, state.task_id, action, passed=not survey.refused(after))
             if not survey.refused(after):
                 changed = after.over or runtime.asks(after.observation) or compare_views(lab, survey, current, after)
                 current = state if changed else after
@@ -171,7 +171,7 @@ def _try_sure(
 def try_bare_names(
     lab: Lab, survey: Survey, spec: dict[str, Any], refused: Sequence[tuple[LabState, str]], trials: Trials
 ) -> None:
-    """Hold the names that were met before against what agents said in tasks where no name was learned."""
+    """Compare known names with utterances in tasks without learned names."""
     counts: Counter[tuple[str, str]] = Counter()
     for state, action in refused:
         text = " ".join(action.lower().split())
@@ -186,8 +186,8 @@ def try_bare_names(
         if wanted == text or counts[state.task_id, wanted] > 1:
             continue
         if all(runtime.at_hand(spec, history, name) for name in names):
-            held = _leads_on(lab, survey, spec, history, state, match[0], names)
-            _count(trials, BARE, state.task_id, text, held=held)
+            passed = _leads_on(lab, survey, spec, history, state, match[0], names)
+            _count(trials, BARE, state.task_id, text, passed=passed)
 
 
 def _leads_on(
@@ -199,7 +199,7 @@ def _leads_on(
     form: str,
     names: list[str],
 ) -> bool:
-    """Whether an action is understood with these names, or with ever fewer words of them: as the advice would go on."""
+    """Check if an action with these names, or with ever shorter ones, is understood, as the advice would continue."""
     for _ in range(HINTS):
         if not survey.refused(lab.after(state, runtime.fill(form, names))):
             return True
@@ -214,27 +214,27 @@ def _leads_on(
 
 
 def form_in_words(form: str, template: str) -> str:
-    """One misworded form as a sentence."""
+    """Write a misworded form as a sentence."""
     return f"Write `{runtime.letters(template)}` instead of `{runtime.letters(form)}`"
 
 
 def reach_in_words(travel: str) -> str:
-    """The rule about things that are elsewhere."""
+    """Write the rule about things in other places."""
     way = runtime.fill(travel, ["the place where it was seen"])
     return f"An action is refused when a thing it names is not in sight here: `{way}` first"
 
 
 BARE_IN_WORDS = "A thing is named by the words that the engine has for it, without any others around them"
-"""The rule about names with further words."""
+"""Rule about names with extra words."""
 
 
 def sure_in_words(templates: list[str]) -> str:
-    """The rule about forms that take any name at hand."""
+    """Write the rule about forms accepting any name at hand."""
     return "Whatever is in sight can be named in " + runtime.listed(templates)
 
 
 def rules_text(spec: dict[str, Any]) -> str:
-    """What `InferRules` tells an agent up front."""
+    """Write the rules text of `InferRules`."""
     lines = ["Learned by experiment in this environment:"]
     lines.append("- These forms are understood: " + runtime.listed(spec["always"]))
     rare = [template for template in spec["templates"] if template not in spec["always"]]
@@ -256,7 +256,7 @@ def rules_text(spec: dict[str, Any]) -> str:
 
 
 def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
-    """The whole interface as Python source under a contract."""
+    """Build the interface source under a contract."""
     layout = contract.layout
     first, task = contract.wrap_step_args[1:3]
     functions = f"""\
@@ -291,30 +291,29 @@ EMPTY: Spec = {
     "travel": "",
     "bare": False,
 }
-"""What is known before anything was learned."""
+"""Spec before anything was learned."""
 
 MIN_ACTIONS = 5
 MIN_KINDS = 2
 MIN_TESTS = 3
 MIN_PRECISION = 0.9
 MIN_SURE = 20
-"""So often, and never refused, a template must have been taken with names at hand to be promised with any."""
+"""Accepted tries, without a refusal, before a template is promised for any name at hand."""
 
 MIN_DONE = 2
-"""A form's rewriting must have done something in so many cases of tasks that it was not learned from."""
+"""Effects of a rewriting required in tasks it was not learned from."""
 THOROUGH_TASKS = 2
-"""Tasks whose start is searched with every template; the others are toured by the way of travelling that was found."""
+"""Tasks whose start is searched with every template; others are toured by known routes."""
 
 SEARCHED_TASKS = 5
-"""As many tasks are searched with every template while no way of travelling is found."""
+"""Maximum tasks searched with every template until a route is found."""
 
 SURVEYED_TASKS = 8
 FRESH_TASKS = 12
 
 
 def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
-    """Answers that the engine gave to many different actions with different first words. What ends an episode refuses
-    nothing."""
+    """Find answers to many actions with different first words, except those ending an episode."""
     actions: dict[str, set[str]] = defaultdict(set)
     for trajectory in trajectories:
         for step in trajectory.steps:
@@ -328,7 +327,7 @@ def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
 
 
 def silent_on_names(answers: Iterable[str], survey: Survey) -> list[str]:
-    """Those of the answers that name nothing: an answer that names a thing or a place tells something."""
+    """Select answers without a name; naming an object or place is informative."""
     return [text for text in answers if not lifted(survey.names | survey.places, text)[1]]
 
 
@@ -340,7 +339,7 @@ def analyze(
     rng: random.Random,
     say: Callable[[str], None],
 ) -> list[Misalignment]:
-    """What the failures teach beyond `before`, proved on fresh tasks. Empty if no answer is uninformative."""
+    """Learn from failures beyond `before` and verify on fresh tasks. Empty if all answers are informative."""
     answers = sorted({*uninformative(failed), *(before["uninformative"] if before else ())})
     if not answers:
         return []
@@ -360,8 +359,8 @@ def analyze(
     untouched = [task_id for task_id in fresh if task_id not in tasks][:FRESH_TASKS]
     trials = try_on_fresh(lab, survey, candidate, untouched, rng)
     spec = {**spec, "always": _always(before, survey)}
-    elsewhere = [refusal for refusal in refused if refusal[0].task_id not in survey.tasks]
-    try_bare_names(lab, survey, {**spec, "names": sorted(surveyed)}, elsewhere, trials)
+    other_tasks = [refusal for refusal in refused if refusal[0].task_id not in survey.tasks]
+    try_bare_names(lab, survey, {**spec, "names": sorted(surveyed)}, other_tasks, trials)
     say(f"{len(untouched)} fresh tasks played ({lab.steps} engine steps so far)")
     return [
         *_about_refusals(before, spec, failed),
@@ -387,7 +386,7 @@ def _surveyed(
 
 
 def _merged(before: Spec | None, survey: Survey) -> Spec:
-    """The vocabulary that was found, and the forms that were learned before."""
+    """Merge the new vocabulary with earlier forms."""
     old: Spec = {**EMPTY, **(before or {})}
     travel = survey.travel() or old["travel"]
     return {
@@ -408,12 +407,12 @@ def _merged(before: Spec | None, survey: Survey) -> Spec:
 
 
 def _always(before: Spec | None, survey: Survey) -> list[str]:
-    """The templates that every task offered, in this iteration and before it."""
+    """List templates offered by every task so far."""
     return [template for template in survey.always() if before is None or template in before["always"]]
 
 
 def resolved(spec: Spec | None, detail: Spec) -> Spec:
-    """A spec with one misalignment's detail worked in."""
+    """Apply a misalignment's detail to a spec."""
     if "offered" in detail:
         old = spec or EMPTY
         return {**detail["offered"], **{part: old[part] for part in ("forms", "travel", "bare", "sure")}}
@@ -428,7 +427,7 @@ def resolved(spec: Spec | None, detail: Spec) -> Spec:
 
 
 def _about_refusals(before: Spec | None, spec: Spec, failed: Sequence[Trajectory]) -> Iterable[Misalignment]:
-    """The first finding: one answer for many different refusals, and the forms that the engine offers."""
+    """Report the first finding: a single answer for different refusals, and the offered forms."""
     part = ("uninformative", "templates", "always", "views", "places", "movers")
     if before is not None and all(before[name] == spec[name] for name in part):
         return
@@ -453,7 +452,7 @@ def _about_refusals(before: Spec | None, spec: Spec, failed: Sequence[Trajectory
 
 
 def _about_reach(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Misalignment]:
-    """A refused action whose thing is elsewhere, if the way there made it possible."""
+    """Report refused actions on distant objects, if travelling there made them possible."""
     evidence = trials.of(REACH)
     if not stands(evidence) or (before is not None and before["travel"] == spec["travel"]):
         return
@@ -471,7 +470,7 @@ def _about_reach(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Mi
 
 
 def _about_bare_names(before: Spec | None, trials: Trials) -> Iterable[Misalignment]:
-    """Names with further words around them, if they were understood without."""
+    """Report names with extra words, if understood without them."""
     evidence = trials.of(BARE)
     if not stands(evidence) or (before is not None and before["bare"]):
         return
@@ -489,7 +488,7 @@ def _about_bare_names(before: Spec | None, trials: Trials) -> Iterable[Misalignm
 
 
 def _about_sure(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Misalignment]:
-    """Templates that took every name at hand: the same template with the bare name may be promised."""
+    """Report templates that accepted every name at hand, to promise them with bare names."""
     evidence = {template: trials.of(SURE + template) for template in spec["always"]}
     proved = [form for form, seen in evidence.items() if seen.support >= MIN_SURE and not seen.refuted]
     old = before["sure"] if before is not None else []
@@ -515,7 +514,7 @@ def _about_sure(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Mis
 
 
 def _about_forms(forms: dict[str, MiswordedForm], trials: Trials) -> Iterable[Misalignment]:
-    """Misworded forms whose rewriting did something in other tasks of the agent, and was understood in fresh ones."""
+    """Report misworded forms with effective rewritings in other tasks and understood in fresh ones."""
     for form, misworded in sorted(forms.items()):
         understood = trials.of(form)
         tested = misworded.tested
@@ -539,7 +538,7 @@ def _about_forms(forms: dict[str, MiswordedForm], trials: Trials) -> Iterable[Mi
 
 
 def _about_wrong_forms(spec: Spec, trials: Trials) -> Iterable[Misalignment]:
-    """Forms of the present interface that fresh tasks refuted."""
+    """Report existing forms refuted by fresh tasks."""
     for form, template in sorted(spec["forms"].items()):
         evidence = trials.of(form)
         if evidence.refuted >= MIN_TESTS and evidence.precision < MIN_PRECISION:
@@ -557,5 +556,5 @@ def _about_wrong_forms(spec: Spec, trials: Trials) -> Iterable[Misalignment]:
 
 
 def stands(evidence: Evidence) -> bool:
-    """Whether a claim held often enough on fresh tasks."""
+    """Check if a claim held often enough on fresh tasks."""
     return evidence.support >= MIN_TESTS and evidence.precision >= MIN_PRECISION

@@ -1,7 +1,7 @@
-"""What there is to say and where one can go, found by trying: views, places, the ways between them, names.
+"""Explore by trying: actions, views, places, routes between them, and names.
 
-A survey plays one task at a time. Everything is judged by what the contract's read-only actions show before and after
-an action, and by the engine's refusals; nothing is known of the words.
+A survey plays a task at a time. It judges only by read-only actions before and after an action, and by refusals; words
+have no assumed meaning.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from align_echo.types import Evidence, Trajectory
 
 NAMES_PER_TEMPLATE = 20
 PAIRS_TRIED = 4
-"""States from which each mover is held against two places of the task."""
+"""States per mover tested against two places of the task."""
 
 MAX_IN_COMMON = 0.6
-"""Share of the names that two places may have in common."""
+"""Maximum share of names two places have in common."""
 
 MIN_CHANGES = 0.02
-"""A view changes at least this often, against the one that changes most."""
+"""Minimum changes of a view, relative to the most frequently changing one."""
 
 MIN_SURROUNDS = 0.01
-"""A word stands before names, or after them, if it does so this often: else it is a part of a name that was missed."""
+"""Minimum frequency of a word before or after names; rarer ones are parts of missed names."""
 
 MIN_MOVES = 2
 MIN_TRAVEL = 0.9
 ROUNDS = 12
-"""How often a task is searched for places from the places that were found."""
+"""Searches per task for places, from known places."""
 
 
 @dataclass
 class Survey:
-    """What was learned of an environment's vocabulary and places; grows with every task."""
+    """Vocabulary and places of an environment; grows with every task."""
 
     uninformative: Sequence[str]
     tasks: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
     offered: dict[str, set[str]] = field(default_factory=dict)
-    """By template, the tasks that offer it, of those that were asked."""
+    """Tasks offering each template, of those asked."""
 
     names: set[str] = field(default_factory=set)
     before: Counter[str] = field(default_factory=Counter)
     after: Counter[str] = field(default_factory=Counter)
-    """How often which words stand before and after names in the views; "" where none does."""
+    """Counts of words before and after names in views; "" for none."""
 
     places: set[str] = field(default_factory=set)
     views: Counter[str] = field(default_factory=Counter)
@@ -57,69 +57,69 @@ class Survey:
     moves: Counter[str] = field(default_factory=Counter)
     accepted: Counter[str] = field(default_factory=Counter)
     tried: Counter[str] = field(default_factory=Counter)
-    """By mover: how often it was tried with a known place, and how often (`moves`) it led there."""
+    """Tries of each mover with a known place; `moves` counts successes."""
 
     def refused(self, state: LabState) -> bool:
-        """Whether the engine's last answer was an uninformative one."""
+        """Check if the engine's last answer was uninformative."""
         return state.observation.strip() in self.uninformative
 
     @property
     def templates(self) -> set[str]:
-        """All templates that any task offers."""
+        """Return all templates offered in any task."""
         return set(self.offered)
 
     def always(self) -> list[str]:
-        """The templates that all tasks offer whose engine was asked."""
+        """List templates offered by all asked tasks."""
         return sorted(template for template, tasks in self.offered.items() if tasks == self.asked)
 
     def movers(self) -> list[str]:
-        """Templates that lead somewhere."""
+        """List templates that lead somewhere."""
         return sorted(template for template, count in self.moves.items() if count >= MIN_MOVES)
 
     def travel(self) -> str:
-        """The template that leads to any place from any other; "" if there is none."""
+        """Return the template that leads from any place to any other; "" if there is none."""
         sure = [template for template in self.movers() if self.moves[template] >= MIN_TRAVEL * self.tried[template]]
         return min(sure, key=lambda template: (-self.moves[template], template), default="")
 
     def tester(self) -> str:
-        """The template that the engine accepted most often, movers left out; "" if there is none. It tells names from
-        other words: what it takes is a name.
+        """Return the most accepted template, except movers; "" if there is none.
+
+        It separates names from other words, because it accepts only names.
         """
         known = [template for template in self.accepted if template not in self.movers()]
         return min(known, key=lambda template: (-self.accepted[template], template), default="")
 
     def looks(self) -> list[str]:
-        """Read-only actions whose text changes, the one that names places first."""
+        """List read-only actions with changing text, the one naming places first."""
         most = max(self.views.values(), default=0)
         changing = [view for view, count in self.views.items() if count > MIN_CHANGES * most]
         return sorted(changing, key=lambda view: (-self.naming[view], view))
 
 
 def often(words: Counter[str]) -> set[str]:
-    """The words that are at least `MIN_SURROUNDS` of all that were counted."""
+    """Select words above `MIN_SURROUNDS` of the total count."""
     return {word for word, count in words.items() if count >= MIN_SURROUNDS * words.total()}
 
 
 def names_in(lab: Lab, state: LabState) -> set[str]:
-    """The names that the engine offers in a state, in lower case."""
+    """Return the names offered in a state, in lower case."""
     return {name.lower() for name in lab.offered(state).names}
 
 
 def view_texts(lab: Lab, state: LabState, views: Iterable[str]) -> list[str]:
-    """The texts of read-only actions in a state; kept on the state."""
+    """Return the texts of read-only actions in a state; cached on the state."""
     return [lab.look(state, view) for view in views]
 
 
 def plain_views(lab: Lab) -> list[str]:
-    """The contract's read-only actions that name no object."""
+    """List the contract's read-only actions without a name."""
     return [action for action in lab.env.contract.read_only_actions if "{}" not in action]
 
 
 def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, thorough: bool) -> list[LabState]:
-    """The states found in a task, one a place; what is met on the way joins the survey.
+    """Explore a task, add findings to the survey, and return a state for each place.
 
-    `thorough`: every template is tried at the start, and movers everywhere. Otherwise the known places are visited one
-    after the other by the known way of travelling.
+    `thorough`: try every template at the start, and movers everywhere. Otherwise visit known places by known routes.
     """
     survey.tasks.add(task_id)
     start = lab.start(task_id)
@@ -145,16 +145,16 @@ def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, t
 
 
 def _tour(lab: Lab, survey: Survey, start: LabState) -> list[LabState]:
-    """The states after travelling to each known place in turn."""
+    """Travel to each known place and return the states."""
     states: list[LabState] = []
     state, travel = start, survey.travel()
-    for place in sorted(survey.places) if travel else ():
-        if runtime.mentions(" ".join(headline(lab, state)), place):
+    for destination in sorted(survey.places) if travel else ():
+        if runtime.mentions(" ".join(headline(lab, state)), destination):
             continue
-        after = lab.after(state, runtime.fill(travel, [place]))
+        after = lab.after(state, runtime.fill(travel, [destination]))
         if after.over:
             break
-        if _count_move(lab, survey, state, after, travel, place):
+        if _count_move(lab, survey, state, after, travel, destination):
             learn_names(lab, survey, after)
             states.append(after)
             state = after
@@ -162,18 +162,18 @@ def _tour(lab: Lab, survey: Survey, start: LabState) -> list[LabState]:
 
 
 def headline(lab: Lab, state: LabState) -> tuple[str, ...]:
-    """What the views begin with: up to the first mark of punctuation."""
+    """Return the beginnings of the views, up to the first punctuation mark."""
     return tuple(lead(text) for text in view_texts(lab, state, plain_views(lab)))
 
 
 def lead(text: str) -> str:
-    """The first few words of a text, lower-case, up to its first mark of punctuation."""
+    """Return the first few words of a text in lower case, up to its first punctuation mark."""
     line = text.lower().strip().split("\n")[0]
     return min((line.split(mark)[0] for mark in ".:,;"), key=len)
 
 
 def learn_names(lab: Lab, survey: Survey, state: LabState) -> None:
-    """Add what the engine offers in a state."""
+    """Add the names and templates offered in a state."""
     survey.asked.add(state.task_id)
     for template in lab.offered(state).templates:
         survey.offered.setdefault(template, set()).add(state.task_id)
@@ -184,7 +184,7 @@ def learn_names(lab: Lab, survey: Survey, state: LabState) -> None:
 
 
 def learn_surroundings(survey: Survey, text: str, names: Iterable[str]) -> None:
-    """Add the words around names in a lower-case text; of a name within a longer one, nothing is learned."""
+    """Count the words around names in a lower-case text, skipping names inside longer ones."""
     for name in sorted(names, key=lambda name: (-len(name), name)):
         for before, after in runtime.surroundings(text, name):
             survey.before[before] += 1
@@ -195,9 +195,9 @@ def learn_surroundings(survey: Survey, text: str, names: Iterable[str]) -> None:
 def _moves_from(
     lab: Lab, survey: Survey, state: LabState, reached: set[str], rng: random.Random, *, every: bool
 ) -> Iterable[tuple[LabState, str]]:
-    """(state, place) for actions that led to a view which begins otherwise, with the place's name in that beginning.
+    """Yield (state, place) for actions after which a view begins with the place's name.
 
-    `every`: each template with a few names; otherwise the movers with all names that led nowhere yet (`reached`).
+    `every`: each template with a few names; otherwise movers with all names not `reached` yet.
     """
     names = sorted(names_in(lab, state))
     rng.shuffle(names)
@@ -224,14 +224,14 @@ def _moves_from(
 
 
 def compare_views(lab: Lab, survey: Survey, before: LabState, after: LabState) -> list[str]:
-    """The views that an action changed, counted."""
+    """List and count the views an action changed."""
     changed = [view for view in plain_views(lab) if lab.look(before, view) != lab.look(after, view)]
     survey.views.update(changed)
     return changed
 
 
 def _led_to(lab: Lab, survey: Survey, before: LabState, after: LabState, name: str) -> bool:
-    """Whether a view begins with the name now and did not before, and other things than before can be named."""
+    """Check if a view newly begins with the name and other names are available."""
     led = False
     for view in compare_views(lab, survey, before, after):
         old, new = lead(lab.look(before, view)), lead(lab.look(after, view))
@@ -244,19 +244,19 @@ def _led_to(lab: Lab, survey: Survey, before: LabState, after: LabState, name: s
 
 
 def _count_travel(lab: Lab, survey: Survey, states: Sequence[LabState], rng: random.Random) -> None:
-    """Hold the movers against pairs of places, near and far."""
+    """Test movers on pairs of places, near and far."""
     for mover in survey.movers():
         for state in rng.sample(states, min(PAIRS_TRIED, len(states))):
             heading = " ".join(headline(lab, state))
-            away = [place for place in sorted(survey.places) if not runtime.mentions(heading, place)]
-            for place in rng.sample(away, min(2, len(away))):
-                after = lab.after(state, runtime.fill(mover, [place]))
-                _count_move(lab, survey, state, after, mover, place)
+            away = [destination for destination in sorted(survey.places) if not runtime.mentions(heading, destination)]
+            for destination in rng.sample(away, min(2, len(away))):
+                after = lab.after(state, runtime.fill(mover, [destination]))
+                _count_move(lab, survey, state, after, mover, destination)
 
 
-def _count_move(lab: Lab, survey: Survey, before: LabState, after: LabState, mover: str, place: str) -> bool:
-    """Whether a mover led to a place, counted."""
-    led = not after.over and not survey.refused(after) and _led_to(lab, survey, before, after, place)
+def _count_move(lab: Lab, survey: Survey, before: LabState, after: LabState, mover: str, destination: str) -> bool:
+    """Check if a mover led to a place, and count it."""
+    led = not after.over and not survey.refused(after) and _led_to(lab, survey, before, after, destination)
     survey.tried[mover] += 1
     survey.moves[mover] += led
     return led
@@ -266,10 +266,10 @@ def _count_move(lab: Lab, survey: Survey, before: LabState, after: LabState, mov
 
 NAME_WORDS = 4
 DROPPED = 0.6
-"""What a reading is worth for every name of the form that it drops."""
+"""Weight of a reading for each dropped name."""
 
 SWAPPED = 0.75
-"""What it is worth if it takes the names in another order."""
+"""Weight of a reading with reordered names."""
 
 CASES_PER_FORM = 12
 CASES_PER_TASK = 2
@@ -281,7 +281,7 @@ OTHER_WORD_RATE = 0.9
 
 @dataclass(frozen=True)
 class Saying:
-    """One refused utterance in the state where it was said."""
+    """Refused utterance with its state."""
 
     state: LabState
     action: str
@@ -291,9 +291,9 @@ class Saying:
 
 @dataclass
 class Readings:
-    """What came of a form's possible readings: how often each was tried, did something, was refused or ended it all.
+    """Results of a form's readings: tries, effects, refusals and endings.
 
-    A reading that was understood and changed nothing counts neither for nor against: it may have been in effect.
+    Understood readings without effect count neither way: they may have been in effect.
     """
 
     tried: Counter[str] = field(default_factory=Counter)
@@ -306,10 +306,10 @@ class Readings:
 
 
 def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
-    """(form, names): the longest known names become {0}, {1} ...
+    """Replace the longest known names with {0}, {1} ... and return (form, names).
 
-    The words before a name belong to it as far as a text of `texts` has them together; they are left out of the name
-    unless the engine takes it with them ("old lamp" is "lamp").
+    Words before a name belong to it if a text in `texts` has them together; they are dropped from the name unless the
+    engine accepts it with them ("old lamp" is "lamp").
     """
     lifted_names: list[str] = []
     utterance = " ".join(action.lower().split())
@@ -333,7 +333,7 @@ def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tupl
 
 
 def refused_sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> list[tuple[LabState, str]]:
-    """The agents' refused utterances, each in the state in which it was said; names met on the way join the survey."""
+    """Collect the agents' refused utterances with their states; add names to the survey."""
     refused = []
     for trajectory in sorted(trajectories, key=lambda trajectory: trajectory.task_id):
         state = lab.start(trajectory.task_id)
@@ -352,14 +352,14 @@ def refused_sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]
 
 
 def lifted_sayings(lab: Lab, survey: Survey, refused: Iterable[tuple[LabState, str]]) -> list[Saying]:
-    """The refused utterances about places and things at hand, each form a few times a task."""
+    """Collect refused utterances about places and things at hand, a few per form and task."""
     sayings: list[Saying] = []
     counts: Counter[tuple[str, str]] = Counter()
     for state, action in refused:
         texts = [text.lower() for text in view_texts(lab, state, survey.looks())]
         form, names = lifted(survey.names | survey.places, action, texts)
-        things = [name for name in names if name not in survey.places]
-        at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in things)
+        objects = [name for name in names if name not in survey.places]
+        at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in objects)
         counts[state.task_id, form] += at_hand
         if names and at_hand and counts[state.task_id, form] <= CASES_PER_TASK:
             sayings.append(Saying(state, action, form, names))
@@ -367,7 +367,7 @@ def lifted_sayings(lab: Lab, survey: Survey, refused: Iterable[tuple[LabState, s
 
 
 def _learn_names_said(lab: Lab, survey: Survey, state: LabState, action: str) -> None:
-    """Names in an utterance that the engine does not offer and yet takes: words of a view that the tester accepts."""
+    """Add unoffered names in an utterance: words of a view the tester accepts."""
     texts = [text.lower() for text in view_texts(lab, state, plain_views(lab))]
     words = action.lower().split()
     for size in range(min(NAME_WORDS, len(words)), 0, -1):
@@ -380,10 +380,10 @@ def _learn_names_said(lab: Lab, survey: Survey, state: LabState, action: str) ->
 
 
 def candidates(survey: Survey, form: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(reading, action) for every template that may be meant.
+    """Yield (reading, action) for every template possibly meant.
 
-    A reading is a template written over the form's own places: "hold {1}" drops the first name. Templates that begin
-    with the form's first word may drop any names, others only the last.
+    A reading writes a template over the form's slots: "hold {1}" drops the first name. Templates with the form's first
+    word may drop any names, others only the last.
     """
     for template in sorted(survey.templates):
         arity = template.count("{")
@@ -395,9 +395,9 @@ def candidates(survey: Survey, form: str, names: Sequence[str]) -> Iterator[tupl
             yield reading, runtime.fill(reading, list(names))
 
 
-def same_word(form: str, other: str) -> bool:
-    """Whether two forms begin with the same word."""
-    return form.split(" ")[0] == other.split(" ")[0]
+def same_word(form: str, template: str) -> bool:
+    """Check if two forms begin with the same word."""
+    return form.split(" ")[0] == template.split(" ")[0]
 
 
 def _over(places: Sequence[int]) -> Callable[[re.Match[str]], str]:
@@ -405,12 +405,12 @@ def _over(places: Sequence[int]) -> Callable[[re.Match[str]], str]:
 
 
 def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -> None:
-    """Try every reading of an utterance. What ends the episode changed something; on one thing alone it counts against.
+    """Try every reading of an utterance. An ending counts as an effect, but against readings on a single name.
 
-    The lab sees no reward, so an ending may be the goal: bringing this there is likely to be, naming this is a guess.
+    The lab sees no reward, so an ending may be the goal: likely for bringing something somewhere, a guess for naming
+    something.
 
-    What changed no view is not undone before the next reading is tried, since going back costs the engine a whole
-    episode; what then ends the episode is tried once more without the readings before it.
+    Readings without effect are not undone, since a replay costs a full episode; an ending after them is retried alone.
     """
     readings.cases += 1
     readings.tasks.add(saying.state.task_id)
@@ -435,7 +435,7 @@ def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -
 
 
 def told_of(lab: Lab, survey: Survey, state: LabState, names: Sequence[str]) -> list[list[str]]:
-    """What each view says of some names: the clauses that mention one, so that changes elsewhere do not count."""
+    """Return the clauses of each view that mention these names, ignoring changes elsewhere."""
     clauses = [re.split(r"[\n.;]", text.lower()) for text in view_texts(lab, state, survey.looks())]
     return [
         [clause.strip() for clause in view if any(runtime.mentions(clause, name) for name in names)] for view in clauses
@@ -444,7 +444,7 @@ def told_of(lab: Lab, survey: Survey, state: LabState, names: Sequence[str]) -> 
 
 @dataclass(frozen=True)
 class MiswordedForm:
-    """A misworded form that was learned: its reading, and what that did in each task, judged by the other tasks."""
+    """Learned misworded form: its reading and effects by task, judged by other tasks."""
 
     reading: str
     tested: Evidence
@@ -452,7 +452,7 @@ class MiswordedForm:
 
 
 def learn_forms(lab: Lab, survey: Survey, sayings: Sequence[Saying], known: Iterable[str]) -> dict[str, MiswordedForm]:
-    """Forms with one clearly best reading. Each task's sayings are a test of what the other tasks' teach."""
+    """Learn forms with a clearly best reading. Each task tests the reading learned from the others."""
     new = [saying for saying in sayings if saying.form not in survey.templates and saying.form not in set(known)]
     learned = {}
     for form in sorted({saying.form for saying in new}):
@@ -472,7 +472,7 @@ def learn_forms(lab: Lab, survey: Survey, sayings: Sequence[Saying], known: Iter
 
 
 def _readings(lab: Lab, survey: Survey, sayings: Iterable[Saying]) -> dict[str, Readings]:
-    """What the readings of one form did, by task, in a few cases of each."""
+    """Try the readings of a form by task, in a few cases each."""
     by_task: dict[str, Readings] = defaultdict(Readings)
     for saying in list(sayings)[:CASES_PER_FORM]:
         try_readings(lab, survey, saying, by_task[saying.state.task_id])
@@ -480,7 +480,7 @@ def _readings(lab: Lab, survey: Survey, sayings: Iterable[Saying]) -> dict[str, 
 
 
 def summed(parts: Iterable[Readings]) -> Readings:
-    """The counts of several tasks together."""
+    """Sum the counts of several tasks."""
     total = Readings()
     for part in parts:
         total.tried.update(part.tried)
@@ -500,10 +500,10 @@ def _evidence(readings: Readings, reading: str) -> Evidence:
 
 
 def best_reading(readings: Readings, templates: Iterable[str]) -> str:
-    """The reading that did something most often, if often enough and clearly; else "".
+    """Return the reading with the most effects, if frequent and clear enough; else "".
 
-    Readings that begin with the form's own word come first. Others count only where those were refused too, and must
-    have worked nearly always; none counts where the engine's form of that word takes more names than were said.
+    Readings with the form's own word come first. Others need these to be refused and must nearly always work. None
+    counts if the engine's form of this word has more names than the utterance.
     """
     if readings.example is None or readings.cases < MIN_SUPPORT:
         return ""
@@ -520,7 +520,7 @@ def best_reading(readings: Readings, templates: Iterable[str]) -> str:
 
 
 def _clearly_best(readings: Readings, choice: Sequence[str], least: float) -> str:
-    """The best of some readings, if it worked at this rate at least and better than the next; else ""."""
+    """Return the best reading if its rate is at least `least` and above the next; else ""."""
 
     def worth(reading: str) -> float:
         rate = readings.worked[reading] / readings.tried[reading]

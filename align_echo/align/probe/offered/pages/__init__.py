@@ -1,7 +1,6 @@
-"""The probe on engines that show a whole page after each action and answer a refused one with the same page again.
+"""Probe for engines that show a page after each action and repeat it after a refusal.
 
-A page is a text in which everything that can be named is shown as a part of its own, between the same separators.
-`learn.py` walks through pages and finds by trying which parts can be named; `learn.py` makes rules of that;
-`learner.py` tests them on fresh tasks; `learner.py` is the backend's part; `runtime.py` and `learner.py` are the
-interface. Left out: forms that name two things or none, and names that no page shows.
+A page is a text with each nameable item as a part, between fixed separators. `learn.py` walks through pages, finds
+nameable parts by trying, and derives rules; `learner.py` tests them on fresh tasks and is the backend's part;
+`runtime.py` and `learner.py` form the interface. Not supported: forms with two names or none, and names on no page.
 """

@@ -1,6 +1,6 @@
-"""From pages that were tried out to rules: which parts each form takes, and what leads to a name that is not shown.
+"""Derive rules from tried pages: parts each form accepts, and steps to names not shown.
 
-Left out: the tests of these rules on other tasks (`learner.py`).
+Not here: tests of these rules on other tasks (`learner.py`).
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ Spec = dict[str, Any]
 
 LONGEST_BREAK = 40
 MIN_BREAKS = 0.05
-"""A text separates parts if it stands between two names this often, of all texts that do."""
+"""Share of the texts between two names required for a separator."""
 
 MIN_SHOWN = 0.95
-"""So many of the names that are offered are shown on the page, if the engine shows pages."""
+"""Share of offered names shown on the page if the engine shows pages."""
 
 MIN_NAMES = 10
 MOST_FIRST = 200
-"""So many actions are said at the start of a task at most."""
+"""Maximum actions tried at the start of a task."""
 
 TOUR = 12
-"""Steps of a walk through one task."""
+"""Steps of a walk through a task."""
 
 LATER = 12
-"""Actions after which it is looked for what an action without a visible effect changed."""
+"""Further actions tried to detect a hidden effect."""
 
 MOST_PARTS = 300
-"""A page of more parts is not tried out: that would take too long."""
+"""Maximum parts of a page to try, to limit time."""
 
 STRANGE = 10
 MIN_FREE = 2
-"""A form takes any words if it took so many of `STRANGE` made-up ones, each on another page."""
+"""Accepted made-up words out of `STRANGE`, each on another page, for a form accepting any words."""
 
 
 @dataclass(frozen=True, eq=False)
 class PageSeen:
-    """One page of a task. `taken` holds, by form, the indices of the parts that it takes here; `offered` are the names
-    that the engine offers here, in small letters, and `moving` the texts with which some form leads to another page."""
+    """Page of a task. `taken` holds the accepted parts' indices by form; `offered` the offered names in lower case;
+    `moving` texts leading to another page."""
 
     state: LabState
     parts: tuple[str, ...]
@@ -60,13 +60,13 @@ class PageSeen:
 
     @property
     def task_id(self) -> str:
-        """The task that the page is of."""
+        """Task of the page."""
         return self.state.task_id
 
 
 @dataclass
 class Walks:
-    """What was met on all walks: how often each kind of action was taken, and the pages by task and text."""
+    """Results of all walks: counts by kind of action, and pages by task and text."""
 
     done: Counter[str] = field(default_factory=Counter)
     pages: list[PageSeen] = field(default_factory=list)
@@ -74,8 +74,10 @@ class Walks:
 
 
 def replayed(lab: Lab, failed: Sequence[Trajectory]) -> Iterator[LabState]:
-    """The states that the agents came to, ends left out. What changed no page is not done: nothing tells whether it
-    was taken."""
+    """Replay the agents' actions and yield the states, except endings.
+
+    Actions without a page change are skipped: nothing shows if they were accepted.
+    """
     for trajectory in sorted(failed, key=lambda trajectory: trajectory.task_id):
         state = lab.start(trajectory.task_id)
         yield state
@@ -90,8 +92,8 @@ def replayed(lab: Lab, failed: Sequence[Trajectory]) -> Iterator[LabState]:
 
 
 def one_step_on(lab: Lab, task_id: str) -> Iterator[LabState]:
-    """The states that one action leads to from the start, if its answer is another: all offered forms are said of all
-    offered names, `MOST_FIRST` actions at most."""
+    """Yield states one action from the start with a new answer, for all offered forms and names (at most `MOST_FIRST`).
+    """
     start = lab.start(task_id)
     offered = lab.offered(start)
     spoken = (
@@ -106,18 +108,18 @@ def one_step_on(lab: Lab, task_id: str) -> Iterator[LabState]:
 
 
 def shows_pages(lab: Lab, states: Iterable[LabState]) -> bool:
-    """Whether what the engine offers can be read off its last answer, in nearly all cases."""
-    shown = count = 0
+    """Check if offered names can nearly always be read from the last answer."""
+    visible = count = 0
     for state in states:
         text = state.observation.lower()
         names = lab.offered(state).names
         count += len(names)
-        shown += sum(name.lower() in text for name in names)
-    return count >= MIN_NAMES and shown >= MIN_SHOWN * count
+        visible += sum(name.lower() in text for name in names)
+    return count >= MIN_NAMES and visible >= MIN_SHOWN * count
 
 
 def breaks_between(lab: Lab, states: Iterable[LabState]) -> list[str]:
-    """The texts between the parts of pages, most frequent first; none holds another."""
+    """List the separators between parts, most frequent first; none contains another."""
     between: Counter[str] = Counter()
     for state in states:
         text = state.observation.lower()
@@ -133,7 +135,7 @@ def breaks_between(lab: Lab, states: Iterable[LabState]) -> list[str]:
 
 
 def _spans(text: str, names: Sequence[str]) -> list[tuple[int, int]]:
-    """Where names stand in a text, in order; the longest first, none over another."""
+    """Find the positions of names in a text, in order, longest first, without overlap."""
     longest = sorted({name.lower() for name in names if name}, key=lambda name: (-len(name), name))
     if not longest:
         return []
@@ -142,24 +144,24 @@ def _spans(text: str, names: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def forms_by_kind(lab: Lab, states: Sequence[LabState], rng: random.Random) -> tuple[list[str], list[str]]:
-    """(forms that take any words somewhere, forms that take what is shown), of those with one place."""
+    """Split single-slot forms into (accepting any words somewhere, accepting shown names)."""
     forms = {form for state in states for form in lab.offered(state).templates if form.count("{") == 1}
     free: list[str] = []
     closed: list[str] = []
     for form in sorted(forms):
         chosen = rng.sample(list(states), min(STRANGE, len(states)))
-        taken = sum(changes(lab, state, runtime.fill(form, strange(rng))) for state in chosen)
-        (free if taken >= MIN_FREE else closed).append(form)
+        accepted = sum(changes(lab, state, runtime.fill(form, strange(rng))) for state in chosen)
+        (free if accepted >= MIN_FREE else closed).append(form)
     return free, closed
 
 
 def strange(rng: random.Random) -> str:
-    """A word that nobody has."""
+    """Make up a word."""
     return "".join(rng.choice("bcdfghjklmnpqrstvwxz") for _ in range(9))
 
 
 def changes(lab: Lab, state: LabState, action: str) -> bool:
-    """Whether an action leads to another page."""
+    """Check if an action leads to another page."""
     return lab.after(state, action).observation != state.observation
 
 
@@ -167,7 +169,7 @@ def changes(lab: Lab, state: LabState, action: str) -> bool:
 
 
 def tour(lab: Lab, spec: Spec, task_id: str, walks: Walks, rng: random.Random) -> None:
-    """Walk through a task, doing what was done least; every page that is new joins the walks, tried out."""
+    """Walk through a task, preferring rare actions, and try each new page."""
     state = lab.start(task_id)
     for _ in range(TOUR):
         keep(lab, spec, state, walks)
@@ -183,7 +185,7 @@ def tour(lab: Lab, spec: Spec, task_id: str, walks: Walks, rng: random.Random) -
 
 
 def _open_ways(lab: Lab, spec: Spec, state: LabState, rng: random.Random) -> list[tuple[str, str]]:
-    """(kind, action) for what can be said, in random order: names that pages share are kinds of their own."""
+    """List possible (kind, action) in random order; names shared by pages are kinds of their own."""
     ways = []
     for name in lab.offered(state).names:
         kind = name if name in spec["frame"] else runtime.shape_of(name)
@@ -197,7 +199,7 @@ def _open_ways(lab: Lab, spec: Spec, state: LabState, rng: random.Random) -> lis
 
 
 def keep(lab: Lab, spec: Spec, state: LabState, walks: Walks) -> None:
-    """Try out the parts of a page that is new in its task."""
+    """Try the parts of a page new in its task."""
     if state.over or (state.task_id, state.observation) in walks.texts:
         return
     walks.texts.add((state.task_id, state.observation))
@@ -205,7 +207,7 @@ def keep(lab: Lab, spec: Spec, state: LabState, walks: Walks) -> None:
     if len(parts) > MOST_PARTS:
         return
     offered = frozenset(name.lower() for name in lab.offered(state).names)
-    taken = {
+    accepted = {
         form: frozenset(
             index for index, part in enumerate(parts) if is_taken(lab, state, form, part, part.lower() in offered)
         )
@@ -213,33 +215,33 @@ def keep(lab: Lab, spec: Spec, state: LabState, walks: Walks) -> None:
     }
     moving = {
         parts[index].lower()
-        for form, indices in taken.items()
+        for form, indices in accepted.items()
         for index in indices
         if changes(lab, state, runtime.fill(form, parts[index]))
     }
-    walks.pages.append(PageSeen(state, tuple(parts), taken, offered, frozenset(moving)))
+    walks.pages.append(PageSeen(state, tuple(parts), accepted, offered, frozenset(moving)))
 
 
 def is_taken(lab: Lab, state: LabState, form: str, part: str, is_offered: bool) -> bool:
-    """Whether a form takes a part of a page: at once to be seen or, if it is offered, by what comes later."""
+    """Check if a form accepts a part of a page, by its visible effect or, if offered, by a later effect."""
     after = lab.after(state, runtime.fill(form, part))
     if after.over or after.observation != state.observation:
         return True
     if not is_offered:
         return False
-    others = [runtime.fill(form, name) for name in lab.offered(state).names[:LATER]]
-    return any(lab.after(after, other).observation != lab.after(state, other).observation for other in others)
+    later_actions = [runtime.fill(form, name) for name in lab.offered(state).names[:LATER]]
+    return any(lab.after(after, later).observation != lab.after(state, later).observation for later in later_actions)
 
 
 def takes_any_case(lab: Lab, pages: Sequence[PageSeen]) -> bool:
-    """Whether names are taken in other letters: in all of up to `STRANGE` pages where that shows."""
+    """Check if names are accepted in other letter case, on all of up to `STRANGE` testable pages."""
     verdicts: list[bool] = []
     for page in pages:
         for form, indices in page.taken.items():
             for index in sorted(indices):
                 part = page.parts[index]
-                shown = changes(lab, page.state, runtime.fill(form, part))
-                if shown and part.swapcase() != part and len(verdicts) < STRANGE:
+                has_effect = changes(lab, page.state, runtime.fill(form, part))
+                if has_effect and part.swapcase() != part and len(verdicts) < STRANGE:
                     verdicts.append(changes(lab, page.state, runtime.fill(form, part.swapcase())))
                     break
     return bool(verdicts) and all(verdicts)
@@ -250,27 +252,27 @@ def takes_any_case(lab: Lab, pages: Sequence[PageSeen]) -> bool:
 MIN_TASKS = 3
 MIN_TIMES = 5
 MIN_OPEN = 30
-"""A region is called open, or closed, after so many parts of it were tried."""
+"""Tried parts before a region is called open or closed."""
 
 MIN_TEXTS = 10
-"""A shape is learned from so many different texts."""
+"""Different texts before a shape is learned."""
 
 COMMON = 0.5
-"""The frame holds texts that were taken in this share of the tasks."""
+"""Share of tasks in which a text must be accepted to join the frame."""
 
 MOST_EXCEPTIONS = 60
 PAGES_FOR_WAYS = 12
-"""Pages of each frame from which ways are tried."""
+"""Pages per frame from which steps are tried."""
 
 SHIFTS = (-3, -2, -1, 1, 2, 3)
 MIN_WORDS = 3
-"""Parts of fewer words are not looked for beside names: too many pages show them."""
+"""Minimum words of a part searched beside names; shorter ones occur on too many pages."""
 
 MIN_RATE = 0.95
 
 
 class Tried(NamedTuple):
-    """One part of one page, tried with one form."""
+    """Part of a page tried with a form."""
 
     task_id: str
     text: str
@@ -280,7 +282,7 @@ class Tried(NamedTuple):
 
 
 def frame_texts(pages: Sequence[PageSeen]) -> list[str]:
-    """The texts that led to other pages in many tasks, and wherever they stood alone."""
+    """List texts leading to other pages in many tasks, and wherever they stood alone."""
     tasks = len({page.task_id for page in pages})
     where: dict[str, set[str]] = defaultdict(set)
     idle: set[str] = set()
@@ -292,7 +294,7 @@ def frame_texts(pages: Sequence[PageSeen]) -> list[str]:
 
 
 def free_frames(lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen], rng: random.Random) -> list[str]:
-    """The frames on whose pages a form takes any words, as far as the next page shows it."""
+    """List frames with pages on which a form accepts any words, as far as the next page shows."""
     frames = []
     for frame, known in sampled(spec, pages).items():
         tasks = {page.task_id for page in known}
@@ -304,19 +306,19 @@ def free_frames(lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen], rng:
 
 
 def closed_rule(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Spec:
-    """What is known of one form: texts it always or never took, and its regions."""
+    """Build a form's rule: texts always or never accepted, and its regions."""
     tried: dict[str, list[Tried]] = defaultdict(list)
     by_text: dict[str, list[Tried]] = defaultdict(list)
     lies: set[str] = set()
     for page in pages:
         lower = [part.lower() for part in page.parts]
         for index, part in enumerate(page.parts):
-            taken = index in page.taken[form]
+            is_accepted = index in page.taken[form]
             features = tuple(runtime.features_of(lower, index))
-            seen = Tried(page.task_id, lower[index], features, runtime.shape_of(part), taken)
+            seen = Tried(page.task_id, lower[index], features, runtime.shape_of(part), is_accepted)
             by_text[lower[index]].append(seen)
             tried[runtime.region_of(spec, lower, index)].append(seen)
-            lies |= {lower[index]} if lower[index] in page.offered and not taken else set()
+            lies |= {lower[index]} if lower[index] in page.offered and not is_accepted else set()
     sure = [text for text in spec["frame"] if by_text[text] and all(seen.taken for seen in by_text[text])]
     never = [text for text in sorted(lies) if _often(by_text[text]) and not any(seen.taken for seen in by_text[text])]
     regions = {}
@@ -328,14 +330,15 @@ def closed_rule(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Spec:
 
 
 def _often(rows: Sequence[Tried]) -> bool:
+    """Check if there are enough rows and tasks."""
     return len(rows) >= MIN_TIMES and len({seen.task_id for seen in rows}) >= MIN_TASKS
 
 
 def region_rule(rows: Sequence[Tried]) -> Spec | None:
-    """How the parts of a region that can be named are told from the others; None where that cannot be told.
+    """Build a rule separating nameable parts of a region from others; None if impossible.
 
-    Either all but those with certain features ("open" is "all", and "not" holds the features), or those of certain
-    shapes ("shapes"), and then none else ("open" is "none") or who knows ("").
+    Either all parts except those with certain features (`"open": "all"`, features in "not"), or only parts with certain
+    "shapes", with "open" being "none" or "" (unknown).
     """
     if len(rows) < MIN_OPEN or len({seen.task_id for seen in rows}) < MIN_TASKS:
         return None
@@ -350,7 +353,7 @@ def region_rule(rows: Sequence[Tried]) -> Spec | None:
 
 
 def _exceptions(rows: Sequence[Tried]) -> list[str] | None:
-    """Features that no part with them was taken, and all parts without them were; None if there are none such."""
+    """Find features of refused parts only, such that all others were accepted; None without any."""
     known: dict[str, list[Tried]] = defaultdict(list)
     for seen in rows:
         for feature in seen.features:
@@ -365,13 +368,13 @@ def _exceptions(rows: Sequence[Tried]) -> list[str] | None:
         best = min(counts, key=lambda feature: (-counts[feature], feature))
         chosen.append(best)
         left = [seen for seen in left if best not in seen.features]
-    taken = [seen for seen in rows if seen.taken]
-    enough = len(taken) >= MIN_OPEN and len({seen.task_id for seen in taken}) >= MIN_TASKS
+    accepted = [seen for seen in rows if seen.taken]
+    enough = len(accepted) >= MIN_OPEN and len({seen.task_id for seen in accepted}) >= MIN_TASKS
     return sorted(chosen) if enough and not left else None
 
 
 def _shapes(rows: Iterable[Tried]) -> list[str]:
-    """Shapes of which many different texts were met, all of them taken."""
+    """List shapes of many different texts, all accepted."""
     by_shape: dict[str, list[Tried]] = defaultdict(list)
     for seen in rows:
         by_shape[seen.shape].append(seen)
@@ -386,7 +389,7 @@ def _shapes(rows: Iterable[Tried]) -> list[str]:
 
 
 def sampled(spec: Spec, pages: Iterable[PageSeen]) -> dict[str, list[PageSeen]]:
-    """Some pages of each frame, spread over tasks."""
+    """Sample pages of each frame, spread over tasks."""
     by_frame: dict[str, list[PageSeen]] = defaultdict(list)
     for page in pages:
         by_frame[runtime.frame_of(spec, [part.lower() for part in page.parts])].append(page)
@@ -394,7 +397,7 @@ def sampled(spec: Spec, pages: Iterable[PageSeen]) -> dict[str, list[PageSeen]]:
 
 
 def learn_steps(lab: Lab, spec: Spec, pages: Iterable[PageSeen]) -> dict[str, dict[str, dict[str, str]]]:
-    """By frame and form, for names that its pages do not show: the name that leads to a page where they are taken."""
+    """Map frame, form and a name not shown to the name leading to a page that accepts it."""
     steps: dict[str, dict[str, dict[str, str]]] = {}
     for frame, known in sampled(spec, pages).items():
         for form in spec["closed"]:
@@ -413,8 +416,10 @@ def learn_steps(lab: Lab, spec: Spec, pages: Iterable[PageSeen]) -> dict[str, di
 def _steps_from(
     lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen]
 ) -> tuple[Counter[tuple[str, str]], Counter[str]]:
-    """(how often a step led to a name, how often a step was tried): names of the frame, as the pages write them. A name
-    that only takes the step back is none."""
+    """Count successful steps to a name, and tries of each step, for names of the frame as written on pages.
+
+    Names that only revert the step do not count.
+    """
     led: Counter[tuple[str, str]] = Counter()
     tries: Counter[str] = Counter()
     for page in pages:
@@ -435,7 +440,7 @@ def _steps_from(
 
 
 def learn_beside(lab: Lab, spec: Spec, pages: Iterable[PageSeen]) -> dict[str, dict[str, Any]]:
-    """By form, where the name stands that leads to a page with a part on it that cannot be named itself."""
+    """Learn, by form, the relative position of the name leading to a page with a part not nameable itself."""
     beside = {}
     for form in spec["closed"]:
         hits: Counter[tuple[int, str]] = Counter()
@@ -448,31 +453,33 @@ def learn_beside(lab: Lab, spec: Spec, pages: Iterable[PageSeen]) -> dict[str, d
         good = [way for way in sorted(tries) if hits[way] >= MIN_TEXTS and hits[way] >= MIN_RATE * tries[way]]
         if good:
             shift = max(good, key=lambda way: hits[way])[0]
-            beside[form] = {"shift": shift, "regions": [region for other, region in good if other == shift]}
+            beside[form] = {"shift": shift, "regions": [region for candidate, region in good if candidate == shift]}
     return beside
 
 
 def leads(lab: Lab, spec: Spec, form: str, page: PageSeen) -> list[tuple[int, str, bool]]:
-    """(shift, region, whether the name there, and no other of its region, leads to a page that shows the part) for the
-    parts of a page that cannot be named, and the names near them."""
+    """List (shift, region, success) for unnameable parts and nearby names.
+
+    Success: this name, and no other of its region, leads to a page with the part.
+    """
     parts = list(page.parts)
     lower = [part.lower() for part in parts]
     regions = [runtime.region_of(spec, lower, index) for index in range(len(parts))]
     names = [index for index in range(len(parts)) if runtime.named(spec, form, parts, index) == "yes"]
-    shown: dict[int, list[str]] = {}
+    page_parts: dict[int, list[str]] = {}
     verdicts = []
     for index, part in enumerate(parts):
         near = [shift for shift in SHIFTS if index + shift in names]
         if len(part.split()) < MIN_WORDS or not near or runtime.named(spec, form, parts, index) != "no":
             continue
         for number in names:
-            if number not in shown:
+            if number not in page_parts:
                 after = lab.after(page.state, runtime.fill(form, parts[number]))
-                shown[number] = runtime.parts_of(spec, after.observation)
+                page_parts[number] = runtime.parts_of(spec, after.observation)
         for shift in near:
             like = [number for number in names if regions[number] == regions[index + shift]]
-            others = [number for number in like if parts[number] != parts[index + shift]]
-            if others:
-                led = part in shown[index + shift] and not any(part in shown[number] for number in others)
+            peers = [number for number in like if parts[number] != parts[index + shift]]
+            if peers:
+                led = part in page_parts[index + shift] and not any(part in page_parts[number] for number in peers)
                 verdicts.append((shift, regions[index], led))
     return verdicts

@@ -1,6 +1,6 @@
-"""The probe's analysis of silent pages: from failures to misalignments, and from misalignments to an interface.
+"""Probe for silent pages: misalignments from failures, and an interface from misalignments.
 
-It keeps no state between iterations: what was learned before is read back from the interface.
+It keeps no state between iterations; earlier results are read from the interface.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ MIN_PRECISION = 0.99
 
 
 def stands(evidence: Evidence) -> bool:
-    """Whether a rule held often enough."""
+    """Check if a rule held often enough."""
     return evidence.support >= MIN_TESTS and evidence.precision >= MIN_PRECISION
 
 
 def proved(lab: Lab, spec: Spec, pages: Sequence[PageSeen], rng: random.Random) -> tuple[Spec, Trials]:
-    """The spec without what the pages of fresh tasks refute, and the trials of the rest."""
+    """Remove rules refuted by pages of fresh tasks and return the remaining spec with its trials."""
     trials = Trials()
-    kept = {form: {**rule, "regions": {}} for form, rule in spec["closed"].items()}
+    retained = {form: {**rule, "regions": {}} for form, rule in spec["closed"].items()}
     for form, rule in spec["closed"].items():
         by_region = _region_trials(spec, form, pages)
         for key, region in rule["regions"].items():
             if stands(by_region.of(key)):
-                kept[form]["regions"][key] = region
-    spec = {**spec, "closed": kept}
+                retained[form]["regions"][key] = region
+    spec = {**spec, "closed": retained}
     _try_names(spec, pages, trials)
     free = {form: _proved_free(lab, spec, form, pages, rng, trials) for form in spec["free"]}
     steps = _proved_steps(lab, spec, pages, trials)
@@ -68,7 +68,7 @@ def proved(lab: Lab, spec: Spec, pages: Sequence[PageSeen], rng: random.Random) 
 
 
 def _region_trials(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Trials:
-    """What each region's rule said of the parts in it, texts that are known by themselves left out."""
+    """Test each region's rule on its parts, except texts known individually."""
     trials = Trials()
     rule = spec["closed"][form]
     for page in pages:
@@ -81,15 +81,15 @@ def _region_trials(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Trials:
 
 
 def _hold(trials: Trials, claim: str, page: PageSeen, form: str, index: int, verdict: str) -> None:
-    """Count what a rule said of one part; a rule that said nothing is not tried."""
+    """Count a rule's verdict on a part; a rule without a verdict is not tested."""
     if verdict:
-        held = (verdict == "yes") == (index in page.taken[form])
+        passed = (verdict == "yes") == (index in page.taken[form])
         example = runtime.fill(form, page.parts[index])
-        trials.count(claim, page.task_id, "" if held else f"{page.task_id}: {example}")
+        trials.count(claim, page.task_id, "" if passed else f"{page.task_id}: {example}")
 
 
 def _try_names(spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> None:
-    """All that the proved rules say of the parts of pages, together."""
+    """Test the combined verdict of all proved rules on the parts of pages."""
     for page in pages:
         for form in spec["closed"]:
             for index in range(len(page.parts)):
@@ -99,7 +99,7 @@ def _try_names(spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> None:
 def _proved_free(
     lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen], rng: random.Random, trials: Trials
 ) -> list[str]:
-    """The frames on whose pages a form took made-up words on fresh tasks too."""
+    """List frames with pages on which a form accepts made-up words on fresh tasks too."""
     frames = []
     for frame, known in sampled(spec, pages).items():
         if frame in spec["free"][form]:
@@ -121,15 +121,15 @@ def _proved_steps(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: Trial
                 for page in known:
                     after = lab.after(page.state, runtime.fill(form, step))
                     names = runtime.possible(spec, form, runtime.parts_of(spec, after.observation))
-                    held = not after.over and wanted in names
-                    trials.count(claim, page.task_id, "" if held else f"{page.task_id}: {runtime.fill(form, wanted)}")
+                    passed = not after.over and wanted in names
+                    trials.count(claim, page.task_id, "" if passed else f"{page.task_id}: {runtime.fill(form, wanted)}")
                 if trials.of(claim).support >= MIN_TESTS // 2 and not trials.of(claim).refuted:
                     proved_ways.setdefault(frame, {}).setdefault(form, {})[wanted] = step
     return proved_ways
 
 
 def step_claim(frame: str, form: str, wanted: str) -> str:
-    """What the trials of a step are counted under."""
+    """Return the claim name for trials of a step."""
     return f"{STEPS} {frame} / {form} / {wanted}"
 
 
@@ -151,43 +151,43 @@ def _proved_beside(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: Tria
 # ---------------------------------------------------------------- emit
 
 SILENCE_IN_WORDS = "An action that is not understood is answered with the page as it was, and with no word"
-"""The first rule."""
+"""First rule."""
 
 
 def form_in_words(form: str) -> str:
-    """A form with a letter for its place."""
+    """Write a form with a letter for its slot."""
     return f"`{runtime.fill(form, 'X')}`"
 
 
 def closed_in_words(form: str) -> str:
-    """The rule about a form that takes what the page shows."""
+    """Write the rule about a form accepting names on the page."""
     return f"{form_in_words(form)} takes only what stands alone on the page, as it is written there"
 
 
 def free_in_words(form: str) -> str:
-    """The rule about a form that takes any words."""
+    """Write the rule about a form accepting any words."""
     return f"{form_in_words(form)} takes any words, in this form"
 
 
-def step_in_words(form: str, wanted: str, step: str, shown: str) -> str:
-    """The rule about a name that other pages show; `shown` are the usual parts of the page, in a row."""
-    usual = shown.replace(" | ", ", ")
-    where = f"where of the usual parts only {usual} are shown" if shown else "where no usual part is shown"
+def step_in_words(form: str, wanted: str, step: str, parts: str) -> str:
+    """Write the rule about a name on other pages; `parts` joins the usual parts of the page."""
+    usual = parts.replace(" | ", ", ")
+    where = f"where of the usual parts only {usual} are shown" if parts else "where no usual part is shown"
     return f"`{runtime.fill(form, wanted)}` needs `{runtime.fill(form, step)}` first {where}"
 
 
 def beside_in_words(form: str, shift: int) -> str:
-    """The rule about a part that is named by another one."""
+    """Write the rule about a part named by another part."""
     side = "before" if shift < 0 else "after"
     parts = "the part" if abs(shift) == 1 else f"{abs(shift)} parts"
     return f"What {form_in_words(form)} does not take is named by {parts} {side} it, where it takes that"
 
 
 def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
-    """The whole interface as Python source under a contract.
+    """Build the interface source under a contract.
 
-    Up front it tells nothing: every rule is told on the page where it matters, and what is written there in letters
-    (`press X`) is copied as it stands by small models.
+    The rules text is empty: each rule is given on the page where it matters, because small models copy placeholders
+    like `press X` literally.
     """
     layout = contract.layout
     functions = f"""\
@@ -209,15 +209,17 @@ def WrapStep({", ".join(contract.wrap_step_args)}):
 # ---------------------------------------------------------------- the probe's analysis of silent pages
 
 LOOKED_AT = 5
-"""Episodes that tell whether an engine shows pages."""
+"""Episodes examined to detect pages."""
 
 REPLAYED = 80
-"""States of the agents' own episodes that are looked at."""
+"""States examined from the agents' episodes."""
 
 
 def is_silent(lab: Lab, failed: Sequence[Trajectory]) -> bool:
-    """Whether the engine shows pages with all that it offers, and answered many actions with the page as it was. Since
-    an agent may have got no further than the first text, what other actions lead to from there is looked at too."""
+    """Check if the engine shows pages with all offers and answered many actions with the same page.
+
+    The states after other first actions are examined too, since an agent may never leave the first text.
+    """
     if not is_often_silent(failed) or not lab.offered(lab.start(failed[0].task_id)).templates:
         return False
     if not shows_pages(lab, replayed(lab, failed[:LOOKED_AT])):
@@ -228,7 +230,7 @@ def is_silent(lab: Lab, failed: Sequence[Trajectory]) -> bool:
 
 
 def is_of_pages(spec: Spec | None) -> bool:
-    """Whether an interface's spec was learned from pages."""
+    """Check if a spec was learned from pages."""
     return spec is not None and "breaks" in spec
 
 
@@ -240,8 +242,10 @@ def analyze(
     rng: random.Random,
     say: Callable[[str], None],
 ) -> list[Misalignment]:
-    """What walks through the failed tasks teach beyond `before`, proved on fresh tasks; what was learned before is not
-    tried again. Empty if it could not be proved what can be named on a page."""
+    """Learn from walks through failed tasks beyond `before`, and verify on fresh tasks.
+
+    Earlier results are not tested again. Empty if the nameable parts could not be verified.
+    """
     tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
     untouched = [task_id for task_id in fresh if task_id not in tasks]
     learned_from, kept_back = [*tasks, *untouched[::2]], untouched[1::2]
@@ -271,7 +275,7 @@ def analyze(
 def _surveyed(
     lab: Lab, failed: Sequence[Trajectory], tasks: Sequence[str], rng: random.Random, say: Callable[[str], None]
 ) -> tuple[Spec, Walks]:
-    """The separators and forms, and the pages of walks through the tasks, tried out."""
+    """Learn separators and forms, and try the pages of walks through the tasks."""
     states = list(replayed(lab, failed))
     states = rng.sample(states, min(REPLAYED, len(states)))
     free, closed = forms_by_kind(lab, states, rng)
@@ -293,7 +297,7 @@ def _surveyed(
 
 
 def resolved(spec: Spec | None, detail: dict[str, Any]) -> Spec:
-    """A spec with one misalignment's detail worked in."""
+    """Apply a misalignment's detail to a spec."""
     if "pages" in detail:
         old = spec or {"steps": {}, "beside": {}}
         return {**detail["pages"], "steps": old["steps"], "beside": old["beside"]}
@@ -312,7 +316,7 @@ def resolved(spec: Spec | None, detail: dict[str, Any]) -> Spec:
 def _about_names(
     before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: Trials
 ) -> Iterable[Misalignment]:
-    """The first finding: refused actions are answered by silence, and what can be named on which page."""
+    """Report the first finding: silent refusals, and nameable parts by page."""
     if before is not None:
         return
     turns = silenced(failed)
@@ -333,7 +337,7 @@ def _about_names(
 def _about_beside(
     before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: Trials
 ) -> Iterable[Misalignment]:
-    """Parts of a page that are named by another part."""
+    """Report parts named by another part."""
     for form, rule in spec["beside"].items():
         if before is None or form not in before["beside"]:
             yield Misalignment(
@@ -351,7 +355,7 @@ def _about_beside(
 def _about_steps(
     before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: Trials
 ) -> Iterable[Misalignment]:
-    """Names that another page shows, a step away."""
+    """Report names a step away on another page."""
     for frame, forms in spec["steps"].items():
         for form, ways in forms.items():
             for wanted, step in ways.items():
