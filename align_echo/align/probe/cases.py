@@ -142,7 +142,9 @@ def _try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> C
     steps, already, depth = (
         (frozenset[str](), False, 0) if allowed else _search(lab, state, action, _related(history, names))
     )
-    return Case(state.task_id, state.actions, action, template, names, history, steps, already, depth, allowed, lab.name)
+    return Case(
+        state.task_id, state.actions, action, template, names, history, steps, already, depth, allowed, lab.name
+    )
 
 
 def is_so(lab: Lab, state: LabState, action: str) -> bool:
