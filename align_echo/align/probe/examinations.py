@@ -236,7 +236,7 @@ def refine(
     rng: random.Random,
     say: Callable[[str], None],
 ) -> tuple[dict[str, list[Row]], Trials]:
-    """Learn rules, find counterexamples on fresh tasks, relearn, and examine; repeat for undecided cases.
+    """Learn rules, find counterexamples on fresh tasks, relearn, and hold an examination; repeat for undecided cases.
 
     Returns rules no examination refuted, with counts of their last pass (and counts of removed rules, including
     `spec`'s own). Tests join `cases` only after counting; those of reserved tasks never do.
