@@ -28,12 +28,12 @@ PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest
 setup: $(STAMP)
 
 # The planner of the extra alfworld, fast-downward-textworld, is built from source and its CMakeLists asks for less than CMake 4 accepts.
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	    "align-echo needs Python 3.11 or newer: make PYTHON=python3.12 setup")'
 	@echo "setting up $(VENV): once, a few minutes (the planner is built from source)"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python -m pip install --quiet --editable '.[dev,alfworld,webshop,searchqa,scienceworld,textworldexpress,miniwob,math,train,gui,report]'
+	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,alfworld,webshop,searchqa,scienceworld,textworldexpress,miniwob,math,train,gui,report]'
 	touch $@
 
 # Who plays is what the commands choose by themselves, and they say it: the pocket model, or the scripted novice

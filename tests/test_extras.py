@@ -36,6 +36,15 @@ def test_two_extras_have_a_version_in_common(one, other):
         assert not bounds or any(both.contains(version) for version in bounds), name
 
 
+def test_what_the_tests_run_with_is_within_the_bounds():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    constraints = [Requirement(line) for line in lines if not line.startswith("#")]
+    bounds = _bounds("train")
+    assert {constraint.name for constraint in constraints} <= bounds.keys()
+    for constraint in constraints:
+        assert bounds[constraint.name].specifier.contains(*_versions(constraint)), constraint.name
+
+
 @pytest.mark.parametrize("version", ["1.30.0", "2.3.0"])
 def test_mcp_is_taken_in_both_versions(version):
     """OpenEnv asks for the first, and verifiers for the second."""

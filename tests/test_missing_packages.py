@@ -26,7 +26,6 @@ COLLECT = ("critic", "collect", *DRAWN)
 WHEEL = ("critic", "flywheel", "--test-tasks", "1", *DRAWN)
 FIT = ("critic", "train", "--examples", "collected")
 LOOK = ("critic", "train", "--recording", "steps")
-TRIAL = ("critic", "evaluate", "--judge", "pocket", "--examples", "collected")
 GRID = ("grid", "--interface", "probe", *FEW, "--env", "alfworld")
 LEARN = ("generate-interface", "--env")
 SHOP = ((*PLAY, "webshop", *FEW), (*TRAIN, "grpo", "--env", "webshop"), (*LEARN, "webshop"), ("study", "two.yaml"),
@@ -39,7 +38,7 @@ EXPERT = (
     ("interface", "ablate", "probe", "--env", "alfworld", "--agent", "expert", *FEW),
 )
 LOCAL = (
-    *(POCKET, (*LEARN, "alfworld", "--model", "pocket"), COLLECT, TRIAL),
+    *(POCKET, (*LEARN, "alfworld", "--model", "pocket"), COLLECT),
     (*GRID, "--agent", "novice", "--agent", "vanilla", "--model", "pocket"),
 )
 LEARNING = ((*TRAIN, "grpo"), FIT, (*FIT, "--reasoning"), LOOK, WHEEL)
@@ -90,7 +89,7 @@ ELSEWHERE = {
 """Other packages, and why no verb has to look for them before it plays."""
 
 BASE = {
-    *("gymnasium", "pydantic", "pydantic_core", "pydantic_monty", "jinja2", "typer", "click", "rich"),
+    *("gymnasium", "pydantic", "pydantic_core", "pydantic_monty", "jinja2", "markupsafe", "typer", "click", "rich"),
     *("openai", "httpx", "anyio", "numpy", "yaml", "align_echo", "align_echo_command"),
 }
 
