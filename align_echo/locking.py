@@ -2,7 +2,8 @@
 
 A folder is locked itself (`flock`), by process: opening it again in the same process shares the lock. A file is locked
 by its open descriptor while appending. Not supported: file systems without such locks (some network ones) and Windows,
-where nothing is locked.
+where nothing is locked. The package filelock locks a file that it leaves behind; a run's
+folder holds only the run's files.
 """
 
 from __future__ import annotations
