@@ -17,6 +17,7 @@ from align_echo import __version__
 from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import MODEL_VARIABLE, choose_agent
 from align_echo.critic.best_of import RULES
+from align_echo.critic.labels import LABEL_RULES
 from align_echo.critic.language import FORMS
 from align_echo.errors import AlignEchoError, install_line
 from align_echo.interface import shipped_interfaces
@@ -193,7 +194,7 @@ def _data() -> Iterator[SetupFinding]:
 
 def _third_party() -> Iterator[SetupFinding]:
     """Check the registrations of other installed packages."""
-    for registry in (ENVIRONMENTS, AGENTS, METHODS, REWARDS, ADVANTAGES, RULES, FORMS):
+    for registry in (ENVIRONMENTS, AGENTS, METHODS, REWARDS, ADVANTAGES, RULES, LABEL_RULES, FORMS):
         for name, entry in registry.entries().items():
             if entry.origin.startswith(OURS):
                 continue

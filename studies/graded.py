@@ -13,8 +13,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from align_echo.critic.language import CriticReview, Critique
-from align_echo.critic.verdict import ReasonedVerdict, Verdict
+from align_echo.critic.ask import Label, Verdict
+from align_echo.critic.language import Critique
 from align_echo.session import Episode
 from align_echo.train.method import CollectingSettings, Method
 from align_echo.train.methods.echo import METHOD as PLAIN_ECHO
@@ -51,7 +51,7 @@ class GradedStage:
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         return [_graded(trajectory) for trajectory in self._stage.play(episodes)]
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
         reviews = self._stage.review(requests)
         return [review.model_copy(update={"critique": _critique(review), "problem": ""}) for review in reviews]
 
@@ -61,10 +61,10 @@ class GradedStage:
     def overlapped(self, collect: Callable[[Stage, Sequence[str]], Made], queries: Sequence[str]) -> list[Made]:
         return self._stage.overlapped(lambda part, share: collect(GradedStage(part), share), queries)
 
-    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Label | None]]:
         return self._stage.labels(played)
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Verdict]:
         return self._stage.judge(proposals)
 
     def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
@@ -78,7 +78,7 @@ def _graded(trajectory: Trajectory) -> Trajectory:
     return trajectory.model_copy(update={"score": 1.0 if won else score, "won": won})
 
 
-def _critique(review: CriticReview) -> Critique:
+def _critique(review: Verdict) -> Critique:
     ids = review.tokens.sampled_ids if review.tokens else ()
     return Critique(reason="Made up.", suggestions=(f"Try door {sum(ids) % 7}.",))
 

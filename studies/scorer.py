@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-from align_echo.critic.best_of import IntuitiveCritic
-from align_echo.critic.verdict import VERDICTS, verdict_messages
+from align_echo.critic.ask import WORDS, ActionQuestion, Critic, ask, verdict_messages
 from align_echo.models.choosing import read_name
 from align_echo.models.drawing import draw
 from align_echo.models.local import load_local
@@ -52,7 +51,7 @@ def one_by_one(model: LocalModel, weights: Any) -> Judge:
             with torch.inference_mode():
                 made = weights.generate(ids, max_new_tokens=4, do_sample=False, pad_token_id=0)
             reply = model.encoder.text(made[0, ids.shape[1] :].tolist()).strip()
-            verdicts.append(reply if reply in VERDICTS else None)
+            verdicts.append(reply if reply in WORDS else None)
         return verdicts
 
     return judge
@@ -60,8 +59,10 @@ def one_by_one(model: LocalModel, weights: Any) -> Judge:
 
 def at_once(model: LocalModel) -> Judge:
     """What best-of-N does."""
-    scorer = IntuitiveCritic(model)
-    return lambda chat, actions: [judgement.verdict for judgement in scorer.score(chat, actions)]
+    scorer = Critic(model)
+    return lambda chat, actions: [
+        verdict.label for verdict in ask(scorer, [ActionQuestion(chat, action) for action in actions])
+    ]
 
 
 def timed(judge: Judge, chat: list[Message], actions: Sequence[str]) -> Round:

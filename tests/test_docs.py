@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from align_echo.align.audit.report import Audit, AuditRow, SpeakerAudit
 from align_echo.align.run_folder import IterationRecord, RunSummary
-from align_echo.critic.best_of import CriticCalibration
+from align_echo.critic.ask import CriticCalibration
 from align_echo.critic.calibration import CalibrationResult, ConfusionCounts, CriticReport, ReliabilityBin
 from align_echo.evaluate.comparison import VariantComparison, VariantDifference, VariantResult
 from align_echo.evaluate.grid import CellChange, CellSide, GridCell, GridSummary

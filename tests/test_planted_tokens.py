@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from align_echo.agents.reasoning import Vanilla
+from align_echo.critic.ask import reasoned_verdict_messages, verdict_messages
 from align_echo.critic.language import ECHO, ICRL
-from align_echo.critic.verdict import reasoned_verdict_messages, verdict_messages
 from align_echo.models.drawing import ScriptedModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.types import AgentView, Step, Trajectory, Turn

@@ -15,7 +15,7 @@ from align_echo.agents.players import choose_agent
 from align_echo.cli import options
 from align_echo.cli.console import leave, resumable, run_display, run_folder, say, stdout
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport
-from align_echo.critic.labels import Rule
+from align_echo.critic.labels import LABEL_RULES
 from align_echo.display import Display, note
 from align_echo.errors import UsageError
 from align_echo.evaluate.plan import model_named, pick_tasks
@@ -212,7 +212,14 @@ Config = Annotated[
     typer.Option("--config", help="YAML of settings, or small or paper-gaia; default: by the model's size."),
 ]
 LabelRule = Annotated[
-    Rule | None, typer.Option("--rule", help="Label rule: expert, nearer or continues; default: the environment's.")
+    str | None,
+    typer.Option(
+        "--rule", help=f"Label rule: {', '.join(LABEL_RULES.entries())}, or module:NAME; default: the environment's."
+    ),
+]
+Picks = Annotated[
+    list[str] | None,
+    typer.Option("--pick", help="A rule of selection to compare with the registry's: module:NAME; repeatable."),
 ]
 Examples = Annotated[list[Path], typer.Option("--examples", help="A collection's folder; may be given several times.")]
 
@@ -234,6 +241,9 @@ def collect(
         typer.Option("--judge", help="Critic that chooses the candidate to send, or self; default: the first is sent."),
     ] = None,
     states: WhoseStates = "agent",
+    rule: Annotated[
+        str | None, typer.Option("--rule", help="A label rule of your own, besides the environment's: module:NAME.")
+    ] = None,
     interface: options.Interface = "none",
     retract: options.Retract = True,
     base_url: options.BaseUrl = None,
@@ -257,7 +267,7 @@ def collect(
         base_url=base_url, seed=seed, workers=read_workers(workers), data_root=data_root,
     )  # fmt: skip
     with run_display(path, resume=resume) as display:
-        collected = collecting.collect(plan, drawing, path, resume=resume, progress=display)
+        collected = collecting.collect(plan, drawing, path, resume=resume, rule=rule, progress=display)
     show_collected(collected)
     conducts = {interface: collected.conduct}
     for line in tell(conducts):
@@ -318,7 +328,7 @@ def train(
 
 
 def _train(
-    path: Path, examples: list[Path], model: ModelName, rule: Rule | None, config: Path | None, changes: Changes,
+    path: Path, examples: list[Path], model: ModelName, rule: str | None, config: Path | None, changes: Changes,
     share: float, least: int, resume: bool,
 ) -> None:  # fmt: skip
     from align_echo.train.crew import find_source
@@ -335,7 +345,7 @@ def _train(
 
 
 def _train_to_reason(
-    path: Path, examples: list[Path], model: ModelName, rule: Rule | None, config: Path | None, changes: Changes,
+    path: Path, examples: list[Path], model: ModelName, rule: str | None, config: Path | None, changes: Changes,
     share: float, least: int, resume: bool,
 ) -> None:  # fmt: skip
     from align_echo.gaia.fit.reasoning import ReasoningSettings, fit_reasoning
@@ -374,6 +384,7 @@ def evaluate(
     judge: Annotated[str, typer.Option("--judge", help="The critic: a model's name or folder.")],
     examples: Examples,
     rule: LabelRule = None,
+    pick: Picks = None,
     env: Annotated[str | None, typer.Option("--env", help="Your own environment, if used: module:Name.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", help="Your own agent, if used: module:Name.")] = None,
     reasoning: options.Reasoning = False,
@@ -391,7 +402,7 @@ def evaluate(
     path = run_folder(out, resume, "trial", "critic")
     with resumable(path), Display() as display:
         result = run_trial(
-            judge, examples, path, rule=rule, env=env, agent=agent, base_url=base_url, seed=seed,
+            judge, examples, path, rule=rule, picks=pick or (), env=env, agent=agent, base_url=base_url, seed=seed,
             votes=(votes or 1) if reasoning else None, resume=resume, progress=display,
         )  # fmt: skip
     show_trial(result)
@@ -425,6 +436,7 @@ def gui_steps(
     candidates: Annotated[
         int | None, typer.Option("--candidates", min=1, help="Most candidates of a step; default: as all steps have.")
     ] = None,
+    pick: Picks = None,
     seed: options.Seed = 0,
     out: options.Out = None,
     resume: options.Resume = False,
@@ -433,8 +445,8 @@ def gui_steps(
     path = run_folder(out, resume, "gui-steps", folder.name)
     with resumable(path), Display() as display:
         result = trial_on_screens(
-            folder, path, predictions=predictions, judge=judge, candidates=candidates, seed=seed, resume=resume,
-            progress=display,
+            folder, path, predictions=predictions, judge=judge, candidates=candidates, picks=pick or (), seed=seed,
+            resume=resume, progress=display,
         )  # fmt: skip
     show_screens(result)
     say(f"written: {path / 'summary.json'}")
@@ -467,6 +479,7 @@ def flywheel(
     top_p: TopP = None,
     states: WhoseStates = "agent",
     rule: LabelRule = None,
+    pick: Picks = None,
     weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: the preset's.")] = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default: the preset's.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Epochs; default: the preset's.")] = None,
@@ -494,7 +507,8 @@ def flywheel(
         drawing=CandidateSettings(candidates, temperature, top_k, top_p, None, states),
         test_candidates=test_candidates or candidates,
         share=held_out,
-        rounds=rounds, tasks=tasks, test_tasks=test_tasks, begin=begin, rule=rule, seed=seed,
+        rounds=rounds, tasks=tasks, test_tasks=test_tasks, begin=begin, rule=rule,
+        picks=tuple(pick or ()), seed=seed,
         workers=read_workers(workers),
     )  # fmt: skip
     with run_display(path, resume=resume) as display:

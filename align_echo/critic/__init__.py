@@ -1,2 +1,1 @@
-"""Critics: prompts, parsing of their replies, and selection of actions by them. Not here: training (`gaia/`, `train/`).
-"""
+"""Critics: asking them, their figures, labels, and choosing actions by them. Not here: training (`gaia/`, `train/`)."""

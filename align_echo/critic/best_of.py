@@ -4,7 +4,7 @@ Every turn the agent draws N candidate replies. If the rule needs a critic, each
 chooses by the verdicts, other rules combine them with the agent's own log-probabilities. If all candidates give the
 same action there is no choice, and it is judged only if it repeats an action without effect, to record the loop.
 Candidates and verdicts are computed in batches if the models can. The chosen reply stays as sampled, with its token
-ids, so that a conversation remains exact to the token. Not here: training the critic (`align_echo.gaia`).
+ids, so that a conversation remains exact to the token. Not here: asking (`ask.py`), and training (`align_echo.gaia`).
 """
 
 from __future__ import annotations
@@ -14,107 +14,24 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal, Protocol, Self
-
-from pydantic import Field, ValidationError
+from typing import Literal, Self
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.presets import EpisodeRules
-from align_echo.critic.opinion import CriticOpinion, logit
-from align_echo.critic.verdict import VERDICTS, verdict_messages
+from align_echo.critic.ask import ActionQuestion, Critic, Verdict, ask
 from align_echo.dice import Dice
-from align_echo.errors import AgentError, ContextOverflowError, ModelError, UsageError
-from align_echo.files import read_text, write_atomically
-from align_echo.models.choosing import choose
+from align_echo.errors import AgentError, UsageError
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_weights
-from align_echo.plain_yaml import parse_json
-from align_echo.prompts import prompt_hash
 from align_echo.registry import Registry, with_article
 from align_echo.types import (
     Agent,
     AgentReply,
     AgentView,
     Candidate,
-    ChatModel,
     Choice,
-    Frozen,
-    Message,
     Usage,
-    WordChoice,
 )
-
-# ---------------------------------------------------------------- opinions of the intuitive critic on proposed actions
-
-FILE = "calibration.json"
-"""File beside the weights of a calibrated critic."""
-
-
-class CriticCalibration(Frozen):
-    """A critic's temperature (`calibration.fit_temperature`), and the number of actions it was fitted on."""
-
-    temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    n: int = 0
-
-
-class ActionCritic(Protocol):
-    """A judge of proposed actions: a `IntuitiveCritic`, or a `reasoning.Reasoner`."""
-
-    @property
-    def model(self) -> ChatModel: ...
-
-    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[CriticOpinion]: ...
-
-    def describe(self) -> dict[str, str]: ...
-
-
-@dataclass(frozen=True)
-class IntuitiveCritic:
-    """An intuitive critic: a model and the temperature of its probabilities. Thread-safe if the model is."""
-
-    model: ChatModel
-    temperature: float = 1.0
-
-    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[CriticOpinion]:
-        """Return an opinion on each action as the next one in a conversation, in order.
-
-        A fault of the model gives no verdict and is marked as `broken`; a prompt too long for its context gives no
-        verdict either. Raises as `choose` does for a model that cannot be asked.
-        """
-        questions = [verdict_messages(conversation, action) for action in actions]
-        answers = choose(self.model, questions, VERDICTS)
-        return [self._opinion(action, answer) for action, answer in zip(actions, answers, strict=True)]
-
-    def describe(self) -> dict[str, str]:
-        """Return the settings behind its verdicts, besides its model, for run records."""
-        return {"temperature.judge": str(self.temperature), "prompt.critic/verdict": prompt_hash("critic/verdict")}
-
-    def _opinion(self, action: str, answer: WordChoice | ModelError) -> CriticOpinion:
-        if isinstance(answer, ModelError):
-            return CriticOpinion(action=action, verdict=None, broken=not isinstance(answer, ContextOverflowError))
-        verdict = next((verdict for verdict in VERDICTS if verdict == answer.said), None)
-        log_odds = None if answer.logprobs is None else logit(*answer.logprobs)
-        return CriticOpinion(action=action, verdict=verdict, logit=log_odds, usage=answer.usage).at(self.temperature)
-
-
-def write_calibration(calibration: CriticCalibration, folder: Path) -> None:
-    """Write the calibration beside the critic's weights."""
-    write_atomically(folder / FILE, calibration.model_dump_json(indent=2) + "\n")
-
-
-def read_calibration(folder: Path) -> CriticCalibration:
-    """Read the calibration beside a critic's weights; temperature 1 without a file. Raises `UsageError` for a damaged
-    file.
-    """
-    file = folder / FILE
-    if not file.is_file():
-        return CriticCalibration()
-    try:
-        return CriticCalibration.model_validate(parse_json(read_text(file)))
-    except (ValueError, ValidationError) as error:
-        raise UsageError(f"{file} is damaged: delete it, or train the critic again") from error
-
 
 # ---------------------------------------------------------------- rules that choose one of N candidates
 
@@ -125,7 +42,7 @@ SURE = 1e-12
 
 @dataclass(frozen=True)
 class CandidateSet:
-    """The input of a rule: the candidates' `actions` in the order drawn (None: the reply held none), the opinion on
+    """The input of a rule: the candidates' `actions` in the order drawn (None: the reply held none), the verdict on
     each distinct action (`judged`), and each reply's token log-probabilities, if known.
 
     `dice` is seeded by the state; `abstain_below` is a probability in [0, 1] (`by_critic`).
@@ -133,7 +50,7 @@ class CandidateSet:
 
     actions: Sequence[str | None]
     dice: Dice
-    judged: Mapping[str, CriticOpinion] = field(default_factory=dict)
+    judged: Mapping[str, Verdict] = field(default_factory=dict)
     logprobs: Sequence[Sequence[float] | None] = ()
     abstain_below: float = 0.0
 
@@ -150,18 +67,29 @@ class SelectionRule:
     needs_logprobs: bool = False
     draws: bool = False
 
+    def pick(self, candidates: CandidateSet) -> int:
+        """Return the index that the rule takes. Raises `AgentError` for an index of no candidate."""
+        index, last = self.take(candidates), len(candidates.actions) - 1
+        if not isinstance(index, int) or not 0 <= index <= last:
+            raise AgentError(f"the rule {self.name} took candidate {str(index)[:20]} of 0 to {last}")
+        return index
+
 
 def _read_rule(name: str, rule: object) -> SelectionRule:
     if not isinstance(rule, SelectionRule):
         kind = with_article(type(rule).__name__)
-        raise UsageError(f"{name} is {kind}, not an align_echo.critic.selection.SelectionRule")
+        raise UsageError(f"{name} is {kind}, not an align_echo.critic.best_of.SelectionRule")
     return rule
 
 
 RULES: Registry[SelectionRule] = Registry("rule of selection", "align_echo.selection_rules", _read_rule)
 
 
-def by_critic(actions: Sequence[str | None], judged: Mapping[str, CriticOpinion], abstain_below: float = 0.0) -> int:
+RULE_ORDER = ("critic", "placebo", "random", "majority", "logprob", "tilted")
+"""Our rules in the order of tables; others follow."""
+
+
+def by_critic(actions: Sequence[str | None], judged: Mapping[str, Verdict], abstain_below: float = 0.0) -> int:
     """Choose the candidate with the highest p(correct) among those judged correct; without any, the first with an
     action.
 
@@ -176,7 +104,7 @@ def by_critic(actions: Sequence[str | None], judged: Mapping[str, CriticOpinion]
     opinions = {
         index: judged[action] for index in usable if (action := actions[index]) is not None and action in judged
     }
-    p_correct = {index: opinion.p_correct for index, opinion in opinions.items() if opinion.verdict == "correct"}
+    p_correct = {index: opinion.p_correct for index, opinion in opinions.items() if opinion.label == "correct"}
     known = {index: p for index, p in p_correct.items() if p is not None}
     if not p_correct:
         return usable[0]
@@ -233,7 +161,7 @@ def by_logprob(
 
 
 def by_tilted(
-    actions: Sequence[str | None], judged: Mapping[str, CriticOpinion], logprobs: Sequence[Sequence[float] | None]
+    actions: Sequence[str | None], judged: Mapping[str, Verdict], logprobs: Sequence[Sequence[float] | None]
 ) -> int:
     """Choose the candidate with the highest log-probability plus the critic's log-odds, log p(correct) - log p(wrong).
 
@@ -248,7 +176,7 @@ def by_tilted(
     return max(tilted, key=tilted.__getitem__)
 
 
-def _log_odds(opinion: CriticOpinion | None) -> float:
+def _log_odds(opinion: Verdict | None) -> float:
     if opinion is None or opinion.p_correct is None:
         return 0.0
     p = min(max(opinion.p_correct, SURE), 1 - SURE)
@@ -320,7 +248,7 @@ class BestOf:
         self,
         agent: ChatAgent,
         candidates: int,
-        critic: ActionCritic | None = None,
+        critic: Critic | None = None,
         *,
         pick: SelectionRule = CRITIC,
         abstain_below: float = 0.0,
@@ -374,7 +302,7 @@ class BestOf:
         return details | self._about_critic() if self._pick.needs_judge else details
 
     def _about_critic(self) -> dict[str, str]:
-        critic: ActionCritic = self._critic or IntuitiveCritic(self._agent.model)
+        critic = self._critic or Critic(self._agent.model)
         details = {
             "model.judge": critic.model.name,
             "base_url.judge": get_base_url(critic.model),
@@ -394,32 +322,28 @@ class BestOf:
         needs_verdicts = self._pick.needs_judge and (
             len(distinct) > 1 or any(changed_nothing(view, action) for action in distinct)
         )
-        opinions = {opinion.action: opinion for opinion in self._judge(view, distinct)} if needs_verdicts else {}
-        index = self._take(view, replies, opinions)
-        choice = Choice(candidates=tuple(_candidate(candidate, opinions) for candidate in replies), taken=index)
-        usages = [*(opinion.usage for opinion in opinions.values()), *(candidate.usage for candidate in replies)]
+        verdicts = {verdict.action: verdict for verdict in self._judge(view, distinct)} if needs_verdicts else {}
+        index = self._take(view, replies, verdicts)
+        choice = Choice(candidates=tuple(_candidate(candidate, verdicts) for candidate in replies), taken=index)
+        usages = [*(verdict.usage for verdict in verdicts.values()), *(candidate.usage for candidate in replies)]
         usage = sum(usages, Usage())
         return replies[index].model_copy(update={"usage": usage, "choice": choice})
 
-    def _judge(self, view: AgentView, actions: Sequence[str]) -> list[CriticOpinion]:
-        conversation: Sequence[Message] = self._agent.conversation(view)
-        if self._critic is None:
-            return IntuitiveCritic(self._agent.model).score(conversation, actions)
-        # Token ids belong to the agent's model: another model reads the text.
-        return self._critic.score([message.model_copy(update={"tokens": None}) for message in conversation], actions)
+    def _judge(self, view: AgentView, actions: Sequence[str]) -> list[Verdict]:
+        critic, conversation = self._critic, self._agent.conversation(view)
+        if critic is not None:  # token ids belong to the agent's model: another model reads the text
+            conversation = [message.model_copy(update={"tokens": None}) for message in conversation]
+        return ask(critic or Critic(self._agent.model), [ActionQuestion(conversation, action) for action in actions])
 
-    def _take(self, view: AgentView, replies: Sequence[AgentReply], opinions: dict[str, CriticOpinion]) -> int:
+    def _take(self, view: AgentView, replies: Sequence[AgentReply], verdicts: dict[str, Verdict]) -> int:
         candidates = CandidateSet(
             actions=[candidate.action for candidate in replies],
             dice=Dice(f"{self._seed} {view.task_id} {self._sample} {len(view.turns)}"),
-            judged=opinions,
+            judged=verdicts,
             logprobs=[candidate.tokens.logprobs if candidate.tokens else None for candidate in replies],
             abstain_below=self._abstain_below,
         )
-        index = self._pick.take(candidates)
-        if not isinstance(index, int) or not 0 <= index < len(replies):
-            raise AgentError(f"the rule {self._pick.name} took candidate {str(index)[:20]} of 0 to {len(replies) - 1}")
-        return index
+        return self._pick.pick(candidates)
 
 
 def changed_nothing(view: AgentView, action: str) -> bool:
@@ -432,12 +356,12 @@ def changed_nothing(view: AgentView, action: str) -> bool:
     return False
 
 
-def _candidate(reply: AgentReply, opinions: dict[str, CriticOpinion]) -> Candidate:
-    opinion = opinions.get(reply.action) if reply.action is not None else None
+def _candidate(reply: AgentReply, verdicts: dict[str, Verdict]) -> Candidate:
+    verdict = verdicts.get(reply.action) if reply.action is not None else None
     return Candidate(
         action=reply.action,
-        verdict=None if opinion is None else opinion.verdict or "neither",
-        p_correct=None if opinion is None else opinion.p_correct,
+        verdict=None if verdict is None else verdict.label or "neither",
+        p_correct=None if verdict is None else verdict.p_correct,
         logprob=math.fsum(reply.tokens.logprobs) if reply.tokens else None,
     )
 

@@ -2,7 +2,7 @@
 
 A logit is z = log P(correct) - log P(wrong) of one judged action. A label is 1 for a correct action and 0 for a wrong
 one. Both are arrays [M]. Logits are clipped to `MOST_LOGIT` on either side, so that one certain error has a large but
-finite cost. Not here: asking the critic (`best_of.py`), labels (`labels.py`), and choosing by probabilities
+finite cost. Not here: asking the critic (`ask.py`), labels (`labels.py`), and choosing by probabilities
 (`best_of.py`).
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.ask import Label
 from align_echo.errors import UsageError
 from align_echo.intervals import Area, Estimate, Floats, Percent, bootstrap_times, clustered_rate
 from align_echo.types import Frozen
@@ -173,8 +173,8 @@ class LabelledVerdict:
 
     task: str
     action_type: str
-    label: Verdict
-    verdict: Verdict | None
+    label: Label
+    verdict: Label | None
     logit: float | None = None
 
 

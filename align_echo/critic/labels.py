@@ -1,4 +1,4 @@
-"""Labels of actions in a state by the environment's oracle, to train critics on. Three rules:
+"""Labels of actions in a state by the environment's oracle, to train critics on. Our rules (`LABEL_RULES`):
 
     expert     the action is the expert's own next action (GAIA, paper 3, section 3.2)
     nearer     it reduces the oracle's distance to the goal. An exploring action is correct too if the player has to
@@ -13,94 +13,144 @@ There is no label if the oracle cannot decide.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import gymnasium as gym
 
-from align_echo.critic.verdict import Verdict
-from align_echo.errors import EngineError, UsageError
+from align_echo.critic.ask import WORDS, Label
+from align_echo.errors import AlignEchoError, EngineError, UsageError, first_line
 from align_echo.intervals import Estimate, clustered_rate
+from align_echo.registry import Registry, quantity, with_article
 from align_echo.rollout import replay
 from align_echo.session import base_env
 from align_echo.types import AgentView, Frozen, Step, Trajectory
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv, TryingOracle
 
-Rule = Literal["expert", "nearer", "continues"]
-
-ALLOWANCE = 0
-"""Extra cost allowed for an action other than the expert's. With 0 it must replace an expert action; with 1 every
-harmless action is correct, even a look or a refused action."""
+OURS = ("expert", "nearer", "continues")
+"""Rules with a key of their own in recorded labels."""
 
 MOST_ACTIONS = 200
 """Most actions of a continuing expert before it counts as lost."""
 
 
-def label_rules(spec: EnvironmentSpec) -> tuple[Rule, ...]:
-    """Return the label rules available in an environment."""
-    return ("expert", "nearer") if spec.measures_distance else ("expert", "continues")
+def _anywhere(spec: EnvironmentSpec) -> bool:
+    return True
 
 
-def default_rule(spec: EnvironmentSpec) -> Rule:
+@dataclass(frozen=True)
+class LabelRule:
+    """A rule by name. `label(env, view, actions)` returns "correct", "wrong" or None (undecided) for each action.
+
+    `env` is in the state that `view` shows, with its oracle and the hidden state; the rule leaves it as it was
+    (`snapshot`, `restore`). `fits` says in which environments the rule is used.
+    """
+
+    name: str
+    label: Callable[[TextEnv, AgentView, Sequence[str]], Sequence[Label | None]]
+    fits: Callable[[EnvironmentSpec], bool] = _anywhere
+
+    def labels(self, env: TextEnv, view: AgentView, actions: Sequence[str]) -> list[Label | None]:
+        """Label the actions. Raises `UsageError` if the rule breaks, or returns anything else than labels."""
+        try:
+            found = list(self.label(env, view, actions))
+        except AlignEchoError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {first_line(error)}"
+            raise UsageError(f"the label rule {self.name} broke: {said}") from error
+        if len(found) != len(actions) or any(label not in (*WORDS, None) for label in found):
+            raise UsageError(
+                f"the label rule {self.name} returned {str(found)[:60]}, not correct, wrong or None for each of "
+                f"{quantity(len(actions), 'action')}"
+            )
+        return found
+
+
+def _read_rule(name: str, rule: object) -> LabelRule:
+    if not isinstance(rule, LabelRule):
+        kind = with_article(type(rule).__name__)
+        raise UsageError(f"{name} is {kind}, not an align_echo.critic.labels.LabelRule")
+    return replace(rule, name=name)
+
+
+LABEL_RULES: Registry[LabelRule] = Registry("label rule", "align_echo.label_rules", _read_rule)
+
+
+def label_rules(spec: EnvironmentSpec, also: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the label rules used in an environment: those of the registry that fit, and `also` these.
+
+    Raises `UsageError` for one of these that is unknown, or does not fit.
+    """
+    known = dict.fromkeys((*OURS, *LABEL_RULES.entries()))
+    rules = tuple(name for name in known if LABEL_RULES.get(name).fits(spec))
+    for name in also:
+        if not LABEL_RULES.get(name).fits(spec):
+            raise UsageError(f"{spec.name} is not labelled by the rule {name}: choose {' or '.join(rules)}")
+    return tuple(dict.fromkeys((*rules, *also)))
+
+
+def default_rule(spec: EnvironmentSpec) -> str:
     """Return `nearer` if the environment measures distance, else `continues`."""
     return "nearer" if spec.measures_distance else "continues"
 
 
 def label_turns(
-    env: gym.Env[str, str], trajectory: Trajectory, rule: Rule, *, allowance: int = ALLOWANCE
-) -> list[Verdict | None]:
+    env: gym.Env[str, str], trajectory: Trajectory, rule: str
+) -> list[Label | None]:
     """Label each turn of an episode by replaying it in `env`, an environment of the same kind.
 
     None for a reply without an action, if the oracle cannot decide, and from the turn on where the replay differs from
     the record. Raises as `label` does.
     """
 
-    def look(view: AgentView, step: Step) -> Verdict | None:
-        return None if step.action is None else label(env, view, step.action, rule, allowance=allowance)
+    def look(view: AgentView, step: Step) -> Label | None:
+        return None if step.action is None else label(env, view, step.action, rule)
 
     verdicts = list(replay(env, trajectory, look))
     return verdicts + [None] * (len(trajectory.steps) - len(verdicts))
 
 
-def label(
-    env: gym.Env[str, str], view: AgentView, action: str, rule: Rule, *, allowance: int = ALLOWANCE
-) -> Verdict | None:
+def label(env: gym.Env[str, str], view: AgentView, action: str, rule: str) -> Label | None:
     """Label a single action as `labels` does."""
-    return labels(env, view, [action], rule, allowance=allowance)[0]
+    return labels(env, view, [action], rule)[0]
 
 
-def labels(
-    env: gym.Env[str, str], view: AgentView, actions: Sequence[str], rule: Rule, *, allowance: int = ALLOWANCE
-) -> list[Verdict | None]:
+def labels(env: gym.Env[str, str], view: AgentView, actions: Sequence[str], rule: str) -> list[Label | None]:
     """Label each action in the environment's present state. `view` shows that state, and `env` is left unchanged.
 
     Actions go directly to the engine, past an interface. None if the rule cannot decide: the expert has no next action,
     or the goal is unreachable from here, so that no action is correct. Raises `EngineError` as a step does, and after
-    the end of the episode; `UsageError` for a rule not available in the environment.
+    the end of the episode; `UsageError` for an unknown rule, and one not available in the environment.
     """
     base = base_env(env)
     if base.over:
         raise EngineError("the episode is over: call reset()")
-    if rule == "nearer":
-        return _nearer(base, view, actions)
+    return LABEL_RULES.get(rule).labels(base, view, actions)
+
+
+# ---------------------------------------------------------------- expert
+
+
+def by_expert(base: TextEnv, view: AgentView, actions: Sequence[str]) -> list[Label | None]:
+    """Label by the rule `expert`."""
     own = base.oracle().expert_action()
-    if rule == "continues":
-        return _continues(base, actions, own, allowance)
     return [None if own is None else _verdict(base.as_read(action) == base.as_read(own)) for action in actions]
 
 
 # ---------------------------------------------------------------- nearer
 
 
-def _nearer(base: TextEnv, view: AgentView, actions: Sequence[str]) -> list[Verdict | None]:
+def by_distance(base: TextEnv, view: AgentView, actions: Sequence[str]) -> list[Label | None]:
+    """Label by the rule `nearer`. Raises `UsageError` if the environment measures no distance."""
     if isinstance(base.oracle(), TryingOracle):
         name = base.contract.environment
         raise UsageError(f"{name} does not measure how far the goal is: take the rule continues or expert")
     before = base.oracle().distance()
     if before is None:
         return [None] * len(actions)
-    verdicts: list[Verdict | None] = []
+    verdicts: list[Label | None] = []
     for action in actions:
         state = base.snapshot()
         try:
@@ -116,8 +166,13 @@ def _nearer(base: TextEnv, view: AgentView, actions: Sequence[str]) -> list[Verd
 # ---------------------------------------------------------------- continues
 
 
-def _continues(base: TextEnv, actions: Sequence[str], own: str | None, allowance: int) -> list[Verdict | None]:
+def by_continuing(base: TextEnv, view: AgentView, actions: Sequence[str], *, allowance: int = 0) -> list[Label | None]:
+    """Label by the rule `continues`, with an extra cost of at most `allowance` for an action.
+
+    With 0 it must replace an expert action; with 1 every harmless action is correct, even a look or a refused action.
+    """
     oracle = base.oracle()
+    own = oracle.expert_action()
     distinct = dict.fromkeys(actions)
     candidates = [action for action in distinct if own is None or base.as_read(action) != base.as_read(own)]
     if isinstance(oracle, TryingOracle):
@@ -162,8 +217,13 @@ def _count_expert_actions(base: TextEnv, most: int) -> int | None:
     return None
 
 
-def _verdict(right: bool | None) -> Verdict | None:
+def _verdict(right: bool | None) -> Label | None:
     return None if right is None else "correct" if right else "wrong"
+
+
+EXPERT = LabelRule("expert", by_expert)
+NEARER = LabelRule("nearer", by_distance, fits=lambda spec: spec.measures_distance)
+CONTINUES = LabelRule("continues", by_continuing, fits=lambda spec: not spec.measures_distance)
 
 
 # ---------------------------------------------------------------- agreement
@@ -181,8 +241,8 @@ class LabelPair(Frozen):
     environment: str
     task_id: str
     action_type: str
-    first: Verdict | None
-    second: Verdict | None
+    first: Label | None
+    second: Label | None
     explores: bool = False
 
 
@@ -207,14 +267,14 @@ class EnvironmentAgreement(Frozen):
     """
 
     environment: str
-    rules: tuple[Rule, Rule]
+    rules: tuple[str, str]
     all: RuleAgreement
     exploring: RuleAgreement
     other: RuleAgreement
     by_action_type: dict[str, RuleAgreement]
 
 
-def agreement(rows: Iterable[LabelPair], rules: tuple[Rule, Rule]) -> list[EnvironmentAgreement]:
+def agreement(rows: Iterable[LabelPair], rules: tuple[str, str]) -> list[EnvironmentAgreement]:
     """Compute the agreement of two rules per environment, in order of first appearance; action types sorted by name.
 
     `rules` names the rules of `first` and `second`.
@@ -225,7 +285,7 @@ def agreement(rows: Iterable[LabelPair], rules: tuple[Rule, Rule]) -> list[Envir
     return [_environment_agreement(name, group, rules) for name, group in groups.items()]
 
 
-def _environment_agreement(name: str, rows: Sequence[LabelPair], rules: tuple[Rule, Rule]) -> EnvironmentAgreement:
+def _environment_agreement(name: str, rows: Sequence[LabelPair], rules: tuple[str, str]) -> EnvironmentAgreement:
     types = sorted({row.action_type for row in rows})
     return EnvironmentAgreement(
         environment=name,

@@ -1,25 +1,110 @@
-"""Language critic: its prompt about an attempt, and the strict parsing of its reply, by form.
+"""Language critic: an attempt as text for a prompt, and the forms of a critique.
 
-Two forms are built in; others are `CritiqueForm` objects, registered by name (`FORMS`). "echo" is ECHO's critic
-(another model, or another role, reviews the agent), "icrl" is ICRL's (the model criticises its own failed attempt).
-Both use one user message and expect a reason and at most two suggestions, or "none".
+Two forms are built in; others are `CritiqueForm` objects, found by name (`FORMS`). "echo" is ECHO's critic (another
+model, or another role, reviews the agent), "icrl" is ICRL's (the model criticises its own failed attempt). Both use one
+user message and expect a reason and at most two suggestions, or "none". Not here: asking (`ask.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Literal
 
-from align_echo.agents.parsing import after_label, reply_lines, uncut_text, visible_text
-from align_echo.critic.verdict import BUDGET, clipped, plain, transcript
-from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError, UsageError
-from align_echo.models.drawing import model_for_sample
+from align_echo.agents.parsing import after_label, reply_lines, visible_text
+from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.prompts import render
 from align_echo.registry import Registry, with_article
-from align_echo.types import ChatModel, Fault, Frozen, Message, Tokens, Trajectory, Usage
+from align_echo.types import Frozen, Message, Step, Trajectory
+
+# ---------------------------------------------------------------- an attempt as text
+
+BUDGET = 5000
+"""Characters for all turns together: about 1,500 tokens."""
+
+LEAST_BUDGET = 500
+
+TAGS = (
+    *("task", "rules", "advice", "start", "response", "feedback", "criteria", "score", "action"),
+    *("reason", "suggestions"),
+)
+"""All tags in the critics' prompts and replies."""
+
+NO_ACTION = "(no action)"
+_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(TAGS)}))", re.IGNORECASE)
+_NOTE = len("\n(9999 turns left out)\n")
+
+Part = tuple[str, int]
+"""A text and the number of turns in it."""
+
+
+def plain(text: str) -> str:
+    """Escape the start of every tag as `&lt;`, so that the text cannot open or close one.
+
+    Longer names with a tag's name as prefix are escaped too, so that shortening the text cannot create a tag.
+    """
+    return _TAG.sub("&lt;", text)
+
+
+def one_line(text: str) -> str:
+    """Escape tags as `plain` does, and collapse white space."""
+    return plain(" ".join(text.split()))
+
+
+def clipped(text: str, longest: int) -> str:
+    """Shorten a text to `longest` characters: its beginning and end around a note of how many are missing."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]} ({len(text) - 2 * half} characters left out) {text[-half:]}"
+
+
+def transcript(steps: Sequence[Step], budget: int = BUDGET) -> str:
+    """Write turns, responses and feedback in tags, in at most `budget` characters.
+
+    Raises `UsageError` for a budget under `LEAST_BUDGET`, too small for a turn.
+    """
+    if budget < LEAST_BUDGET:
+        raise UsageError(f"a transcript needs at least {LEAST_BUDGET} characters, not {budget}")
+    return _shortened(list(_blocks(steps, budget)), budget)
+
+
+def _blocks(steps: Sequence[Step], budget: int) -> Iterator[Part]:
+    """Generate consecutive turns with the same feedback as one text."""
+    for feedback, block in groupby(steps, key=lambda step: step.observation):
+        responses: list[Part] = []
+        for action, run in groupby(block, key=lambda step: step.action):
+            times = len(list(run))
+            response = clipped(one_line(action or NO_ACTION), budget // 8)
+            responses.append((f"<response>{response}</response>{f' ({times} times)' if times > 1 else ''}", times))
+        answer = clipped(plain(feedback.strip()), budget // 3)
+        text = f"{_shortened(responses, budget // 3)}<feedback>{answer}</feedback>"
+        yield text, sum(times for _, times in responses)
+
+
+def _shortened(parts: Sequence[Part], room: int) -> str:
+    """Join the parts, one a line: always the last, the others alternately from the end and the beginning while they
+    fit.
+    """
+    room -= _NOTE
+    first, last = 0, len(parts)
+    from_end = True
+    while first < last:
+        length = len(parts[last - 1][0] if from_end else parts[first][0]) + 1
+        if length > room and last < len(parts):
+            break
+        room -= length
+        first, last = (first, last - 1) if from_end else (first + 1, last)
+        from_end = not from_end
+    left_out = sum(times for _, times in parts[first:last])
+    note = [f"({left_out} turn{'' if left_out == 1 else 's'} left out)"] if left_out else []
+    return "\n".join([text for text, _ in parts[:first]] + note + [text for text, _ in parts[last:]])
+
+
+# ---------------------------------------------------------------- forms of a critique
 
 Form = Literal["echo", "icrl"]
 
@@ -160,69 +245,3 @@ ICRL = CritiqueForm(
     read=partial(parse_critique, form="icrl"),
     prompts=("critic/icrl", "critic/attempt"),
 )
-
-
-# ---------------------------------------------------------------- review
-
-MAX_TOKENS = 256
-
-
-class CriticReview(Frozen):
-    """A critic's review of an attempt. `critique` is None without a readable critique, and `problem` says why. `cut` is
-    set if the reply reached its token limit.
-
-    `fault` is set if the critic's model failed; there is then no reply to train on.
-    """
-
-    form: str
-    sample: int = 0
-    reply: str = ""
-    critique: Critique | None = None
-    problem: str = ""
-    cut: bool = False
-    fault: Fault | None = None
-    usage: Usage = Usage()
-    tokens: Tokens | None = None
-
-    @property
-    def advice(self) -> str:
-        """Return the text for the agent before its next attempt; "" without a critique."""
-        return self.critique.advice if self.critique else ""
-
-
-def review(
-    model: ChatModel,
-    attempt: Trajectory,
-    form: CritiqueForm = ECHO,
-    *,
-    sample: int = 0,
-    temperature: float = 1.0,
-    max_tokens: int = MAX_TOKENS,
-) -> CriticReview:
-    """Ask once about an attempt. `sample` seeds repeated critiques of it.
-
-    Raises `UsageError` for an attempt without a score (see `CritiqueForm`).
-    """
-    question = form.ask(attempt)
-    try:
-        completion = model_for_sample(model, sample).complete(question, temperature=temperature, max_tokens=max_tokens)
-    except ContextOverflowError as error:
-        return CriticReview(form=form.name, sample=sample, problem=str(error))
-    except ModelError as error:
-        fault = Fault(source="model", error=type(error).__name__, message=str(error))
-        return CriticReview(form=form.name, sample=sample, problem=str(error), fault=fault)
-    critique, problem = None, ""
-    try:
-        critique = form.read(uncut_text(completion, max_tokens))
-    except ReplyFormatError as error:
-        problem = str(error)
-    return CriticReview(
-        form=form.name,
-        sample=sample,
-        reply=completion.text,
-        critique=critique,
-        problem=problem,
-        cut=completion.finish_reason == "length",
-        usage=completion.usage,
-        tokens=completion.tokens,
-    )

@@ -29,18 +29,9 @@ from align_echo.agents.players import (
 )
 from align_echo.agents.presets import AgentPreset
 from align_echo.agents.spec import AgentSetting
-from align_echo.critic.best_of import (
-    CRITIC,
-    RULES,
-    ActionCritic,
-    BestOf,
-    IntuitiveCritic,
-    SelectionRule,
-    read_calibration,
-)
-from align_echo.critic.drawn import SamplingSettings, read_sampling
+from align_echo.critic.ask import Critic, SamplingSettings, read_calibration, read_sampling
+from align_echo.critic.best_of import CRITIC, RULES, BestOf, SelectionRule
 from align_echo.critic.language import ECHO, FORMS, CritiqueForm
-from align_echo.critic.opinion import ReasoningCritic
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, build_variants
 from align_echo.evaluate.folder import Config
@@ -468,10 +459,10 @@ def build_plan_agent(plan: EvaluationPlan, models: Models) -> Agent:
     )
 
 
-def _critic(plan: EvaluationPlan, models: Models, player: ChatAgent) -> ActionCritic | None:
+def _critic(plan: EvaluationPlan, models: Models, player: ChatAgent) -> Critic | None:
     """Build the judge of candidates; None for the agent's own model in one word, or without judging."""
     if plan.reasoning:
-        return ReasoningCritic(models("judge", plan.judge) if plan.judge else player.model)
+        return Critic(models("judge", plan.judge) if plan.judge else player.model, votes=1)
     return build_critic(models("judge", plan.judge), plan.judge) if plan.judge else None
 
 
@@ -484,9 +475,9 @@ def truncated(model: ChatModel, truncation: SamplingLimits) -> ChatModel:
     return replace(model, top_k=truncation.top_k, top_p=truncation.top_p)
 
 
-def build_critic(model: ChatModel, name: ModelName) -> IntuitiveCritic:
+def build_critic(model: ChatModel, name: ModelName) -> Critic:
     """Build a critic from a model, calibrated if its folder says so. Raises `UsageError` for a damaged calibration."""
-    return IntuitiveCritic(model, read_calibration(name.folder).temperature if name.folder else 1.0)
+    return Critic(model, read_calibration(name.folder).temperature if name.folder else 1.0)
 
 
 def sampling_warnings(plan: EvaluationPlan, player: Agent) -> list[str]:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pydantic import Field, NonNegativeInt
 from rich.table import Table
 
-from align_echo.critic.language import CriticReview
+from align_echo.critic.ask import AttemptRecord, Verdict
 from align_echo.errors import ModelError, UsageError
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.faults import InterfaceConduct, fault_text, faults_by_source
@@ -27,7 +27,7 @@ from align_echo.types import Frozen, Trajectory, Usage
 Play = Callable[[int, Sequence[Episode]], list[Trajectory]]
 """Plays the episodes of a round, in order."""
 
-Reviews = Callable[[int, Sequence[Trajectory]], list[CriticReview]]
+Reviews = Callable[[int, Sequence[Trajectory]], list[Verdict]]
 """Criticises the attempts to improve in a round, in order."""
 
 
@@ -80,7 +80,7 @@ class ReviewRecord(Frozen):
     """A review and its attempt."""
 
     attempt: Episode
-    review: CriticReview
+    review: AttemptRecord
 
 
 def attempt_episode(attempt: Trajectory) -> Episode:
@@ -107,7 +107,7 @@ def refine_rounds(
     results = [_round(0, standing, best, standing, (), seed)]
     for number in range(1, rounds + 1):
         lost = [index for index, attempt in enumerate(standing) if failed([attempt])]
-        critiques: list[CriticReview] = []
+        critiques: list[Verdict] = []
         advice = dict.fromkeys(lost, "")
         if reviews is not None:
             critiques = reviews(number, [standing[slot] for slot in lost])
@@ -126,12 +126,12 @@ def refine_rounds(
 
 
 def review_all(
-    ask: Callable[[Trajectory], CriticReview],
+    ask: Callable[[Trajectory], Verdict],
     attempts: Sequence[Trajectory],
     *,
     workers: int = 1,
-    on_review: Callable[[Trajectory, CriticReview], None],
-) -> list[CriticReview]:
+    on_review: Callable[[Trajectory, Verdict], None],
+) -> list[Verdict]:
     """Review each attempt, in order, `workers` at once; `on_review` is called for each new review, one at a time.
 
     Raises `ModelError` if the model failed on each of the first `HOPELESS`. Any exception, Ctrl-C too, stops the
@@ -139,7 +139,7 @@ def review_all(
     """
     report, halt = threading.Lock(), Halt()
 
-    def review_one(attempt: Trajectory) -> CriticReview:
+    def review_one(attempt: Trajectory) -> Verdict:
         halt.check()
         try:
             with under(halt):
@@ -151,7 +151,7 @@ def review_all(
             raise
         return review
 
-    reviews: list[CriticReview] = []
+    reviews: list[Verdict] = []
     with ThreadPoolExecutor(max_workers=workers) as pool:
         try:
             for review in pool.map(review_one, attempts):
@@ -186,7 +186,7 @@ def _round(
     standing: Sequence[Trajectory],
     best: Sequence[Trajectory],
     played: Sequence[Trajectory],
-    critiques: Sequence[CriticReview],
+    critiques: Sequence[Verdict],
     seed: int,
 ) -> RoundResult:
     return RoundResult(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from align_echo.critic.language import MAX_TOKENS, CriticReview, CritiqueForm, review
+from align_echo.critic.ask import CRITIQUE_TOKENS, AttemptQuestion, Critic, Verdict, ask
+from align_echo.critic.language import CritiqueForm
 from align_echo.evaluate.folder import Config
 from align_echo.evaluate.plan import EvaluationPlan, RefinementPlan
 from align_echo.evaluate.playing import Experiment
@@ -54,7 +55,7 @@ def _on_record(refining: RefinementPlan, critic: ChatModel | None) -> Config:
             **({"weights.critic": weights} if weights else {}),
             "form": refining.form.name,
             "temperature": str(CRITIC_TEMPERATURE),
-            "max_tokens": str(MAX_TOKENS),
+            "max_tokens": str(CRITIQUE_TOKENS),
             **{f"prompt.{name}": prompt_hash(name) for name in refining.form.prompts},
         },
     }
@@ -72,7 +73,7 @@ def _play_rounds(experiment: Experiment, refining: RefinementPlan, critic: ChatM
         usage += sum((trajectory.usage for trajectory in played), Usage())
         return played
 
-    def criticise(number: int, attempts: Sequence[Trajectory]) -> list[CriticReview]:
+    def criticise(number: int, attempts: Sequence[Trajectory]) -> list[Verdict]:
         nonlocal critic_usage
         assert critic is not None
         reviews = _review(experiment, number, attempts, critic, refining.form)
@@ -106,7 +107,7 @@ def _play_rounds(experiment: Experiment, refining: RefinementPlan, critic: ChatM
 
 def _review(
     experiment: Experiment, number: int, attempts: Sequence[Trajectory], critic: ChatModel, form: CritiqueForm
-) -> list[CriticReview]:
+) -> list[Verdict]:
     """Get the critiques before a round, with a critic's sample for each of the agent's samples."""
     folder, progress = experiment.folder, experiment.progress
     part, title = f"round-{number}", f"critiques before round {number}"
@@ -116,13 +117,15 @@ def _review(
     missing = [attempt for attempt in attempts if attempt_episode(attempt) not in known]
     progress.status(f"{title}: {len(known)} of {len(attempts)}")
 
-    def ask(attempt: Trajectory) -> CriticReview:
-        return review(critic, attempt, form, sample=attempt.sample, temperature=CRITIC_TEMPERATURE)
+    reviewer = Critic(critic, form=form, draws_at=CRITIC_TEMPERATURE)
 
-    def keep(attempt: Trajectory, new: CriticReview) -> None:
+    def review(attempt: Trajectory) -> Verdict:
+        return ask(reviewer, [AttemptQuestion(attempt, attempt.sample)])[0]
+
+    def keep(attempt: Trajectory, new: Verdict) -> None:
         folder.add_review(part, ReviewRecord(attempt=attempt_episode(attempt), review=new))
         known[attempt_episode(attempt)] = new
         progress.status(f"{title}: {len(known)} of {len(attempts)}")
 
-    review_all(ask, missing, workers=experiment.plan.workers.threads, on_review=keep)
+    review_all(review, missing, workers=experiment.plan.workers.threads, on_review=keep)
     return [known[attempt_episode(attempt)] for attempt in attempts]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import gymnasium as gym
 from pydantic import Field
@@ -19,9 +19,9 @@ from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.players import AgentChoice, build_agent, require_expert
 from align_echo.agents.privileged import EXPERT
 from align_echo.agents.spec import AgentSetting
+from align_echo.critic.ask import SamplingSettings
 from align_echo.critic.best_of import CRITIC, FIRST, BestOf, LedAgent
-from align_echo.critic.drawn import SamplingSettings
-from align_echo.critic.labels import Rule, label_rules
+from align_echo.critic.labels import label_rules
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.evaluate.comparison import BASELINE
 from align_echo.evaluate.folder import Config
@@ -98,7 +98,7 @@ def label_all(
     played: Sequence[Trajectory],
     folder: Path,
     *,
-    rules: Sequence[Rule],
+    rules: Sequence[str],
     on_episode: Callable[[int], None] = lambda number: None,
 ) -> list[LabelledEpisode]:
     """Label all episodes without a fault by these rules, in order; labels already in the folder are reused.
@@ -169,7 +169,10 @@ def finish(
         proposed=len(examples),
         examples=len(distinct),
         exploring=sum(example.explores for example in distinct),
-        labels={rule: _shares([example.label(rule) for example in distinct]) for rule in get_args(Rule)},
+        labels={
+            rule: _shares([example.label(rule) for example in distinct])
+            for rule in dict.fromkeys(rule for example in distinct for rule in example.labels)
+        },
     )
     write_atomically(folder / "summary.json", collected.model_dump_json(indent=2) + "\n")
     return collected
@@ -192,7 +195,7 @@ def read_sampling_settings(folder: Path) -> SamplingSettings | None:
         return None
 
 
-def default_episode_rule(episodes: Iterable[tuple[Trajectory, LabelledEpisode]]) -> Rule:
+def default_episode_rule(episodes: Iterable[tuple[Trajectory, LabelledEpisode]]) -> str:
     """Return the default label rule of labelled episodes. Raises as `rule_for`."""
     return rule_for(
         (trajectory.environment, action)
@@ -328,10 +331,11 @@ def collect(
     *,
     resume: bool = False,
     number: int = 1,
+    rule: str | None = None,
     progress: Progress = SILENT,
 ) -> CollectionSummary:
     """Play a plan, label it and write a collection; parts already in the folder are reused. `number` is the flywheel's
-    round.
+    round. Actions are labelled by the rules of the registry, and by this `rule` too, of your own (`module:Name`).
 
     Raises as `evaluate.playing.play`.
     """
@@ -339,12 +343,15 @@ def collect(
     agent = experiment.agent
     if not isinstance(agent, BestOf | ChatAgent):
         raise UsageError(f"the agent {plan.player.agent.name} asks no model: candidates are a chat model's replies")
+    ours = label_rules(plan.spec)
+    rules = label_rules(plan.spec, [rule] if rule else [])
     config: Config = {
         "command": "critic collect",
         "top_k": plan.truncation.top_k if plan.truncation else None,
         "top_p": plan.truncation.top_p if plan.truncation else None,
         "states": drawing.states,
         "round": number,
+        **({"rule": rule} if rules != ours else {}),
     }
     (interface,) = plan.variants.values()
     with experiment.begin(config, warn=False).folder:
@@ -354,7 +361,7 @@ def collect(
             lambda: plan.spec.make(plan.split, interface=interface, data_root=plan.data_root),
             played,
             path,
-            rules=label_rules(plan.spec),
+            rules=rules,
             on_episode=lambda episode: progress.status(f"labelling the candidates: episode {episode} of {len(played)}"),
         )
         return finish(

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium as gym
-from pydantic import ValidationError
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
+from align_echo.critic.ask import WORDS, Label
 from align_echo.critic.calibration import action_type
-from align_echo.critic.labels import Rule, labels
-from align_echo.critic.verdict import VERDICTS, Verdict
+from align_echo.critic.labels import OURS, labels
 from align_echo.dice import Dice
 from align_echo.errors import EngineError, MissingDataError, MissingExtraError, UsageError
 from align_echo.rollout import replay, view_before
@@ -41,18 +41,29 @@ LEAST_ACTIONS = 100
 
 class LabelledAction(Frozen):
     """A proposed action with its label by each rule; None if the rule cannot decide or is not available in the
-    environment. `explores` is True for a look into something new.
+    environment. `own` are the labels by rules that are not ours. `explores` is True for a look into something new.
     """
 
-    expert: Verdict | None = None
-    nearer: Verdict | None = None
-    continues: Verdict | None = None
+    expert: Label | None = None
+    nearer: Label | None = None
+    continues: Label | None = None
+    own: dict[str, Label | None] = Field(default_factory=dict)
     explores: bool = False
     action: str
 
-    def label(self, rule: Rule) -> Verdict | None:
-        """Return the label by a rule."""
-        return {"expert": self.expert, "nearer": self.nearer, "continues": self.continues}[rule]
+    @model_serializer(mode="wrap")
+    def _without_none_of_its_own(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        record: dict[str, Any] = write(self)
+        return record if self.own else {key: value for key, value in record.items() if key != "own"}
+
+    @property
+    def labels(self) -> dict[str, Label | None]:
+        """Return the label by each rule, ours first."""
+        return {rule: getattr(self, rule) for rule in OURS} | self.own
+
+    def label(self, rule: str) -> Label | None:
+        """Return the label by a rule; None also if the action was not labelled by it."""
+        return self.labels.get(rule)
 
 
 class ActionExample(LabelledAction):
@@ -95,7 +106,7 @@ class ActionExample(LabelledAction):
         return [self.environment, [[message.role, message.content] for message in self.messages]]
 
 
-def rule_for(actions: Iterable[tuple[str, LabelledAction]]) -> Rule:
+def rule_for(actions: Iterable[tuple[str, LabelledAction]]) -> str:
     """Return the default rule of labelled actions, each given with its environment's name: `nearer` if the distance to
     the goal was measured, else `continues`.
 
@@ -104,7 +115,7 @@ def rule_for(actions: Iterable[tuple[str, LabelledAction]]) -> Rule:
     measures: dict[str, bool] = {}
     for environment, action in actions:
         measures[environment] = measures.get(environment, False) or action.nearer is not None
-    rules: dict[str, Rule] = {name: "nearer" if measures[name] else "continues" for name in sorted(measures)}
+    rules: dict[str, str] = {name: "nearer" if measures[name] else "continues" for name in sorted(measures)}
     if len(set(rules.values())) > 1:
         listed = ", ".join(f"{name}: {rule}" for name, rule in rules.items())
         raise UsageError(f"the collections are of environments with other default rules ({listed}): choose with --rule")
@@ -146,7 +157,7 @@ def is_held_out(task: str, share: float, *, seed: int = 0) -> bool:
     return int.from_bytes(digest, "big") / BUCKETS < share
 
 
-def balance_examples(examples: Sequence[ActionExample], rule: Rule, *, seed: int = 0) -> list[ActionExample]:
+def balance_examples(examples: Sequence[ActionExample], rule: str, *, seed: int = 0) -> list[ActionExample]:
     """Drop random examples of the larger class until both have the same size, in the given order.
 
     Examples the rule cannot decide are dropped. Raises `UsageError` if a class is empty.
@@ -154,19 +165,19 @@ def balance_examples(examples: Sequence[ActionExample], rule: Rule, *, seed: int
     retained = set(balance_indices([example.label(rule) for example in examples], seed=seed))
     if not retained:
         labels = {example.label(rule) for example in examples}
-        missing = " and ".join(label for label in VERDICTS if label not in labels)
+        missing = " and ".join(label for label in WORDS if label not in labels)
         raise UsageError(f"no action is {missing} by the rule {rule!r}: collect more, or take another rule")
     return [example for index, example in enumerate(examples) if index in retained]
 
 
-def balance_indices(labels: Sequence[Verdict | None], *, seed: int = 0) -> list[int]:
+def balance_indices(labels: Sequence[Label | None], *, seed: int = 0) -> list[int]:
     """Choose indices with as many "correct" as "wrong" labels, in order; none if a class is empty."""
-    by_label = {label: [index for index, candidate in enumerate(labels) if candidate == label] for label in VERDICTS}
+    by_label = {label: [index for index, candidate in enumerate(labels) if candidate == label] for label in WORDS}
     count = min(len(indices) for indices in by_label.values())
     return sorted(index for indices in by_label.values() for index in Dice(f"balance {seed}").shuffled(indices)[:count])
 
 
-def even_weights(examples: Sequence[ActionExample], rule: Rule) -> list[float]:
+def even_weights(examples: Sequence[ActionExample], rule: str) -> list[float]:
     """Compute the weight of each example: within a state, correct and wrong ones have equal total weight.
 
     A state's total weight is its number of examples, so its mean is 1. Weight 0: states without both classes, since
@@ -176,16 +187,16 @@ def even_weights(examples: Sequence[ActionExample], rule: Rule) -> list[float]:
     counts = Counter(kinds)
     weights = []
     for state, label in kinds:
-        both = [counts[state, side] for side in VERDICTS]
+        both = [counts[state, side] for side in WORDS]
         weights.append(sum(both) / (2 * counts[state, label]) if label is not None and all(both) else 0.0)
     return weights
 
 
-def check_both(labels: Collection[Verdict | None], longest: int) -> None:
+def check_both(labels: Collection[Label | None], longest: int) -> None:
     """Raise `UsageError` unless the actions with conversations of at most `longest` tokens include correct and wrong
     ones.
     """
-    missing = [label for label in VERDICTS if label not in labels]
+    missing = [label for label in WORDS if label not in labels]
     if missing:
         about = f" about a {missing[0]} action" if len(missing) == 1 else ""
         raise UsageError(f"no conversation{about} fits into {longest} tokens: set `longest`, or take another model")
@@ -211,15 +222,23 @@ def describe_left_out(left_out: Mapping[str, int]) -> str:
 
 
 def write_examples(examples: Sequence[ActionExample], file: Path) -> None:
-    """Write examples to a Parquet file with the fields of `ActionExample` as columns, atomically.
+    """Write examples to a Parquet file with the fields of `ActionExample` as columns, and a column of labels
+    for each rule that is not ours, atomically.
 
     Raises `MissingExtraError` without `datasets`, `UsageError` for no example.
     """
     if not examples:
         raise UsageError(f"there is no example to write to {file}")
     datasets = _datasets()
-    rows = [example.model_dump(mode="json", exclude={"messages": {"__all__": {"tokens"}}}) for example in examples]
-    table = datasets.Dataset.from_list(rows, features=_features(datasets))
+    rules = list(dict.fromkeys(rule for example in examples for rule in example.own))
+    rows = [
+        {
+            **example.model_dump(mode="json", exclude={"own": True, "messages": {"__all__": {"tokens"}}}),
+            **{rule: example.own.get(rule) for rule in rules},
+        }
+        for example in examples
+    ]
+    table = datasets.Dataset.from_list(rows, features=_features(datasets, rules))
     file.parent.mkdir(parents=True, exist_ok=True)
     partial_file = file.with_name(f".{file.name}.partial")
     table.to_parquet(str(partial_file))
@@ -244,9 +263,16 @@ def read_examples(path: Path) -> list[ActionExample]:
     try:
         with tempfile.TemporaryDirectory() as cache:
             table = datasets.Dataset.from_parquet(str(file), keep_in_memory=True, cache_dir=cache)
-            return [ActionExample.model_validate(row) for row in table]
+            return [_example(row) for row in table]
     except (ValidationError, ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         raise UsageError(f"{file} holds no examples of actions: {type(error).__name__}") from error
+
+
+def _example(row: Mapping[str, Any]) -> ActionExample:
+    """Validate a row; a further column is a label rule's."""
+    fields = {name: value for name, value in row.items() if name in ActionExample.model_fields}
+    own = {name: value for name, value in row.items() if name not in fields}
+    return ActionExample.model_validate({**fields, "own": own})
 
 
 def require_parquet() -> None:
@@ -264,7 +290,7 @@ def _datasets() -> Any:
     return datasets
 
 
-def _features(datasets: Any) -> Any:
+def _features(datasets: Any, rules: Sequence[str]) -> Any:
     """Return the column types, so that a column of all None has a type too."""
     text, number, real, flag = (datasets.Value(kind) for kind in ("string", "int64", "float64", "bool"))
     kinds = {
@@ -275,7 +301,8 @@ def _features(datasets: Any) -> Any:
         **dict.fromkeys(("sent", "explores"), flag),
         "messages": [{"role": text, "content": text}],
     }
-    return datasets.Features({name: kinds[name] for name in ActionExample.model_fields})
+    names = [name for name in ActionExample.model_fields if name != "own"]
+    return datasets.Features({**{name: kinds[name] for name in names}, **dict.fromkeys(rules, text)})
 
 
 # ---------------------------------------------------------------- labelling
@@ -318,7 +345,7 @@ def proposed_actions(step: Step) -> list[str]:
     return list(dict.fromkeys(candidate.action for candidate in turn_candidates(step) if candidate.action is not None))
 
 
-def label_episode(env: gym.Env[str, str], trajectory: Trajectory, rules: Sequence[Rule]) -> LabelledEpisode:
+def label_episode(env: gym.Env[str, str], trajectory: Trajectory, rules: Sequence[str]) -> LabelledEpisode:
     """Label an episode by these rules, replaying it in `env`, an environment of the same kind.
 
     If the engine fails, the episode is replayed once more; after a second failure the remaining turns have no labels.
@@ -336,7 +363,7 @@ def label_episode(env: gym.Env[str, str], trajectory: Trajectory, rules: Sequenc
 
 
 def _label_turn(
-    env: gym.Env[str, str], rules: Sequence[Rule], view: AgentView, step: Step
+    env: gym.Env[str, str], rules: Sequence[str], view: AgentView, step: Step
 ) -> tuple[LabelledAction, ...]:
     actions = proposed_actions(step)
     by_rule = {rule: labels(env, view, actions, rule) for rule in rules} if actions else {}
@@ -344,7 +371,8 @@ def _label_turn(
         LabelledAction(
             action=action,
             explores=base_env(env).explores(view, action),
-            **{rule: verdicts[index] for rule, verdicts in by_rule.items()},
+            **{rule: found[index] for rule, found in by_rule.items() if rule in OURS},
+            own={rule: found[index] for rule, found in by_rule.items() if rule not in OURS},
         )
         for index, action in enumerate(actions)
     )
@@ -380,15 +408,11 @@ def build_examples(
                     sample=trajectory.sample,
                     turn=turn,
                     messages=messages,
-                    action=action.action,
+                    **{name: getattr(action, name) for name in LabelledAction.model_fields},
                     action_type=action_type(action.action),
                     drawn=len(draws),
                     logprob=draws[0].logprob,
                     sent=step.action == action.action,
-                    expert=action.expert,
-                    nearer=action.nearer,
-                    continues=action.continues,
-                    explores=action.explores,
                     agent=trajectory.agent,
                     weights=weights,
                     round=number,

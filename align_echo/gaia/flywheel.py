@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from align_echo import __version__
 from align_echo.agents.players import AgentChoice
-from align_echo.critic.labels import Rule, label_rules
+from align_echo.critic.labels import label_rules
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import EvaluationDir
 from align_echo.evaluate.plan import EvaluationPlan, pick_round_tasks
@@ -31,7 +31,7 @@ from align_echo.gaia.collect import CandidateSettings, CollectionSummary, collec
 from align_echo.gaia.examples import check_share
 from align_echo.gaia.fit.folder import CRITIC
 from align_echo.gaia.fit.intuitive import TrainingSummary, check_learner, fit
-from align_echo.gaia.trial import CEILING, SelectionResult, TrialResult, run_trial
+from align_echo.gaia.trial import CEILING, SelectionResult, TrialResult, compared_rules, run_trial
 from align_echo.intervals import Percent
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.plain_yaml import json_object
@@ -62,7 +62,8 @@ def unwatched(part: CollectionSummary | TrainingSummary | TrialResult) -> None:
 class FlywheelConfig:
     """Settings of a flywheel. `tasks` of `split` are played in every round with the candidates of `drawing`, and
     `test_tasks` of `test_split` once with `test_candidates`. Critics start from the model `critic` and train with
-    `settings`. The `states` of `drawing` apply to the first round and the tests; later rounds follow the critic.
+    `settings`; `picks` are rules of selection to compare beside those of the registry. The `states` of `drawing` apply
+    to the first round and the tests; later rounds follow the critic.
     """
 
     spec: EnvironmentSpec
@@ -77,7 +78,8 @@ class FlywheelConfig:
     tasks: int = 100
     test_tasks: int = 50
     begin: Begin = "start"
-    rule: Rule | None = None
+    rule: str | None = None
+    picks: tuple[str, ...] = ()
     share: float = 0.1
     seed: int = 0
     workers: Workers | None = None
@@ -104,6 +106,7 @@ class FlywheelConfig:
             **vars(self.drawing),
             "judge": self.drawing.judge and self.drawing.judge.text,
             "settings": self.settings.model_dump(mode="json"),
+            **({"pick": list(self.picks)} if self.picks else {}),
         }
 
     def check(self) -> None:
@@ -111,11 +114,8 @@ class FlywheelConfig:
         check_disjoint(self.spec, self.split, self.test_split)
         self.drawing.judged_by(self.player)
         check_share(self.share)
-        rules = label_rules(self.spec)
-        if self.rule is not None and self.rule not in rules:
-            raise UsageError(
-                f"{self.spec.name} is not labelled by the rule {self.rule}: choose {' or '.join(rules)}"
-            )
+        label_rules(self.spec, [self.rule] if self.rule else [])
+        compared_rules(self.picks)
 
     def tasks_of(self, split: str, count: int, number: int) -> list[str]:
         """Choose a round's tasks, `count` of a split."""
@@ -254,7 +254,10 @@ def _collect(
     if (folder / "summary.json").is_file():
         return _summary(CollectionSummary, folder)
     plan = _plan(config, split, tasks, seed)
-    return collect(plan, config.drawing, folder, resume=_has_config(folder), number=number, progress=progress)
+    return collect(
+        plan, config.drawing, folder,
+        resume=_has_config(folder), number=number, rule=config.rule, progress=progress,
+    )  # fmt: skip
 
 
 def _plan(config: FlywheelConfig, split: str, tasks: list[str], seed: int) -> EvaluationPlan:
@@ -288,8 +291,9 @@ def _run_trial(
     if (folder / "summary.json").is_file():
         return _summary(TrialResult, folder)
     return run_trial(
-        critic, [held_out], folder, rule=config.rule, seed=config.seed, resume=_has_config(folder), progress=progress
-    )
+        critic, [held_out], folder, rule=config.rule, picks=config.picks, seed=config.seed,
+        resume=_has_config(folder), progress=progress,
+    )  # fmt: skip
 
 
 def _summary(kind: type[Summary], folder: Path) -> Summary:

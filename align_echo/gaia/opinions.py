@@ -18,10 +18,8 @@ from pathlib import Path
 
 from pydantic import ConfigDict
 
-from align_echo.critic.best_of import ActionCritic
-from align_echo.critic.drawn import SamplingSettings
-from align_echo.critic.labels import Rule
-from align_echo.critic.opinion import CriticOpinion
+from align_echo.critic.ask import ActionQuestion, ActionRecord, Critic, SamplingSettings, Verdict, ask
+from align_echo.critic.labels import LABEL_RULES
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.files import read_bytes
 from align_echo.gaia.collect import read_sampling_settings
@@ -74,10 +72,10 @@ class EpisodeOpinions(Frozen):
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     episode: str
-    turns: tuple[tuple[CriticOpinion, ...], ...]
+    turns: tuple[tuple[ActionRecord, ...], ...]
 
     @property
-    def by_turn(self) -> list[Mapping[str, CriticOpinion]]:
+    def by_turn(self) -> list[Mapping[str, Verdict]]:
         """Return each turn's opinions by action."""
         return [by_action(turn) for turn in self.turns]
 
@@ -86,7 +84,7 @@ class EpisodeOpinions(Frozen):
         """Return whether the model answered about every action. An unreadable reply counts as an answer: it would come
         again.
         """
-        return not any(opinion.broken for turn in self.turns for opinion in turn)
+        return not any(opinion.fault for turn in self.turns for opinion in turn)
 
 
 class StepOpinions(Frozen):
@@ -95,10 +93,10 @@ class StepOpinions(Frozen):
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     step: str
-    said: tuple[CriticOpinion, ...]
+    said: tuple[ActionRecord, ...]
 
 
-def by_action(opinions: Iterable[CriticOpinion]) -> dict[str, CriticOpinion]:
+def by_action(opinions: Iterable[Verdict]) -> dict[str, Verdict]:
     """Index opinions by action."""
     return {opinion.action: opinion for opinion in opinions}
 
@@ -109,12 +107,12 @@ def without_repeats(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
 
 
 def opinions(
-    critic: ActionCritic,
+    critic: Critic,
     episodes: Sequence[RatedEpisode],
     folder: Path,
     *,
     on_episode: Callable[[int], None] = lambda done: None,
-) -> list[Mapping[str, CriticOpinion]]:
+) -> list[Mapping[str, Verdict]]:
     """Return the critic's opinions by turn, over all episodes in order. Opinions already in the folder are reused.
 
     The file appears with the first complete episode. `on_episode` is called with the number of finished episodes.
@@ -122,7 +120,7 @@ def opinions(
     file = JsonlFile(folder / FILE)
     known = {record.episode: record for record in file.read(EpisodeOpinions)}
 
-    def ask(episode: RatedEpisode) -> EpisodeOpinions:
+    def judge(episode: RatedEpisode) -> EpisodeOpinions:
         digest = episode.digest
         if digest in known:
             return known[digest]
@@ -132,10 +130,10 @@ def opinions(
         return record
 
     pool = ThreadPoolExecutor(WORKERS)
-    by_turn: list[Mapping[str, CriticOpinion]] = []
+    by_turn: list[Mapping[str, Verdict]] = []
     try:
         with together():
-            records = [pool.submit(copy_context().run, ask, episode) for episode in episodes]
+            records = [pool.submit(copy_context().run, judge, episode) for episode in episodes]
             for done, record in enumerate(records, start=1):
                 by_turn += record.result().by_turn
                 on_episode(done)
@@ -144,7 +142,7 @@ def opinions(
     return by_turn
 
 
-def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[str, CriticOpinion]]:
+def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[str, Verdict]]:
     """Read the opinions of a finished trial on these episodes, by turn, over all in order.
 
     Raises `MissingDataError` for a missing episode.
@@ -156,7 +154,7 @@ def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[st
     return [turn for record in records if record is not None for turn in record.by_turn]
 
 
-def _opinions_by_turn(critic: ActionCritic, episode: RatedEpisode) -> Iterator[tuple[CriticOpinion, ...]]:
+def _opinions_by_turn(critic: Critic, episode: RatedEpisode) -> Iterator[tuple[Verdict, ...]]:
     for turn, step in enumerate(episode.trajectory.steps):
         actions = proposed_actions(step)
         if not actions:
@@ -164,7 +162,7 @@ def _opinions_by_turn(critic: ActionCritic, episode: RatedEpisode) -> Iterator[t
             continue
         chat = episode.chat(view_before(episode.trajectory, turn, episode.action_format))
         conversation = [message.model_copy(update={"tokens": None}) for message in chat]
-        yield tuple(critic.score(conversation, actions))
+        yield tuple(ask(critic, [ActionQuestion(conversation, action) for action in actions]))
 
 
 # ---------------------------------------------------------------- lessons
@@ -179,7 +177,7 @@ class TrainingData:
     rule; and `unbalanced`, dropped from the larger class.
     """
 
-    rule: Rule
+    rule: str
     learned: list[ActionExample]
     tested: list[ActionExample]
     collections: dict[str, Path]
@@ -199,7 +197,7 @@ class TrainingData:
 
 
 def prepare_training_data(
-    collections: Sequence[Path], share: float, rule: Rule | None, *, seed: int, balance: Balance = "dropped"
+    collections: Sequence[Path], share: float, rule: str | None, *, seed: int, balance: Balance = "dropped"
 ) -> TrainingData:
     """Prepare examples from all collections; a `share` of the tasks is for tests. Without a `rule`, use the
     environments' default.
@@ -207,10 +205,11 @@ def prepare_training_data(
     With `balance` "weighed", all training examples stay; their weights are computed later. Raises `UsageError` for
     unusable examples, `MissingDataError` for a collection without any.
     """
+    named = LABEL_RULES.get(rule).name if rule else None
     folders = index_by_content(collections)
     all_examples = [example for folder in folders.values() for example in read_examples(folder)]
     examples = deduplicate(all_examples)
-    chosen = rule or rule_for((example.environment, example) for example in examples)
+    chosen = named or rule_for((example.environment, example) for example in examples)
     learned, tested = split_examples(examples, share, chosen, seed=seed, balance=balance)
     drawn = [read_sampling_settings(folder) for folder in folders.values()]
     labelled, retained = (
@@ -240,7 +239,7 @@ def index_by_content(collections: Sequence[Path]) -> dict[str, Path]:
 
 
 def split_examples(
-    examples: Sequence[ActionExample], share: float, rule: Rule, *, seed: int, balance: Balance = "dropped"
+    examples: Sequence[ActionExample], share: float, rule: str, *, seed: int, balance: Balance = "dropped"
 ) -> tuple[list[ActionExample], list[ActionExample]]:
     """Split into (training, test), each balanced; the training part stays complete if it is "weighed".
 

@@ -4,7 +4,7 @@
     opinions.jsonl    the critic's opinions, episode by episode (`opinions.py`)
     summary.json      `TrialResult`, written last
 
-Not here: the critics (`critic/best_of.py`, `critic/opinion.py`).
+Not here: asking the critic (`critic/ask.py`).
 """
 
 from __future__ import annotations
@@ -25,20 +25,12 @@ from align_echo import __version__
 from align_echo.agents.catalogue import AGENTS, agent_spec
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.spec import AgentSetting
-from align_echo.critic.best_of import (
-    RULES,
-    ActionCritic,
-    CandidateSet,
-    IntuitiveCritic,
-    SelectionRule,
-    read_calibration,
-)
+from align_echo.critic.ask import WORDS, Critic, Label, Verdict, read_calibration
+from align_echo.critic.best_of import RULE_ORDER, RULES, CandidateSet, SelectionRule
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, action_type, report
-from align_echo.critic.labels import Rule
-from align_echo.critic.opinion import CriticOpinion, ReasoningCritic
-from align_echo.critic.verdict import VERDICTS, Verdict
+from align_echo.critic.labels import LABEL_RULES
 from align_echo.dice import Dice
-from align_echo.errors import UsageError
+from align_echo.errors import AgentError, UsageError, first_line
 from align_echo.evaluate.folder import Config, EvaluationDir
 from align_echo.evaluate.plan import refuse_script
 from align_echo.files import read_text
@@ -58,7 +50,7 @@ from align_echo.wrappers.catalogue import environment, recorded_environment
 # ---------------------------------------------------------------- baselines
 
 CONSTANT, TABLE, LOGPROB = "the better constant answer", "a table of actions without numbers", "the agent's own logprob"
-Judge = Callable[[ActionExample], Verdict]
+Judge = Callable[[ActionExample], Label]
 
 
 class BaselineComparison(Frozen):
@@ -73,8 +65,8 @@ class BaselineComparison(Frozen):
 def compare_baselines(
     learned: Sequence[ActionExample],
     tested: Sequence[ActionExample],
-    verdicts: Sequence[Verdict | None],
-    rule: Rule,
+    verdicts: Sequence[Label | None],
+    rule: str,
     *,
     seed: int = 0,
 ) -> dict[str, BaselineComparison]:
@@ -93,12 +85,12 @@ def compare_baselines(
     return by_judge
 
 
-def build_baselines(learned: Sequence[ActionExample], tested: Sequence[ActionExample], rule: Rule) -> dict[str, Judge]:
+def build_baselines(learned: Sequence[ActionExample], tested: Sequence[ActionExample], rule: str) -> dict[str, Judge]:
     """Build the baselines by name. The log-probability baseline needs a log-probability for every action."""
     known = [(example, label) for example in learned if (label := example.label(rule)) is not None]
     count = Counter(label for _, label in known)
     weighted = [(example, label, 1 / count[label]) for example, label in known]
-    constant = max(VERDICTS, key=Counter(example.label(rule) for example in tested).__getitem__)
+    constant = max(WORDS, key=Counter(example.label(rule) for example in tested).__getitem__)
     by_name: dict[str, Judge] = {CONSTANT: lambda proposed: constant, TABLE: build_table_judge(weighted)}
     if all(example.logprob is not None for example in (*learned, *tested)):
         least = threshold([(example.logprob or 0.0, label, weight) for example, label, weight in weighted])
@@ -111,18 +103,18 @@ def without_numbers(action: str) -> str:
     return re.sub(r"\d+", "#", action.lower())
 
 
-def build_table_judge(weighted: Sequence[tuple[ActionExample, Verdict, float]]) -> Judge:
+def build_table_judge(weighted: Sequence[tuple[ActionExample, Label, float]]) -> Judge:
     """Build the table baseline: the verdict with more weight for an action without numbers; "wrong" for an unknown
     action.
     """
-    sums: dict[str, dict[Verdict, float]] = defaultdict(lambda: dict.fromkeys(VERDICTS, 0.0))
+    sums: dict[str, dict[Label, float]] = defaultdict(lambda: dict.fromkeys(WORDS, 0.0))
     for example, label, weight in weighted:
         sums[without_numbers(example.action)][label] += weight
-    table: Mapping[str, Verdict] = {action: max(VERDICTS, key=of.__getitem__) for action, of in sums.items()}
+    table: Mapping[str, Label] = {action: max(WORDS, key=of.__getitem__) for action, of in sums.items()}
     return lambda proposed: table.get(without_numbers(proposed.action), "wrong")
 
 
-def threshold(weighted: Sequence[tuple[float, Verdict, float]]) -> float:
+def threshold(weighted: Sequence[tuple[float, Label, float]]) -> float:
     """Find the threshold with the most weight of correctly judged values; the lowest if several are equal.
 
     Infinite if it is best to call nothing correct.
@@ -168,14 +160,14 @@ class JudgedState:
 
     task: str
     candidates: tuple[Candidate, ...]
-    labels: Mapping[str, Verdict]
-    opinions: Mapping[str, CriticOpinion]
+    labels: Mapping[str, Label]
+    opinions: Mapping[str, Verdict]
 
 
 class SelectionResult(Frozen):
     """Percent of states in which a correct action is chosen from the first `n` candidates, over tasks.
 
-    `rule` names one of `selection.RULES`, or "pass" for pass@n. `gain` is over the first candidate alone, in points.
+    `rule` names one of `best_of.RULES`, or "pass" for pass@n. `gain` is over the first candidate alone, in points.
     """
 
     rule: str
@@ -189,7 +181,7 @@ class TrialResult(Frozen):
     number of candidates, up to the most available in all states.
     """
 
-    label_rule: Rule
+    label_rule: str
     critic: CriticReport
     states: NonNegativeInt
     curve: tuple[SelectionResult, ...]
@@ -198,8 +190,8 @@ class TrialResult(Frozen):
 def collect_states(
     played: Sequence[Trajectory],
     labelled: Sequence[LabelledEpisode],
-    opinions: Sequence[Mapping[str, CriticOpinion]],
-    rule: Rule,
+    opinions: Sequence[Mapping[str, Verdict]],
+    rule: str,
 ) -> list[JudgedState]:
     """Collect the states in which all actions have a label. `opinions` are by turn, over all episodes in order.
 
@@ -217,12 +209,16 @@ def collect_states(
     return states
 
 
-def measure_trial(states: Sequence[JudgedState], rule: Rule, *, temperature: float = 1.0, seed: int = 0) -> TrialResult:
-    """Compute the report and the curve. Raises `UsageError` without any state."""
+def measure_trial(
+    states: Sequence[JudgedState], rule: str, *, picks: Sequence[str] = (), temperature: float = 1.0, seed: int = 0
+) -> TrialResult:
+    """Compute the report and the curve, with the registry's rules and these `picks`. Raises `UsageError` without any
+    state.
+    """
     if not any(state.labels for state in states):
         raise UsageError(f"no state has candidates that are all labelled by the rule {rule!r}")
     rows = [
-        LabelledVerdict(state.task, action_type(action), label, opinion.verdict, opinion.logit)
+        LabelledVerdict(state.task, action_type(action), label, opinion.label, opinion.logit)
         for state in states
         for action, label in state.labels.items()
         if (opinion := state.opinions.get(action)) is not None
@@ -231,23 +227,41 @@ def measure_trial(states: Sequence[JudgedState], rule: Rule, *, temperature: flo
         label_rule=rule,
         critic=report(rows, temperature, seed=seed),
         states=len(states),
-        curve=tuple(curve(states, temperature=temperature, seed=seed)),
+        curve=tuple(curve(states, compared_rules(picks), temperature=temperature, seed=seed)),
     )
 
 
-def curve(states: Sequence[JudgedState], *, temperature: float = 1.0, seed: int = 0) -> list[SelectionResult]:
-    """Compute every rule's success at every number of candidates available in all states."""
+def compared_rules(picks: Sequence[str] = ()) -> list[str]:
+    """Return the names of the rules to compare: those of the registry, and `picks` of the user (`module:Name`).
+
+    Raises `UsageError` for one of these that is unknown.
+    """
+    for name in picks:
+        RULES.get(name)
+    known = sorted(RULES.entries(), key=lambda name: RULE_ORDER.index(name) if name in RULE_ORDER else len(RULE_ORDER))
+    return list(dict.fromkeys((*known, *picks)))
+
+
+def curve(
+    states: Sequence[JudgedState], rules: Sequence[str] | None = None, *, temperature: float = 1.0, seed: int = 0
+) -> list[SelectionResult]:
+    """Compute every rule's success at every number of candidates available in all states.
+
+    A rule on log-probabilities takes part if all candidates have some, and with a critic if all verdicts have a logit.
+    """
     largest = min(len(state.candidates) for state in states)
-    rules = ["critic", "placebo", "random", "majority"]
-    if all(
+    likely = all(
         candidate.logprob is not None
         for state in states
         for candidate in state.candidates
         if candidate.action is not None
-    ):
-        rules.append("logprob")
-        if all(opinion.logit is not None for state in states for opinion in state.opinions.values()):
-            rules.append("tilted")
+    )
+    sure = all(verdict.logit is not None for state in states for verdict in state.opinions.values())
+    rules = [
+        name
+        for name in rules or compared_rules()
+        if not (rule := RULES.get(name)).needs_logprobs or (likely and (sure or not rule.needs_judge))
+    ]
     single = correct_choices(states, "first", 1)
     return [
         _success(rule, n, states, correct_choices(states, rule, n, temperature=temperature, seed=seed), single, seed)
@@ -269,7 +283,7 @@ def correct_choices(
 def pick_candidate(
     rule: SelectionRule,
     actions: Sequence[str | None],
-    opinions: Mapping[str, CriticOpinion],
+    opinions: Mapping[str, Verdict],
     *,
     temperature: float,
     dice: Dice,
@@ -277,10 +291,16 @@ def pick_candidate(
 ) -> int:
     """Choose a candidate by a rule, with `opinions` and `logprobs` if the rule needs them.
 
-    Raises `UsageError` as the rules in `critic/best_of.py`.
+    Raises `UsageError` as the rules in `critic/best_of.py`, and for a rule that breaks.
     """
     judged = {action: opinion.at(temperature) for action, opinion in opinions.items()} if rule.needs_judge else {}
-    return rule.take(CandidateSet(actions, dice, judged, logprobs))
+    try:
+        return rule.pick(CandidateSet(actions, dice, judged, logprobs))
+    except UsageError:
+        raise
+    except Exception as error:
+        said = first_line(error) if isinstance(error, AgentError) else f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"the rule of selection {rule.name} broke: {said}") from error
 
 
 def _taken(rule: SelectionRule, state: JudgedState, n: int, temperature: float, seed: int) -> str | None:
@@ -326,40 +346,42 @@ def run_trial(
     collections: Sequence[Path],
     path: Path,
     *,
-    rule: Rule | None = None,
+    rule: str | None = None,
     env: str | None = None,
     agent: str | None = None,
     base_url: str | None = None,
     seed: int = 0,
     votes: int | None = None,
+    picks: Sequence[str] = (),
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> TrialResult:
     """Evaluate the critic on all collections together, each episode once; writes `summary.json`, a `TrialResult`.
 
     `judge` is a model's name or folder. `votes` is how often a reasoning critic is asked about an action; None for an
-    intuitive critic. `env` and `agent` name your own (`module:Name`) if the collections use them. Raises `UsageError`,
-    also if the rule labels nothing or the critic never gives a verdict, and `ModelError` for a model that cannot be
-    asked.
+    intuitive critic. `picks` are rules of selection to compare beside those of the registry. `env` and `agent` name
+    your own (`module:Name`) if the collections use them. Raises `UsageError`, also if the rule labels nothing or the
+    critic never gives a verdict, and `ModelError` for a model that cannot be asked.
     """
     if env is not None:
         environment(env)
     if agent is not None:
         agent_spec(agent)
+    compared_rules(picks)
     judge = read_name(judge)
     refuse_script("--judge", judge)
     all_episodes = [episode for collection in collections for episode in read_episodes(collection)]
     episodes = without_repeats(all_episodes)
     played, labelled = [episode.trajectory for episode in episodes], [episode.labels for episode in episodes]
-    chosen = rule or default_episode_rule(zip(played, labelled, strict=True))
-    no_opinions: list[dict[str, CriticOpinion]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
+    chosen = LABEL_RULES.get(rule).name if rule else default_episode_rule(zip(played, labelled, strict=True))
+    no_opinions: list[dict[str, Verdict]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
     if not any(state.labels for state in collect_states(played, labelled, no_opinions, chosen)):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
     if judge.folder and _has_vision(judge.folder):
         raise UsageError(f"{judge} is a critic on screens: put it on trial with align-echo critic gui-steps")
     temperature = read_calibration(judge.folder).temperature if judge.folder and votes is None else 1.0
     model = load_model(judge, base_url=base_url, seed=seed)
-    critic: ActionCritic = IntuitiveCritic(model, temperature) if votes is None else ReasoningCritic(model, votes)
+    critic = Critic(model, temperature, votes)
     config: Config = {
         "command": COMMAND,
         "align_echo": __version__,
@@ -368,6 +390,7 @@ def run_trial(
         "asked": {**critic.describe()},
         "rule": chosen,
         "seed": seed,
+        **({"pick": list(picks)} if picks else {}),
         "episodes": hashlib.sha256(" ".join(episode.digest for episode in episodes).encode()).hexdigest(),
     }
     run_dir = EvaluationDir(path, config, resume=resume)
@@ -381,10 +404,10 @@ def run_trial(
         by_turn = opinions(
             critic, episodes, path, on_episode=lambda done: _report_progress(progress, done, len(episodes))
         )
-        if not any(opinion.verdict or opinion.logit is not None for turn in by_turn for opinion in turn.values()):
+        if not any(opinion.said for turn in by_turn for opinion in turn.values()):
             raise UsageError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
         result = measure_trial(
-            collect_states(played, labelled, by_turn, chosen), chosen, temperature=temperature, seed=seed
+            collect_states(played, labelled, by_turn, chosen), chosen, picks=picks, temperature=temperature, seed=seed
         )
         run_dir.finish(result)
     return result

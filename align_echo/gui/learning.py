@@ -16,13 +16,13 @@ from typing import Any
 from pydantic import Field
 from transformers import TrainerCallback
 
-from align_echo.critic.verdict import VERDICTS, Verdict
+from align_echo.critic.ask import WORDS, Critic, Label, Verdict, ask
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import balance_indices
 from align_echo.gaia.fit.trainer import LearningSettings, StepPart, VerdictTrainer, build_learner
-from align_echo.gui.screens import ProposedStep, ScreenState
-from align_echo.gui.vision import ScreenEncoder, ScreenQuestion, next_logits, read_verdicts
+from align_echo.gui.screens import ProposedStep, ScreenQuestion, ScreenState
+from align_echo.gui.vision import EncodedScreen, ScreenEncoder, ScreenModel, next_logits
 from align_echo.progress import SILENT, Progress
 from align_echo.wrappers.gui.actions import parse
 from align_echo.wrappers.gui.steps import GuiStep, load_screenshot
@@ -42,12 +42,17 @@ class ScreenExample:
     folder: Path
     step: GuiStep
     action: str
-    label: Verdict
+    label: Label
 
-    def sight(self, encoder: ScreenEncoder) -> ScreenQuestion:
-        """Encode the question about the action. Raises `UsageError` for an unreadable picture."""
+    @property
+    def question(self) -> ScreenQuestion:
+        """Open the picture for the question about the action. Raises `UsageError` for an unreadable one."""
         screen = ScreenState(load_screenshot(self.folder, self.step), self.step.instruction, self.step.history)
-        return encoder.sight(screen, parse(self.action))
+        return ScreenQuestion((), self.action, screen=screen)
+
+    def sight(self, encoder: ScreenEncoder) -> EncodedScreen:
+        """Encode the question about the action. Raises `UsageError` for an unusable picture."""
+        return encoder.sight(self.question.screen, parse(self.action))
 
 
 def screen_examples(folder: Path, proposed: Iterable[ProposedStep]) -> list[ScreenExample]:
@@ -94,7 +99,7 @@ def learn_on_screens(
         for first in range(0, len(step), settings.at_once):
             part = step[first : first + settings.at_once]
             batch = encoder.batch([example.sight(encoder) for example in part], learner.device)
-            words = [encoder.words[VERDICTS.index(example.label)] for example in part]
+            words = [encoder.words[WORDS.index(example.label)] for example in part]
             yield StepPart(partial(next_logits, batch=batch), words, [1.0] * len(part))
 
     batches = [[examples[index] for index in step] for step in steps(len(examples), settings)]
@@ -113,10 +118,8 @@ def steps(count: int, settings: VisionSettings) -> list[list[int]]:
 
 def verdicts_on(
     model: Any, encoder: ScreenEncoder, examples: Sequence[ScreenExample], *, at_once: int
-) -> list[tuple[Verdict | None, float]]:
-    """Ask the model for each example's verdict (None: neither word) and logit."""
-    verdicts: list[tuple[Verdict | None, float]] = []
-    for first in range(0, len(examples), at_once):
-        sights = [example.sight(encoder) for example in examples[first : first + at_once]]
-        verdicts += read_verdicts(model, encoder, sights, model.device)
-    return verdicts
+) -> list[Verdict]:
+    """Ask the model for its verdict on each example. The pictures of `at_once` examples are in memory together."""
+    critic = Critic(ScreenModel(model, encoder, at_once))
+    parts = (examples[first : first + at_once] for first in range(0, len(examples), at_once))
+    return [verdict for part in parts for verdict in ask(critic, [example.question for example in part])]

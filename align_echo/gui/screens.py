@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align_echo.critic.ask import ActionQuestion, Label, Verdict
 from align_echo.critic.best_of import RULES
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, report
-from align_echo.critic.opinion import CriticOpinion
-from align_echo.critic.verdict import Verdict, clipped, one_line
+from align_echo.critic.language import clipped, one_line
 from align_echo.dice import Dice
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.files import write_atomically
-from align_echo.gaia.trial import CEILING, pick_candidate
+from align_echo.gaia.trial import CEILING, compared_rules, pick_candidate
 from align_echo.intervals import Estimate, Floats, bootstrap, clustered_rate
 from align_echo.prompts import render
 from align_echo.types import Frozen, Message
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 PREDICTIONS = "predictions.jsonl"
 """File name in the folder of a dataset."""
-
-SCREEN_RULES = ("critic", "placebo", "random", "majority", CEILING)
-"""Rules that select a candidate. `CEILING` selects the first that succeeds: a perfect critic, pass@N."""
 
 
 class StepPrediction(Frozen):
@@ -62,9 +59,9 @@ class ProposedStep:
         return tuple(None if action is None else write(action) for action in self.actions)
 
     @cached_property
-    def labels(self) -> dict[str, Verdict]:
+    def labels(self) -> dict[str, Label]:
         """Verdict for each distinct action."""
-        by_action: dict[str, Verdict] = {}
+        by_action: dict[str, Label] = {}
         for text, action in zip(self.texts, self.actions, strict=True):
             if text is not None and action is not None:
                 by_action[text] = "correct" if succeeds(action, self.step) else "wrong"
@@ -156,13 +153,15 @@ def _parsed(text: str) -> GuiAction | None:
 
 def screen_trial(
     proposed: Sequence[ProposedStep],
-    opinions: Sequence[Mapping[str, CriticOpinion]] | None = None,
+    opinions: Sequence[Mapping[str, Verdict]] | None = None,
     *,
+    picks: Sequence[str] = (),
     temperature: float = 1.0,
     most: int | None = None,
     seed: int = 0,
 ) -> ScreenTrialResult:
     """Compute all figures, with at most `most` candidates per step; `opinions` are a critic's, by step and action.
+    `picks` are rules of selection to compare beside those of the registry.
 
     Raises `UsageError` if there is no step, or `most` is below 1.
     """
@@ -176,42 +175,50 @@ def screen_trial(
         right_types=dict(sorted(Counter(right_type(proposal.step) for proposal in proposed).items())),
         first=matched(proposed, [proposal.actions[0] for proposal in proposed]),
         critic=None if opinions is None else report(verdicts(proposed, opinions), temperature, seed=seed),
-        curve=tuple(curve(proposed, opinions, temperature=temperature, most=most, seed=seed)),
+        curve=tuple(curve(proposed, opinions, picks=picks, temperature=temperature, most=most, seed=seed)),
     )
 
 
 def curve(
     proposed: Sequence[ProposedStep],
-    opinions: Sequence[Mapping[str, CriticOpinion]] | None = None,
+    opinions: Sequence[Mapping[str, Verdict]] | None = None,
     *,
+    picks: Sequence[str] = (),
     temperature: float = 1.0,
     most: int | None = None,
     seed: int = 0,
 ) -> list[RuleAccuracy]:
-    """Score every rule at every number of candidates available in all steps, up to `most`."""
+    """Score every rule at every number of candidates available in all steps, up to `most`.
+
+    Predictions have no log-probabilities: rules that need some take no part. `CEILING` takes the first that succeeds.
+    """
     first = [proposal.actions[0] for proposal in proposed]
     fewest = min(len(proposal.actions) for proposal in proposed)
-    rules = [rule for rule in SCREEN_RULES if opinions is not None or rule != "critic"]
+    rules = [
+        name
+        for name in compared_rules(picks)
+        if not (rule := RULES.get(name)).needs_logprobs and (opinions is not None or not rule.needs_judge)
+    ]
     opinions = opinions or [{}] * len(proposed)
     successes = []
     for n in range(1, min(fewest, most or fewest) + 1):
-        for rule in rules:
+        for name in (*rules, CEILING):
             indices = [
-                _index(rule, proposal, n, about, temperature, seed)
+                _index(name, proposal, n, about, temperature, seed)
                 for proposal, about in zip(proposed, opinions, strict=True)
             ]
             selected = [proposal.actions[index] for proposal, index in zip(proposed, indices, strict=True)]
             gain = _gain(proposed, selected, first, seed)
-            successes.append(RuleAccuracy(rule=rule, candidates=n, gain=gain, **dict(matched(proposed, selected))))
+            successes.append(RuleAccuracy(rule=name, candidates=n, gain=gain, **dict(matched(proposed, selected))))
     return successes
 
 
 def verdicts(
-    proposed: Sequence[ProposedStep], opinions: Sequence[Mapping[str, CriticOpinion]]
+    proposed: Sequence[ProposedStep], opinions: Sequence[Mapping[str, Verdict]]
 ) -> list[LabelledVerdict]:
     """Pair a critic's verdicts on the distinct actions of all steps with the labels."""
     return [
-        LabelledVerdict(proposal.step.episode, action_type(parse(text)), label, opinion.verdict, opinion.logit)
+        LabelledVerdict(proposal.step.episode, action_type(parse(text)), label, opinion.label, opinion.logit)
         for proposal, by_action in zip(proposed, opinions, strict=True)
         for text, label in proposal.labels.items()
         if (opinion := by_action.get(text)) is not None
@@ -233,7 +240,7 @@ def matched(proposed: Sequence[ProposedStep], selected: Sequence[GuiAction | Non
 
 
 def _index(
-    rule: str, proposed: ProposedStep, n: int, opinions: Mapping[str, CriticOpinion], temperature: float, seed: int
+    rule: str, proposed: ProposedStep, n: int, opinions: Mapping[str, Verdict], temperature: float, seed: int
 ) -> int:
     """Return the index of the candidate selected by a rule among the first n."""
     if rule == CEILING:
@@ -299,6 +306,23 @@ class ScreenState:
     screenshot: Image
     instruction: str
     history: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ScreenQuestion(ActionQuestion):
+    """Whether an action is correct on a screen; there is no conversation."""
+
+    screen: ScreenState = field(kw_only=True)
+
+    def in_one_word(self) -> list[Message]:
+        """Return the screen with the action, which the model's encoder makes into a prompt."""
+        return [ScreenMessage(role="user", content=self.action, screen=self.screen)]
+
+
+class ScreenMessage(Message):
+    """A proposed action, as text, and the screen that it is for."""
+
+    screen: Any
 
 
 def marked(screenshot: Image, action: GuiAction) -> Image:

@@ -12,17 +12,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from align_echo import __version__
-from align_echo.critic.opinion import CriticOpinion
+from align_echo.critic.ask import Critic, Verdict, ask
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config, EvaluationDir
 from align_echo.files import read_bytes
 from align_echo.gaia.opinions import FILE, StepOpinions, by_action
+from align_echo.gaia.trial import compared_rules
 from align_echo.gui.screens import (
     PREDICTIONS,
     ProposedStep,
+    ScreenQuestion,
     ScreenState,
     ScreenTrialResult,
     read_predictions,
@@ -33,10 +34,6 @@ from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
 from align_echo.train.needs import require_training
 from align_echo.wrappers.gui.steps import hash_content, load_screenshot, read_steps
-
-if TYPE_CHECKING:
-    from align_echo.gui.vision import VisionScorer
-
 
 COMMAND = "critic gui-steps"
 TOLD = 20
@@ -50,16 +47,19 @@ def trial_on_screens(
     predictions: Path | None = None,
     judge: Path | None = None,
     candidates: int | None = None,
+    picks: Sequence[str] = (),
     seed: int = 0,
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> ScreenTrialResult:
     """Score predictions on the steps of `folder`, and evaluate the critic in the folder `judge` on them.
 
-    `predictions` default to the folder's own. `candidates` limits the candidates per step. Writes `summary.json`.
+    `predictions` default to the folder's own. `candidates` limits the candidates per step. `picks` are rules of
+    selection to compare beside those of the registry. Writes `summary.json`.
 
     Raises `UsageError` or `MissingDataError` for unusable files, also if the critic never gives a verdict.
     """
+    compared_rules(picks)
     file = predictions or folder / PREDICTIONS
     steps = read_steps(folder)
     proposed = read_predictions(file, steps)
@@ -71,6 +71,7 @@ def trial_on_screens(
         "critic": None if judge is None else _weights(judge),
         "prompt": prompt_hash("critic/screen_verdict"),
         "candidates": candidates,
+        **({"pick": list(picks)} if picks else {}),
         "seed": seed,
     }
     run_dir = EvaluationDir(path, config, resume=resume)
@@ -78,15 +79,17 @@ def trial_on_screens(
     fewest = min(len(step.actions) for step in proposed)
     if candidates is not None and candidates > fewest:
         progress.say(f"not all steps have {candidates} candidates: rules choose among {fewest} at most")
-    scorer = None if judge is None else _scorer(judge)
+    critic = None if judge is None else _critic(judge)
     with run_dir:
-        if scorer is None:
-            result = screen_trial(proposed, most=candidates, seed=seed)
+        if critic is None:
+            result = screen_trial(proposed, picks=picks, most=candidates, seed=seed)
         else:
-            opinions = collect_opinions(scorer, folder, proposed, path / FILE, progress)
-            if not any(opinion.verdict or opinion.logit is not None for step in opinions for opinion in step.values()):
+            opinions = collect_opinions(critic, folder, proposed, path / FILE, progress)
+            if not any(opinion.said for step in opinions for opinion in step.values()):
                 raise UsageError("the critic said nothing of any action: there is none to ask it about")
-            result = screen_trial(proposed, opinions, temperature=scorer.temperature, most=candidates, seed=seed)
+            result = screen_trial(
+                proposed, opinions, picks=picks, temperature=critic.temperature, most=candidates, seed=seed
+            )
         run_dir.finish(result)
     return result
 
@@ -101,24 +104,24 @@ def _weights(critic: Path) -> str:
     return content_hash(critic)
 
 
-def _scorer(critic: Path) -> VisionScorer:
-    from align_echo.gui.vision import load_scorer
+def _critic(folder: Path) -> Critic:
+    from align_echo.gui.vision import load_critic
 
-    return load_scorer(critic)
+    return load_critic(folder)
 
 
 def collect_opinions(
-    scorer: VisionScorer, folder: Path, proposed: Sequence[ProposedStep], file: Path, progress: Progress = SILENT
-) -> list[Mapping[str, CriticOpinion]]:
+    critic: Critic, folder: Path, proposed: Sequence[ProposedStep], file: Path, progress: Progress = SILENT
+) -> list[Mapping[str, Verdict]]:
     """Ask the critic about the distinct actions of each step, except those already in `file`."""
     stored = JsonlFile(file)
     known = {record.step: record for record in stored.read(StepOpinions)}
     progress.say(f"asking about {sum(len(step.labels) for step in proposed):,} actions on {len(proposed):,} screens")
-    opinions: list[Mapping[str, CriticOpinion]] = []
+    opinions: list[Mapping[str, Verdict]] = []
     for done, step in enumerate(proposed, start=1):
         record = known.get(step.step.id)
         if record is None:
-            record = StepOpinions(step=step.step.id, said=tuple(_asked(scorer, folder, step)))
+            record = StepOpinions(step=step.step.id, said=tuple(_asked(critic, folder, step)))
             stored.append(record)
         opinions.append(by_action(record.said))
         if done % TOLD == 0 and done < len(proposed):
@@ -126,8 +129,7 @@ def collect_opinions(
     return opinions
 
 
-def _asked(scorer: VisionScorer, folder: Path, proposed: ProposedStep) -> list[CriticOpinion]:
+def _asked(critic: Critic, folder: Path, proposed: ProposedStep) -> list[Verdict]:
     step = proposed.step
     screen = ScreenState(load_screenshot(folder, step), step.instruction, step.history)
-    actions = list(proposed.labels)
-    return scorer.score(screen, actions) if actions else []
+    return ask(critic, [ScreenQuestion((), action, screen=screen) for action in proposed.labels])

@@ -8,7 +8,7 @@ Only the first token of the next reply matters. A model that can do this for man
   exactly that word (ignoring case and surrounding spaces).
 
 Any other model writes a reply, which must be one of the words, and gives no probabilities. Not here: the meaning of
-the words and the question (`align_echo.critic.verdict`).
+the words and the question (`align_echo.critic.ask`).
 """
 
 from __future__ import annotations

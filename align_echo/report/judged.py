@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from align_echo.critic import best_of
 from align_echo.critic.calibration import CalibrationResult, CriticReport, ReliabilityBin
 from align_echo.gaia.fit.intuitive import TrainingSummary
 from align_echo.gaia.trial import CEILING, SelectionResult, TrialResult
@@ -37,8 +38,8 @@ MADE_BY = "align-echo critic flywheel --env alfworld --model pocket --rounds 2 -
 QUIET = ("random", "placebo")
 """Rules without information about correctness."""
 
-RULE_ORDER = ("critic", CEILING, "placebo", "random", "majority", "logprob", "tilted")
-"""Selection rules in the order of the legend."""
+RULE_ORDER = (best_of.RULE_ORDER[0], CEILING, *best_of.RULE_ORDER[1:])
+"""Selection rules in the order of the legend; others follow."""
 
 
 def selection(material: ReportData) -> DrawnPlot | str:

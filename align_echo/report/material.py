@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
-from align_echo.critic.language import CriticReview
+from align_echo.critic.ask import Verdict
 from align_echo.errors import UsageError
 from align_echo.intervals import Percent, Score
 from align_echo.plain_yaml import first_wrong, json_object
@@ -341,7 +341,7 @@ class ReportData:
         """Read its scores before and after, step by step."""
         return self.lines(run, run.folder / "refinements.jsonl", StepScores)
 
-    def critiques(self, run: RecordedRun) -> Iterator[tuple[int, CriticReview]]:
+    def critiques(self, run: RecordedRun) -> Iterator[tuple[int, Verdict]]:
         """Read its stored critiques, each with the first step trained on it, in order."""
         files = [file for file in (run.folder / CRITIQUES).glob("*.jsonl") if file.stem.isdecimal()]
         for file in sorted(files, key=lambda file: int(file.stem)):

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator
 
+from align_echo.critic.labels import LABEL_RULES
 from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError, did_you_mean, first_line
 from align_echo.files import read_text
@@ -225,6 +226,7 @@ def _check_stored_names(stored: Mapping[str, Any], source: str, named: Collectio
         METHODS.recorded(implementation_for(str(stored.get("method", ""))), source, again)
     for registry, section, key in (
         (FORMS, collecting, "form"),
+        (LABEL_RULES, collecting, "rule"),
         (REWARDS, collecting, "critic_reward"),
         (ADVANTAGES, step, "advantage"),
     ):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from align_echo.critic.labels import LABEL_RULES
 from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import resolve_base_url
@@ -26,6 +27,10 @@ from align_echo.types import Frozen
 
 if TYPE_CHECKING:
     from align_echo.train.objective import BatchLoss, LossFunction
+
+
+def _known_rule(name: str | None) -> str | None:
+    return name and LABEL_RULES.get(name).name
 
 
 def _address(url: str) -> str:
@@ -46,6 +51,8 @@ class CollectingSettings(Frozen, allow_inf_nan=False):
     """ICRL: maximum number of attempts in a session."""
     states: int = Field(default=2, ge=1)
     """RCM: actions of a task to judge."""
+    rule: Annotated[str | None, AfterValidator(_known_rule)] = None
+    """RCM: label rule of right actions, or `module:NAME`; null: the environment's."""
     critic_reward: Annotated[str, AfterValidator(REWARDS.checked)] = "saturation"
     """Reward of a critique, from the scores before and after it."""
     form: Annotated[str, AfterValidator(FORMS.checked)] = "echo"

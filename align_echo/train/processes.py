@@ -21,8 +21,7 @@ from typing import TypeVar, cast
 import torch
 from torch import distributed, nn
 
-from align_echo.critic.language import CriticReview
-from align_echo.critic.verdict import ReasonedVerdict, Verdict
+from align_echo.critic.ask import Label, Verdict
 from align_echo.errors import AlignEchoError, TrainingError
 from align_echo.session import Episode
 from align_echo.train.needs import how_many, keep_to_this_machine
@@ -149,15 +148,15 @@ class SharedStage:
         """Play an episode of the policy for each."""
         return _shared(self._stage.play, episodes)
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
         """Ask the critic for a reply to each."""
         return _shared(self._stage.review, requests)
 
-    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Label | None]]:
         """Label the action of each turn."""
         return _shared(self._stage.labels, played)
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Verdict]:
         """Ask the critic for a reasoned verdict on each."""
         return _shared(self._stage.judge, proposals)
 

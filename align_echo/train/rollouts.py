@@ -18,8 +18,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from align_echo.critic.language import CriticReview
-from align_echo.critic.verdict import ReasonedVerdict, Verdict
+from align_echo.critic.ask import AttemptRecord, Label, Verdict
 from align_echo.faults import stop_if_hopeless
 from align_echo.files import clear
 from align_echo.jsonl import JsonlFile
@@ -50,7 +49,7 @@ class ReviewedAttempt(Frozen):
 
     task_id: str
     attempt: int
-    review: CriticReview
+    review: AttemptRecord
 
 
 class RolloutFiles:
@@ -113,7 +112,7 @@ def _variance(group: Sequence[Trajectory]) -> float:
     return statistics.pvariance(scores) if scores else 0.0
 
 
-def side_by_side(group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, CriticReview]]) -> list[Trajectory]:
+def side_by_side(group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, Verdict]]) -> list[Trajectory]:
     """Order the episodes of a task: each is followed by the attempts after critiques of it."""
     known = {id(episode) for episode in group}
     criticised: dict[str, deque[Trajectory]] = defaultdict(deque)
@@ -135,7 +134,7 @@ def side_by_side(group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajector
 
 
 def select_reviews(
-    group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, CriticReview]]
+    group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, Verdict]]
 ) -> list[ReviewedAttempt]:
     """Select the critic's replies about these episodes, in order."""
     known = {id(episode) for episode in group}
@@ -166,7 +165,7 @@ class ObservedStage:
         self._stage = stage
         self.played: list[Trajectory] = []
         self.lessons_played: list[Trajectory] = []
-        self.reviewed: list[tuple[Trajectory, CriticReview]] = []
+        self.reviewed: list[tuple[Trajectory, Verdict]] = []
         self._spent = Usage()
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
@@ -185,7 +184,7 @@ class ObservedStage:
         self._spent = sum((trajectory.usage for trajectory in played), self._spent)
         return played
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
         """Ask the critic for reviews, timed as "critic"."""
         with self._timed("critic"):
             reviews = self._stage.review(requests)
@@ -193,14 +192,14 @@ class ObservedStage:
         self._spent = sum((review.usage for review in reviews), self._spent)
         return reviews
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Verdict]:
         """Ask the critic for verdicts, timed as "critic"."""
         with self._timed("critic"):
             judgements = self._stage.judge(proposals)
         self._spent = sum((judgement.usage for judgement in judgements), self._spent)
         return judgements
 
-    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Label | None]]:
         """Label actions, timed as "oracle"."""
         with self._timed("oracle"):
             return self._stage.labels(played)

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from align_echo.critic.language import CriticReview
-from align_echo.critic.verdict import ReasonedVerdict
+from align_echo.critic.ask import Verdict
 from align_echo.errors import UsageError
 from align_echo.tokens import TokenSequence, join, token_sequence
 from align_echo.types import Trajectory
@@ -57,7 +56,7 @@ class RolloutBatch:
     steps: int = 0
     signals: dict[str, float] = field(default_factory=dict)
     episodes: tuple[Trajectory, ...] = ()
-    reviewed: tuple[tuple[Trajectory, CriticReview], ...] = ()
+    reviewed: tuple[tuple[Trajectory, Verdict], ...] = ()
 
 
 def policy_row(trajectory: Trajectory, group: str) -> Row:
@@ -72,7 +71,7 @@ def expert_row(lesson: Trajectory) -> Row:
     return replace(policy_row(lesson, lesson.task_id), expert=True)
 
 
-def critic_row(reply: CriticReview | ReasonedVerdict, group: str, reward: float) -> Row:
+def critic_row(reply: Verdict, group: str, reward: float) -> Row:
     """Convert a critic's reply to a row. Raises `UsageError` if it has no token ids."""
     if reply.tokens is None:
         raise UsageError("the critic's reply has no token ids: let a local model be the critic")

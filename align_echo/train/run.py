@@ -236,7 +236,7 @@ def local_stage(
         form=FORMS.get(config.collecting.form),
         critic_temperature=config.collecting.temperature,
         critic_tokens=config.collecting.critique_tokens,
-        rule=default_rule(spec),
+        rule=config.collecting.rule or default_rule(spec),
         workers=config.collecting.workers,
         parts=count_parts(config, torch.cuda.is_available()),
     )

@@ -13,10 +13,10 @@ import gymnasium as gym
 
 from align_echo.agents.conversation import ChatAgent, assistant_message
 from align_echo.agents.privileged import expert
+from align_echo.critic.ask import CRITIQUE_TOKENS, ActionQuestion, AttemptQuestion, Critic, Label, Verdict, ask
 from align_echo.critic.best_of import BestOf
-from align_echo.critic.labels import Rule, label_turns
-from align_echo.critic.language import ECHO, MAX_TOKENS, CriticReview, CritiqueForm, review
-from align_echo.critic.verdict import ReasonedVerdict, Verdict, judge
+from align_echo.critic.labels import label_turns
+from align_echo.critic.language import ECHO, CritiqueForm
 from align_echo.errors import EngineError
 from align_echo.halting import on_threads
 from align_echo.models.local.chat import LocalModel
@@ -62,13 +62,13 @@ class Stage(Protocol):
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Play an episode of the policy for each."""
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
         """Ask the critic for a review of each attempt. No attempt may be broken."""
 
-    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Label | None]]:
         """Label the action of each turn of each episode; None if the oracle cannot tell."""
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Verdict]:
         """Ask the critic for a reasoned verdict on each action."""
 
     def lessons(self, tasks: Sequence[str]) -> list[Trajectory]:
@@ -106,9 +106,9 @@ class LocalStage:
     action_format: str
     form: CritiqueForm = ECHO
     critic_temperature: float = 1.0
-    critic_tokens: int = MAX_TOKENS
+    critic_tokens: int = CRITIQUE_TOKENS
     best_of: int = 1
-    rule: Rule = "nearer"
+    rule: str = "nearer"
     workers: int = 16
     parts: int = 1
     hopeless: int = HOPELESS
@@ -131,22 +131,19 @@ class LocalStage:
             hopeless=self.hopeless,
         )
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
         """Ask the critic for a review of each attempt."""
+        questions = [AttemptQuestion(request.attempt, request.sample) for request in requests]
+        return ask(self._critic, questions, threads=self.workers)
 
-        def review_one(request: ReviewRequest) -> CriticReview:
-            return review(
-                self.critic,
-                request.attempt,
-                self.form,
-                sample=request.sample,
-                temperature=self.critic_temperature,
-                max_tokens=self.critic_tokens,
-            )
+    @property
+    def _critic(self) -> Critic:
+        """Return the critic as it is asked: with a reason, once, in the stage's form."""
+        return Critic(
+            self.critic, votes=1, form=self.form, draws_at=self.critic_temperature, max_tokens=self.critic_tokens
+        )
 
-        return on_threads(review_one, requests, self.workers)
-
-    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Label | None]]:
         """Label the action of each turn of each episode; None for all turns if the engine breaks."""
         env = self.make_env()
         try:
@@ -154,27 +151,24 @@ class LocalStage:
         finally:
             env.close()
 
-    def _labels(self, env: gym.Env[str, str], trajectory: Trajectory) -> list[Verdict | None]:
+    def _labels(self, env: gym.Env[str, str], trajectory: Trajectory) -> list[Label | None]:
         try:
             return label_turns(env, trajectory, self.rule)
         except EngineError:
             return [None] * len(trajectory.steps)
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Verdict]:
         """Ask the critic for a reasoned verdict on each action. It reads the policy's conversation."""
-
-        def judge_one(proposal: ActionProposal) -> ReasonedVerdict:
-            view = view_before(proposal.attempt, proposal.turn, self.action_format)
-            return judge(
-                self.critic,
-                self.agent(self.policy).conversation(view),
+        agent = self.agent(self.policy)
+        questions = [
+            ActionQuestion(
+                agent.conversation(view_before(proposal.attempt, proposal.turn, self.action_format)),
                 proposal.action,
-                sample=proposal.sample,
-                temperature=self.critic_temperature,
-                max_tokens=self.critic_tokens,
+                proposal.sample,
             )
-
-        return on_threads(judge_one, proposals, self.workers)
+            for proposal in proposals
+        ]
+        return ask(self._critic, questions, threads=self.workers)
 
     def lessons(self, tasks: Sequence[str]) -> list[Trajectory]:
         """Play each task with the environment's expert."""

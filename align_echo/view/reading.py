@@ -13,12 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar, get_args
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from align_echo.critic.labels import Rule
-from align_echo.critic.language import CriticReview
+from align_echo.critic.ask import Verdict
 from align_echo.files import read_lines
 from align_echo.gaia.collect import LABELS
 from align_echo.gaia.examples import LabelledEpisode
@@ -137,9 +136,9 @@ class OracleLabels:
             return [{} for _ in trajectory.steps]
         return [
             {
-                action.action: ", ".join(f"{rule}: {label}" for rule in get_args(Rule) if (label := action.label(rule)))
+                action.action: ", ".join(f"{rule}: {label}" for rule, label in action.labels.items() if label)
                 for action in turn
-                if any(action.label(rule) for rule in get_args(Rule))
+                if any(action.labels.values())
             }
             for turn in labelled.turns
         ]
@@ -155,7 +154,7 @@ class _ReviewRecord(BaseModel):
     """A review with its attempt: an `Episode`, or its number and its task."""
 
     attempt: Episode | int
-    review: CriticReview
+    review: Verdict
     task_id: str = ""
 
 
@@ -163,7 +162,7 @@ class _ReviewRecord(BaseModel):
 class PlacedReview:
     """A review, and the part with the episodes after it."""
 
-    review: CriticReview
+    review: Verdict
     part: str
 
 

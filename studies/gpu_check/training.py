@@ -20,7 +20,7 @@ from typing import Any
 from transformers import PrinterCallback
 
 from align_echo.agents.reasoning import Vanilla
-from align_echo.critic.language import CriticReview
+from align_echo.critic.ask import Verdict
 from align_echo.session import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method
 from align_echo.train.crew import RoleModels
@@ -95,7 +95,7 @@ class WatchedStage(LocalStage):
         self._count(played)
         return played
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
         with self._phase(CRITIC):
             reviews = super().review(requests)
         self._count(reviews)

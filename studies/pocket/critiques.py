@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from align_echo.agents.conversation import assistant_message
 from align_echo.agents.reasoning import Vanilla
-from align_echo.critic.language import Critique, Form, critic_messages, write_critique
-from align_echo.critic.verdict import Verdict, one_line, verdict_messages
+from align_echo.critic.ask import Label, verdict_messages
+from align_echo.critic.language import Critique, Form, critic_messages, one_line, write_critique
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.drawing import ScriptedModel
@@ -54,7 +54,7 @@ _VANILLA = Vanilla(ScriptedModel(()))
 
 
 def verdict_demonstration(
-    view: AgentView, action: str, verdict: Verdict, *, kind: str = "alfworld.verdict"
+    view: AgentView, action: str, verdict: Label, *, kind: str = "alfworld.verdict"
 ) -> Demonstration:
     """The agent's chat with the question about the action and the one-word answer, which alone is imitated."""
     messages = verdict_messages(_VANILLA.conversation(view), action)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from align_echo.critic.best_of import SelectionRule
+from align_echo.critic.labels import LabelRule
 from align_echo.models.choosing import ModelName
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import TokenRequest
@@ -180,3 +182,6 @@ def arguments(values: Mapping[str, Any], *, switches: Collection[str] = ()) -> l
     return written
 
 
+ALL_WRONG = LabelRule("all wrong", lambda env, view, actions: ["wrong"] * len(actions))
+ALL_RIGHT = LabelRule("all right", lambda env, view, actions: ["correct"] * len(actions))
+LAST = SelectionRule("last", lambda given: len(given.actions) - 1)

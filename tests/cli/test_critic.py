@@ -13,8 +13,7 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from align_echo.cli.main import main
-from align_echo.critic.best_of import read_calibration
-from align_echo.critic.drawn import SamplingSettings, read_sampling
+from align_echo.critic.ask import SamplingSettings, read_calibration, read_sampling
 from align_echo.gaia.collect import CollectionSummary, read_collection
 from align_echo.gaia.examples import ActionExample, is_held_out, read_examples, write_examples
 from align_echo.gaia.fit.intuitive import TrainingSummary

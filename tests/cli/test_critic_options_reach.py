@@ -105,6 +105,17 @@ def rules(made: Made) -> str:
     return f"{made.fits[0]['rule']} {made.trials[0]}"
 
 
+def own_labels(made: Made) -> set[str]:
+    """The rules of one's own that actions were labelled by."""
+    labelled = read_collection(made.folder)[1]
+    return {rule for episode in labelled for turn in episode.turns for each in turn for rule in each.own}
+
+
+def compares_last(made: Made) -> bool:
+    """Whether the critic's trial compares a rule of one's own."""
+    return f'"{WORLDS}:LAST"' in (made.folder / "round-1/trial/summary.json").read_text()
+
+
 # ---------------------------------------------------------------- the tables
 
 PLAYED = {"env": f"{WORLDS}:DOORS", "model": "transformers:first", "tasks": 4}
@@ -125,6 +136,7 @@ COLLECTING: dict[str, Scene[Made]] = {
             row("top_k", sampling("top_k"), (None, [30]), (7, [7])),
             row("top_p", sampling("top_p"), (None, [0.8]), (0.9, [0.9])),
             row("interface", told(RULE), ("none", False), ("./knock.py", True)),
+            row("rule", own_labels, (None, set()), (f"{WORLDS}:ALL_WRONG", {f"{WORLDS}:ALL_WRONG"})),
             row("workers", lambda made: made.workers[0], (2, 2), (3, 3)),
             row("out", lambda made: made.folder.name, ("here", "here"), ("there", "there")),
         ],
@@ -172,6 +184,7 @@ TURNING: dict[str, Scene[Made]] = {
             row("top_k", sampling("top_k"), (None, [30]), (7, [7])),
             row("top_p", sampling("top_p"), (None, [0.8]), (0.9, [0.9])),
             row("rule", rules, ("nearer", "nearer nearer"), ("expert", "expert expert")),
+            row("pick", compares_last, (None, False), (f"{WORLDS}:LAST", True)),
             row("weights", lambda made: made.settings.weights, ("lora", "lora"), ("full", "full")),
             row("lr", lambda made: made.settings.lr, (1e-3, 1e-3), (2e-3, 2e-3)),
             row("epochs", lambda made: made.settings.epochs, (4, 4), (5, 5)),

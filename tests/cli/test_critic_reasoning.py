@@ -13,11 +13,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
-from align_echo.critic.verdict import ReasonedVerdict, judge
+from align_echo.critic.ask import ActionQuestion, Critic, Verdict, ask
 from align_echo.gaia.fit.intuitive import TrainingSummary
 from align_echo.models import load_model
 from align_echo.prompts import prompt_hash
-from align_echo.types import ChatModel, Message
 from tests.cli.test_critic import examples, model
 
 __all__ = ["examples", "model"]
@@ -58,15 +57,16 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
 @pytest.mark.long
 @pytest.mark.parametrize("weights", ["lora", "full"])
 def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, model, run, monkeypatch):
-    verdicts: list[tuple[Sequence[Message], str, str]] = []
+    verdicts: list[tuple[ActionQuestion, str]] = []
 
-    def keep(model: ChatModel, messages: Sequence[Message], action: str, **how: Any) -> ReasonedVerdict:
-        judgement = judge(model, messages, action, **how)
-        verdicts.append((messages, action, judgement.reply))
-        return judgement
+    def keep(critic: Critic, questions: Sequence[ActionQuestion], **how: Any) -> list[Verdict]:
+        judged = ask(critic, questions, **how)
+        if critic.draws_at is None:  # of held-out actions
+            verdicts.extend(zip(questions, (verdict.reply for verdict in judged), strict=True))
+        return judged
 
     with monkeypatch.context() as patch:
-        patch.setattr("align_echo.critic.opinion.judge", keep)
+        patch.setattr("align_echo.gaia.fit.reasoning.ask", keep)
         command = train(examples, model, "--held-out", "0.3", "--weights", weights)
         rate = {"lora": "3e-2", "full": "1e-2"}[weights]
         Path("settings.yaml").write_text(SETTINGS.replace("weights: full", f"warm_lr: {rate}"))
@@ -76,10 +76,10 @@ def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, mode
     assert Path("critic/critic/adapter").is_dir() == (weights == "lora")
 
     def replies(name: str) -> list[str]:
-        critic = load_model(name)
-        return [judge(critic, messages, action, temperature=0, max_tokens=96).reply for messages, action, _ in verdicts]
+        critic = Critic(load_model(name), votes=1, max_tokens=96)
+        return [verdict.reply for verdict in ask(critic, [question for question, _ in verdicts])]
 
-    assert replies("./critic/critic") == [reply for _, _, reply in verdicts] != replies(str(model))
+    assert replies("./critic/critic") == [reply for _, reply in verdicts] != replies(str(model))
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,11 @@ pytest.importorskip("PIL")
 
 from transformers.utils import logging as transformers_logging
 
-from align_echo.critic.best_of import read_calibration
-from align_echo.critic.opinion import CriticOpinion
+from align_echo.critic.ask import read_calibration
 from align_echo.display import Display
 from align_echo.gui.fit import ScreenFitResult, tiny_vision
-from align_echo.gui.screens import ScreenState, ScreenTrialResult
-from align_echo.gui.vision import VisionScorer
+from align_echo.gui.screens import ScreenTrialResult
+from align_echo.gui.vision import ScreenModel
 from tests.gui.drawn_screens import dataset
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
@@ -127,13 +127,13 @@ def critic(tmp_path_factory) -> Path:
 @pytest.mark.long
 def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_same(folder, critic, run, monkeypatch):
     calls: list[int] = []
-    score = VisionScorer.score
+    choose = ScreenModel.choose
 
-    def counted(scorer: VisionScorer, screen: ScreenState, actions: Sequence[str]) -> list[CriticOpinion]:
-        calls.append(len(actions))
-        return score(scorer, screen, actions)
+    def counted(model: ScreenModel, conversations: Sequence[Any], words: Sequence[str]) -> list[Any]:
+        calls.append(len(conversations))
+        return choose(model, conversations, words)
 
-    monkeypatch.setattr(VisionScorer, "score", counted)
+    monkeypatch.setattr(ScreenModel, "choose", counted)
     show: Callable[[], None] = transformers_logging.enable_progress_bar
     show()
     command = ["critic", "gui-steps", folder, "--judge", critic, "--seed", 3]

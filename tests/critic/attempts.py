@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from align_echo.critic.verdict import TAGS
+from align_echo.critic.language import TAGS
 from align_echo.types import Completion, Step, Trajectory
 
 ATTEMPT = Trajectory(

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.critic.labels import LabelPair, Rule, RuleAgreement, agreement
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.ask import Label
+from align_echo.critic.labels import LabelPair, RuleAgreement, agreement
 from align_echo.intervals import Estimate, wilson
 
-RULES: tuple[Rule, Rule] = ("expert", "nearer")
-ANSWERS: dict[str, Verdict | None] = {"c": "correct", "w": "wrong", "-": None}
+RULES: tuple[str, str] = ("expert", "nearer")
+ANSWERS: dict[str, Label | None] = {"c": "correct", "w": "wrong", "-": None}
 
 
 def row(said: str, *, task: str = "t", environment: str = "rooms", kind: str = "go to", explores: bool = False):

@@ -10,21 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.agents.reasoning import ReAct, Vanilla
-from align_echo.critic.best_of import (
-    FIRST,
-    LOGPROB,
-    MAJORITY,
-    PLACEBO,
-    RANDOM,
-    TILTED,
-    BestOf,
+from align_echo.critic.ask import (
+    ActionQuestion,
+    Critic,
     CriticCalibration,
-    IntuitiveCritic,
-    SelectionRule,
+    ask,
+    logit,
+    probability,
     read_calibration,
     write_calibration,
 )
-from align_echo.critic.opinion import logit, probability
+from align_echo.critic.best_of import FIRST, LOGPROB, MAJORITY, PLACEBO, RANDOM, TILTED, BestOf, SelectionRule
 from align_echo.errors import AgentError, ContextOverflowError, ModelError, UsageError
 from align_echo.models import ScriptedModel
 from align_echo.types import AgentReply, ChoiceCounts, Completion, Message, Tokens, Usage, WordChoice
@@ -61,7 +57,7 @@ def judge_of(verdicts: dict[str, Verdict]) -> ScriptedModel:
 def best(replies: list[Answer], verdicts: dict[str, Verdict]) -> tuple[AgentReply, ScriptedModel]:
     judge = judge_of(verdicts)
     agent = Vanilla(ScriptedModel(replies), temperature=1.0)
-    return BestOf(agent, len(replies), IntuitiveCritic(judge)).act(VIEW), judge
+    return BestOf(agent, len(replies), Critic(judge)).act(VIEW), judge
 
 
 def test_of_those_judged_correct_the_most_probable_is_sent() -> None:
@@ -88,7 +84,7 @@ def test_the_verdicts_are_asked_for_at_once() -> None:
             return [probably(0.9, 0.1) for _ in conversations]
 
     judge = Judge([])
-    reply = BestOf(Vanilla(ScriptedModel(["a", "b", "c"]), temperature=1.0), 3, IntuitiveCritic(judge)).act(VIEW)
+    reply = BestOf(Vanilla(ScriptedModel(["a", "b", "c"]), temperature=1.0), 3, Critic(judge)).act(VIEW)
     assert judge.asked == 1
     assert reply.choice is not None
     assert reply.choice.counts == ChoiceCounts(candidates=3, correct=3)
@@ -124,7 +120,7 @@ def test_each_distinct_action_is_judged_once_and_one_alone_not_at_all() -> None:
 )
 def test_all_candidates_are_asked_about_where_they_repeat_what_changed_nothing(turns, asked) -> None:
     judge = judge_of({"look": "wrong"})
-    agent = BestOf(Vanilla(ScriptedModel(["look", "look"]), temperature=1.0), 2, IntuitiveCritic(judge))
+    agent = BestOf(Vanilla(ScriptedModel(["look", "look"]), temperature=1.0), 2, Critic(judge))
     reply = agent.act(after(*turns))
     assert (reply.action, len(judge.requests)) == ("look", int(asked))
     assert reply.choice is not None
@@ -177,7 +173,7 @@ def test_the_judge_reads_the_agents_conversation_and_a_judge_of_its_own_no_token
     view = view.model_copy(update={"turns": (view.turns[0].model_copy(update={"tokens": told}),)})
     agent = Vanilla(ScriptedModel(["a", "b"]), temperature=1.0)
     judge = judge_of({"a": "correct", "b": "wrong"})
-    BestOf(agent, 2, IntuitiveCritic(judge)).act(view)
+    BestOf(agent, 2, Critic(judge)).act(view)
     chat = agent.conversation(view)
     assert chat[2].tokens == told
     for asked in judge.requests:
@@ -188,8 +184,9 @@ def test_the_judge_reads_the_agents_conversation_and_a_judge_of_its_own_no_token
 def test_a_judge_that_broke_is_told_from_one_that_cannot_be_understood_or_had_no_room() -> None:
     judge = judge_of({"a": ModelError("down"), "b": "hm", "c": ContextOverflowError("full"), "d": "wrong"})
     conversation = Vanilla(ScriptedModel([])).conversation(VIEW)
-    said = IntuitiveCritic(judge).score(conversation, ["a", "b", "c", "d"])
-    assert [(one.verdict, one.broken) for one in said] == [(None, True), (None, False), (None, False), ("wrong", False)]
+    said = ask(Critic(judge), [ActionQuestion(conversation, action) for action in "abcd"])
+    assert [one.label for one in said] == [None, None, None, "wrong"]
+    assert [one.fault is not None for one in said] == [True, False, False, False]
 
 
 def test_a_candidate_that_breaks_breaks_the_turn() -> None:
@@ -205,7 +202,7 @@ def test_an_agent_that_does_not_draw_is_refused() -> None:
 
 
 def test_the_record_says_who_judged() -> None:
-    made = BestOf(ReAct(ScriptedModel([], name="m"), temperature=1.0), 4, IntuitiveCritic(ScriptedModel([], name="j")))
+    made = BestOf(ReAct(ScriptedModel([], name="m"), temperature=1.0), 4, Critic(ScriptedModel([], name="j")))
     details = made.describe()
     assert made.name == "best-of-4(react(m))"
     assert (details["best_of"], details["model.agent"], details["model.judge"]) == ("4", "m", "j")
@@ -224,7 +221,7 @@ def test_every_candidate_is_on_record_with_what_was_said_of_it() -> None:
 
 
 def test_the_first_is_sent_where_the_critic_is_not_sure_enough_of_any() -> None:
-    judge = IntuitiveCritic(judge_of({"look": "wrong", "inventory": probably(0.6, 0.3)}))
+    judge = Critic(judge_of({"look": "wrong", "inventory": probably(0.6, 0.3)}))
     agent = Vanilla(ScriptedModel(["look", "inventory"] * 2), temperature=1.0)
     assert BestOf(agent, 2, judge, abstain_below=0.6).act(VIEW).action == "inventory"
     assert BestOf(agent, 2, judge, abstain_below=0.7).act(VIEW).action == "look"
@@ -258,7 +255,7 @@ def test_tilted_goes_by_the_critic_and_by_the_agents_own_probability() -> None:
     drawn: list[Answer] = [told("look", -0.1), told("inventory", -1.0), told("sing", -9.0)]
     judge = judge_of({"look": probably(0.2, 0.8), "inventory": probably(0.6, 0.4), "sing": probably(0.9, 0.1)})
     agent = Vanilla(ScriptedModel(drawn, name="m"), temperature=1.0)
-    made = BestOf(agent, 3, IntuitiveCritic(judge), pick=TILTED)
+    made = BestOf(agent, 3, Critic(judge), pick=TILTED)
     reply = made.act(VIEW)
     assert (reply.action, made.name) == ("inventory", "tilted-of-3(vanilla(m))")
     assert reply.choice is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.critic.drawn import FILE, SamplingSettings, read_sampling, write_sampling
+from align_echo.critic.ask import SAMPLING_FILE, SamplingSettings, read_sampling, write_sampling
 from align_echo.errors import UsageError
 
 GAIA = SamplingSettings(temperature=1.0, top_k=30, top_p=0.8)
@@ -20,7 +20,7 @@ def test_distinct_ways_are_read_as_they_were_written(tmp_path: Path):
 
 def test_nothing_on_record_is_no_way_and_damage_is_told(tmp_path: Path):
     assert read_sampling(tmp_path) == ()
-    (tmp_path / FILE).write_text('[{"temperature": -1}]')
+    (tmp_path / SAMPLING_FILE).write_text('[{"temperature": -1}]')
     with pytest.raises(UsageError, match="damaged: delete it"):
         read_sampling(tmp_path)
 

@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 
 import align_echo
-from align_echo.critic.labels import Rule, default_rule, label, labels
+from align_echo.critic.labels import by_continuing, default_rule, label, labels
 from align_echo.errors import EngineError, UsageError
 from align_echo.session import base_env, extend, start_view, take_turn
 from align_echo.types import AgentReply
@@ -21,7 +21,7 @@ needs_java = pytest.mark.skipif(find_spec("scienceworld") is None, reason="the e
 
 BATS = "train/look_at_obj_in_light-BaseballBat-None-DeskLamp-327/trial_G1_016"
 BOX = "find-non-living-thing/easy/0"
-RULES: dict[str, tuple[Rule, ...]] = {
+RULES: dict[str, tuple[str, ...]] = {
     "alfworld": ("expert", "nearer", "continues"),
     "webshop": ("expert", "nearer", "continues"),
     "scienceworld": ("expert", "continues"),
@@ -51,13 +51,13 @@ def some_tasks(name: str, count: int) -> list[str]:
     return known[:: len(known) // count][:count]
 
 
-def by_rule(env: gym.Env[str, str], task: str, before: tuple[str, ...], action: str) -> dict[Rule, str | None]:
+def by_rule(env: gym.Env[str, str], task: str, before: tuple[str, ...], action: str) -> dict[str, str | None]:
     """What every rule says of an action after others."""
     view = played(env, task, *before)
     return {rule: label(env, view, action, rule) for rule in RULES[base_env(env).contract.environment]}
 
 
-def all_say(verdict: str) -> dict[Rule, str | None]:
+def all_say(verdict: str) -> dict[str, str | None]:
     return dict.fromkeys(RULES["alfworld"], verdict)
 
 
@@ -175,10 +175,10 @@ def test_an_idle_action_costs_one_and_is_right_where_that_is_allowed(made):
     view = played(env, BOX)
     idle = ["look around", "xyzzy", "teleport to greenhouse", "wait1"]
     assert labels(env, view, idle, "continues") == ["wrong"] * 4
-    assert labels(env, view, [*idle, "focus on picture"], "continues", allowance=1) == [*["correct"] * 4, "wrong"]
+    assert by_continuing(base_env(env), view, [*idle, "focus on picture"], allowance=1) == [*["correct"] * 4, "wrong"]
     view = played(env, BOX, "go to kitchen")
-    assert label(env, view, "teleport to hallway", "continues", allowance=1) == "wrong"
-    assert label(env, view, "teleport to hallway", "continues", allowance=2) == "correct"
+    assert by_continuing(base_env(env), view, ["teleport to hallway"], allowance=1) == ["wrong"]
+    assert by_continuing(base_env(env), view, ["teleport to hallway"], allowance=2) == ["correct"]
 
 
 @needs_java

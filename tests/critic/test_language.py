@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.critic.language import (
-    FORMS as REGISTERED,
-)
-from align_echo.critic.language import (
-    Critique,
-    Form,
-    critic_messages,
-    parse_critique,
-    write_critique,
-    written_score,
-)
+from align_echo.critic.language import FORMS as REGISTERED
+from align_echo.critic.language import Critique, Form, critic_messages, parse_critique, write_critique, written_score
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.prompts import render
 from align_echo.types import Fault

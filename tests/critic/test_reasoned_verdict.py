@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from align_echo.agents.parsing import plain_reply
 from align_echo.agents.reasoning import Vanilla
-from align_echo.critic.verdict import (
+from align_echo.critic.ask import (
+    ActionQuestion,
+    Critic,
+    Label,
     Verdict,
-    judge,
+    ask,
     parse_reasoned_verdict,
     reasoned_verdict_messages,
     write_reasoned_verdict,
@@ -31,7 +34,7 @@ def is_plain(reason: str) -> bool:
 
 
 @given(st.one_of(hostile, st.text()).filter(is_plain), verdicts)
-def test_what_is_written_is_read_back(reason: str, verdict: Verdict) -> None:
+def test_what_is_written_is_read_back(reason: str, verdict: Label) -> None:
     assert parse_reasoned_verdict(write_reasoned_verdict(reason, verdict)) == (" ".join(reason.split()), verdict)
 
 
@@ -91,25 +94,31 @@ def test_the_critic_reads_what_the_agent_read_as_text_that_it_did_not_draw_itsel
 ASKED = [Message(role="user", content="You are in the hall.")]
 
 
+def judged(model: Answering, max_tokens: int | None = None) -> Verdict:
+    """The only reply of a critic that reasons once."""
+    [verdict] = ask(Critic(model, votes=1, max_tokens=max_tokens), [ActionQuestion(ASKED, "look")])
+    return verdict
+
+
 def test_a_reply_is_kept_with_its_tokens_whether_it_can_be_read_or_not() -> None:
-    read = judge(Answering(Completion(text="Reason: so\nVerdict: wrong", tokens=CALL)), ASKED, "look")
-    assert (read.reason, read.verdict) == ("so", "wrong")
+    read = judged(Answering(Completion(text="Reason: so\nVerdict: wrong", tokens=CALL)))
+    assert (read.reason, read.label) == ("so", "wrong")
     assert (read.tokens, read.problem) == (CALL, "")
-    unread = judge(Answering(Completion(text="wrong", tokens=CALL)), ASKED, "look")
-    assert (unread.verdict, unread.tokens, unread.fault) == (None, CALL, None)
+    unread = judged(Answering(Completion(text="wrong", tokens=CALL)))
+    assert (unread.label, unread.tokens, unread.fault) == (None, CALL, None)
     assert "not 1" in unread.problem
 
 
 def test_a_reply_that_was_cut_off_is_not_read() -> None:
     cut = Completion(text="Reason: so\nVerdict: wrong", finish_reason="length")
-    unread = judge(Answering(cut), ASKED, "look", max_tokens=9)
-    assert unread.verdict is None
+    unread = judged(Answering(cut), max_tokens=9)
+    assert unread.label is None
     assert "cut off at 9 tokens" in unread.problem
 
 
 def test_a_broken_model_is_a_fault_and_a_chat_that_is_too_long_is_none() -> None:
-    broken = judge(Answering(ModelError("gone")), ASKED, "look")
+    broken = judged(Answering(ModelError("gone")))
     assert broken.fault is not None
     assert broken.fault.source == "model"
-    long = judge(Answering(ContextOverflowError("too long")), ASKED, "look")
-    assert (long.verdict, long.fault, long.problem) == (None, None, "too long")
+    long = judged(Answering(ContextOverflowError("too long")))
+    assert (long.label, long.fault, long.problem) == (None, None, "too long")

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.agents.reasoning import Vanilla
+from align_echo.critic.ask import ActionQuestion, Critic, Label, Verdict, ask, count_verdicts
 from align_echo.critic.best_of import BestOf
-from align_echo.critic.opinion import ReasoningCritic, count_verdicts
-from align_echo.critic.verdict import ReasonedVerdict, Verdict
 from align_echo.errors import ModelError, UsageError
 from align_echo.models import ScriptedModel
 from align_echo.types import Completion, Message, Usage
@@ -40,47 +39,52 @@ class Judge:
         return Completion(text=reply, usage=Usage(completion_tokens=3))
 
 
+def asked(judge: Judge, votes: int, *actions: str) -> list[Verdict]:
+    return ask(Critic(judge, votes=votes), [ActionQuestion(ASKED, action) for action in actions])
+
+
 def reply(verdict: str) -> str:
     return f"Reason: so\nVerdict: {verdict}"
 
 
 def test_it_is_asked_once_greedily_about_every_action_in_order_and_gives_no_probability() -> None:
     judge = Judge({"look": [reply("wrong")], "go": [reply("correct")], "sing": ["correct"], "dance": ["broken"]})
-    opinions = ReasoningCritic(judge).score(ASKED, ["look", "go", "sing", "dance"])
+    opinions = asked(judge, 1, "look", "go", "sing", "dance")
     assert [opinion.action for opinion in opinions] == ["look", "go", "sing", "dance"]
-    assert [(opinion.verdict, opinion.p_correct, opinion.logit) for opinion in opinions] == [
+    assert [(opinion.label, opinion.p_correct, opinion.logit) for opinion in opinions] == [
         ("wrong", None, None),
         ("correct", None, None),
         (None, None, None),
         (None, None, None),
     ]
-    assert [opinion.broken for opinion in opinions] == [False, False, False, True]
+    assert [opinion.fault is not None for opinion in opinions] == [False, False, False, True]
     assert (judge.heard, opinions[0].usage.completion_tokens) == ([0.0] * 4, 3)
-    assert ReasoningCritic(judge).score(ASKED, []) == []
+    assert asked(judge, 1) == []
 
 
 def test_several_verdicts_are_a_vote_and_their_share_a_probability() -> None:
     judge = Judge({"look": [reply("correct"), reply("wrong"), reply("correct")], "go": [reply("wrong")] * 3})
-    look, go = ReasoningCritic(judge, votes=3).score(ASKED, ["look", "go"])
-    assert (look.verdict, go.verdict) == ("correct", "wrong")
+    look, go = asked(judge, 3, "look", "go")
+    assert (look.label, go.label) == ("correct", "wrong")
     assert look.p_correct == pytest.approx(2.5 / 4)
     assert go.p_correct == pytest.approx(0.5 / 4)
     assert (set(judge.heard), look.usage.completion_tokens) == ({1.0}, 9)
     torn = Judge({"look": [reply("correct"), "broken"], "go": [reply("correct"), "hm"]})
-    opinions = ReasoningCritic(torn, votes=2).score(ASKED, ["look", "go"])
-    assert [(opinion.verdict, opinion.broken) for opinion in opinions] == [("correct", True), ("correct", False)]
+    opinions = asked(torn, 2, "look", "go")
+    assert [opinion.label for opinion in opinions] == ["correct"] * 2
+    assert [opinion.fault is not None for opinion in opinions] == [True, False]
     with pytest.raises(UsageError, match="once or more"):
-        ReasoningCritic(judge, votes=0)
+        Critic(judge, votes=0)
 
 
 @given(st.lists(st.sampled_from(["correct", "wrong", None]), min_size=2, max_size=9))
-def test_only_what_can_be_read_votes_and_a_tie_is_wrong(verdicts: list[Verdict | None]) -> None:
-    opinion = count_verdicts("look", [ReasonedVerdict(verdict=verdict) for verdict in verdicts])
+def test_only_what_can_be_read_votes_and_a_tie_is_wrong(verdicts: list[Label | None]) -> None:
+    opinion = count_verdicts("look", [Verdict(label=verdict) for verdict in verdicts])
     correct, wrong = verdicts.count("correct"), verdicts.count("wrong")
     if not correct + wrong:
-        assert (opinion.verdict, opinion.p_correct) == (None, None)
+        assert (opinion.label, opinion.p_correct) == (None, None)
         return
-    assert opinion.verdict == ("correct" if correct > wrong else "wrong")
+    assert opinion.label == ("correct" if correct > wrong else "wrong")
     assert opinion.p_correct is not None
     assert 0 < opinion.p_correct < 1
     assert (opinion.p_correct > 0.5) == (correct > wrong)
@@ -89,7 +93,7 @@ def test_only_what_can_be_read_votes_and_a_tie_is_wrong(verdicts: list[Verdict |
 def test_best_of_sends_the_first_that_it_holds_correct_and_says_who_judged() -> None:
     judge = Judge({"look": [reply("wrong")], "go": [reply("correct")], "sing": [reply("correct")]})
     agent = Vanilla(ScriptedModel(["look", "go", "sing"]), temperature=1.0)
-    best = BestOf(agent, 3, ReasoningCritic(judge))
+    best = BestOf(agent, 3, Critic(judge, votes=1))
     sent = best.act(VIEW)
     assert sent.action == "go"
     assert sent.choice is not None

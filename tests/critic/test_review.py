@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from align_echo.critic.language import ICRL, Critique, review
+from align_echo.critic.ask import AttemptQuestion, Critic, ask
+from align_echo.critic.language import ICRL, Critique
 from align_echo.errors import ContextOverflowError, ModelError
 from align_echo.types import Completion, Tokens
 from tests.critic.attempts import Answering, attempt
@@ -14,7 +15,7 @@ REPLY = "Mistake: You never looked.\nNext time: Look into"
 
 
 def test_a_reply_in_its_form_becomes_advice() -> None:
-    said = review(Answering(Completion(text=REPLY, tokens=CALL)), attempt(), ICRL)
+    said = ask(Critic(Answering(Completion(text=REPLY, tokens=CALL)), form=ICRL), [AttemptQuestion(attempt())])[0]
     assert said.critique == Critique(reason="You never looked.", suggestions=("Look into",))
     assert (said.advice, said.tokens, said.problem) == ("Look into", CALL, "")
 
@@ -39,7 +40,7 @@ class Listening(Answering):
 @pytest.mark.parametrize("score", [0.37, 1.0])
 def test_the_critic_reads_the_attempt_as_it_went_with_its_score(score: float) -> None:
     model, lost = Listening(), attempt(("open the door", "It is locked."), score=score)
-    review(model, lost, ICRL, sample=3, temperature=0.3, max_tokens=90)
+    ask(Critic(model, form=ICRL, draws_at=0.3, max_tokens=90), [AttemptQuestion(lost, 3)])
     ((messages, *how),) = model.asked
     assert how == [0.3, 90, 3]
     assert messages == ICRL.ask(lost)
@@ -50,15 +51,15 @@ def test_the_critic_reads_the_attempt_as_it_went_with_its_score(score: float) ->
 
 def test_a_reply_that_was_cut_off_is_kept_and_not_read_as_advice() -> None:
     cut = Completion(text=REPLY, finish_reason="length", tokens=CALL)
-    said = review(Answering(cut), attempt(), ICRL, max_tokens=9)
+    said = ask(Critic(Answering(cut), form=ICRL, max_tokens=9), [AttemptQuestion(attempt())])[0]
     assert (said.critique, said.advice, said.fault) == (None, "", None)
     assert (said.reply, said.tokens) == (REPLY, CALL)
     assert "cut off at 9 tokens" in said.problem
 
 
 def test_a_broken_model_is_a_fault_and_an_attempt_that_is_too_long_is_none() -> None:
-    broken = review(Answering(ModelError("gone")), attempt())
+    broken = ask(Critic(Answering(ModelError("gone"))), [AttemptQuestion(attempt())])[0]
     assert broken.fault is not None
     assert broken.fault.source == "model"
-    long = review(Answering(ContextOverflowError("too long")), attempt())
+    long = ask(Critic(Answering(ContextOverflowError("too long"))), [AttemptQuestion(attempt())])[0]
     assert (long.critique, long.fault, long.problem) == (None, None, "too long")

@@ -10,18 +10,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from align_echo.critic.best_of import (
-    at_random,
-    by_critic,
-    by_logprob,
-    by_majority,
-    by_placebo,
-    by_tilted,
-    pass_at_k,
-)
-from align_echo.critic.opinion import CriticOpinion
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.ask import Label, Verdict
+from align_echo.critic.best_of import at_random, by_critic, by_logprob, by_majority, by_placebo, by_tilted, pass_at_k
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 
@@ -32,16 +24,16 @@ p_correct = st.floats(0, 1)
 judgements = st.dictionaries(
     st.sampled_from(["look", "go to desk 1", "take mug 1", "inventory"]),
     st.builds(
-        CriticOpinion, action=st.just("any"), verdict=st.sampled_from(["correct", "wrong", None]), p_correct=p_correct
+        Verdict, action=st.just("any"), verdict=st.sampled_from(["correct", "wrong", None]), p_correct=p_correct
     ),
 )
 
 
-def opinion(verdict: Verdict | None, p_correct: float | None = None) -> CriticOpinion:
-    return CriticOpinion(action="any", verdict=verdict, p_correct=p_correct)
+def opinion(verdict: Label | None, p_correct: float | None = None) -> Verdict:
+    return Verdict(action="any", label=verdict, p_correct=p_correct)
 
 
-def opinions(**verdicts: float | None) -> dict[str, CriticOpinion]:
+def opinions(**verdicts: float | None) -> dict[str, Verdict]:
     """Opinions that an action is correct with a probability of at least 0.5, or with none."""
     return {name: opinion("correct" if p is None or p >= 0.5 else "wrong", p) for name, p in verdicts.items()}
 
@@ -100,22 +92,22 @@ def test_drawing_a_candidate_once_more_changes_no_choice(actions, judged, data):
 def test_the_order_of_the_candidates_decides_ties_alone(actions, judged, data):
     mixed = data.draw(st.permutations(actions))
     first, second = actions[by_critic(actions, judged)], mixed[by_critic(mixed, judged)]
-    if first in judged and judged[first].verdict == "correct":
+    if first in judged and judged[first].label == "correct":
         assert judged[second] == opinion("correct", judged[first].p_correct)
     else:
-        assert second not in judged or judged[second].verdict != "correct"
+        assert second not in judged or judged[second].label != "correct"
 
 
 @given(actions_drawn, judgements)
 def test_what_is_judged_wrong_is_never_taken_while_another_is_judged_correct(actions, judged):
-    verdicts = {judged[action].verdict for action in actions if action in judged}
+    verdicts = {judged[action].label for action in actions if action in judged}
     taken = actions[by_critic(actions, judged)]
-    assert (taken in judged and judged[taken].verdict == "correct") == ("correct" in verdicts)
+    assert (taken in judged and judged[taken].label == "correct") == ("correct" in verdicts)
 
 
 @given(actions_drawn, st.dictionaries(st.sampled_from(["look", "go to desk 1", "take mug 1"]), p_correct))
 def test_a_critic_that_never_errs_succeeds_as_often_as_pass_at_n(actions, probabilities):
-    labels: dict[str | None, Verdict] = {one: "correct" if p >= 0.5 else "wrong" for one, p in probabilities.items()}
+    labels: dict[str | None, Label] = {one: "correct" if p >= 0.5 else "wrong" for one, p in probabilities.items()}
     judged = {one: opinion(label, probabilities[one]) for one, label in labels.items() if one is not None}
     taken = actions[by_critic(actions, judged)]
     assert (labels.get(taken) == "correct") == ("correct" in [labels.get(action) for action in actions])
@@ -219,7 +211,7 @@ def test_of_no_candidate_none_is_taken():
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, math.nan])
 def test_what_is_no_probability_is_refused(wrong):
-    with pytest.raises(UsageError, match=r"in \[0, 1\]"):
+    with pytest.raises(ValidationError, match=r"in \[0, 1\]"):
         opinion("correct", wrong)
     with pytest.raises(UsageError, match="abstain_below"):
         by_critic(["a"], {}, wrong)

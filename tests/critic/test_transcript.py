@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from align_echo.critic.verdict import TAGS, clipped, one_line, plain, transcript
+from align_echo.critic.language import TAGS, clipped, one_line, plain, transcript
 from align_echo.errors import UsageError
 from tests.critic.attempts import hostile, steps
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from align_echo.agents.reasoning import Vanilla
-from align_echo.critic.verdict import parse_verdict, verdict_messages
+from align_echo.critic.ask import parse_verdict, verdict_messages
 from align_echo.errors import ReplyFormatError
 from align_echo.models import ScriptedModel
 from tests.agents.views import after

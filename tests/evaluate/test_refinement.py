@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from align_echo.critic.language import CriticReview, Critique
+from align_echo.critic.ask import Verdict
+from align_echo.critic.language import Critique
 from align_echo.errors import ModelError, UsageError
 from align_echo.evaluate.folder import EvaluationDir, PartSetting
 from align_echo.evaluate.refinement import ReviewRecord, attempt_episode, refine_rounds, review_all
@@ -36,9 +37,9 @@ class Stage:
         )  # fmt: skip
 
 
-def hints(number: int, attempts: Sequence[Trajectory]) -> list[CriticReview]:
+def hints(number: int, attempts: Sequence[Trajectory]) -> list[Verdict]:
     critiques = [Critique(reason="r", suggestions=(f"hint after {attempt.sample}",)) for attempt in attempts]
-    return [CriticReview(form="icrl", critique=review) for review in critiques]
+    return [Verdict(form="icrl", critique=review) for review in critiques]
 
 
 def test_only_what_failed_is_played_again_and_the_latest_attempt_counts():
@@ -71,8 +72,8 @@ def test_a_partial_score_counts_by_the_latest_attempt_and_the_best_is_shown_besi
 
 
 def test_a_critique_that_cannot_be_read_is_counted_and_the_episode_played_without():
-    def unread(number: int, attempts: Sequence[Trajectory]) -> list[CriticReview]:
-        return [CriticReview(form="icrl", problem="no form") for _ in attempts]
+    def unread(number: int, attempts: Sequence[Trajectory]) -> list[Verdict]:
+        return [Verdict(form="icrl", problem="no form") for _ in attempts]
 
     stage = Stage()
     rounds, _ = refine_rounds(["a"], stage.play, unread, rounds=1)
@@ -94,8 +95,8 @@ def test_every_draw_is_one_of_its_own():
 
 
 def test_an_episode_whose_critic_broke_waits_for_the_next_round():
-    def broken_once(number: int, attempts: Sequence[Trajectory]) -> list[CriticReview]:
-        return [CriticReview(form="echo", fault=BROKEN) for _ in attempts] if number == 1 else hints(number, attempts)
+    def broken_once(number: int, attempts: Sequence[Trajectory]) -> list[Verdict]:
+        return [Verdict(form="echo", fault=BROKEN) for _ in attempts] if number == 1 else hints(number, attempts)
 
     stage = Stage(wins=["hint after 0"])
     rounds, _ = refine_rounds(["a"], stage.play, broken_once, rounds=2)
@@ -118,12 +119,12 @@ def test_a_critic_that_breaks_from_the_start_stops_the_run_and_one_that_recovers
     attempts = [*Stage().play(0, [Episode("a", sample) for sample in range(8)])]
     samples: list[int] = []
 
-    def ask(attempt: Trajectory) -> CriticReview:
+    def ask(attempt: Trajectory) -> Verdict:
         samples.append(attempt.sample)
         return (
-            CriticReview(form="echo", fault=BROKEN, problem="gone")
+            Verdict(form="echo", fault=BROKEN, problem="gone")
             if len(samples) != heals
-            else CriticReview(form="echo")
+            else Verdict(form="echo")
         )
 
     heals = 0
@@ -131,7 +132,7 @@ def test_a_critic_that_breaks_from_the_start_stops_the_run_and_one_that_recovers
         review_all(ask, attempts, on_review=lambda *_: None)
     samples.clear()
     heals = 4
-    came: list[CriticReview] = []
+    came: list[Verdict] = []
     reviews = review_all(ask, attempts, workers=3, on_review=lambda _, attempt: came.append(attempt))
     assert sum(review.fault is None for review in reviews) == 1
     assert len(came) == len(reviews) == 8
@@ -145,7 +146,7 @@ def test_a_later_attempt_is_kept_only_while_what_led_to_it_stands(tmp_path):
     part = folder.part("round-2", [attempt_episode(attempt) for attempt in later], setting)
     for reviewed in later:
         part.add(reviewed)
-        folder.add_review("round-3", ReviewRecord(attempt=attempt_episode(reviewed), review=CriticReview(form="echo")))
+        folder.add_review("round-3", ReviewRecord(attempt=attempt_episode(reviewed), review=Verdict(form="echo")))
     again = EvaluationDir(tmp_path / "run", {"agent": "a"}, resume=True).begin()
     assert list(again.part("round-2", [Episode("a", 2, "new advice"), Episode("b", 2)], setting)) == later[1:]
     standing = Stage().play(2, [Episode("a", 2, "new advice"), Episode("b", 2)])

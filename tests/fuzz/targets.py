@@ -31,9 +31,8 @@ from align_echo.align.llm.replies import (
 )
 from align_echo.align.sharing import FORMAT, canonical_hash, read_shared
 from align_echo.commands import LONGEST_COMMAND, build_skeleton, commands_in, split_sentences
-from align_echo.critic.best_of import read_calibration
-from align_echo.critic.language import Critique, parse_critique
-from align_echo.critic.verdict import TAGS, parse_reasoned_verdict, parse_verdict, plain
+from align_echo.critic.ask import parse_reasoned_verdict, parse_verdict, read_calibration
+from align_echo.critic.language import TAGS, Critique, parse_critique, plain
 from align_echo.errors import InterfaceError, MissingDataError, ReplyFormatError, UsageError
 from align_echo.interface import InterfaceContract, identity, load_interface
 from align_echo.jsonl import JsonlFile

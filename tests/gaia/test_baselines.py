@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.ask import Label
 from align_echo.gaia.examples import ActionExample
 from align_echo.gaia.trial import (
     CONSTANT,
@@ -20,7 +20,7 @@ from align_echo.gaia.trial import (
 from align_echo.types import Message
 
 
-def example(action: str, label: Verdict, *, logprob: float | None = -1.0, task: str = "t") -> ActionExample:
+def example(action: str, label: Label, *, logprob: float | None = -1.0, task: str = "t") -> ActionExample:
     return ActionExample(
         environment="e", split="s", task_id=task, task_type="", sample=0, turn=0,
         messages=(Message(role="user", content="hm"),), action=action, action_type="", drawn=1, logprob=logprob,

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("datasets")
 
 import align_echo
-from align_echo.critic.labels import Rule
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.gaia.collect import LABELS, PART, CollectionSummary, LabelCounts, finish, label_all, read_collection
 from align_echo.gaia.examples import read_examples
@@ -23,7 +22,7 @@ __all__ = ["env"]
 
 TURNS = (["look", "inventory", "look"], ["inventory", None, "dance"])
 
-RULES: tuple[Rule, ...] = ("expert", "nearer")
+RULES: tuple[str, ...] = ("expert", "nearer")
 
 
 def episodes(env: gym.Env[str, str]) -> list[Trajectory]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from peft import PeftModel
 from transformers import PhimoeConfig, PhimoeForCausalLM, TrainerCallback
 
-from align_echo.critic.verdict import VERDICTS
+from align_echo.critic.ask import WORDS
 from align_echo.errors import UsageError
 from align_echo.gaia.fit.learning import (
     FitSettings,
@@ -135,7 +135,7 @@ def test_questions_that_weigh_nothing_move_no_weight(tmp_path):
 
 def right(model: torch.nn.Module) -> float:
     said = read_verdicts(model, ENCODER, [question.ids for question in asked()], tokens_per_tree=600, device=CPU)
-    hits = [verdict == VERDICTS[one.target] for (verdict, _), one in zip(said, asked(), strict=True)]
+    hits = [verdict == WORDS[one.target] for (verdict, _), one in zip(said, asked(), strict=True)]
     assert all((logit > 0) == (verdict == "correct") for verdict, logit in said if verdict)
     return sum(hits) / len(hits)
 

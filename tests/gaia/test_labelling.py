@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 
 import align_echo
-from align_echo.critic.labels import Rule, label, label_rules, label_turns
+from align_echo.critic.labels import label, label_rules, label_turns
 from align_echo.errors import EngineError
 from align_echo.gaia.examples import (
     LabelledAction,
@@ -24,7 +24,7 @@ from align_echo.types import AgentReply, AgentView, Candidate, Choice, Fault, Me
 from align_echo.wrappers.catalogue import environment
 from tests.critic.episodes import played, way
 
-RULES: tuple[Rule, ...] = ("expert", "nearer")
+RULES: tuple[str, ...] = ("expert", "nearer")
 BATS = "train/look_at_obj_in_light-BaseballBat-None-DeskLamp-327/trial_G1_016"
 
 

@@ -13,8 +13,14 @@ pytest.importorskip("peft")
 
 import torch
 
-from align_echo.critic.opinion import ReasoningCritic
-from align_echo.critic.verdict import Verdict, parse_reasoned_verdict, reasoned_verdict_messages
+from align_echo.critic.ask import (
+    ActionQuestion,
+    Critic,
+    Label,
+    ask,
+    parse_reasoned_verdict,
+    reasoned_verdict_messages,
+)
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import ActionExample
 from align_echo.gaia.fit.reasoning import (
@@ -58,7 +64,7 @@ def model(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("verdict", ["correct", "wrong"])
-def test_what_is_imitated_is_a_reply_of_the_form_after_the_question_that_the_critic_is_asked(verdict: Verdict):
+def test_what_is_imitated_is_a_reply_of_the_form_after_the_question_that_the_critic_is_asked(verdict: Label):
     one = example(action="go to «desk» 1")
     row = demonstration(one, verdict, ENCODER)
     asked = ENCODER.opening(reasoned_verdict_messages(one.messages, one.action))
@@ -219,8 +225,9 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, model: str,
         learn(resumed, tmp_path / "cut")
         for one, other in zip(weights_of(whole), weights_of(resumed), strict=True):
             assert torch.equal(one, other)
-        asked = [ReasoningCritic(crew.models["critic"], max_tokens=8) for crew in (whole, resumed)]
-        told = [critic.score(examples()[0].messages, ["go 1", "sing 1"]) for critic in asked]
+        asked = [Critic(crew.models["critic"], votes=1, max_tokens=8) for crew in (whole, resumed)]
+        questions = [ActionQuestion(examples()[0].messages, action) for action in ("go 1", "sing 1")]
+        told = [ask(critic, questions) for critic in asked]
         assert told[0] == told[1]
     finally:
         for crew in (whole, cut, resumed):

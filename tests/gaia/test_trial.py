@@ -8,32 +8,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align_echo.critic.opinion import CriticOpinion
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.ask import Label, Verdict
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import LabelledAction, LabelledEpisode
 from align_echo.gaia.trial import JudgedState, SelectionResult, collect_states, curve, measure_trial
 from align_echo.types import Candidate, Choice, Step, Trajectory
 
-Say = Callable[[Verdict], CriticOpinion]
+Say = Callable[[Label], Verdict]
 
 
-def honest(label: Verdict) -> CriticOpinion:
-    return CriticOpinion(action="any", verdict=label, logit=2.0 if label == "correct" else -2.0)
+def honest(label: Label) -> Verdict:
+    return Verdict(action="any", label=label, logit=2.0 if label == "correct" else -2.0)
 
 
-def contrary(label: Verdict) -> CriticOpinion:
+def contrary(label: Label) -> Verdict:
     return honest("wrong" if label == "correct" else "correct")
 
 
-def silent(label: Verdict) -> CriticOpinion:
-    return CriticOpinion(action="any", verdict=None)
+def silent(label: Label) -> Verdict:
+    return Verdict(action="any", label=None)
 
 
 def state(actions: str, say: Say = honest, task: str = "a", logprob: float | None = -1.0) -> JudgedState:
     """A letter is an action, right where it is a capital; "-" is a reply without one."""
     drawn = tuple(Candidate(action=None if action == "-" else action, logprob=logprob) for action in actions)
-    labels: dict[str, Verdict] = {
+    labels: dict[str, Label] = {
         action: "correct" if action.isupper() else "wrong" for action in actions if action != "-"
     }
     return JudgedState(task, drawn, labels, {action: say(label) for action, label in labels.items()})
@@ -60,7 +59,7 @@ def test_a_critic_that_never_errs_reaches_what_any_choice_could_at_every_number_
 @given(STATES)
 def test_one_candidate_is_the_same_by_every_rule_and_no_gain(drawn):
     found = by_rule([state(draw, contrary) for draw in drawn], 1)
-    assert set(found) == {"critic", "placebo", "random", "majority", "logprob", "tilted", "pass"}
+    assert set(found) == {"critic", "first", "placebo", "random", "majority", "logprob", "tilted", "pass"}
     assert len({one.success.value for one in found.values()}) == 1
     assert {one.gain.value for one in found.values()} == {0.0}
 
@@ -122,7 +121,7 @@ def test_a_state_counts_only_if_every_action_has_a_label_or_no_reply_held_one():
     right, wrong = LabelledAction(action="x", nearer="correct"), LabelledAction(action="y", nearer="wrong")
     turns = ((right, wrong), (right, LabelledAction(action="y", expert="wrong")), (), (right,))
     labelled = LabelledEpisode(task_id="t", sample=0, turns=turns)
-    said = [{name: CriticOpinion(action=name, verdict="correct")} for name in "pqrs"]
+    said = [{name: Verdict(action=name, label="correct")} for name in "pqrs"]
     found = collect_states([played], [labelled], said, "nearer")
     assert [(len(one.candidates), dict(one.labels), next(iter(one.opinions))) for one in found] == [
         (2, {"x": "correct", "y": "wrong"}, "p"),

@@ -105,5 +105,5 @@ def learn(folder: Path, tested: Path, out: Path) -> tuple[float, float]:
     learned = learn_on_screens(model, encoder, examples, settings_of(len(examples)), out)
     seconds = time.process_time() - started
     said = verdicts_on(learned, encoder, held_out, at_once=8)
-    right = [(logit > 0) == (one.label == "correct") for one, (_, logit) in zip(held_out, said, strict=True)]
+    right = [((of.logit or 0) > 0) == (one.label == "correct") for one, of in zip(held_out, said, strict=True)]
     return 100 * sum(right) / len(right), seconds

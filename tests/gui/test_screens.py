@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align_echo.critic.opinion import CriticOpinion
+from align_echo.critic.ask import Verdict
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.gui.screens import (
     ProposedStep,
@@ -63,8 +63,8 @@ def test_grounding_is_measured_only_where_something_is_clicked():
 @pytest.mark.long
 def test_best_of_n_under_a_critic_and_the_other_rules():
     rows = proposed((MISS, NOISE, HIT), (MISS, MISS, HIT), (NOISE, NOISE, NOISE))
-    right = CriticOpinion(action=HIT, verdict="correct", logit=2.0)
-    wrong = CriticOpinion(action="click(90, 90)", verdict="wrong", logit=-1.0)
+    right = Verdict(action=HIT, label="correct", logit=2.0)
+    wrong = Verdict(action="click(90, 90)", label="wrong", logit=-1.0)
     knowing = [{right.action: right, wrong.action: wrong}] * 3
     trial = screen_trial(rows, knowing)
     at_three = {rule: taken(trial, rule, 3).success.value for rule in ("critic", "majority", "pass")}
@@ -107,7 +107,7 @@ def test_no_rule_beats_pass_and_one_candidate_leaves_no_choice(rows, random):
     given_steps = proposed(*rows)
     said = [
         {
-            text: CriticOpinion(action=text, verdict="correct", logit=random.uniform(-3, 3))
+            text: Verdict(action=text, label="correct", logit=random.uniform(-3, 3))
             for text in given_step.labels
         }
         for given_step in given_steps

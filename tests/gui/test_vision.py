@@ -12,10 +12,11 @@ pytest.importorskip("PIL")
 import torch
 from PIL import Image
 
+from align_echo.critic.ask import Critic, Verdict, ask
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.gui.fit import tiny_vision
-from align_echo.gui.screens import MOST_EARLIER, RED, ScreenState, marked, question
-from align_echo.gui.vision import VisionScorer, load_scorer, next_logits, read_vision
+from align_echo.gui.screens import MOST_EARLIER, RED, ScreenQuestion, ScreenState, marked, question
+from align_echo.gui.vision import ScreenModel, load_critic, next_logits, read_vision
 from align_echo.wrappers.gui.actions import parse
 from tests.models.local.tiny import tiny_model
 from tests.wrappers.gui.screens import screen
@@ -31,6 +32,10 @@ def tiny():
 
 def shown(instruction: str = "Click the blue box.", history: Sequence[str] = ()) -> ScreenState:
     return ScreenState(screen("blue", (20, 30, 60, 70)), instruction, history)
+
+
+def judged(critic: Critic, actions: Sequence[str]) -> list[Verdict]:
+    return ask(critic, [ScreenQuestion((), action, screen=shown()) for action in actions])
 
 
 def red_pixels(image: Image.Image) -> set[tuple[int, int]]:
@@ -128,26 +133,26 @@ def test_the_tokens_of_a_picture_stand_in_rows_and_columns(tiny):
 
 def test_every_candidate_is_judged_as_if_it_were_alone(tiny):
     model, encoder = tiny
-    scorer = VisionScorer(model.eval(), encoder, temperature=2.0)
+    scorer = Critic(ScreenModel(model.eval(), encoder), temperature=2.0)
     long = 'type("something rather long, so that the others are padded")'
     actions = ["click(40, 50)", "press_back()", long, "click(9, 9)"]
-    together = scorer.score(shown(), actions)
-    alone = [scorer.score(shown(), [action])[0] for action in actions]
+    together = judged(scorer, actions)
+    alone = [judged(scorer, [action])[0] for action in actions]
     for one, other in zip(together, alone, strict=True):
         assert one.logit is not None
         assert one.logit == pytest.approx(other.logit, abs=1e-3)
         assert one.p_correct == pytest.approx(torch.tensor(one.logit / 2.0).sigmoid().item(), abs=1e-6)
     assert len({round(opinion.logit or 0, 4) for opinion in together}) == len(actions)
-    several = VisionScorer(model, encoder, at_once=3).score(shown(), actions)
+    several = judged(Critic(ScreenModel(model, encoder, at_once=3)), actions)
     assert [opinion.logit for opinion in several] == pytest.approx([opinion.logit for opinion in together], abs=1e-3)
 
 
 def test_what_is_no_action_has_no_verdict(tiny):
-    scorer = VisionScorer(tiny[0].eval(), tiny[1])
-    found = scorer.score(shown(), ["I click it", "click(40, 50)"])
-    assert (found[0].verdict, found[0].logit, found[0].p_correct) == (None, None, None)
+    scorer = Critic(ScreenModel(tiny[0].eval(), tiny[1]))
+    found = judged(scorer, ["I click it", "click(40, 50)"])
+    assert (found[0].label, found[0].logit, found[0].p_correct) == (None, None, None)
     assert found[1].logit is not None
-    assert scorer.score(shown(), []) == []
+    assert judged(scorer, []) == []
 
 
 def test_the_model_sees_the_picture(tiny):
@@ -166,10 +171,10 @@ def test_it_is_made_by_its_seed_and_is_the_same_when_read_again(tiny, tmp_path):
     )
     model.save_pretrained(str(tmp_path))
     encoder.save(tmp_path)
-    read = load_scorer(tmp_path)
+    read = load_critic(tmp_path)
     assert read.temperature == 1.0
-    expected = VisionScorer(model.eval(), encoder).score(shown(), ["click(40, 50)"])[0].logit
-    assert read.score(shown(), ["click(40, 50)"])[0].logit == pytest.approx(expected, abs=1e-4)
+    expected = judged(Critic(ScreenModel(model.eval(), encoder)), ["click(40, 50)"])[0].logit
+    assert judged(read, ["click(40, 50)"])[0].logit == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_model_that_sees_nothing_is_refused(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from align_echo.agents.reasoning import Vanilla
-from align_echo.critic.verdict import parse_verdict
+from align_echo.critic.ask import parse_verdict
 from align_echo.models import ScriptedModel
 from studies.pocket.critiques import verdict_demonstration
 from tests.agents.views import after

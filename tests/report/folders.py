@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from align_echo.critic.language import CriticReview, Critique
+from align_echo.critic.ask import Verdict
+from align_echo.critic.language import Critique
 from align_echo.evaluate.comparison import VariantComparison
 from align_echo.jsonl import JsonlFile
 from align_echo.train.rollouts import ReviewedAttempt
@@ -47,7 +48,7 @@ def trained(
             append(folder / "refinements.jsonl", {"step": step, "scores": list(scores[step - 1])})
         for reason in reasons[step - 1] if step <= len(reasons) else ():
             critique = Critique(reason=reason, suggestions=("look",))
-            review = CriticReview(form="echo", reply=f"<reason>{reason}</reason>", critique=critique)
+            review = Verdict(form="echo", reply=f"<reason>{reason}</reason>", critique=critique)
             kept = ReviewedAttempt(task_id="goal-1", attempt=0, review=review)
             JsonlFile(folder / "critiques" / f"{step}.jsonl").append(kept)
     for step, score in (held_out or {}).items():

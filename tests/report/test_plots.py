@@ -12,9 +12,8 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("torch")
 
+from align_echo.critic.ask import Label, Verdict, probability
 from align_echo.critic.calibration import ReliabilityBin
-from align_echo.critic.opinion import CriticOpinion, probability
-from align_echo.critic.verdict import Verdict
 from align_echo.gaia.trial import JudgedState, TrialResult, measure_trial
 from align_echo.report import critiques, drift, judged, refined, trained, variants
 from align_echo.report.material import ReportData, find_method, find_runs
@@ -229,11 +228,11 @@ def tried() -> str:
     """The summary of a trial of a critic that is right of 7 of 8 actions, in 4 states of 2 tasks."""
     states = []
     for task, actions in (("a", "Ax"), ("a", "xB"), ("b", "yC"), ("b", "Dz")):
-        said, labels = {}, dict[str, Verdict]()
+        said, labels = {}, dict[str, Label]()
         for action in actions:
             right = action.isupper() and action != "C"
-            said[action] = CriticOpinion(
-                action=action, verdict="correct" if right else "wrong", logit=2.0 if right else -2.0
+            said[action] = Verdict(
+                action=action, label="correct" if right else "wrong", logit=2.0 if right else -2.0
             )
             labels[action] = "correct" if action.isupper() else "wrong"
         states.append(JudgedState(task, tuple(Candidate(action=action) for action in actions), labels, said))

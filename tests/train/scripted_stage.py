@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from align_echo.critic.language import CriticReview, Critique
-from align_echo.critic.verdict import ReasonedVerdict, Verdict
+from align_echo.critic.ask import Label, Verdict
+from align_echo.critic.language import Critique
 from align_echo.session import Episode
 from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
 from align_echo.types import Fault, Step, Tokens, Trajectory, Usage
@@ -24,8 +24,8 @@ class ScriptedStage:
     score: Callable[[Episode], float | None]
     advice: Callable[[ReviewRequest], str | None] = lambda request: f"hint {request.sample}"
     expert_wins: Callable[[str], bool] = lambda query: True
-    label: Callable[[str, int], Verdict | None] = lambda query, turn: "correct" if turn else "wrong"
-    verdict: Callable[[ActionProposal], Verdict | Fault | None] = lambda proposal: "correct"
+    label: Callable[[str, int], Label | None] = lambda query, turn: "correct" if turn else "wrong"
+    verdict: Callable[[ActionProposal], Label | Fault | None] = lambda proposal: "correct"
     spent: int = 0
     played: list[Episode] = field(default_factory=list)
     asked: list[ReviewRequest] = field(default_factory=list)
@@ -35,16 +35,16 @@ class ScriptedStage:
         self.played += episodes
         return [self._episode(episode) for episode in episodes]
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[CriticReview]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
         self.asked += requests
         return [self._review(request) for request in requests]
 
-    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Label | None]]:
         return [
             [self.label(trajectory.task_id, turn) for turn in range(len(trajectory.steps))] for trajectory in played
         ]
 
-    def judge(self, proposals: Sequence[ActionProposal]) -> list[ReasonedVerdict]:
+    def judge(self, proposals: Sequence[ActionProposal]) -> list[Verdict]:
         self.proposed += proposals
         return [self._judgement(proposal) for proposal in proposals]
 
@@ -86,16 +86,16 @@ class ScriptedStage:
             fault=BROKEN if score is None else None,
         )
 
-    def _judgement(self, proposal: ActionProposal) -> ReasonedVerdict:
+    def _judgement(self, proposal: ActionProposal) -> Verdict:
         outcome = self.verdict(proposal)
         tokens = Tokens(context_ids=(8, 8), sampled_ids=(30 + proposal.sample,), logprobs=(-1.0,))
         if isinstance(outcome, Fault):
-            return ReasonedVerdict(fault=outcome)
-        return ReasonedVerdict(verdict=outcome, tokens=tokens, usage=Usage(completion_tokens=self.spent))
+            return Verdict(fault=outcome)
+        return Verdict(label=outcome, tokens=tokens, usage=Usage(completion_tokens=self.spent))
 
-    def _review(self, request: ReviewRequest) -> CriticReview:
+    def _review(self, request: ReviewRequest) -> Verdict:
         advice = self.advice(request)
-        return CriticReview(
+        return Verdict(
             form="echo",
             sample=request.sample,
             reply=advice or "?",

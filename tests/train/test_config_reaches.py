@@ -70,6 +70,11 @@ def also(scene: Scene[RunRecord], sections: str, **changes: Any) -> Scene[RunRec
     return Scene(nested(scene.base, changes), rows)
 
 
+def all_right(record: RunRecord) -> bool:
+    """Whether every action to judge was right."""
+    return record.signals[0]["count/wrong_actions"] == 0 and record.signals[0]["count/right_actions"] > 0
+
+
 def row(field: str, see: Callable[[RunRecord], Any], *cases: Case) -> Row[RunRecord]:
     return Row(field, see, cases)
 
@@ -237,12 +242,18 @@ LEARNING: dict[str, Scene[RunRecord]] = {
     ),
     "verdicts": Scene(
         {**SCRIPTED, "base": "rcm", "collecting": {"tasks": 2}, "steps": 1, "save_every": 1},
-        [row("collecting.states", lambda record: len(record.groups), (1, 2), (2, 4))],
+        [
+            row("collecting.states", lambda record: len(record.groups), (1, 2), (2, 4)),
+        ],
     ),
 }
 """Runs whose episodes are scripted."""
 
 PLAYING: dict[str, Scene[RunRecord]] = {
+    "labels": Scene(
+        {**SCRIPTED, "base": "rcm", "collecting": {"tasks": 2}, "steps": 1, "save_every": 1},
+        [row("collecting.rule", all_right, ("nearer", False), ("tests.cli.door_models:ALL_RIGHT", True))],
+    ),
     "engines": Scene(
         {**PLAYED, "base": "echo", "method": f"{GRADED}:ECHO"},
         [

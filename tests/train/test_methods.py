@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.ask import Label
 from align_echo.dice import Dice
 from align_echo.session import Episode
 from align_echo.train.methods.critique_grpo import critique_grpo
@@ -168,7 +168,7 @@ def test_critique_grpo_adds_the_best_refinement_of_a_query_without_its_critique(
 
 
 def test_rcm_rewards_form_and_agreement_with_the_oracle_and_trains_the_critic_alone():
-    def verdict(proposal: ActionProposal) -> Verdict | None:
+    def verdict(proposal: ActionProposal) -> Label | None:
         return {0: "correct", 1: "wrong", 2: None}[proposal.sample]
 
     stage = ScriptedStage(lambda episode: 0.5, verdict=verdict)

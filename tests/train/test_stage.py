@@ -103,7 +103,7 @@ def test_an_experts_episode_that_outgrows_the_policys_context_is_none_to_learn_f
 def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stage):
     (attempt,) = stage.play([Episode(TASK_IDS[0])])
     judged = stage.judge([ActionProposal(acted(attempt), 1, sample) for sample in range(2)])
-    assert all(judgement.verdict is None and judgement.problem and judgement.fault is None for judgement in judged)
+    assert all(judgement.label is None and judgement.problem and judgement.fault is None for judgement in judged)
     assert len({judgement.tokens.sampled_ids for judgement in judged}) == 2
     row = critic_row(judged[0], "g", 0.0)
     text = ENCODER.text(row.tokens.ids)

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from align_echo.critic.ask import WORDS, write_sampling
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
-from align_echo.critic.drawn import write_sampling
-from align_echo.critic.labels import Rule
-from align_echo.critic.verdict import VERDICTS
 from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
 from align_echo.gaia.fit.folder import CriticDir, check_disk, read_settings, training_config
 from align_echo.gaia.opinions import TrainingData, prepare_training_data
@@ -43,7 +41,7 @@ class TrainingSummary(Frozen):
     temperature is no independent finding. `baselines` judge the same actions without reading.
     """
 
-    rule: Rule
+    rule: str
     learned_from: int
     tasks: int
     too_long: int
@@ -132,7 +130,7 @@ def fit(
     path: Path,
     *,
     model: str | ModelName = POCKET,
-    rule: Rule | None = None,
+    rule: str | None = None,
     settings: FitSettings | None = None,
     share: float = 0.1,
     least: int = LEAST_ACTIONS,
@@ -209,7 +207,7 @@ def _prepare(source: str, settings: FitSettings, lessons: TrainingData) -> _Mate
     short = questions(lessons.learned, encoder, rule, longest=longest, balance=settings.balance)
     weighted_questions = [question for question in short if question.weight]
     tested_with_ids = [(example, ids) for example in tested if len(ids := question_ids(example, encoder)) <= longest]
-    check_both({VERDICTS[question.target] for question in weighted_questions}, longest)
+    check_both({WORDS[question.target] for question in weighted_questions}, longest)
     if tested:
         check_both({example.label(rule) for example, _ in tested_with_ids}, longest)
     labelled = sum(example.label(rule) is not None for example in lessons.learned)

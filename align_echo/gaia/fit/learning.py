@@ -19,8 +19,7 @@ from peft import PeftModel
 from pydantic import Field
 from transformers import PreTrainedModel, TrainerCallback
 
-from align_echo.critic.labels import Rule
-from align_echo.critic.verdict import VERDICTS, Verdict, verdict_messages
+from align_echo.critic.ask import WORDS, Label, verdict_messages
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import ActionExample, Balance, even_weights
@@ -73,11 +72,11 @@ def verdict_tokens(encoder: ChatEncoder) -> tuple[tuple[int, ...], tuple[int, ..
     """Return the ids both verdicts begin with, and the first differing id of each. Raises `UsageError` if there is
     none.
     """
-    return first_differing([encoder.plain(word) for word in VERDICTS], VERDICTS)
+    return first_differing([encoder.plain(word) for word in WORDS], WORDS)
 
 
 def questions(
-    examples: Sequence[ActionExample], encoder: ChatEncoder, rule: Rule, *, longest: int, balance: Balance = "dropped"
+    examples: Sequence[ActionExample], encoder: ChatEncoder, rule: str, *, longest: int, balance: Balance = "dropped"
 ) -> list[VerdictQuestion]:
     """Encode the examples labelled by the rule and not too long. With `balance` "weighed", actions of states with only
     correct or only wrong ones have weight 0.
@@ -91,7 +90,7 @@ def questions(
         raise UsageError("no state has right and wrong actions to weigh: collect with more --candidates")
     return [
         VerdictQuestion(
-            ids, VERDICTS.index(label), example.task_id, f"{example.task_id} {example.sample} {example.round}", weight
+            ids, WORDS.index(label), example.task_id, f"{example.task_id} {example.sample} {example.round}", weight
         )
         for (example, label, ids), weight in zip(short, weights, strict=True)
     ]
@@ -175,17 +174,17 @@ def learn(
 @torch.no_grad()
 def read_verdicts(
     model: Any, encoder: ChatEncoder, ids_M: Sequence[Sequence[int]], *, tokens_per_tree: int, device: torch.device
-) -> list[tuple[Verdict | None, float]]:
+) -> list[tuple[Label | None, float]]:
     """Return for each of M questions the likeliest verdict (None: the likeliest token is neither), and the logit log
     P(correct) - log P(wrong). `ids_M` are the questions' tokens.
     """
     words = verdict_tokens(encoder)[1]
-    verdicts: dict[int, tuple[Verdict | None, float]] = {}
+    verdicts: dict[int, tuple[Label | None, float]] = {}
     with over_trees(model):
         for tree in trees(ids_M, most_tokens=tokens_per_tree):
             logits_RV = tree_logits(model, tree, device).float()
             likeliest = logits_RV.argmax(dim=-1).tolist()
             between = (logits_RV[:, words[0]] - logits_RV[:, words[1]]).tolist()
             for row, token, logit in zip(tree.rows, likeliest, between, strict=True):
-                verdicts[row] = (VERDICTS[words.index(token)] if token in words else None, logit)
+                verdicts[row] = (WORDS[words.index(token)] if token in words else None, logit)
     return [verdicts[row] for row in range(len(ids_M))]

@@ -7,18 +7,22 @@ a critic has no temperature.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from align_echo.critic.ask import (
+    ActionQuestion,
+    Critic,
+    Label,
+    ask,
+    reasoned_verdict_messages,
+    write_reasoned_verdict,
+    write_sampling,
+)
 from align_echo.critic.calibration import LabelledVerdict, report
-from align_echo.critic.drawn import write_sampling
-from align_echo.critic.labels import Rule
-from align_echo.critic.opinion import AT_ONCE, ReasoningCritic
-from align_echo.critic.verdict import Verdict, judge, reasoned_verdict_messages, write_reasoned_verdict
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
@@ -62,7 +66,7 @@ def fit_reasoning(
     path: Path,
     *,
     model: str | ModelName = POCKET,
-    rule: Rule | None = None,
+    rule: str | None = None,
     settings: ReasoningSettings | None = None,
     share: float = 0.1,
     least: int = LEAST_ACTIONS,
@@ -114,7 +118,7 @@ def _learn(
     path: Path,
     crew: RoleModels,
     learned: Sequence[ActionExample],
-    rule: Rule,
+    rule: str,
     settings: ReasoningSettings,
     progress: Progress,
 ) -> None:
@@ -158,13 +162,11 @@ def _finish(
     tested: Sequence[ActionExample],
     too_long: int,
 ) -> TrainingSummary:
-    reasoner = ReasoningCritic(crew.models["critic"], max_tokens=settings.reply_tokens)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        scored = pool.map(lambda example: reasoner.score(example.messages, [example.action]), tested)
-        opinions = [score for (score,) in scored]
+    critic = Critic(crew.models["critic"], votes=1, max_tokens=settings.reply_tokens)
+    verdicts = ask(critic, [ActionQuestion(example.messages, example.action) for example in tested])
     rows = [
-        LabelledVerdict(example.task_id, example.action_type, example.label(lessons.rule) or "wrong", score.verdict)
-        for example, score in zip(tested, opinions, strict=True)
+        LabelledVerdict(example.task_id, example.action_type, example.label(lessons.rule) or "wrong", verdict.label)
+        for example, verdict in zip(tested, verdicts, strict=True)
     ]
     folder = partial_folder(run_dir.path)
     learner: Any = crew.backbone.activate("critic")
@@ -249,14 +251,14 @@ def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:
     )
 
 
-def reason(example: ActionExample, verdict: Verdict) -> str:
+def reason(example: ActionExample, verdict: Label) -> str:
     """Write a reason for an action's label from a template, the conversation and the label's facts."""
     sent = {message.content.strip() for message in example.messages if message.role == "assistant"}
     facts = {"action": example.action, "verdict": verdict, "explores": example.explores}
     return render("critic/reason", {**facts, "repeated": example.action in sent})
 
 
-def demonstration(example: ActionExample, verdict: Verdict, encoder: ChatEncoder) -> Row:
+def demonstration(example: ActionExample, verdict: Label, encoder: ChatEncoder) -> Row:
     """Encode the question about an action and the reply to imitate, as if the critic had sampled it."""
     question = encoder.opening(reasoned_verdict_messages(example.messages, example.action))
     reply = _reply(example, verdict, encoder)
@@ -269,7 +271,7 @@ def demonstration(example: ActionExample, verdict: Verdict, encoder: ChatEncoder
     return Row(tokens, "critic", example.key, 1.0, expert=True)
 
 
-def _reply(example: ActionExample, verdict: Verdict, encoder: ChatEncoder) -> tuple[int, ...]:
+def _reply(example: ActionExample, verdict: Label, encoder: ChatEncoder) -> tuple[int, ...]:
     text = write_reasoned_verdict(reason(example, verdict), verdict)
     return (*encoder.plain(text), encoder.end_id)
 
@@ -285,14 +287,14 @@ def fitting_examples(
     ]
 
 
-def select_labelled(examples: Sequence[ActionExample], rule: Rule) -> list[tuple[ActionExample, Verdict]]:
+def select_labelled(examples: Sequence[ActionExample], rule: str) -> list[tuple[ActionExample, Label]]:
     """Return the examples labelled by the rule, with their labels."""
     return [(example, label) for example in examples if (label := example.label(rule)) is not None]
 
 
 def choose_demonstrations(
-    pairs: Sequence[tuple[ActionExample, Verdict]], encoder: ChatEncoder, settings: ReasoningSettings
-) -> list[tuple[ActionExample, Verdict]]:
+    pairs: Sequence[tuple[ActionExample, Label]], encoder: ChatEncoder, settings: ReasoningSettings
+) -> list[tuple[ActionExample, Label]]:
     """Choose the demonstrations of the warm start, turn by turn. Demonstrations longer than `reply_tokens` are left
     out, since the critic's replies would be cut off.
 
@@ -312,7 +314,7 @@ def choose_demonstrations(
 def learn_to_reason(
     crew: RoleModels,
     examples: Sequence[ActionExample],
-    rule: Rule,
+    rule: str,
     settings: ReasoningSettings,
     folder: Path,
     *,
@@ -353,9 +355,9 @@ def learn_to_reason(
     crew.publish()
 
 
-def by_turn(pairs: Sequence[tuple[ActionExample, Verdict]], seed: int) -> list[tuple[ActionExample, Verdict]]:
+def by_turn(pairs: Sequence[tuple[ActionExample, Label]], seed: int) -> list[tuple[ActionExample, Label]]:
     """Shuffle turns by the seed, with the actions of a turn together, so that their shared history is computed once."""
-    pairs_by_turn: dict[str, list[tuple[ActionExample, Verdict]]] = {}
+    pairs_by_turn: dict[str, list[tuple[ActionExample, Label]]] = {}
     for example, label in pairs:
         pairs_by_turn.setdefault(f"{example.task_id} {example.sample} {example.round} {example.turn}", []).append(
             (example, label)
@@ -367,19 +369,19 @@ class JudgedAction(NamedTuple):
     """An action to judge, with the number of the pass over the actions of its label, from 0."""
 
     example: ActionExample
-    label: Verdict
+    label: Label
     lap: int
 
 
 def states_at(
-    number: int, pairs: Sequence[tuple[ActionExample, Verdict]], settings: ReasoningSettings
+    number: int, pairs: Sequence[tuple[ActionExample, Label]], settings: ReasoningSettings
 ) -> list[JudgedAction]:
     """Choose the actions of a step: passes over the correct and over the wrong ones, each pass in its own order.
 
     With fewer actions of a label than a step needs, an action occurs several times, each time in another pass.
     """
     wrong = settings.states // 2
-    counts: dict[Verdict, int] = {"correct": settings.states - wrong, "wrong": wrong}
+    counts: dict[Label, int] = {"correct": settings.states - wrong, "wrong": wrong}
     actions: list[JudgedAction] = []
     for verdict, count in counts.items():
         pool = [example for example, label in pairs if label == verdict]
@@ -398,17 +400,10 @@ def judge_actions(model: LocalModel, actions: Sequence[JudgedAction], settings: 
         for index, (example, label, lap) in enumerate(actions)
         for sample in range(settings.samples)
     ]
-    with ThreadPoolExecutor(STEPS_AT_ONCE) as pool:
-        judgements = list(
-            pool.map(
-                lambda request: judge(
-                    model, request[1].messages, request[1].action, sample=request[3], max_tokens=settings.reply_tokens
-                ),
-                requests,
-            )
-        )
-    answers = zip(requests, judgements, strict=True)
-    rows, counts = compared([(group, label, judgement) for (group, _, label, _), judgement in answers])
+    critic = Critic(model, votes=1, draws_at=1.0, max_tokens=settings.reply_tokens)
+    questions = [ActionQuestion(example.messages, example.action, sample) for _, example, _, sample in requests]
+    answers = zip(requests, ask(critic, questions, threads=STEPS_AT_ONCE), strict=True)
+    rows, counts = compared([(group, label, verdict) for (group, _, label, _), verdict in answers])
     return RolloutBatch(rows=rows, counts=counts)
 
 

@@ -16,7 +16,7 @@ from peft import PeftModel, get_peft_model
 from pydantic import Field
 from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
 
-from align_echo.critic.best_of import CriticCalibration, write_calibration
+from align_echo.critic.ask import CriticCalibration, write_calibration
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, fit_temperature, report
 from align_echo.gaia.fit.folder import merge_adapter, partial_folder, publish_critic
 from align_echo.models.local.weights import load_state, read_model, without_bars

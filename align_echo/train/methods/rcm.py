@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from align_echo.critic.verdict import ReasonedVerdict, Verdict
+from align_echo.critic.ask import Label, Verdict
 from align_echo.dice import Dice
 from align_echo.session import Episode
 from align_echo.train.method import BatchCost, CollectingSettings, Method
@@ -23,7 +23,7 @@ STATES = 2
 FORMAT = 0.1
 """Reward of a readable but wrong verdict."""
 
-Labelled = tuple[ActionProposal, Verdict]
+Labelled = tuple[ActionProposal, Label]
 
 
 def rcm(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states: int = STATES) -> RolloutBatch:
@@ -52,12 +52,12 @@ def rcm(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states: i
     return RolloutBatch(rows=rows, counts=counts, steps=sum(len(trajectory.steps) for trajectory in played))
 
 
-def compared(judged: Sequence[tuple[str, Verdict, ReasonedVerdict]]) -> tuple[tuple[Row, ...], Counter[str]]:
+def compared(judged: Sequence[tuple[str, Label, Verdict]]) -> tuple[tuple[Row, ...], Counter[str]]:
     """Convert verdicts, as (group, label, verdict), to rows, and count unusable ones."""
     counts = Counter(
         {
             "broken verdicts": sum(judgement.fault is not None for _, _, judgement in judged),
-            "unread verdicts": sum(judgement.fault is None and judgement.verdict is None for _, _, judgement in judged),
+            "unread verdicts": sum(judgement.fault is None and judgement.label is None for _, _, judgement in judged),
         }
     )
     rows = tuple(
@@ -68,14 +68,14 @@ def compared(judged: Sequence[tuple[str, Verdict, ReasonedVerdict]]) -> tuple[tu
     return rows, counts
 
 
-def verdict_reward(judged: ReasonedVerdict, label: Verdict) -> float:
+def verdict_reward(judged: Verdict, label: Label) -> float:
     """Return 1 for a verdict equal to the label, `FORMAT` for a wrong one, 0 for an unreadable reply.
 
     GAIA (paper 3, section 4.3) rewards form and correctness without stating the amounts.
     """
-    if judged.verdict is None:
+    if judged.label is None:
         return 0.0
-    return 1.0 if judged.verdict == label else FORMAT
+    return 1.0 if judged.label == label else FORMAT
 
 
 def balanced(labelled: Sequence[Labelled], count: int, dice: Dice) -> list[Labelled]:
@@ -87,7 +87,7 @@ def balanced(labelled: Sequence[Labelled], count: int, dice: Dice) -> list[Label
     return right[:right_count] + wrong[: count - right_count]
 
 
-def _labelled(played: Sequence[Trajectory], labels: Sequence[Sequence[Verdict | None]]) -> list[Labelled]:
+def _labelled(played: Sequence[Trajectory], labels: Sequence[Sequence[Label | None]]) -> list[Labelled]:
     return [
         (ActionProposal(trajectory, turn), label)
         for trajectory, episode_labels in zip(played, labels, strict=True)

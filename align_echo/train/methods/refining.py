@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from align_echo.critic.language import CriticReview
+from align_echo.critic.ask import Verdict
 from align_echo.session import Episode
 from align_echo.train.rewards import CriticReward
 from align_echo.train.rows import Row, critic_row
@@ -19,7 +19,7 @@ class RefinedAttempt:
     """An attempt with a critic's review. `after` is the next attempt, None without a readable critique."""
 
     attempt: Trajectory
-    review: CriticReview
+    review: Verdict
     after: Trajectory | None
 
 

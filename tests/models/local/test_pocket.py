@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM
 
 import align_echo
 from align_echo.agents.reasoning import Vanilla
+from align_echo.critic.ask import parse_verdict, verdict_messages
 from align_echo.critic.language import critic_messages, parse_critique
-from align_echo.critic.verdict import parse_verdict, verdict_messages
 from align_echo.errors import ReplyFormatError
 from align_echo.models import load_model
 from align_echo.models.choosing import what_pocket_lacks
