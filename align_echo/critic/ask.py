@@ -213,13 +213,13 @@ def ask(critic: Critic, questions: Sequence[Question], *, threads: int = AT_ONCE
     at_once = [question for question in questions if isinstance(question, ActionQuestion) and critic.votes is None]
     words = iter(choose(critic.model, [question.in_one_word() for question in at_once], WORDS) if at_once else [])
     written = [
-        _Written(critic, question, question.sample * votes + vote)
+        _WrittenQuestion(critic, question, question.sample * votes + vote)
         for question in questions
         if (votes := 1 if isinstance(question, AttemptQuestion) else critic.votes or 0)
         for vote in range(votes)
     ]
     few = min(len(written), threads)
-    replies = iter(on_threads(_Written.ask, written, few) if few > 1 else map(_Written.ask, written))
+    replies = iter(on_threads(_WrittenQuestion.ask, written, few) if few > 1 else map(_WrittenQuestion.ask, written))
     return [
         next(replies)
         if isinstance(question, AttemptQuestion)
@@ -245,7 +245,7 @@ def _failure(error: ModelError) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Written:
+class _WrittenQuestion:
     """A question that is answered by a reply of several words, and the number of the sample."""
 
     critic: Critic

@@ -31,6 +31,7 @@ from align_echo.train.objective import BatchLoss, batch_loss
 from align_echo.train.rows import Role, RolloutBatch
 from align_echo.train.run import HeldOut, TrainingRun, play_batch
 from align_echo.train.signals import Signals
+from align_echo.train.stage import Stage
 from align_echo.types import Step, Trajectory
 from tests.models.local.tiny import tiny_encoder, tiny_model, tiny_tokenizer
 from tests.train.scripted_stage import ScriptedStage
@@ -137,6 +138,7 @@ class RunRecord:
     error: str = ""
     trainer: RoleCheckpoints | None = None
     crew: RoleModels | None = None
+    stages: list[Stage] = field(default_factory=list)
 
     def requests(self, role: Role | None = None, *, held_out: bool = False) -> list[TokenRequest]:
         """Those for replies, and not for verdicts in one word."""
@@ -205,7 +207,11 @@ class RecordedRun(TrainingRun):
         self._on_record, self._script = record, script
 
     def _stage(self, crew: RoleModels, split: str, temperature: float) -> Any:
-        return super()._stage(crew, split, temperature) if self._script is None else self._script
+        if self._script is not None:
+            return self._script
+        stage = super()._stage(crew, split, temperature)
+        self._on_record.stages.append(stage)
+        return stage
 
     def _trainer(self, crew: RoleModels, watch: Callable[[int, Signals], None]) -> RoleCheckpoints:
         record, backbone = self._on_record, crew.backbone

@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from align_echo.session import Session
 from align_echo.train.config import TrainConfig
+from align_echo.types import AgentReply
+from align_echo.wrappers.catalogue import environment
 from tests.reach import Case, Row, Scene, check, fields, nested, unseen
 from tests.train.run_record import RunRecord, Script, record_of, write_models
 from tests.train.run_sights import (
@@ -53,6 +56,7 @@ pytestmark = [
 
 WORLDS = "tests.train.run_sights"
 GRADED = "studies.graded"
+DOORS = "tests.cli.door_models"
 RULE = "Knock before you open."
 INTERFACE = f"""
 def InferRules(init_obs, task):
@@ -70,9 +74,12 @@ def also(scene: Scene[RunRecord], sections: str, **changes: Any) -> Scene[RunRec
     return Scene(nested(scene.base, changes), rows)
 
 
-def all_right(record: RunRecord) -> bool:
-    """Whether every action to judge was right."""
-    return record.signals[0]["count/wrong_actions"] == 0 and record.signals[0]["count/right_actions"] > 0
+def label_of_an_action(record: RunRecord) -> str | None:
+    """How the run labels a door that was opened."""
+    session = Session(environment(f"{WORLDS}:DOORS").make("train"), agent="any")
+    session.reset("0")
+    session.act(AgentReply(text="open red", action="open red"))
+    return record.stages[0].labels([session.trajectory()])[0][0]
 
 
 def row(field: str, see: Callable[[RunRecord], Any], *cases: Case) -> Row[RunRecord]:
@@ -251,8 +258,15 @@ LEARNING: dict[str, Scene[RunRecord]] = {
 
 PLAYING: dict[str, Scene[RunRecord]] = {
     "labels": Scene(
-        {**SCRIPTED, "base": "rcm", "collecting": {"tasks": 2}, "steps": 1, "save_every": 1},
-        [row("collecting.rule", all_right, ("nearer", False), ("tests.cli.door_models:ALL_RIGHT", True))],
+        {**SCRIPTED, "base": "rcm", "collecting": {"tasks": 1}, "steps": 1, "save_every": 1},
+        [
+            row(
+                "collecting.rule",
+                label_of_an_action,
+                (f"{DOORS}:ALL_WRONG", "wrong"),
+                (f"{DOORS}:ALL_RIGHT", "correct"),
+            )
+        ],
     ),
     "engines": Scene(
         {**PLAYED, "base": "echo", "method": f"{GRADED}:ECHO"},
