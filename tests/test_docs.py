@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from align_echo.align.audit.report import Audit, AuditRow, SpeakerAudit
+from align_echo.align.audit.report import AuditReport, AuditRow, SpeakerAudit
 from align_echo.align.run_folder import IterationRecord, RunSummary
 from align_echo.critic.ask import CriticCalibration
 from align_echo.critic.calibration import CalibrationResult, ConfusionCounts, CriticReport, ReliabilityBin
@@ -73,7 +73,7 @@ RECORDS = (
         InterfaceConduct,
         InterfaceTrouble,
     ),
-    *(HintCount, Audit, SpeakerAudit, AuditRow),
+    *(HintCount, AuditReport, SpeakerAudit, AuditRow),
 )
 
 

@@ -38,7 +38,7 @@ TELLING = ("run_task", "execute_agent_action", "get_next_agent_action")
 LONGEST_TEXT = 4000
 
 
-class Outcome(Frozen):
+class ExperimentResult(Frozen):
     """Result of an experiment. `number` counts a simulator's experiments from 1."""
 
     number: int
@@ -77,11 +77,11 @@ class Simulator:
         self._task_id = ""
         self._view: AgentView | None = None
         self._over = ""
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[ExperimentResult] = []
 
     # ------------------------------------------------------------ the six tools
 
-    def init_simulator(self, task_id: str, interface: Interface | None = None) -> Outcome:
+    def init_simulator(self, task_id: str, interface: Interface | None = None) -> ExperimentResult:
         """Start a task from its beginning, optionally under another interface."""
 
         def start() -> str:
@@ -93,29 +93,29 @@ class Simulator:
 
         return self._perform("init_simulator", task_id, start)
 
-    def reset_simulator(self) -> Outcome:
+    def reset_simulator(self) -> ExperimentResult:
         """Restart the current task."""
         return self._perform("reset_simulator", "", lambda: self._start(self._current_task()))
 
-    def run_task(self, task_id: str = "") -> Outcome:
+    def run_task(self, task_id: str = "") -> ExperimentResult:
         """Let the agent play a full task (default: the current one). Init or reset before further calls."""
         return self._perform("run_task", task_id, lambda: self._run_task(task_id or self._current_task()))
 
-    def execute_agent_action(self, action: str) -> Outcome:
+    def execute_agent_action(self, action: str) -> ExperimentResult:
         """Execute an action on behalf of the agent, through the interface."""
         return self._perform("execute_agent_action", action, lambda: self._execute(action))
 
-    def get_next_agent_action(self) -> Outcome:
+    def get_next_agent_action(self) -> ExperimentResult:
         """Ask the agent for its next action, given its observations so far, without executing it."""
         return self._perform("get_next_agent_action", "", self._next_action)
 
-    def change_last_action_observation(self, observation: str) -> Outcome:
+    def change_last_action_observation(self, observation: str) -> ExperimentResult:
         """Replace the agent's last observation, leaving the environment unchanged."""
         return self._perform("change_last_action_observation", observation, lambda: self._rewrite(observation))
 
     # ------------------------------------------------------------ by name, for a model
 
-    def perform(self, operation: str, argument: str) -> Outcome:
+    def perform(self, operation: str, argument: str) -> ExperimentResult:
         """Execute an operation by name. A wrong name or a missing argument gives an outcome with `ok=False`."""
         if operation in WITH_ARGUMENT and not argument.strip():
             return self._record(operation, argument, False, f"{operation} needs an argument")
@@ -144,7 +144,7 @@ class Simulator:
 
     # ------------------------------------------------------------ inside
 
-    def _perform(self, operation: Operation, argument: str, run: Callable[[], str]) -> Outcome:
+    def _perform(self, operation: Operation, argument: str, run: Callable[[], str]) -> ExperimentResult:
         try:
             return self._record(operation, argument, True, run())
         except RequestRejectedError as error:
@@ -158,8 +158,8 @@ class Simulator:
             problem = f"the environment broke ({error}); call init_simulator to start again"
         return self._record(operation, argument, False, problem)
 
-    def _record(self, operation: str, argument: str, ok: bool, text: str) -> Outcome:
-        outcome = Outcome(
+    def _record(self, operation: str, argument: str, ok: bool, text: str) -> ExperimentResult:
+        outcome = ExperimentResult(
             number=len(self.outcomes) + 1,
             operation=operation,
             argument=argument,

@@ -29,10 +29,10 @@ from align_echo.align.backend import Backend
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.llm.backend import LlmBackend
 from align_echo.align.llm.replies import LlmSettings
-from align_echo.align.loop import ITERATIONS, Generated, generate
+from align_echo.align.loop import ITERATIONS, GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
-from align_echo.align.world import World
+from align_echo.align.world import TrainingSplit
 from align_echo.errors import UsageError
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.progress import SILENT, Progress
@@ -51,7 +51,7 @@ Chosen = Literal["probe", "llm", "hybrid"]
 
 
 @dataclass(frozen=True)
-class Generation:
+class GenerationPlan:
     """Checked inputs of a generation run.
 
     `asked` is the requested backend and `chosen` the resolved one. `analyzer` and `optimizer` name models; None for the
@@ -60,7 +60,7 @@ class Generation:
     the number of tasks played afterwards to measure the interface (`evaluate/in_play.py`); 0 for none.
     """
 
-    world: World
+    world: TrainingSplit
     player: AgentChoice
     asked: BackendName
     chosen: Chosen
@@ -127,7 +127,7 @@ def plan_generation(
     verify: bool = True,
     allow_untested: bool = False,
     play_tasks: int | None = None,
-) -> Generation:
+) -> GenerationPlan:
     """Check the options of `align-echo generate-interface` and plan the run.
 
     Raises `UsageError` for unknown names and conflicting options, and `MissingDataError` if the environment's data are
@@ -158,11 +158,11 @@ def plan_generation(
         raise UsageError("the probe is nothing but experiments: only the llm backend can leave them out")
     if allow_untested and chosen != "hybrid":
         raise UsageError("only the hybrid backend has untested hypotheses: leave --allow-untested out")
-    world = World(spec, data_root)
+    world = TrainingSplit(spec, data_root)
     if player.agent.needs_expert:
         rounds = [world.tasks(number, seed, tasks_per_iteration) for number in range(1, iterations + 1)]
         require_expert(spec, world.split, list(dict.fromkeys(chain(*rounds))), data_root)
-    return Generation(
+    return GenerationPlan(
         world=world,
         player=player,
         asked=backend,
@@ -183,7 +183,7 @@ def plan_generation(
     )
 
 
-def _play_count(world: World, asked: int | None, seed: int, limit: int | None) -> int:
+def _play_count(world: TrainingSplit, asked: int | None, seed: int, limit: int | None) -> int:
     """Return the number of tasks to play at the end.
 
     By default this is an iteration's number of tasks, at most `MOST_PLAYED`.
@@ -196,7 +196,9 @@ def _play_count(world: World, asked: int | None, seed: int, limit: int | None) -
     return asked
 
 
-def generate_interface(plan: Generation, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Generated:
+def generate_interface(
+    plan: GenerationPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT
+) -> GenerationResult:
     """Find misalignments in failed episodes, write rules for them, and save the interface to a folder.
 
     Raises `UsageError` if the folder holds something else, before writing anything; `AgentError`, `EngineError` or
@@ -233,13 +235,13 @@ def generate_interface(plan: Generation, path: Path, *, resume: bool = False, pr
     )
 
 
-def _summary_lines(plan: Generation, agent: Agent) -> list[str]:
+def _summary_lines(plan: GenerationPlan, agent: Agent) -> list[str]:
     """Return lines that describe the run and the cost of the final play."""
     lines = (plan.about_backend, about(plan.player, describe_agent(agent)), plan.about_tasks, plan.about_play)
     return [line for line in lines if line]
 
 
-def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
+def fresh_tasks(world: TrainingSplit, iterations: int, seed: int) -> list[str]:
     """Draw training tasks for testing rules from three draws outside iterations 1 to `iterations`."""
     draws = (0, iterations + 1, iterations + 2)
     return list(dict.fromkeys(task_id for draw in draws for task_id in world.tasks(draw, seed)))
@@ -274,7 +276,7 @@ def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None
             )
 
 
-def _agent_model(folder: RunFolder, plan: Generation) -> ChatModel | None:
+def _agent_model(folder: RunFolder, plan: GenerationPlan) -> ChatModel | None:
     """Load the agent's model; None for an agent without a model."""
     name, base_url = plan.player.model, plan.base_url
     if name is None:
@@ -286,7 +288,7 @@ def _agent_model(folder: RunFolder, plan: Generation) -> ChatModel | None:
     )
 
 
-def _model(folder: RunFolder, plan: Generation, name: ModelName | None, role: str) -> ChatModel | None:
+def _model(folder: RunFolder, plan: GenerationPlan, name: ModelName | None, role: str) -> ChatModel | None:
     """Load a model and record its replies in the run folder; None for an unused role."""
     if name is None:
         return None
@@ -297,7 +299,7 @@ def _model(folder: RunFolder, plan: Generation, name: ModelName | None, role: st
     return folder.record(load_model(name, base_url=base_url, seed=plan.seed, processes=processes), role)
 
 
-def _backend(plan: Generation, agent: Agent, folder: RunFolder, progress: Progress) -> Backend:
+def _backend(plan: GenerationPlan, agent: Agent, folder: RunFolder, progress: Progress) -> Backend:
     analyzer = _model(folder, plan, plan.analyzer, "analyzer")
     optimizer = _model(folder, plan, plan.optimizer, "optimizer")
     world = plan.world
@@ -328,7 +330,7 @@ def _backend(plan: Generation, agent: Agent, folder: RunFolder, progress: Progre
     )
 
 
-def _probe(plan: Generation, progress: Progress, note: Callable[[str], None] | None = None) -> ProbeBackend:
+def _probe(plan: GenerationPlan, progress: Progress, note: Callable[[str], None] | None = None) -> ProbeBackend:
     world = plan.world
     return ProbeBackend(
         lambda: world.spec.make_env(split=world.split, data_root=world.data_root, step_limit=NO_STEP_LIMIT),

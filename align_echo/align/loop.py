@@ -30,7 +30,7 @@ from align_echo.align.run_folder import (
     RunSummary,
     Stopped,
 )
-from align_echo.align.world import World, ending, episode_event, given_up_line, iteration_line
+from align_echo.align.world import TrainingSplit, ending, episode_event, given_up_line, iteration_line
 from align_echo.faults import ERRORS, fault_text, faults_by_source, summarize_conduct, tell
 from align_echo.hints import count_hints, merged
 from align_echo.interface import Interface, check_source, identity
@@ -78,7 +78,7 @@ ITERATIONS = 8
 """Number of iterations, K in the paper."""
 
 
-class Generated(NamedTuple):
+class GenerationResult(NamedTuple):
     """Result of a generation run."""
 
     interface: Interface
@@ -99,7 +99,7 @@ def generate(
     workers: Workers = ONE_THREAD,
     resume: bool = False,
     on_event: OnEvent | None = None,
-) -> Generated:
+) -> GenerationResult:
     """Generate an interface for `agent`, starting from the identity interface.
 
     `tasks_per_iteration=None` uses the paper's number for the environment. `player` is the name the user gave the agent
@@ -109,7 +109,7 @@ def generate(
     Raises `UsageError` before writing anything. Raises `ModelError` or `EngineError` when a model or the engine keeps
     failing; the run can then be resumed.
     """
-    world = World(spec, data_root)
+    world = TrainingSplit(spec, data_root)
     folder.start(
         RunConfig(
             environment=spec.name,
@@ -141,7 +141,7 @@ def generate(
 class _Run:
     """State of a run: the current interface and all misalignments so far."""
 
-    world: World
+    world: TrainingSplit
     agent: Agent
     backend: Backend
     folder: RunFolder
@@ -155,7 +155,7 @@ class _Run:
     tasks: list[str] = field(default_factory=list)
     records: list[IterationRecord] = field(default_factory=list)
 
-    def run(self) -> Generated:
+    def run(self) -> GenerationResult:
         self.interface = identity(self.world.spec.contract)
         self._say(
             Event(
@@ -183,7 +183,7 @@ class _Run:
                 path=str(self.folder.path / summary.interface_file),
             )
         )
-        return Generated(self.interface, summary)
+        return GenerationResult(self.interface, summary)
 
     # ------------------------------------------------------------ one iteration
 

@@ -28,7 +28,7 @@ Spec = dict[str, Any]
 RULES_TABLE, HYPOTHESES_TABLE = "SPEC", "HYPOTHESES"
 
 
-class Switch(NamedTuple):
+class RuleSwitch(NamedTuple):
     """Removable rule: its text on record, its action form, and a function that drops it from the table."""
 
     rule: str
@@ -41,7 +41,7 @@ class RuleTable(NamedTuple):
 
     name: str
     content: Any
-    switches: tuple[Switch, ...]
+    switches: tuple[RuleSwitch, ...]
     told: Callable[[Any], str]
 
 
@@ -105,20 +105,20 @@ def _listed_rules_text(spec: Spec) -> str:
     return listed.rules_text(current(spec))
 
 
-def _listed_switches(spec: Spec) -> Iterator[Switch]:
+def _listed_switches(spec: Spec) -> Iterator[RuleSwitch]:
     """Yield the rules of a probe table."""
     for part in ("templates", "now"):
         for template, rows in spec[part].items():
             for row in rows:
                 drop = partial(without, template=template, row=row)
-                yield Switch(listed.rule_in_words(spec, template, row), template, drop)
+                yield RuleSwitch(listed.rule_in_words(spec, template, row), template, drop)
     for form, template in spec["forms"].items():
-        yield Switch(listed.form_in_words(form, template), template, partial(_without_path, path=("forms", form)))
+        yield RuleSwitch(listed.form_in_words(form, template), template, partial(_without_path, path=("forms", form)))
     for template, needs in spec["needs"].items():
         for need in needs:
             wanted = runtime.write(template, list("XYZ"))
             rule = f"Before `{wanted}` you may need to {listed.need_step(*need)}"
-            yield Switch(rule, template, partial(_without_need, template=template, need=need))
+            yield RuleSwitch(rule, template, partial(_without_need, template=template, need=need))
 
 
 def _without_need(spec: Spec, template: str, need: list[Any]) -> Spec:
@@ -126,34 +126,36 @@ def _without_need(spec: Spec, template: str, need: list[Any]) -> Spec:
     return {**spec, "needs": {**spec["needs"], template: left}}
 
 
-def _offered_switches(spec: Spec) -> Iterator[Switch]:
+def _offered_switches(spec: Spec) -> Iterator[RuleSwitch]:
     """Yield the rules of an offered-actions table."""
     for form, template in spec["forms"].items():
-        yield Switch(offered.form_in_words(form, template), template, partial(_without_path, path=("forms", form)))
+        yield RuleSwitch(offered.form_in_words(form, template), template, partial(_without_path, path=("forms", form)))
     if spec["travel"]:
-        yield Switch(offered.reach_in_words(spec["travel"]), spec["travel"], lambda spec: {**spec, "travel": ""})
+        yield RuleSwitch(offered.reach_in_words(spec["travel"]), spec["travel"], lambda spec: {**spec, "travel": ""})
     if spec["sure"]:
-        yield Switch(offered.sure_in_words(spec["sure"]), "any", lambda spec: {**spec, "sure": []})
+        yield RuleSwitch(offered.sure_in_words(spec["sure"]), "any", lambda spec: {**spec, "sure": []})
     if spec["bare"]:
-        yield Switch(offered.BARE_IN_WORDS, "any", lambda spec: {**spec, "bare": False})
+        yield RuleSwitch(offered.BARE_IN_WORDS, "any", lambda spec: {**spec, "bare": False})
 
 
-def _page_switches(spec: Spec) -> Iterator[Switch]:
+def _page_switches(spec: Spec) -> Iterator[RuleSwitch]:
     """Yield the rules of a page-based interface."""
     for form, rule in spec["beside"].items():
-        yield Switch(pages.beside_in_words(form, rule["shift"]), form, partial(_without_path, path=("beside", form)))
+        yield RuleSwitch(
+            pages.beside_in_words(form, rule["shift"]), form, partial(_without_path, path=("beside", form))
+        )
     for frame, forms in spec["steps"].items():
         for form, ways in forms.items():
             for wanted, step in ways.items():
                 drop = partial(_without_path, path=("steps", frame, form, wanted))
-                yield Switch(pages.step_in_words(form, wanted, step, frame), form, drop)
+                yield RuleSwitch(pages.step_in_words(form, wanted, step, frame), form, drop)
 
 
-def _hypothesis_switches(rules: list[dict[str, Any]]) -> Iterator[Switch]:
+def _hypothesis_switches(rules: list[dict[str, Any]]) -> Iterator[RuleSwitch]:
     """Yield the rules of a hypotheses table."""
     for rule in rules:
         drop = partial(_without_hypothesis, up_front=rule["up_front"])
-        yield Switch(rule["up_front"].removesuffix("."), rule["action"], drop)
+        yield RuleSwitch(rule["up_front"].removesuffix("."), rule["action"], drop)
 
 
 def _without_hypothesis(rules: list[dict[str, Any]], up_front: str) -> list[dict[str, Any]]:

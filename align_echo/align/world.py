@@ -20,7 +20,7 @@ from align_echo.wrappers.environment import EnvironmentSpec
 
 
 @dataclass(frozen=True)
-class World:
+class TrainingSplit:
     """Training split of an environment. `data_root=None` uses the environment's default location."""
 
     spec: EnvironmentSpec

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from align_echo.agents.players import choose_turns
-from align_echo.align.generation import Generation
-from align_echo.align.loop import Generated
+from align_echo.align.generation import GenerationPlan
+from align_echo.align.loop import GenerationResult
 from align_echo.align.run_folder import InPlay, RunFolder, RunSummary
 from align_echo.align.world import ending
 from align_echo.errors import UsageError
@@ -38,7 +38,9 @@ FOLDER, WHOLE = "in-play", "full"
 ARMS = (BASELINE, PLACEBO, WHOLE)
 
 
-def play_generated(plan: Generation, generated: Generated, path: Path, *, progress: Progress = SILENT) -> RunSummary:
+def play_generated(
+    plan: GenerationPlan, generated: GenerationResult, path: Path, *, progress: Progress = SILENT
+) -> RunSummary:
     """Play a run's new interface, add the result to the run's summary, and return it.
 
     Nothing is played without a new interface, or if the plan has no tasks for it. Raises as `playing.play`.
@@ -56,7 +58,7 @@ def play_generated(plan: Generation, generated: Generated, path: Path, *, progre
     return RunFolder(path).add_play(generated.summary, in_play)
 
 
-def plan_play(plan: Generation, generated: Generated, path: Path) -> EvaluationPlan:
+def plan_play(plan: GenerationPlan, generated: GenerationResult, path: Path) -> EvaluationPlan:
     """Plan the evaluation of a generated interface: all arms play the same tasks with the same seed."""
     world, file = plan.world, path / generated.summary.interface_file
     variants = build_variants(load_interface(file, world.spec.contract, world.spec.action_format))
@@ -82,7 +84,7 @@ def plan_play(plan: Generation, generated: Generated, path: Path) -> EvaluationP
     )
 
 
-def tasks_used(plan: Generation, generated: Generated) -> set[str]:
+def tasks_used(plan: GenerationPlan, generated: GenerationResult) -> set[str]:
     """Return the training tasks of a run's episodes and experiments."""
     iterations = (record.iteration for record in generated.summary.iterations)
     played = (plan.world.tasks(number, plan.seed, plan.tasks_per_iteration) for number in iterations)
@@ -130,7 +132,7 @@ def measure_play(
 # ---------------------------------------------------------------- printing
 
 
-def result_lines(plan: Generation, summary: RunSummary, path: Path) -> Iterator[str]:
+def result_lines(plan: GenerationPlan, summary: RunSummary, path: Path) -> Iterator[str]:
     """Describe the end of a run, the path of a new interface, and in the last line its effect in play."""
     yield f"stopped after {quantity(len(summary.iterations), 'iteration')} ({summary.stopped}): {ending(summary)}"
     for rule in load_interface(path / summary.interface_file).provenance.unresolved:
@@ -142,7 +144,7 @@ def result_lines(plan: Generation, summary: RunSummary, path: Path) -> Iterator[
     yield play_line(summary)
 
 
-def evaluate_command(plan: Generation, interface: Path) -> str:
+def evaluate_command(plan: GenerationPlan, interface: Path) -> str:
     """Return the command to evaluate an interface on the test split."""
     model = plan.player.model
     options = f" --model {model}" if model else ""
@@ -183,7 +185,7 @@ def verdict_on_play(played: InPlay) -> str:
     return f"{played.better} of {quantity(played.tasks, 'episode')} improved{worse}{caveat}"
 
 
-def nothing_written(plan: Generation, summary: RunSummary, path: Path) -> str:
+def nothing_written(plan: GenerationPlan, summary: RunSummary, path: Path) -> str:
     """Explain why a run with misalignments ended without an interface, and what to do; "" for any other run."""
     if summary.written or not summary.misalignments:
         return ""

@@ -30,7 +30,7 @@ from align_echo.agents.players import (
     model_on_record,
     workers_for,
 )
-from align_echo.align.generation import Generation, generate_interface, plan_generation
+from align_echo.align.generation import GenerationPlan, generate_interface, plan_generation
 from align_echo.align.run_folder import RunFolder
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, build_variants
@@ -113,7 +113,7 @@ class StudyPlan:
     file: StudyFile
     evaluations: dict[str, EvaluationPlan]
     labels: dict[str, str]
-    generations: dict[str, Generation]
+    generations: dict[str, GenerationPlan]
     interfaces: dict[str, str]
     baselines: dict[str, str]
     parts: dict[str, dict[str, str]]
@@ -300,7 +300,7 @@ def _evaluation(
 
 def _generation(
     file: StudyFile, spec: EnvironmentSpec, player: AgentChoice, seed: int, *, verify: bool = True
-) -> Generation:
+) -> GenerationPlan:
     """Plan the generation of an agent's interface in an environment."""
     asks = bool(file.analyzer_model or file.optimizer_model or file.backend == "llm")
     at_endpoint = asks or (player.model is not None and player.model.has_endpoint)

@@ -15,7 +15,7 @@ from typing import Literal
 from rich.table import Table
 from rich.text import Text
 
-from align_echo.align.audit.report import Audit
+from align_echo.align.audit.report import AuditReport
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, VariantDifference, VariantResult
 from align_echo.faults import InterfaceConduct
 from align_echo.hints import HintCount
@@ -123,7 +123,7 @@ def provenance_lines(interface: Interface) -> Iterator[str]:
         yield "rules on record: none, so nothing is known of what they rest on"
 
 
-def audit_lines(audit: Audit) -> Iterator[str]:
+def audit_lines(audit: AuditReport) -> Iterator[str]:
     """Describe what an audit's table leaves out: the activity of each speaker, and the first false claims."""
     for spoken in audit.speakers:
         counts = f"{spoken.utterances:,} things said, {spoken.refusals:,} refused, {spoken.messages:,} messages"
@@ -139,7 +139,7 @@ def audit_lines(audit: Audit) -> Iterator[str]:
         yield "stopped: this is what was found until then"
 
 
-def audit_table(audit: Audit) -> Table:
+def audit_table(audit: AuditReport) -> Table:
     """Build the table of an interface's claims to each speaker, by kind, with how many were true when tested."""
     table = plain_table("Claims, tried in a fork of the state; % right with 95% intervals over games")
     table.add_column("speaker", no_wrap=True)

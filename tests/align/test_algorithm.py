@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.agents.reasoning import Vanilla
-from align_echo.align.loop import Generated, generate
+from align_echo.align.loop import GenerationResult, generate
 from align_echo.align.run_folder import Event, RunFolder
 from align_echo.interface import Interface, load_interface
 from align_echo.models import ScriptedModel
@@ -54,7 +54,7 @@ class Finder:
         return interface.model_copy(update={"name": "made", "source": f"{interface.source}# {new[0].rule}\n"})
 
 
-def play(path: Path, *, resume: bool = False, stop_after: int = 0) -> tuple[Generated, Finder]:
+def play(path: Path, *, resume: bool = False, stop_after: int = 0) -> tuple[GenerationResult, Finder]:
     finder, seen = Finder(), 0
 
     def watch(event: Event) -> None:

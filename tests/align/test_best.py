@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.align.loop import Generated, best_iteration, generate
+from align_echo.align.loop import GenerationResult, best_iteration, generate
 from align_echo.align.run_folder import IterationOutcome, IterationRecord, RunFolder
 from align_echo.interface import Interface, RuleRecord, identity, load_interface
 from align_echo.types import AgentReply, AgentView, Misalignment, Trajectory
@@ -150,7 +150,7 @@ class Author:
 def test_a_worse_interface_that_came_later_is_not_what_the_run_ends_with(tmp_path: Path) -> None:
     spec = replace(SPEC, training_tasks=lambda *, data_root, iteration, seed: list(TASK_IDS))
 
-    def run(iterations: int, *, resume: bool = False) -> Generated:
+    def run(iterations: int, *, resume: bool = False) -> GenerationResult:
         path = tmp_path / str(iterations)
         return generate(spec, Reader(), Author(), RunFolder(path), iterations=iterations, resume=resume)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from align_echo.agents.reasoning import Vanilla
 from align_echo.align.experiments import OPERATIONS, Simulator, clip, trajectory_text
-from align_echo.align.world import World
+from align_echo.align.world import TrainingSplit
 from align_echo.errors import ModelError, RequestRejectedError
 from align_echo.interface import identity
 from align_echo.models import ScriptedModel
@@ -23,7 +23,7 @@ GOOD = IDENTITY.model_copy(update={"source": GOOD_CODE})
 
 def simulator(script: Script = ()) -> Simulator:
     agent = Vanilla(ScriptedModel(script))
-    return Simulator(World(SPEC).env, agent, IDENTITY, split="train", action_format=SPEC.action_format)
+    return Simulator(TrainingSplit(SPEC).env, agent, IDENTITY, split="train", action_format=SPEC.action_format)
 
 
 def test_actions_are_carried_out_and_a_reset_undoes_them() -> None:
@@ -45,7 +45,7 @@ def test_the_agent_is_asked_without_anything_being_done() -> None:
 
 def test_a_changed_observation_reaches_the_agent_and_not_the_environment() -> None:
     model = ScriptedModel(["go to study"])
-    sim = Simulator(World(SPEC).env, Vanilla(model), IDENTITY, split="train", action_format="")
+    sim = Simulator(TrainingSplit(SPEC).env, Vanilla(model), IDENTITY, split="train", action_format="")
     sim.init_simulator(BOOK)
     sim.execute_agent_action("take book 1")
     assert sim.change_last_action_observation("The book is in the study.").ok
@@ -152,4 +152,4 @@ def test_clipping_keeps_both_ends(text: str, limit: int) -> None:
 
 @pytest.mark.parametrize(("limit", "expected"), [(None, 2), (1, 1), (2, 2), (9, 2)])
 def test_a_limit_on_training_tasks(limit: int | None, expected: int) -> None:
-    assert len(World(SPEC).tasks(1, 0, limit)) == expected
+    assert len(TrainingSplit(SPEC).tasks(1, 0, limit)) == expected

@@ -11,9 +11,9 @@ import pytest
 from align_echo.agents.reasoning import Vanilla
 from align_echo.align.llm.backend import LlmBackend
 from align_echo.align.llm.replies import LlmSettings
-from align_echo.align.loop import Generated, generate
+from align_echo.align.loop import GenerationResult, generate
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
-from align_echo.align.world import World
+from align_echo.align.world import TrainingSplit
 from align_echo.errors import ModelError, UsageError
 from align_echo.interface import Interface, load_interface
 from align_echo.models.client import RetryPolicy
@@ -55,7 +55,7 @@ def run(
     wrap: Wrap = lambda model: model,
     workers: int = 1,
     seed: int = 0,
-) -> Generated:
+) -> GenerationResult:
     folder = RunFolder(path)
 
     def model(role: str) -> ChatModel:
@@ -66,7 +66,7 @@ def run(
 
     agent = Vanilla(model("agent"))
     backend = LlmBackend(
-        World(SPEC),
+        TrainingSplit(SPEC),
         agent,
         analyzer_model=model("analyzer"),
         optimizer_model=model("optimizer"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.align.loop import Generated
+from align_echo.align.loop import GenerationResult
 from align_echo.align.run_folder import Event, RunFolder
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import get_base_url
@@ -58,7 +58,7 @@ def paid_twice(endpoint: Endpoint) -> list[str]:
     return [request for request, count in counts.items() if count > 1]
 
 
-def reference(path: Path) -> tuple[Generated, int, int]:
+def reference(path: Path) -> tuple[GenerationResult, int, int]:
     """An undisturbed run, how many events it has and how many requests it makes."""
     events: list[Event] = []
     with serve(scripts()) as endpoint:
@@ -66,7 +66,7 @@ def reference(path: Path) -> tuple[Generated, int, int]:
     return made, len(events), len(endpoint.requests)
 
 
-def assert_same(made: Generated, expected: Generated, endpoint: Endpoint, requests: int) -> None:
+def assert_same(made: GenerationResult, expected: GenerationResult, endpoint: Endpoint, requests: int) -> None:
     assert made.summary == expected.summary
     assert made.interface == expected.interface
     assert len(endpoint.requests) == requests

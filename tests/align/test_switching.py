@@ -7,7 +7,7 @@ import difflib
 import pytest
 
 from align_echo.align.hybrid.findings import extended_source, rule_of
-from align_echo.align.hybrid.hypotheses import Instead, Needs
+from align_echo.align.hybrid.hypotheses import NeededStep, WrongWording
 from align_echo.align.switching import switches_of, without_rules
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface import Interface, identity, load_interface
@@ -45,8 +45,8 @@ def test_a_rule_is_no_longer_told_up_front_unless_another_says_it_too():
 
 
 def test_rules_that_a_model_proposed_are_switched_off_too():
-    needs = rule_of(Needs(action="take {0}", step="go to {0}"), latest=False, untested=False)
-    instead = rule_of(Instead(wrong="grab {0}", right="take {0}"), latest=False, untested=False)
+    needs = rule_of(NeededStep(action="take {0}", step="go to {0}"), latest=False, untested=False)
+    instead = rule_of(WrongWording(wrong="grab {0}", right="take {0}"), latest=False, untested=False)
     plain = identity(CONTRACT)
     source = extended_source(plain.source, CONTRACT, [needs, instead], {"take {0}": ["No."]})
     interface = plain.model_copy(update={"source": source})

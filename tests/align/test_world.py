@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.align.world import World, spread
+from align_echo.align.world import TrainingSplit, spread
 from tests.align.room_world import BOOK, SPEC
 
 
@@ -23,6 +23,6 @@ def test_a_limit_is_spread_evenly_over_the_types(drawn: list[tuple[str, int]], l
 
 
 def test_the_experts_way() -> None:
-    played = World(SPEC).gold(BOOK)
+    played = TrainingSplit(SPEC).gold(BOOK)
     assert [action for action, _ in played] == ["go to study", "take book 1", "go to kitchen", "drop book 1"]
     assert played[1][1] == "You take the book 1."

@@ -42,7 +42,7 @@ Said = tuple[str, str]
 
 
 @dataclass
-class Adversary:
+class AdversarySpeaker:
     """Random speaker of an episode. `foreign_names` holds names of other tasks; `kinds` holds words seen in each form's
     slots in any task; `name` matches names in allowed actions, built from `words` if names have no numbers."""
 
@@ -299,25 +299,25 @@ def _lettered(form: str) -> str:
 # ---------------------------------------------------------------- who speaks to an interface that is audited
 
 
-class Scene(NamedTuple):
+class SpeakerState(NamedTuple):
     """State in which a speaker acts; `memory` holds forms and names met so far."""
 
     env: TextEnv
-    memory: Adversary
+    memory: AdversarySpeaker
     view: AgentView
     rng: random.Random
 
 
-Speaker = Callable[[Scene, int], Iterator[Said]]
+Speaker = Callable[[SpeakerState, int], Iterator[Said]]
 """Function that returns up to `count` pairs (why, action) for a scene."""
 
 
-def adversary_speaks(scene: Scene, count: int) -> Iterator[Said]:
+def adversary_speaks(scene: SpeakerState, count: int) -> Iterator[Said]:
     """Yield actions most agents never say."""
     return scene.memory.draws(count)
 
 
-def chance_speaks(scene: Scene, count: int) -> Iterator[Said]:
+def chance_speaks(scene: SpeakerState, count: int) -> Iterator[Said]:
     """Yield actions allowed at any time in the episode; without lists, forms with names."""
     ever = list(scene.memory.ever_allowed)
     for _ in range(count):
@@ -326,7 +326,7 @@ def chance_speaks(scene: Scene, count: int) -> Iterator[Said]:
             yield draw
 
 
-def expert_slips(scene: Scene, count: int) -> Iterator[Said]:
+def expert_slips(scene: SpeakerState, count: int) -> Iterator[Said]:
     """Yield the expert's next action with a slip: a skipped step, a wrong name, lost words, a repetition."""
     action = scene.env.oracle().expert_action()
     if action is None:
@@ -341,7 +341,7 @@ def expert_slips(scene: Scene, count: int) -> Iterator[Said]:
 def agent_speaks(agent: Agent) -> Speaker:
     """Build a speaker from an agent; it yields nothing more once its context is full."""
 
-    def speak(scene: Scene, count: int) -> Iterator[Said]:
+    def speak(scene: SpeakerState, count: int) -> Iterator[Said]:
         seen: set[str] = set()
         for _ in range(count):
             try:
@@ -355,7 +355,7 @@ def agent_speaks(agent: Agent) -> Speaker:
     return speak
 
 
-def _step_left_out(scene: Scene, action: str) -> str:
+def _step_left_out(scene: SpeakerState, action: str) -> str:
     env = scene.env
     snapshot = env.snapshot()
     env.step(action)
@@ -364,7 +364,7 @@ def _step_left_out(scene: Scene, action: str) -> str:
     return after or ""
 
 
-def _name_exchanged(scene: Scene, action: str) -> str:
+def _name_exchanged(scene: SpeakerState, action: str) -> str:
     form, slots = skeleton(action, scene.memory.name)
     names, known = list(slots), sorted(scene.memory.names)
     if not names or not known:
@@ -373,12 +373,12 @@ def _name_exchanged(scene: Scene, action: str) -> str:
     return written(form, names)
 
 
-def _words_lost(scene: Scene, action: str) -> str:
+def _words_lost(scene: SpeakerState, action: str) -> str:
     words = action.split()
     return " ".join(words[: scene.rng.randint(1, max(1, len(words) - 1))])
 
 
-def _done_again(scene: Scene, action: str) -> str:
+def _done_again(scene: SpeakerState, action: str) -> str:
     return scene.rng.choice(scene.memory.utterances[-6:]) if scene.memory.utterances else ""
 
 
@@ -471,12 +471,12 @@ class Auditor:
         )
         foreign_names = sorted({name for task, names in self._known.items() if task != task_id for name in names})
         rng = random.Random(f"{self._rng.random()}/{task_id}")
-        adversary = Adversary(rng, tuple(foreign_names[:400]), self._name, self._kinds)
+        adversary = AdversarySpeaker(rng, tuple(foreign_names[:400]), self._name, self._kinds)
         adversary.see(self._env, raw)
         for _ in range(turns):
             if self._env.over:
                 break
-            for why, action in list(speaker(Scene(self._env, adversary, self._view, rng), per_state)):
+            for why, action in list(speaker(SpeakerState(self._env, adversary, self._view, rng), per_state)):
                 if not self._env.over and not self._ends(action):
                     self._say(action, adversary, why)
             self._walk(adversary)
@@ -489,7 +489,7 @@ class Auditor:
         """
         return _first_word(action) in self._ending and self._tried(action)[1]
 
-    def _walk(self, adversary: Adversary) -> None:
+    def _walk(self, adversary: AdversarySpeaker) -> None:
         """Take a step forward: the oracle's, an allowed one, or anything offered."""
         if self._env.over:
             return
@@ -499,7 +499,7 @@ class Auditor:
             action = self._rng.choice(names)
         self._turn(action or adversary.known()[1] or "look", adversary)
 
-    def _turn(self, action: str, adversary: Adversary) -> str:
+    def _turn(self, action: str, adversary: AdversarySpeaker) -> str:
         """Take a turn and return the interface's addition to the engine's answer."""
         before = self._env.state
         observation, _, _, _, info = self._wrapped.step(action)
@@ -519,7 +519,7 @@ class Auditor:
         plain = clean(raw).strip()
         return "" if plain.startswith(observation.strip()) else observation.removeprefix(plain).strip()
 
-    def _say(self, action: str, adversary: Adversary, why: str) -> None:
+    def _say(self, action: str, adversary: AdversarySpeaker, why: str) -> None:
         """Say an action, judge the reply, and follow its advice to the end."""
         seen = [self._signature()]
         end = ""
@@ -561,7 +561,7 @@ class Auditor:
 
     # ------------------------------------------------------------ trying
 
-    def _judge(self, claim: Claim, context: str, adversary: Adversary) -> None:
+    def _judge(self, claim: Claim, context: str, adversary: AdversarySpeaker) -> None:
         if self._env.over and claim.kind in ("do", "write", "already", "after"):
             return
         self.findings.claims[claim.kind] += 1
@@ -570,7 +570,7 @@ class Auditor:
         if holds is False:
             self.findings.blame(claim.kind, f"{self._env.info(None)['task_id']} {context}: {tuple(claim)}")
 
-    def _holds(self, claim: Claim, adversary: Adversary) -> bool | None:
+    def _holds(self, claim: Claim, adversary: AdversarySpeaker) -> bool | None:
         """Check a claim in this state; None if it cannot be tested here.
 
         The chain of advice tests everything after "then". "Some" tasks cannot be judged from this one.
@@ -671,7 +671,7 @@ class Auditor:
             self._env.restore(snapshot)
         return took, over
 
-    def _is_so(self, action: str, adversary: Adversary) -> bool | None:
+    def _is_so(self, action: str, adversary: AdversarySpeaker) -> bool | None:
         """Check if the action is accepted after some step and then restores the current state."""
         snapshot = self._env.snapshot()
         current = self._signature()

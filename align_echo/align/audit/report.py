@@ -88,7 +88,7 @@ class SpeakerAudit(Frozen):
     examples: tuple[str, ...]
 
 
-class Audit(Frozen):
+class AuditReport(Frozen):
     """Result of an audit. `stopped`: it was interrupted and holds partial results."""
 
     environment: str
@@ -143,7 +143,7 @@ def audit_interface(
     seed: int = 0,
     data_root: Path | None = None,
     progress: Progress = SILENT,
-) -> Audit:
+) -> AuditReport:
     """Test each claim of an interface to each speaker in a copy of the state.
 
     A speaker is "adversary", "random", "expert-slips", "pocket" or an agent's name. `refused` detects a refusal by its
@@ -178,7 +178,7 @@ def audit_interface(
             env.close()
     except KeyboardInterrupt:
         stopped = True
-    return Audit(
+    return AuditReport(
         environment=spec.name,
         split=split,
         interface=f"{interface.name}@{interface.content_hash}",

@@ -26,9 +26,9 @@ from align_echo.align.hybrid.findings import (
     worded,
 )
 from align_echo.align.hybrid.hypotheses import HYPOTHESIS, Hypothesis
-from align_echo.align.hybrid.reading import Proposals, parse_hypotheses
+from align_echo.align.hybrid.reading import ParsedHypotheses, parse_hypotheses
 from align_echo.align.hybrid.trials import tried, verdict_on
-from align_echo.align.llm.analyzer import Dialogue
+from align_echo.align.llm.analyzer import ModelDialogue
 from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe.backend import ProbeBackend
@@ -89,9 +89,9 @@ def proposed(
     }
     prompt = render("analyzer/hypotheses", values)
     tasks = {*(episode.task_id for episode in chosen), *(task_id for task_id, _ in openings)}
-    dialogue = Dialogue(model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens)
+    dialogue = ModelDialogue(model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens)
 
-    def parse(reply: str) -> Proposals:
+    def parse(reply: str) -> ParsedHypotheses:
         return parse_hypotheses(reply, tasks, prompt)
 
     try:

@@ -15,10 +15,10 @@ from align_echo.align.hybrid.hypotheses import (
     HYPOTHESIS,
     LETTERS,
     Hypothesis,
-    Instead,
-    Needs,
+    NeededStep,
     NoEffect,
     StatedClaim,
+    WrongWording,
     forms_of,
     hint_words,
     in_words,
@@ -26,8 +26,8 @@ from align_echo.align.hybrid.hypotheses import (
 )
 from align_echo.align.hybrid.reading import json_values
 from align_echo.align.hybrid.runtime import slots_of
-from align_echo.align.hybrid.trials import Tally, Verdict, verdict_on
-from align_echo.align.llm.analyzer import Dialogue
+from align_echo.align.hybrid.trials import HypothesisCounts, Verdict, verdict_on
+from align_echo.align.llm.analyzer import ModelDialogue
 from align_echo.align.llm.replies import LlmSettings
 from align_echo.align.probe.emit import code_of
 from align_echo.errors import NoAnswerError, ReplyFormatError
@@ -41,7 +41,9 @@ Rule = dict[str, Any]
 """Hypothesis as stored in an interface (`runtime.py`), with its own data under "hypothesis"."""
 
 
-def about(hypothesis: Hypothesis, tally: Tally, answers: dict[str, list[str]], failed_task: str) -> Misalignment:
+def about(
+    hypothesis: Hypothesis, tally: HypothesisCounts, answers: dict[str, list[str]], failed_task: str
+) -> Misalignment:
     """Convert a confirmed or untested hypothesis into a misalignment.
 
     `answers` holds the refusals of its forms. A hypothesis without trials is reported for `failed_task`.
@@ -62,7 +64,7 @@ def about(hypothesis: Hypothesis, tally: Tally, answers: dict[str, list[str]], f
     )
 
 
-def about_wrong(rule: Rule, tally: Tally) -> Misalignment:
+def about_wrong(rule: Rule, tally: HypothesisCounts) -> Misalignment:
     """Report an existing rule refuted by a trial."""
     hypothesis = HYPOTHESIS.validate_python(rule["hypothesis"])
     task_id, action, *_ = (*tally.counterexample.split(": "), "", "")
@@ -87,10 +89,10 @@ def rule_of(hypothesis: Hypothesis, *, latest: bool, untested: bool) -> Rule:
     action = forms_of(hypothesis)[0]
     hint = hint_words(hypothesis)
     until, step = "", ""
-    if isinstance(hypothesis, Needs):
+    if isinstance(hypothesis, NeededStep):
         step = hypothesis.step
         hint = hint if set(slots_of(step)) <= set(slots_of(action)) else ""
-    elif isinstance(hypothesis, Instead):
+    elif isinstance(hypothesis, WrongWording):
         step = hypothesis.right
     elif isinstance(hypothesis, NoEffect):
         step, until = hypothesis.after, hypothesis.until
@@ -109,7 +111,7 @@ def rule_of(hypothesis: Hypothesis, *, latest: bool, untested: bool) -> Rule:
     }
 
 
-def outcome_line(hypothesis: Hypothesis, tally: Tally, *, allow_untested: bool) -> str:
+def outcome_line(hypothesis: Hypothesis, tally: HypothesisCounts, *, allow_untested: bool) -> str:
     """Describe a hypothesis's result in a line with its counts."""
     verdict: Verdict = verdict_on(hypothesis, tally)
     tasks = quantity(len(tally.tasks), "task")
@@ -120,7 +122,7 @@ def outcome_line(hypothesis: Hypothesis, tally: Tally, *, allow_untested: bool) 
     if verdict == "refuted":
         return f"refuted: {claim} ({counts}; {tally.counterexample})"
     why = "too few" if tally.support else "no state was found in which it says anything"
-    if isinstance(hypothesis, Instead) and tally.support and tally.meaning != "meant":
+    if isinstance(hypothesis, WrongWording) and tally.support and tally.meaning != "meant":
         why = "what agents mean by it cannot be told from where they say it"
     fate = "it is kept all the same and marked" if allow_untested else "it is left out; --allow-untested keeps such"
     return f"untested: {claim} ({counts}: {why}; {fate})"
@@ -151,7 +153,7 @@ def unresolved(old: Sequence[str], new: Sequence[Misalignment]) -> tuple[str, ..
 
 
 def _intent(hypothesis: Hypothesis) -> str:
-    if isinstance(hypothesis, Instead):
+    if isinstance(hypothesis, WrongWording):
         return f"do `{hypothesis.right}`"
     return "get on with the task"
 
@@ -175,7 +177,7 @@ def worded(
 
     Raises `ModelError` only if the endpoint is unreachable: rules do not depend on the model's words.
     """
-    dialogue = Dialogue(
+    dialogue = ModelDialogue(
         model,
         render("optimizer/wording_system", {"environment": environment, "action_format": action_format}),
         temperature=settings.optimizer_temperature,

@@ -1,7 +1,7 @@
 """Testable hypotheses a model may propose.
 
 A form is an action with slots {0} to {9} for names: "take {0} from {1}". Four kinds: a step an action needs first
-(`Needs`), a wording the environment does not understand (`Instead`), an action without effect after another
+(`NeededStep`), a wording the environment does not understand (`WrongWording`), an action without effect after another
 (`NoEffect`), and any statement with experiments (`StatedClaim`).
 
 Not here: reading replies (`reading.py`) and trials (`trials.py`).
@@ -55,7 +55,7 @@ ActionForm = Annotated[str, AfterValidator(checked_form)]
 Statement = Annotated[str, AfterValidator(checked_line)]
 
 
-class Needs(Frozen):
+class NeededStep(Frozen):
     """`action` is refused before `step`. Names of `step` missing from `action` are free."""
 
     kind: Literal["needs"] = "needs"
@@ -63,13 +63,13 @@ class Needs(Frozen):
     step: ActionForm
 
     @model_validator(mode="after")
-    def _differ(self) -> Needs:
+    def _differ(self) -> NeededStep:
         if self.action == self.step:
             raise ValueError("an action cannot need itself first")
         return self
 
 
-class Instead(Frozen):
+class WrongWording(Frozen):
     """`wrong` is never understood; agents mean `right`. All names of `right` occur in `wrong`."""
 
     kind: Literal["instead"] = "instead"
@@ -77,7 +77,7 @@ class Instead(Frozen):
     right: ActionForm
 
     @model_validator(mode="after")
-    def _fits(self) -> Instead:
+    def _fits(self) -> WrongWording:
         if self.wrong.lower() == self.right.lower():
             raise ValueError("both forms are the same")
         if not set(slots_of(self.right)) <= set(slots_of(self.wrong)):
@@ -141,7 +141,7 @@ class StatedClaim(Frozen):
         return self
 
 
-Hypothesis = Needs | Instead | NoEffect | StatedClaim
+Hypothesis = NeededStep | WrongWording | NoEffect | StatedClaim
 KINDS = ("needs", "instead", "no_effect", "claim")
 HYPOTHESIS: TypeAdapter[Hypothesis] = TypeAdapter(Annotated[Hypothesis, Field(discriminator="kind")])
 """Adapter to read and write a hypothesis."""
@@ -156,9 +156,9 @@ def forms_of(hypothesis: Hypothesis) -> tuple[str, ...]:
 
 def spoken_forms(hypothesis: Hypothesis) -> tuple[str, ...]:
     """List the forms a hypothesis speaks about; the interface must distinguish their answers."""
-    if isinstance(hypothesis, Needs):
+    if isinstance(hypothesis, NeededStep):
         return hypothesis.action, hypothesis.step
-    if isinstance(hypothesis, Instead):
+    if isinstance(hypothesis, WrongWording):
         return hypothesis.wrong, hypothesis.right
     if isinstance(hypothesis, NoEffect):
         return tuple(filter(None, (hypothesis.action, hypothesis.after, hypothesis.until)))
@@ -177,9 +177,9 @@ def in_words(hypothesis: Hypothesis) -> str:
 
 def hint_words(hypothesis: Hypothesis) -> str:
     """Write the hint for a refused action, with slots, in the wording the audit can read."""
-    if isinstance(hypothesis, Needs):
+    if isinstance(hypothesis, NeededStep):
         return f"`{hypothesis.action}` does not work yet: you need to `{hypothesis.step}` first."
-    if isinstance(hypothesis, Instead):
+    if isinstance(hypothesis, WrongWording):
         return f"`{hypothesis.wrong}` is not understood; write `{hypothesis.right}` instead."
     if isinstance(hypothesis, NoEffect):
         return f"`{hypothesis.action}` would change nothing: that is already so."
@@ -187,9 +187,9 @@ def hint_words(hypothesis: Hypothesis) -> str:
 
 
 def _sentence(hypothesis: Hypothesis) -> str:
-    if isinstance(hypothesis, Needs):
+    if isinstance(hypothesis, NeededStep):
         return f"Before `{hypothesis.action}` you need to `{hypothesis.step}`"
-    if isinstance(hypothesis, Instead):
+    if isinstance(hypothesis, WrongWording):
         return f"Write `{hypothesis.right}` instead of `{hypothesis.wrong}`"
     if isinstance(hypothesis, NoEffect):
         until = f", until `{hypothesis.until}`" if hypothesis.until else ""
@@ -210,7 +210,7 @@ MOST_ANSWERS = 20
 """Maximum refusals per form; beyond this they have no recognisable wording."""
 
 
-class Judge:
+class ActionJudge:
     """Judge of actions in a lab. Answers may quote the names of `forms`."""
 
     def __init__(self, lab: Lab, forms: Sequence[str]) -> None:

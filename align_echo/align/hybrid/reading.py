@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from align_echo.agents.parsing import spans, unquoted, visible_code
 from align_echo.align.experiments import clip
-from align_echo.align.hybrid.hypotheses import HYPOTHESIS, KINDS, Hypothesis, Instead, Judge, StatedClaim
+from align_echo.align.hybrid.hypotheses import HYPOTHESIS, KINDS, ActionJudge, Hypothesis, StatedClaim, WrongWording
 from align_echo.align.hybrid.runtime import bound_names, filled_form, slots_of
 from align_echo.align.probe.lab import LabState
 from align_echo.errors import ReplyFormatError
@@ -76,14 +76,14 @@ _NOTHING = re.compile(r"\W*(?:json)?\W*(none|\[\s*\]|\{\s*\W*hypotheses\W*\[\s*\
 _BROKEN = re.compile(r"\{\s*[\"']?(kind|type)\b")
 
 
-class Proposals(Frozen):
+class ParsedHypotheses(Frozen):
     """Distinct hypotheses of a reply, and the error of each rejected object."""
 
     hypotheses: tuple[Hypothesis, ...] = ()
     unread: tuple[str, ...] = ()
 
 
-def parse_hypotheses(reply: str, task_ids: Collection[str], prompt: str = "") -> Proposals:
+def parse_hypotheses(reply: str, task_ids: Collection[str], prompt: str = "") -> ParsedHypotheses:
     """Parse the hypotheses in a reply; empty for an empty list or the word none.
 
     Examples in `prompt` do not count as answers. Raises `ReplyFormatError` for an unreadable reply.
@@ -93,7 +93,7 @@ def parse_hypotheses(reply: str, task_ids: Collection[str], prompt: str = "") ->
     objects = [written for written in _objects(text) if written not in examples]
     if not objects:
         if len(text.strip()) <= LONGEST_NOTHING and _NOTHING.fullmatch(text.strip()):
-            return Proposals()
+            return ParsedHypotheses()
         raise ReplyFormatError("it holds no hypotheses: write a JSON list of them in <hypotheses>, or [] for none")
     hypotheses: list[Hypothesis] = []
     unread: list[str] = []
@@ -107,7 +107,7 @@ def parse_hypotheses(reply: str, task_ids: Collection[str], prompt: str = "") ->
         unread.append(f"{len(objects) - MOST_HYPOTHESES} more: at most {MOST_HYPOTHESES} are read at once")
     if not hypotheses:
         raise ReplyFormatError(". ".join(unread))
-    return Proposals(hypotheses=tuple(hypotheses), unread=tuple(unread))
+    return ParsedHypotheses(hypotheses=tuple(hypotheses), unread=tuple(unread))
 
 
 def json_values(text: str) -> list[Any]:
@@ -275,7 +275,7 @@ DEPTH, NODES = 4, 120
 """Actions that may be missing, and states looked at to find them."""
 
 
-class Followed(NamedTuple):
+class AgentStep(NamedTuple):
     """Agent's action with its state and whether the engine accepted it."""
 
     state: LabState
@@ -283,7 +283,9 @@ class Followed(NamedTuple):
     accepted: bool
 
 
-def meant(judge: Judge, instead: Instead, failed: Sequence[Trajectory]) -> tuple[Meaning, tuple[str, str, str]]:
+def meant(
+    judge: ActionJudge, instead: WrongWording, failed: Sequence[Trajectory]
+) -> tuple[Meaning, tuple[str, str, str]]:
     """Judge if agents mean the right wording by the wrong one; if not, also return task, action and reason."""
     episodes = [_followed(judge, trajectory) for trajectory in failed]
     states = _said(episodes, instead.wrong)
@@ -311,17 +313,17 @@ def meant(judge: Judge, instead: Instead, failed: Sequence[Trajectory]) -> tuple
     return ("meant" if clear and _may_be_meant(episodes, instead, known=known) else "cannot be told"), ("", "", "")
 
 
-def _followed(judge: Judge, trajectory: Trajectory) -> list[Followed]:
+def _followed(judge: ActionJudge, trajectory: Trajectory) -> list[AgentStep]:
     """Replay an episode in the lab."""
-    state, actions = judge.lab.start(trajectory.task_id), list[Followed]()
+    state, actions = judge.lab.start(trajectory.task_id), list[AgentStep]()
     for step in trajectory.steps:
         if step.action is not None and step.raw_observation is not None and not state.over:
-            actions.append(Followed(state, step.action, judge.taken(state, step.action)))
+            actions.append(AgentStep(state, step.action, judge.taken(state, step.action)))
             state = judge.lab.after(state, step.action)
     return actions
 
 
-def _said(episodes: Sequence[Sequence[Followed]], form: str) -> list[tuple[LabState, dict[str, str]]]:
+def _said(episodes: Sequence[Sequence[AgentStep]], form: str) -> list[tuple[LabState, dict[str, str]]]:
     """Find states with a refused action of a form, with its names."""
     states: list[tuple[LabState, dict[str, str]]] = []
     for episode in episodes:
@@ -330,19 +332,19 @@ def _said(episodes: Sequence[Sequence[Followed]], form: str) -> list[tuple[LabSt
     return states[:MOST_SAID]
 
 
-def _times(episodes: Sequence[Sequence[Followed]], form: str, *, accepted: bool = False) -> int:
+def _times(episodes: Sequence[Sequence[AgentStep]], form: str, *, accepted: bool = False) -> int:
     """Count uses of a form; with `accepted`, only accepted ones."""
     actions = [turn.action for episode in episodes for turn in episode if turn.accepted or not accepted]
     return sum(bound_names(form, action) is not None for action in actions)
 
 
-def _habits(episodes: Sequence[Sequence[Followed]], wrong: str, forms: Sequence[str]) -> set[str]:
+def _habits(episodes: Sequence[Sequence[AgentStep]], wrong: str, forms: Sequence[str]) -> set[str]:
     """Find forms that worked for agents, or were said at least half as often as the wrong wording."""
     times = _times(episodes, wrong)
     return {form for form in forms if _times(episodes, form, accepted=True) or 2 * _times(episodes, form) >= times}
 
 
-def _stuck_behind(episodes: Sequence[Sequence[Followed]], wrong: str, behind: Sequence[set[str]]) -> bool:
+def _stuck_behind(episodes: Sequence[Sequence[AgentStep]], wrong: str, behind: Sequence[set[str]]) -> bool:
     """Check if agents use forms enabled by the right wording more often than the wrong wording.
 
     If so, they habitually skip the right wording and mean a later step.
@@ -352,7 +354,7 @@ def _stuck_behind(episodes: Sequence[Sequence[Followed]], wrong: str, behind: Se
     return any(2 * count >= len(behind) and _times(episodes, form) > times for form, count in counts.items())
 
 
-def _may_be_meant(episodes: Sequence[Sequence[Followed]], instead: Instead, *, known: bool) -> bool:
+def _may_be_meant(episodes: Sequence[Sequence[AgentStep]], instead: WrongWording, *, known: bool) -> bool:
     """Check if the agents' habits allow the right wording as the meaning.
 
     They never say it, or mostly with names also used in the wrong wording; and after it works, they rarely repeat the
@@ -375,7 +377,7 @@ def _may_be_meant(episodes: Sequence[Sequence[Followed]], instead: Instead, *, k
     return 2 * sum(pairs) >= len(pairs) and (not known or 2 * sum(again) <= len(again))
 
 
-def _near(judge: Judge, state: LabState, names: dict[str, str], right: str) -> tuple[dict[str, float], set[str]]:
+def _near(judge: ActionJudge, state: LabState, names: dict[str, str], right: str) -> tuple[dict[str, float], set[str]]:
     """Rate the nearness of each form with these names: 1 if possible, 1 / (1 + n) after n actions.
 
     Also return the forms enabled by the right wording.
@@ -433,7 +435,7 @@ FEW = 6
 class UnlistedSpeech:
     """Finds accepted actions in states of a lab without lists. `names` holds names used by agents."""
 
-    def __init__(self, judge: Judge, names: Collection[str], rng: random.Random) -> None:
+    def __init__(self, judge: ActionJudge, names: Collection[str], rng: random.Random) -> None:
         self._judge = judge
         self._used = sorted(set(names))
         self._rng = rng
@@ -517,17 +519,17 @@ ASIDE = 0.5
 """Share of a walk's actions with forms of the hypotheses, where possible."""
 
 
-class Walked(NamedTuple):
+class WalkState(NamedTuple):
     """State of a walk with the accepted actions before it."""
 
     state: LabState
     accepted: tuple[str, ...]
 
 
-class Guide:
+class WalkGuide:
     """Leads walks. `names` holds agents' names for slots of the hypotheses' forms."""
 
-    def __init__(self, judge: Judge, names: Collection[str], rng: random.Random) -> None:
+    def __init__(self, judge: ActionJudge, names: Collection[str], rng: random.Random) -> None:
         self.judge = judge
         self.names = sorted(set(names))
         self.rng = rng
@@ -544,13 +546,13 @@ class Guide:
         avoid: Callable[[str], bool] = lambda action: False,
         wanted: Callable[[str], bool] | None = None,
         length: int = WALK,
-    ) -> list[Walked]:
+    ) -> list[WalkState]:
         """Walk through a task and return the states, the initial one first.
 
         The walk skips actions in `avoid`, and half of the time prefers `wanted` actions or forms of the hypotheses. It
         never ends the episode.
         """
-        walked = Walked(self.judge.lab.start(task_id), ())
+        walked = WalkState(self.judge.lab.start(task_id), ())
         states = [walked]
         counts: Counter[str] = Counter()
         openers: Counter[str] = Counter()
@@ -562,7 +564,7 @@ class Guide:
             action, state = step
             counts[action] += 1
             openers[action.split()[0]] += 1
-            walked = Walked(state, (*walked.accepted, action))
+            walked = WalkState(state, (*walked.accepted, action))
             states.append(walked)
         return states
 

@@ -18,8 +18,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from align_echo.align.experiments import clip
-from align_echo.align.hybrid.hypotheses import Hypothesis, Instead, Judge, Needs, NoEffect, StatedClaim, spoken_forms
-from align_echo.align.hybrid.reading import Guide, Meaning, Walked, meant, names_said, tasks_of
+from align_echo.align.hybrid.hypotheses import (
+    ActionJudge,
+    Hypothesis,
+    NeededStep,
+    NoEffect,
+    StatedClaim,
+    WrongWording,
+    spoken_forms,
+)
+from align_echo.align.hybrid.reading import Meaning, WalkGuide, WalkState, meant, names_said, tasks_of
 from align_echo.align.hybrid.runtime import bound_names, filled_form, is_step, slots_of
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.types import Evidence, Trajectory
@@ -51,7 +59,7 @@ Verdict = Literal["kept", "refuted", "untested"]
 
 
 @dataclass
-class Tally:
+class HypothesisCounts:
     """Trials of a hypothesis. `working` counts effects of its action where none is denied. `latest` is False once a
     later step of the same form did not undo the step; undoing counts after `undone` trials. `fresh` counts trials in
     tasks not shown as failures; `example` is a task and an action; `meaning` is the agents' meaning of a wrong wording.
@@ -94,7 +102,7 @@ class Tally:
         self.counterexample = self.counterexample or clip(f"{task_id}: {action}: {why}", LONGEST_COUNTEREXAMPLE)
 
 
-def verdict_on(hypothesis: Hypothesis, tally: Tally) -> Verdict:
+def verdict_on(hypothesis: Hypothesis, tally: HypothesisCounts) -> Verdict:
     """Judge the trials. Too few or ambiguous trials count as untested."""
     if tally.refuted:
         return "refuted"
@@ -103,7 +111,7 @@ def verdict_on(hypothesis: Hypothesis, tally: Tally) -> Verdict:
     enough = tally.support >= support and len(tally.tasks) >= tasks and tally.fresh > 0
     if isinstance(hypothesis, NoEffect):
         enough = enough and tally.working >= MIN_WORKING
-    if isinstance(hypothesis, Instead):
+    if isinstance(hypothesis, WrongWording):
         enough = enough and tally.meaning == "meant"
     return "kept" if enough else "untested"
 
@@ -115,16 +123,16 @@ def tried(
     tasks: Sequence[str],
     rng: random.Random,
     say: Callable[[str], None],
-) -> tuple[list[Tally], Judge]:
+) -> tuple[list[HypothesisCounts], ActionJudge]:
     """Test all hypotheses on `tasks` and where agents failed.
 
     The returned judge knows the refusals.
     """
     forms = [form for hypothesis in hypotheses for form in spoken_forms(hypothesis)]
-    judge = Judge(lab, forms)
+    judge = ActionJudge(lab, forms)
     actions = [step.action for trajectory in failed for step in trajectory.steps if step.action is not None]
-    guide = Guide(judge, names_said(forms, actions), rng)
-    tallies = [Tally() for _ in hypotheses]
+    guide = WalkGuide(judge, names_said(forms, actions), rng)
+    tallies = [HypothesisCounts() for _ in hypotheses]
     pairs = list(zip(hypotheses, tallies, strict=True))
     for number, task_id in enumerate(tasks, start=1):
         states = guide.walk(task_id)
@@ -135,7 +143,7 @@ def tried(
         left = sum(not tally.refuted for tally in tallies)
         say(f"trying hypotheses: task {number} of {len(tasks)}, {left} of {len(pairs)} not refuted")
     for hypothesis, tally in pairs:
-        if isinstance(hypothesis, Instead) and not tally.refuted:
+        if isinstance(hypothesis, WrongWording) and not tally.refuted:
             tally.meaning, why = meant(judge, hypothesis, failed)
             if tally.meaning == "not meant":
                 tally.failed(*why)
@@ -147,7 +155,7 @@ def tried(
 # ---------------------------------------------------------------- by kind
 
 
-def _say_forms(guide: Guide, states: Sequence[Walked]) -> None:
+def _say_forms(guide: WalkGuide, states: Sequence[WalkState]) -> None:
     """Say each form with some names, to learn refusals even of impossible forms."""
     known = names_said(guide.judge.forms, [action for walked in states for action in guide.options(walked.state)])
     names = sorted({*known, *guide.names}) or ["it"]
@@ -157,20 +165,20 @@ def _say_forms(guide: Guide, states: Sequence[Walked]) -> None:
             guide.judge.taken(walked.state, filled_form(form, chosen))
 
 
-def _try_in(guide: Guide, states: Sequence[Walked], hypothesis: Hypothesis, tally: Tally) -> None:
-    if isinstance(hypothesis, Needs):
+def _try_in(guide: WalkGuide, states: Sequence[WalkState], hypothesis: Hypothesis, tally: HypothesisCounts) -> None:
+    if isinstance(hypothesis, NeededStep):
         _try_needs(guide, states, hypothesis, tally)
-    elif isinstance(hypothesis, Instead):
+    elif isinstance(hypothesis, WrongWording):
         _try_instead(guide, states, hypothesis, tally)
     elif isinstance(hypothesis, NoEffect):
         _try_no_effect(guide, states, hypothesis, tally)
 
 
 def _possible(
-    guide: Guide, states: Sequence[Walked], form: str, most: int | None = None
-) -> Iterator[tuple[Walked, str, dict[str, str]]]:
+    guide: WalkGuide, states: Sequence[WalkState], form: str, most: int | None = None
+) -> Iterator[tuple[WalkState, str, dict[str, str]]]:
     """Yield (state, action, names) for each possible action of a form; sample at most `most`."""
-    cases: list[tuple[Walked, str, dict[str, str]]] = []
+    cases: list[tuple[WalkState, str, dict[str, str]]] = []
     for walked in states:
         for action in guide.options(walked.state):
             names = bound_names(form, action)
@@ -180,7 +188,7 @@ def _possible(
     yield from cases[:most]
 
 
-def _try_needs(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Tally) -> None:
+def _try_needs(guide: WalkGuide, states: Sequence[WalkState], needs: NeededStep, tally: HypothesisCounts) -> None:
     """Check that the step was always done, and that the action is refused without it or after a substitute."""
     task_id = states[0].state.task_id
     cases = list(_possible(guide, states, needs.action))
@@ -204,7 +212,7 @@ def _try_needs(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Tall
 
 
 def _replayed(
-    guide: Guide, walked: Walked, step: str, names: dict[str, str], *, instead: bool
+    guide: WalkGuide, walked: WalkState, step: str, names: dict[str, str], *, instead: bool
 ) -> LabState | None:
     """Replay actions without a step, or with a substitute; None if the episode ends.
 
@@ -227,7 +235,7 @@ def _replayed(
     return state
 
 
-def _try_undoing(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Tally) -> None:
+def _try_undoing(guide: WalkGuide, states: Sequence[WalkState], needs: NeededStep, tally: HypothesisCounts) -> None:
     """Find states with the step, another step of its form and a refusal; check if repeating the step helps."""
     judge = guide.judge
     known = {action: names for _, action, names in _possible(guide, states, needs.action, PER_TASK)}
@@ -248,7 +256,7 @@ def _try_undoing(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Ta
 
 
 def _try_detour(
-    guide: Guide, task_id: str, needs: Needs, action: str, names: dict[str, str], tally: Tally
+    guide: WalkGuide, task_id: str, needs: NeededStep, action: str, names: dict[str, str], tally: HypothesisCounts
 ) -> None:
     """Walk with everything but the step, preferring actions on the same names."""
     low = [name.lower() for name in names.values()]
@@ -266,7 +274,7 @@ def _try_detour(
     return None
 
 
-def _try_instead(guide: Guide, states: Sequence[Walked], instead: Instead, tally: Tally) -> None:
+def _try_instead(guide: WalkGuide, states: Sequence[WalkState], instead: WrongWording, tally: HypothesisCounts) -> None:
     """Check that the wrong wording is never possible, and where the right one works does nothing and is answered
     differently."""
     task_id = states[0].state.task_id
@@ -287,7 +295,7 @@ def _try_instead(guide: Guide, states: Sequence[Walked], instead: Instead, tally
     return None
 
 
-def _try_no_effect(guide: Guide, states: Sequence[Walked], claim: NoEffect, tally: Tally) -> None:
+def _try_no_effect(guide: WalkGuide, states: Sequence[WalkState], claim: NoEffect, tally: HypothesisCounts) -> None:
     """Check that the action changes nothing where the claim says so, listed states first, but does something elsewhere.
     """
     judge, task_id = guide.judge, states[0].state.task_id
@@ -322,7 +330,7 @@ def _in_effect(claim: NoEffect, accepted: Sequence[str]) -> list[dict[str, str]]
     return effects
 
 
-def _try_claim(judge: Judge, claim: StatedClaim, tally: Tally, shown_failed: set[str]) -> None:
+def _try_claim(judge: ActionJudge, claim: StatedClaim, tally: HypothesisCounts, shown_failed: set[str]) -> None:
     """Run a claim's experiments from the beginning of their tasks."""
     for task_id in sorted(tasks_of(claim)):
         for trial in claim.experiments:

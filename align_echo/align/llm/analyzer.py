@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
 
-from align_echo.align.experiments import Outcome, Simulator, clip, trajectory_text
+from align_echo.align.experiments import ExperimentResult, Simulator, clip, trajectory_text
 from align_echo.align.llm.replies import (
     KINDS,
+    AnalyzerFindings,
     ExperimentRequest,
-    Findings,
     LlmSettings,
     gold_text,
     interface_values,
@@ -45,7 +45,7 @@ WARMTH = 0.5
 """Minimum temperature after the first round; greedy decoding would only repeat itself."""
 
 
-class Dialogue:
+class ModelDialogue:
     """Message history with a model. `ask` sends a prompt and returns the parsed reply; `sample` selects the model's
     sample."""
 
@@ -60,7 +60,7 @@ class Dialogue:
         """Send a prompt and return the parsed reply.
 
         Truncated replies, and those `parse` rejects with `ReplyFormatError` or `InterfaceError`, are sent back with the
-        reason. So are partly wrong findings (`Findings.dropped`); after the last try the valid ones are used.
+        reason. So are partly wrong findings (`AnalyzerFindings.dropped`); after the last try the valid ones are used.
 
         A resumed run draws a new round of tries and finds earlier replies in its cache. Raises `NoAnswerError` with the
         last reason after a new round, and `ModelError`.
@@ -85,7 +85,7 @@ class Dialogue:
                     if completion.finish_reason == "length":
                         raise ReplyFormatError(f"it was cut off after {self._max_tokens} tokens; be shorter")
                     parsed = parse(completion.text)
-                    if not isinstance(parsed, Findings) or not parsed.dropped:
+                    if not isinstance(parsed, AnalyzerFindings) or not parsed.dropped:
                         return parsed
                     partly, problem = parsed, ". ".join(parsed.dropped)
                 except (ReplyFormatError, InterfaceError) as error:
@@ -104,12 +104,12 @@ Concluded = TypeVar("Concluded")
 SHOWN_OF_ARGUMENT = 300
 """Maximum characters of an argument repeated in its outcome."""
 
-MoveParser = Callable[[str, Sequence[Outcome], bool], ExperimentRequest | Concluded]
+MoveParser = Callable[[str, Sequence[ExperimentResult], bool], ExperimentRequest | Concluded]
 """Maps (reply, experiments so far, more allowed) to the next experiment or the conclusion."""
 
 
 def verify(
-    dialogue: Dialogue,
+    dialogue: ModelDialogue,
     simulator: Simulator,
     opening: str,
     parse: MoveParser[Concluded],
@@ -129,7 +129,7 @@ def verify(
 
 
 def _next_move(
-    dialogue: Dialogue,
+    dialogue: ModelDialogue,
     simulator: Simulator,
     prompt: str,
     parse: MoveParser[Concluded],
@@ -139,7 +139,7 @@ def _next_move(
     return dialogue.ask(prompt, lambda reply: parse(reply, simulator.outcomes, may_request), tries=tries)
 
 
-def outcome_text(outcome: Outcome, left: int, dropped: int = 0) -> str:
+def outcome_text(outcome: ExperimentResult, left: int, dropped: int = 0) -> str:
     """Format an outcome for the model: `left` operations remain, `dropped` requests of its message are ignored."""
     values = {
         "number": outcome.number,
@@ -247,7 +247,7 @@ class Analyzer:
         self, system: str, prompt: str, tasks: Collection[str], interface: Interface
     ) -> Sequence[Misalignment]:
         settings = self._settings
-        dialogue = Dialogue(
+        dialogue = ModelDialogue(
             self._model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens
         )
         proposed = dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks), tries=settings.format_tries)
@@ -268,7 +268,7 @@ class Analyzer:
         )
         return misalignments
 
-    def _tell_dropped(self, findings: Findings) -> None:
+    def _tell_dropped(self, findings: AnalyzerFindings) -> None:
         for reason in findings.dropped:
             self._note(f"a finding was left out, since it could not be read in any try: {reason}")
 
@@ -278,7 +278,7 @@ class Analyzer:
         settings = self._settings
         candidates = []
         for sample in range(settings.samples):
-            dialogue = Dialogue(
+            dialogue = ModelDialogue(
                 self._model,
                 system,
                 temperature=settings.sample_temperature,
@@ -295,7 +295,9 @@ class Analyzer:
             raise NoAnswerError(f"none of {settings.samples} sampled analyses could be used")
         if not any(candidate.misalignments for candidate in candidates):
             return ()
-        judge = Dialogue(self._model, system, temperature=settings.sample_temperature, max_tokens=settings.max_tokens)
+        judge = ModelDialogue(
+            self._model, system, temperature=settings.sample_temperature, max_tokens=settings.max_tokens
+        )
         texts = [misalignments_text(candidate.misalignments) for candidate in candidates]
         question = f"{prompt}\n\n{render('analyzer/rerank', {'candidates': texts})}"
         choice = judge.ask(question, lambda reply: parse_choice(reply, len(candidates)), tries=settings.format_tries)
@@ -303,6 +305,6 @@ class Analyzer:
 
 
 def _move(
-    tasks: Collection[str], reply: str, outcomes: Sequence[Outcome], may_request: bool
-) -> ExperimentRequest | Findings:
+    tasks: Collection[str], reply: str, outcomes: Sequence[ExperimentResult], may_request: bool
+) -> ExperimentRequest | AnalyzerFindings:
     return parse_analyzer_move(reply, tasks, outcomes, may_request)

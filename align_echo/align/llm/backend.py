@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from align_echo.align.experiments import Simulator, clip
 from align_echo.align.llm import analyzer, optimizer
 from align_echo.align.llm.replies import LlmSettings, step_usage
-from align_echo.align.world import World
+from align_echo.align.world import TrainingSplit
 from align_echo.errors import EngineError, InterfaceError, MissingExtraError
 from align_echo.interface import Interface
 from align_echo.models.endpoint import get_base_url
@@ -38,7 +38,7 @@ class LlmBackend:
 
     def __init__(
         self,
-        world: World,
+        world: TrainingSplit,
         agent: Agent,
         *,
         analyzer_model: ChatModel,

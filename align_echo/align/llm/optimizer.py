@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from align_echo.align.experiments import Simulator
-from align_echo.align.llm.analyzer import Dialogue, verify
+from align_echo.align.llm.analyzer import ModelDialogue, verify
 from align_echo.align.llm.replies import (
     CheckVerdict,
     LlmSettings,
@@ -127,13 +127,13 @@ class Optimizer:
         )
         return _on_record(candidates[choice], interface, new, ())
 
-    def _dialogue(self, model: ChatModel, interface: Interface, temperature: float, sample: int = 0) -> Dialogue:
+    def _dialogue(self, model: ChatModel, interface: Interface, temperature: float, sample: int = 0) -> ModelDialogue:
         values = {
             **interface_values(interface, self._action_format),
             "looks_usage": looks_usage(interface),
         }
         system = render("optimizer/system", values)
-        return Dialogue(
+        return ModelDialogue(
             model, system, temperature=temperature, max_tokens=self._settings.max_tokens, sample=sample
         )
 
@@ -145,7 +145,9 @@ class Optimizer:
         }
         return render("optimizer/write", values)
 
-    def _code(self, dialogue: Dialogue, prompt: str, new: Sequence[Misalignment], interface: Interface) -> Interface:
+    def _code(
+        self, dialogue: ModelDialogue, prompt: str, new: Sequence[Misalignment], interface: Interface
+    ) -> Interface:
         """Write code that parses, matches the contract and runs; send problems back to the model."""
 
         def accept(reply: str) -> Interface:
@@ -160,7 +162,7 @@ class Optimizer:
     def _check(self, candidate: Interface, new: Sequence[Misalignment]) -> CheckVerdict:
         """Check a candidate by experiments."""
         settings = self._settings
-        dialogue = Dialogue(
+        dialogue = ModelDialogue(
             self._checker,
             render("optimizer/checker", interface_values(candidate, self._action_format)),
             temperature=settings.analyzer_temperature,

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar, cast, get_args
 from pydantic import Field
 
 from align_echo.agents.parsing import spans, unquoted, visible_code
-from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT, Outcome, clip
+from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT, ExperimentResult, clip
 from align_echo.errors import ReplyFormatError
 from align_echo.interface import Interface
 from align_echo.prompts import render
@@ -173,7 +173,7 @@ class ExperimentRequest(Frozen):
     dropped: int = 0
 
 
-class Findings(Frozen):
+class AnalyzerFindings(Frozen):
     """Analyzer's conclusion. `dropped` explains each rejected finding.
 
     At least one misalignment is valid; replies without one are refused.
@@ -194,7 +194,7 @@ class CheckVerdict(Frozen):
     refinement: str = ""
 
 
-def parse_findings(reply: str, task_ids: Collection[str]) -> Findings:
+def parse_findings(reply: str, task_ids: Collection[str]) -> AnalyzerFindings:
     """Parse findings before any experiment."""
     return _findings(_text(reply), task_ids, outcomes=None)
 
@@ -221,18 +221,18 @@ def parse_code(reply: str, current: str = "") -> str:
 
 
 def parse_analyzer_move(
-    reply: str, task_ids: Collection[str], outcomes: Sequence[Outcome], may_request: bool
-) -> ExperimentRequest | Findings:
+    reply: str, task_ids: Collection[str], outcomes: Sequence[ExperimentResult], may_request: bool
+) -> ExperimentRequest | AnalyzerFindings:
     """Parse the next experiment, or the verified findings; each must cite executed experiments in `outcomes`."""
 
-    def conclude(text: str) -> Findings:
+    def conclude(text: str) -> AnalyzerFindings:
         return _findings(text, task_ids, outcomes)
 
     return _move(reply, ("misalignments", "misalignment"), conclude, may_request)
 
 
 def parse_checker_move(
-    reply: str, outcomes: Sequence[Outcome], may_request: bool, claims: int = 1
+    reply: str, outcomes: Sequence[ExperimentResult], may_request: bool, claims: int = 1
 ) -> ExperimentRequest | CheckVerdict:
     """Parse the next experiment, or the verdict on `claims` misalignments.
 
@@ -310,7 +310,7 @@ def _beside(text: str) -> str | None:
     return only(text, "argument").strip()
 
 
-def _verdict(text: str, outcomes: Sequence[Outcome], claims: int) -> CheckVerdict:
+def _verdict(text: str, outcomes: Sequence[ExperimentResult], claims: int) -> CheckVerdict:
     word = words(only(text, "resolved")).lower()
     if word not in ("yes", "no"):
         raise ReplyFormatError("<resolved> must hold yes or no")
@@ -397,7 +397,7 @@ def _fences(text: str) -> list[str]:
 # ---------------------------------------------------------------- findings
 
 
-def _findings(text: str, task_ids: Collection[str], outcomes: Sequence[Outcome] | None) -> Findings:
+def _findings(text: str, task_ids: Collection[str], outcomes: Sequence[ExperimentResult] | None) -> AnalyzerFindings:
     tagged = "misalignments>" in text or not spans(text, "misalignment")
     body = only(text, "misalignments") if tagged else text
     rest, end = [], 0
@@ -407,7 +407,7 @@ def _findings(text: str, task_ids: Collection[str], outcomes: Sequence[Outcome] 
     beside = " ".join("".join([*rest, body[end:]]).split())
     blocks = inside(body, "misalignment")
     if not blocks and words(beside).strip("()").lower() == "none":
-        return Findings(misalignments=())
+        return AnalyzerFindings(misalignments=())
     if tagged and ("<" in beside or not blocks or words(beside).lower() == "none"):
         raise ReplyFormatError(
             "<misalignments> must hold <misalignment>...</misalignment> blocks and nothing else, or the word none"
@@ -421,11 +421,11 @@ def _findings(text: str, task_ids: Collection[str], outcomes: Sequence[Outcome] 
         problems += [f"misalignment {number}: {'; '.join(wrong)}"] if wrong else []
     if problems and not misalignments:
         raise ReplyFormatError(". ".join(problems))
-    return Findings(misalignments=tuple(misalignments), dropped=tuple(problems))
+    return AnalyzerFindings(misalignments=tuple(misalignments), dropped=tuple(problems))
 
 
 def _misalignment(
-    block: str, task_ids: Collection[str], outcomes: Sequence[Outcome] | None
+    block: str, task_ids: Collection[str], outcomes: Sequence[ExperimentResult] | None
 ) -> tuple[Misalignment | None, list[str]]:
     """Parse a finding, or list all its errors."""
     problems: list[str] = []
@@ -483,10 +483,10 @@ def _kind(block: str) -> str:
     return kind
 
 
-def _evidence(block: str, outcomes: Sequence[Outcome]) -> Evidence:
+def _evidence(block: str, outcomes: Sequence[ExperimentResult]) -> Evidence:
     """Count cited experiments among the executed ones; unnamed ones do not count against the finding."""
     problems: list[str] = []
-    cited: dict[str, list[Outcome]] = {"support": [], "refuted": []}
+    cited: dict[str, list[ExperimentResult]] = {"support": [], "refuted": []}
     for tag in cited:
         if tag == "refuted" and "refuted>" not in block:
             continue
@@ -510,7 +510,7 @@ def _evidence(block: str, outcomes: Sequence[Outcome]) -> Evidence:
     )
 
 
-def _cited(block: str, tag: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
+def _cited(block: str, tag: str, outcomes: Sequence[ExperimentResult]) -> list[ExperimentResult]:
     telling = {outcome.number: outcome for outcome in outcomes if outcome.telling}
     cited = numbers(only(block, tag), tag)
     wrong = [number for number in cited if number not in telling]

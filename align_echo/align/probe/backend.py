@@ -18,7 +18,7 @@ from align_echo.align.probe import emit
 from align_echo.align.probe.cases import Case, Slots, proposals, replayed, strolled, try_case, walk
 from align_echo.align.probe.examinations import doubted_forms, refine
 from align_echo.align.probe.findings import (
-    Utterance,
+    UnmatchedUtterance,
     about_form,
     about_needs,
     about_refusals,
@@ -31,7 +31,7 @@ from align_echo.align.probe.findings import (
     try_form,
 )
 from align_echo.align.probe.lab import Lab, LabState, rarely_collected
-from align_echo.align.probe.names import Sayings, heard_sayings, is_numbered, name_pattern, pattern_of, skeleton
+from align_echo.align.probe.names import ActionForms, heard_sayings, is_numbered, name_pattern, pattern_of, skeleton
 from align_echo.align.probe.offered import learner
 from align_echo.align.probe.offered.pages import learner as pages
 from align_echo.align.probe.rules import (
@@ -43,7 +43,7 @@ from align_echo.align.probe.rules import (
 )
 from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.spec import merged, resolved
-from align_echo.align.probe.vocabulary import Need, Vocabulary, spelling_needed, try_spelling
+from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
 from align_echo.interface import Interface, Provenance
 from align_echo.rollout import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
@@ -79,7 +79,7 @@ LONG = 5.0
 
 Progress = Callable[[str], None]
 Spec = dict[str, Any]
-Studied = tuple[list[Case], list[Utterance], Counter[str]]
+Studied = tuple[list[Case], list[UnmatchedUtterance], Counter[str]]
 
 
 class ProbeBackend:
@@ -224,7 +224,7 @@ class ProbeBackend:
     ) -> None:
         """Let the lab try all combinations of these forms and names, or of the agent's utterances."""
         if self.lab.env.offered() is not None:
-            self.lab.sayings = Sayings(tuple(sorted(forms)), pattern_of(names))
+            self.lab.sayings = ActionForms(tuple(sorted(forms)), pattern_of(names))
         else:
             self.lab.sayings = heard_sayings(accepted, utterances, texts)
             self.lab.sayings.forms = tuple(sorted({*self.lab.sayings.forms, *forms}))
@@ -276,7 +276,7 @@ class ProbeBackend:
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
     ) -> tuple[Spec, Slots, dict[Need, set[tuple[str, str]]]]:
         """Learn templates, kinds by slot, and enabling steps."""
-        vocabulary = Vocabulary(self.lab.name)
+        vocabulary = ActionVocabulary(self.lab.name)
         task_ids = list(dict.fromkeys([*tasks, *self._fresh]))
         spellings: list[tuple[str, bool]] = []
         began = time.monotonic()
@@ -300,7 +300,7 @@ class ProbeBackend:
         failed: Sequence[Trajectory],
         tasks: Sequence[str],
         rng: random.Random,
-    ) -> tuple[list[Case], list[Utterance], Counter[str]]:
+    ) -> tuple[list[Case], list[UnmatchedUtterance], Counter[str]]:
         """Collect cases, utterances in unknown forms, and counts of forms in the agent's or equivalent wording."""
         by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
 
@@ -321,7 +321,7 @@ class ProbeBackend:
         """Study a task: its failed episodes and other offered actions."""
         worded: Counter[str] = Counter()
         cases: list[Case] = []
-        utterances: list[Utterance] = []
+        utterances: list[UnmatchedUtterance] = []
         counts: Counter[str] = Counter()
         stuck: LabState | None = None
         for state, action, refused in replayed(self.lab, failed):
@@ -344,7 +344,7 @@ class ProbeBackend:
     def _offers(self, slots: Slots, task_id: str, rng: random.Random) -> Iterator[tuple[LabState, str]]:
         """Yield actions to study from a walk, a few per template and reason."""
         counts: Counter[tuple[str, str]] = Counter()
-        vocabulary = Vocabulary(self.lab.name)
+        vocabulary = ActionVocabulary(self.lab.name)
         offers = list(proposals(walk(self.lab, vocabulary, task_id, rng), vocabulary, slots, rng))
         rng.shuffle(offers)
         for why, state, action in offers:

@@ -19,7 +19,7 @@ from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import NUMBERED, skeleton
 from align_echo.align.probe.spec import MOST
-from align_echo.align.probe.vocabulary import Vocabulary
+from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.types import Trajectory
 
 DEPTH = 5
@@ -234,7 +234,7 @@ def _wide(lab: Lab, state: LabState, related: set[str]) -> list[str]:
 
 
 def walk(
-    lab: Lab, vocabulary: Vocabulary, task_id: str, rng: random.Random, length: int = WALK_LENGTH
+    lab: Lab, vocabulary: ActionVocabulary, task_id: str, rng: random.Random, length: int = WALK_LENGTH
 ) -> list[LabState]:
     """Walk by preferring the rarest kind of action, then kinds of names, then names.
 
@@ -293,7 +293,7 @@ def _kinds(name: str, action: str) -> str:
 
 
 def proposals(
-    states: Sequence[LabState], vocabulary: Vocabulary, slots: Slots, rng: random.Random
+    states: Sequence[LabState], vocabulary: ActionVocabulary, slots: Slots, rng: random.Random
 ) -> Iterator[tuple[str, LabState, str]]:
     """Yield refused actions worth studying along a walk, as (reason, state, action).
 

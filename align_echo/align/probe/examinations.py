@@ -19,7 +19,7 @@ from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.rules import learn
 from align_echo.align.probe.spec import Row, extended, identity, without
-from align_echo.align.probe.vocabulary import Vocabulary
+from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.types import Evidence, Trajectory
 
 # ---------------------------------------------------------------- A rule on trial
@@ -35,7 +35,7 @@ class TrialVerdict(NamedTuple):
 
 
 @dataclass
-class Trials:
+class TrialCounts:
     """Tests of each claim, by name: a rule's identity (`spec.identity`), a form, or another claim."""
 
     support: Counter[str] = field(default_factory=Counter)
@@ -60,14 +60,14 @@ class Trials:
             counterexample=self.counterexample.get(claim, ""),
         )
 
-    def take(self, source: Trials, rule: str) -> None:
+    def take(self, source: TrialCounts, rule: str) -> None:
         """Copy a rule's counts from other trials."""
         self.support[rule], self.refuted[rule] = source.support[rule], source.refuted[rule]
         self.tasks[rule] = source.tasks[rule]
         if rule in source.counterexample:
             self.counterexample[rule] = source.counterexample[rule]
 
-    def add(self, trials: Trials) -> None:
+    def add(self, trials: TrialCounts) -> None:
         """Add the counts of other trials."""
         self.support.update(trials.support)
         self.refuted.update(trials.refuted)
@@ -235,7 +235,7 @@ def refine(
     fresh: Sequence[str],
     rng: random.Random,
     say: Callable[[str], None],
-) -> tuple[dict[str, list[Row]], Trials]:
+) -> tuple[dict[str, list[Row]], TrialCounts]:
     """Learn rules, find counterexamples on fresh tasks, relearn, and hold an examination; repeat for undecided cases.
 
     Returns rules no examination refuted, with counts of their last pass (and counts of removed rules, including
@@ -243,8 +243,8 @@ def refine(
     """
     kept_back = fresh[:: KEPT_BACK if len(fresh) >= MANY_TASKS else 2]
     practice = [task_id for task_id in fresh if task_id not in kept_back] or kept_back
-    gone = Trials()
-    known, trials, passed = spec, Trials(), Trials()
+    gone = TrialCounts()
+    known, trials, passed = spec, TrialCounts(), TrialCounts()
     for cycle in range(CYCLES):
         for _ in range(ROUNDS):
             candidate = extended(known, _surely(learn(known, _latest(cases), lab.copies)), {})
@@ -274,16 +274,16 @@ def examined(
     tasks: Sequence[str],
     rng: random.Random,
     passes: int,
-    gone: Trials,
-) -> tuple[Spec, Trials]:
+    gone: TrialCounts,
+) -> tuple[Spec, TrialCounts]:
     """Remove refuted rules from a spec, counting them in `gone`, and return it with its last pass.
 
     Rules depend on each other, so the rest is examined again on new walks until none is refuted.
     """
-    trials = Trials()
+    trials = TrialCounts()
     walked = sorted([*tasks] * (-(-MIN_WALKS // max(len(tasks), 1))))
     for _ in range(passes):
-        trials = Trials()
+        trials = TrialCounts()
         for counted, _ in _tested_on(lab, remaining, slots, walked, rng):
             trials.add(counted)
         doubtful = [(template, row) for template, row in _rows(remaining) if trials.refuted[identity(template, row)]]
@@ -327,7 +327,7 @@ Question = tuple[LabState, str, bool]
 
 def _tested_on(
     lab: Lab, spec: Spec, slots: Slots, tasks: Sequence[str], rng: random.Random, under: Spec | None = None
-) -> list[tuple[Trials, list[Case]]]:
+) -> list[tuple[TrialCounts, list[Case]]]:
     """Test a spec on a walk through each task, in order. With `under`, also return cases of that spec, some per rule.
 
     Only walks and questions are random, so tests run while further walks are made.
@@ -349,20 +349,22 @@ def _batches(tasks: Sequence[str], processes: int) -> list[list[str]]:
 
 def _drawn(lab: Lab, slots: Slots, task_id: str, rng: random.Random) -> list[Question]:
     """Draw questions along a walk through a task."""
-    vocabulary = Vocabulary(lab.name)
+    vocabulary = ActionVocabulary(lab.name)
     return list(_questions(walk(lab, vocabulary, task_id, rng), vocabulary, slots, rng))
 
 
-def _judged(lab: Lab, spec: Spec, walks: Sequence[Sequence[Question]], under: Spec | None) -> tuple[Trials, list[Case]]:
+def _judged(
+    lab: Lab, spec: Spec, walks: Sequence[Sequence[Question]], under: Spec | None
+) -> tuple[TrialCounts, list[Case]]:
     """Test some walks and return cases to learn from."""
-    trials, cases = Trials(), list[Case]()
+    trials, cases = TrialCounts(), list[Case]()
     for questions in walks:
         tests = _counted(lab, spec, questions, trials)
         cases += [] if under is None else [try_case(lab, under, state, action) for state, action in tests]
     return trials, cases
 
 
-def _counted(lab: Lab, spec: Spec, questions: Sequence[Question], trials: Trials) -> list[tuple[LabState, str]]:
+def _counted(lab: Lab, spec: Spec, questions: Sequence[Question], trials: TrialCounts) -> list[tuple[LabState, str]]:
     """Count the tests of a walk; return some per rule to learn from."""
     cases: list[tuple[LabState, str]] = []
     counts: Counter[tuple[str, bool, bool]] = Counter()
@@ -385,7 +387,9 @@ def _counted(lab: Lab, spec: Spec, questions: Sequence[Question], trials: Trials
     return cases
 
 
-def _tested(lab: Lab, spec: Spec, state: LabState, action: str, trials: Trials, *, sure: bool) -> TrialVerdict | None:
+def _tested(
+    lab: Lab, spec: Spec, state: LabState, action: str, trials: TrialCounts, *, sure: bool
+) -> TrialVerdict | None:
     """Test the advice on an action and count the verdict; None without advice."""
     template, names = skeleton(action, lab.name)
     if lab.takes(state, action):
@@ -403,7 +407,7 @@ def _tested(lab: Lab, spec: Spec, state: LabState, action: str, trials: Trials, 
 
 
 def _questions(
-    states: Sequence[LabState], vocabulary: Vocabulary, slots: Slots, rng: random.Random
+    states: Sequence[LabState], vocabulary: ActionVocabulary, slots: Slots, rng: random.Random
 ) -> Iterator[tuple[LabState, str, bool]]:
     """Yield (state, action, worded differently) for forms in `slots`: refused actions both ways, allowed ones once."""
     for _, state, action in proposals(states, vocabulary, slots, rng):

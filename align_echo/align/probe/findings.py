@@ -10,7 +10,7 @@ from typing import Any
 
 from align_echo.align.probe import emit, runtime
 from align_echo.align.probe.cases import Case, history_of, try_case
-from align_echo.align.probe.examinations import Trials
+from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.lab import Lab, LabState, answers_in_words
 from align_echo.align.probe.rules import refused_actions
 from align_echo.align.probe.spec import Row, alone, identity
@@ -28,7 +28,7 @@ MIN_SHARE = 2 / 3
 
 
 @dataclass(frozen=True)
-class Utterance:
+class UnmatchedUtterance:
     """Utterance without a template: its skeleton and nearness (0 to 1) to candidate templates. `first`: the first
     refused in its state; later ones may be arbitrary."""
 
@@ -39,7 +39,7 @@ class Utterance:
     first: bool = True
 
 
-def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str, *, first: bool) -> Utterance | None:
+def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str, *, first: bool) -> UnmatchedUtterance | None:
     """Measure the possible meaning of an utterance; None without names, or for a known form after completion."""
     history = history_of(spec, state)
     skeleton, names, _ = runtime.parse(spec, history, action)
@@ -48,7 +48,7 @@ def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str, *, fi
         return None
     candidates = [template for template in spec["templates"] if template.count("{") == len(names)]
     nearness = {template: _nearness(lab, spec, state, runtime.write(template, names)) for template in candidates}
-    return Utterance(state.task_id, action, skeleton, nearness, first)
+    return UnmatchedUtterance(state.task_id, action, skeleton, nearness, first)
 
 
 def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> float:
@@ -60,18 +60,18 @@ def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> f
 
 
 def learn_forms(
-    utterances: Iterable[Utterance], worded: Mapping[str, int], *, complete: bool = True
-) -> dict[str, tuple[str, Evidence, Utterance]]:
+    utterances: Iterable[UnmatchedUtterance], worded: Mapping[str, int], *, complete: bool = True
+) -> dict[str, tuple[str, Evidence, UnmatchedUtterance]]:
     """Map each skeleton with a clear meaning to (template, evidence, example).
 
     `worded` counts the agent's uses of each template, refused or not. An agent that can say a template does not mean it
     by other words, and a similar wording excludes a third. With unknown forms left (`complete=False`), words near no
     known form may be a form themselves and are skipped.
     """
-    groups: dict[str, list[Utterance]] = defaultdict(list)
+    groups: dict[str, list[UnmatchedUtterance]] = defaultdict(list)
     for utterance in utterances:
         groups[utterance.skeleton].append(utterance)
-    learned: dict[str, tuple[str, Evidence, Utterance]] = {}
+    learned: dict[str, tuple[str, Evidence, UnmatchedUtterance]] = {}
     similar = {form: _alike(form, group[0].nearness) for form, group in sorted(groups.items())}
     by_words = {form: _by_words(similar[form], group) for form, group in groups.items()}
     counts = Counter(worded) + Counter({best: len(groups[form]) for form, best in by_words.items() if best})
@@ -97,13 +97,13 @@ def _alike(form: str, candidates: Collection[str]) -> list[str]:
     return shared
 
 
-def _by_words(similar: Sequence[str], group: Sequence[Utterance]) -> str:
+def _by_words(similar: Sequence[str], group: Sequence[UnmatchedUtterance]) -> str:
     """Choose the similar template that was repeatedly within reach."""
     near = [template for template in similar if _times(group, template) >= MIN_SUPPORT]
     return near[0] if len(near) == 1 else ""
 
 
-def _by_reach(groups: Mapping[str, list[Utterance]], worded: Mapping[str, int]) -> dict[str, str]:
+def _by_reach(groups: Mapping[str, list[UnmatchedUtterance]], worded: Mapping[str, int]) -> dict[str, str]:
     """Map unfamiliar forms to templates by nearness.
 
     If two forms share a meaning, the form said before the agent got stuck counts; if this does not decide, neither
@@ -116,13 +116,13 @@ def _by_reach(groups: Mapping[str, list[Utterance]], worded: Mapping[str, int]) 
     return {form: best for form, best in read.items() if meant[best] == 1 or (surely[best] == 1 and first[form])}
 
 
-def _by_nearness(group: Sequence[Utterance], worded: Mapping[str, int]) -> str:
+def _by_nearness(group: Sequence[UnmatchedUtterance], worded: Mapping[str, int]) -> str:
     """Choose the template mostly nearest, unless a later template may be meant.
 
     An agent that skips a step and misnames the next looks like an agent that misnames the skipped step. Such readings
     count only after the agent said the next step correctly.
     """
-    wins: dict[str, list[Utterance]] = defaultdict(list)
+    wins: dict[str, list[UnmatchedUtterance]] = defaultdict(list)
     for utterance in group:
         ranked = sorted(utterance.nearness.items(), key=lambda pair: -pair[1])
         if ranked and ranked[0][1] > 0 and (len(ranked) == 1 or ranked[0][1] > ranked[1][1]):
@@ -137,7 +137,7 @@ def _by_nearness(group: Sequence[Utterance], worded: Mapping[str, int]) -> str:
     return "" if doubtful or worded.get(best, 0) >= often else best
 
 
-def _times(group: Iterable[Utterance], template: str) -> int:
+def _times(group: Iterable[UnmatchedUtterance], template: str) -> int:
     """Count how often a template was within reach."""
     return sum(utterance.nearness[template] > 0 for utterance in group)
 
@@ -200,7 +200,7 @@ def about_refusals(
     )
 
 
-def about_form(form: str, template: str, evidence: Evidence, example: Utterance) -> Misalignment:
+def about_form(form: str, template: str, evidence: Evidence, example: UnmatchedUtterance) -> Misalignment:
     return Misalignment(
         task_id=example.task_id,
         action_type=form,
@@ -243,7 +243,7 @@ def about_needs(
         )
 
 
-def about_wrong_rules(spec: dict[str, Any], trials: Trials) -> Iterable[Misalignment]:
+def about_wrong_rules(spec: dict[str, Any], trials: TrialCounts) -> Iterable[Misalignment]:
     """Report existing rules refuted by fresh tasks."""
     for part in ("templates", "now"):
         for template, rows in spec[part].items():
@@ -266,7 +266,7 @@ def about_wrong_rules(spec: dict[str, Any], trials: Trials) -> Iterable[Misalign
 def about_rules(
     spec: dict[str, Any],
     learned: dict[str, list[Row]],
-    trials: Trials,
+    trials: TrialCounts,
     cases: Sequence[Case],
 ) -> Iterable[Misalignment]:
     """Report learned rules that passed the test."""

@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from align_echo.align.probe import runtime
-from align_echo.align.probe.names import NUMBERED, Sayings
+from align_echo.align.probe.names import NUMBERED, ActionForms
 from align_echo.types import Trajectory
 from align_echo.workers.remote import ForkPool, usable_cores
 from align_echo.wrappers.text_env import ActionOptions, Snapshot, TextEnv
@@ -79,7 +79,7 @@ class Lab:
         self.steps = 0
         self.name = NUMBERED
         self.refusals: list[str] = []
-        self.sayings: Sayings | None = None
+        self.sayings: ActionForms | None = None
         self.comparable = False
         self.lists = False
         self.traceless: frozenset[str] = frozenset()

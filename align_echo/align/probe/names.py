@@ -331,7 +331,7 @@ SETTLED = 12
 
 
 @dataclass
-class Sayings:
+class ActionForms:
     """Possible actions: forms, a pattern for names, and accepted actions and kinds of names by form."""
 
     forms: tuple[str, ...]
@@ -370,7 +370,7 @@ class Sayings:
         return [name for name in names if (stem := runtime.stem(name)) in kinds or stem not in self.met]
 
 
-def heard_sayings(accepted: Collection[str], utterances: Collection[str], texts: Sequence[str]) -> Sayings:
+def heard_sayings(accepted: Collection[str], utterances: Collection[str], texts: Sequence[str]) -> ActionForms:
     """Learn forms and names from utterances, and names from enumerations in `texts`.
 
     Accepted actions count as they are. A refused form counts if said with several names, and a name if the engine
@@ -383,7 +383,7 @@ def heard_sayings(accepted: Collection[str], utterances: Collection[str], texts:
     sure = {skeleton(action, name)[0] for action in accepted}
     tried = [form for form, times in forms.most_common() if form not in sure and "{" in form and times >= MIN_SAID]
     known_forms = sorted([*(form for form in sure if "{" in form), *tried[:MOST_TRIED]])
-    sayings = Sayings(tuple(known_forms), name)
+    sayings = ActionForms(tuple(known_forms), name)
     for action in sorted(accepted):
         sayings.learn(action)
     return sayings

@@ -422,7 +422,7 @@ SHARE_SAME = 0.5
 
 
 @dataclass
-class Heard:
+class AnswerCounts:
     """Answers of an engine. `refused` maps shapes to refused actions, `taken` counts shapes after accepted actions,
     `times` counts all refusals by shape."""
 
@@ -452,7 +452,7 @@ def listed_refusals(lab: Lab, failed: Sequence[Trajectory], rng: random.Random) 
 
     Answers to a single kind of action are tried with refused actions of other kinds, built from the lists.
     """
-    heard = Heard()
+    heard = AnswerCounts()
     for trajectory in failed:
         for before, action, answer, refused in _replayed(lab, trajectory):
             heard.take(before, action, answer, refused=refused)
@@ -471,7 +471,7 @@ def unlisted_refusals(failed: Sequence[Trajectory]) -> list[str]:
     worded refusals repeats itself only after a second refusal; a silent one repeats any last text. So silence counts
     only if most repetitions are not such texts.
     """
-    heard, tasks, verbs = Heard(), defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    heard, tasks, verbs = AnswerCounts(), defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     repeated: list[set[str]] = []
     for trajectory in failed:
         for action, answer, before in answers(trajectory):
@@ -503,7 +503,7 @@ def further_refusals(lab: Lab, tasks: Sequence[str]) -> list[str]:
 
     Answers count if the saved engine state stayed equal. Empty if states cannot be compared.
     """
-    heard, sayings = Heard(), lab.sayings
+    heard, sayings = AnswerCounts(), lab.sayings
     if sayings is None or not lab.comparable:
         return []
     for task_id in tasks:
@@ -531,7 +531,7 @@ def _judged(trajectories: Iterable[Trajectory], known: list[str]) -> Iterator[tu
             yield trajectory.task_id, action, bool(runtime.refusal(known, before, action, answer))
 
 
-def _plain(name: str, heard: Heard) -> list[str]:
+def _plain(name: str, heard: AnswerCounts) -> list[str]:
     """Find shapes of many refused actions of several kinds and no accepted action. Silence counts only without such a
     text."""
     shapes_met = [
@@ -560,7 +560,7 @@ def _replayed(lab: Lab, trajectory: Trajectory) -> Iterator[tuple[str, str, str,
         state = child
 
 
-def _try_others(lab: Lab, task_id: str, rng: random.Random, heard: Heard) -> None:
+def _try_others(lab: Lab, task_id: str, rng: random.Random, heard: AnswerCounts) -> None:
     """Try refused actions of all kinds along a random walk."""
     state, known = lab.start(task_id), defaultdict[str, set[str]](set)
     for _ in range(40):

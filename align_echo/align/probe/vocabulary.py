@@ -69,7 +69,7 @@ def general(templates: Iterable[str]) -> list[str]:
     )
 
 
-class Vocabulary:
+class ActionVocabulary:
     """Templates with examples, and pairs that undo each other, collected from states."""
 
     def __init__(self, name: str = NUMBERED) -> None:

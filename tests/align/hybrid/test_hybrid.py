@@ -11,7 +11,7 @@ import pytest
 from align_echo.align.hybrid import runtime
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.hybrid.findings import read_rules
-from align_echo.align.loop import Generated, generate
+from align_echo.align.loop import GenerationResult, generate
 from align_echo.align.probe import runtime as probe_runtime
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
@@ -63,7 +63,7 @@ def run(
     iterations: int = 1,
     on_event: OnEvent | None = None,
     wrap: Callable[[ChatModel], ChatModel] = lambda chat: chat,
-) -> Generated:
+) -> GenerationResult:
     folder = RunFolder(path)
     backend = HybridBackend(
         probe(lambda: StationEnv(step_limit=10**6), FRESH),
@@ -84,7 +84,7 @@ def notes(path: Path) -> str:
     return "\n".join(event["message"] for event in events if event["kind"] == "note")
 
 
-def texts(made: Generated) -> list[str]:
+def texts(made: GenerationResult) -> list[str]:
     return [rule.text for rule in made.interface.provenance.rules]
 
 
@@ -101,7 +101,7 @@ def played(interface: Interface, *actions: str) -> tuple[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Generated]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GenerationResult]:
     """A run with the real probe, true and false hypotheses, and one that cannot be tried."""
     path = tmp_path_factory.mktemp("hybrid") / "run"
     chat = model([reply(*TRUE, *FALSE, UNTESTABLE)])
@@ -109,7 +109,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Generated]:
 
 
 @pytest.mark.long
-def test_what_holds_stands_beside_the_probe_s_rules_with_its_counts(whole: tuple[Path, Generated]) -> None:
+def test_what_holds_stands_beside_the_probe_s_rules_with_its_counts(whole: tuple[Path, GenerationResult]) -> None:
     path, made = whole
     rules = {rule.text: rule for rule in load_interface(path / "interface.py").provenance.rules}
     for text in ("Before `unseal pod X` you need to `board deck X`", "Write `stow gem X into pod Y` instead of"):
@@ -124,7 +124,7 @@ def test_what_holds_stands_beside_the_probe_s_rules_with_its_counts(whole: tuple
 
 
 @pytest.mark.long
-def test_each_hypothesis_is_told_of_with_what_came_of_it(whole: tuple[Path, Generated]) -> None:
+def test_each_hypothesis_is_told_of_with_what_came_of_it(whole: tuple[Path, GenerationResult]) -> None:
     text = notes(whole[0])
     assert "10 hypotheses proposed by scripted" in text
     assert text.count("stood its trials: ") == len(TRUE)
@@ -134,7 +134,7 @@ def test_each_hypothesis_is_told_of_with_what_came_of_it(whole: tuple[Path, Gene
 
 
 @pytest.mark.long
-def test_an_untested_rule_is_marked_wherever_it_is_read(whole: tuple[Path, Generated]) -> None:
+def test_an_untested_rule_is_marked_wherever_it_is_read(whole: tuple[Path, GenerationResult]) -> None:
     _, made = whole
     (rule,) = [rule for rule in made.interface.provenance.rules if rule.untested]
     assert "launch" in rule.text
@@ -148,7 +148,9 @@ def test_an_untested_rule_is_marked_wherever_it_is_read(whole: tuple[Path, Gener
 
 
 @pytest.mark.long
-def test_agents_read_it_where_the_probe_has_no_words_or_the_wording_is_wrong(whole: tuple[Path, Generated]) -> None:
+def test_agents_read_it_where_the_probe_has_no_words_or_the_wording_is_wrong(
+    whole: tuple[Path, GenerationResult],
+) -> None:
     _, (unseal, put) = played(whole[1].interface, "unseal pod 1", "put gem 4 in pod 2")
     assert unseal.count("first") == 1, "one message for one refusal"
     assert "write `stow gem 4 into pod 2` instead" in put
@@ -201,12 +203,12 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Generated:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> GenerationResult:
     return run(tmp_path_factory.mktemp("hybrid") / "run", model([reply(*TRUE[:3], *FALSE[:2])]))
 
 
 @pytest.mark.parametrize("kind", ["misalignments", "interface"])
-def test_a_killed_run_goes_on_and_asks_nothing_twice(tmp_path: Path, undisturbed: Generated, kind: str) -> None:
+def test_a_killed_run_goes_on_and_asks_nothing_twice(tmp_path: Path, undisturbed: GenerationResult, kind: str) -> None:
     def kill(event: Event) -> None:
         if event.kind == kind:
             raise Killed

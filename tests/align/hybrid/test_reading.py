@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from align_echo.align.hybrid.hypotheses import Instead, Needs, NoEffect, StatedClaim, in_words
+from align_echo.align.hybrid.hypotheses import NeededStep, NoEffect, StatedClaim, WrongWording, in_words
 from align_echo.align.hybrid.reading import parse_hypotheses
 from align_echo.errors import ReplyFormatError
 from align_echo.prompts import render
 
 TASKS = ("t/1", "t/2")
 NEED = '{"kind": "needs", "action": "take {0} from {1}", "step": "open {1}"}'
-NEEDS = Needs(action="take {0} from {1}", step="open {1}")
+NEEDS = NeededStep(action="take {0} from {1}", step="open {1}")
 
 
 def claim(**changes: object) -> dict[str, object]:
@@ -51,7 +51,7 @@ def test_all_kinds_are_read() -> None:
         claim(),
     ]
     kinds = [type(hypothesis) for hypothesis in parse_hypotheses(json.dumps(written), TASKS).hypotheses]
-    assert kinds == [Needs, Instead, NoEffect, StatedClaim]
+    assert kinds == [NeededStep, WrongWording, NoEffect, StatedClaim]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from align_echo.align.hybrid.hypotheses import Judge
+from align_echo.align.hybrid.hypotheses import ActionJudge
 from align_echo.align.hybrid.reading import parse_hypotheses
 from align_echo.align.hybrid.trials import tried, verdict_on
 from align_echo.align.probe.lab import Lab
@@ -81,7 +81,7 @@ def test_what_was_tried_where_failures_were_shown_alone_is_not_kept() -> None:
 
 def test_where_nothing_is_listed_a_refusal_is_known_by_what_nonsense_gets() -> None:
     lab = Lab(AnnexEnv(step_limit=10**6))
-    judge = Judge(lab, ["beam {0}", "fly to {0}"])
+    judge = ActionJudge(lab, ["beam {0}", "fly to {0}"])
     start = lab.start("annex/1")
     assert judge.taken(start, "beam roof") or judge.taken(start, "beam glass hall")
     assert not judge.taken(start, "fly to roof")

@@ -19,7 +19,7 @@ from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.hybrid.hypotheses import HYPOTHESIS, in_words
 from align_echo.align.hybrid.reading import parse_hypotheses
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.world import World as TrainingWorld
+from align_echo.align.world import TrainingSplit as TrainingWorld
 from align_echo.interface import Interface, identity
 from align_echo.models.drawing import ScriptedModel
 from align_echo.rollout import failed, run_tasks

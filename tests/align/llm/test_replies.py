@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT, Outcome
+from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT, ExperimentResult
 from align_echo.align.llm.replies import (
     FIELDS,
+    AnalyzerFindings,
     CheckVerdict,
     ExperimentRequest,
-    Findings,
     parse_analyzer_move,
     parse_checker_move,
     parse_choice,
@@ -25,8 +25,12 @@ from align_echo.errors import ReplyFormatError
 TASKS = ("t/1", "t/2")
 
 
-def outcome(number: int, operation: str = "execute_agent_action", ok: bool = True, task: str = "t/1") -> Outcome:
-    return Outcome(number=number, operation=operation, argument="look", task_id=task, ok=ok, text="You see a pen.")
+def outcome(
+    number: int, operation: str = "execute_agent_action", ok: bool = True, task: str = "t/1"
+) -> ExperimentResult:
+    return ExperimentResult(
+        number=number, operation=operation, argument="look", task_id=task, ok=ok, text="You see a pen."
+    )
 
 
 OUTCOMES = (
@@ -97,7 +101,7 @@ def test_several_findings_keep_their_order() -> None:
 
 @pytest.mark.parametrize("none", ["none", " None ", "none."])
 def test_none_is_an_answer(none: str) -> None:
-    assert parse_findings(f"<misalignments>{none}</misalignments>", TASKS) == Findings(misalignments=())
+    assert parse_findings(f"<misalignments>{none}</misalignments>", TASKS) == AnalyzerFindings(misalignments=())
 
 
 @pytest.mark.parametrize(
@@ -119,7 +123,7 @@ def test_findings_outside_the_form_are_refused(body: str) -> None:
 def test_evidence_counts_only_what_was_carried_out() -> None:
     reply = block(VALUES, "<support>2, 5</support><refuted>4</refuted>")
     move = parse_analyzer_move(reply, TASKS, OUTCOMES, True)
-    assert isinstance(move, Findings)
+    assert isinstance(move, AnalyzerFindings)
     evidence = move.misalignments[0].evidence
     assert (evidence.support, evidence.refuted, evidence.tasks) == (2, 1, 2)
     assert evidence.counterexample == "t/1: look: You see a pen."
@@ -129,7 +133,7 @@ def test_evidence_counts_only_what_was_carried_out() -> None:
 def test_nothing_may_speak_against_it(refuted: str) -> None:
     reply = block(VALUES, f"<support>2,2 2</support><refuted>{refuted}</refuted>")
     move = parse_analyzer_move(reply, TASKS, OUTCOMES, True)
-    assert isinstance(move, Findings)
+    assert isinstance(move, AnalyzerFindings)
     assert move.misalignments[0].evidence.support == 1
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT
 from align_echo.align.llm.replies import (
     KINDS,
+    AnalyzerFindings,
     CheckVerdict,
     ExperimentRequest,
-    Findings,
     parse_analyzer_move,
     parse_checker_move,
     parse_choice,
@@ -171,7 +171,7 @@ texts = st.lists(words, min_size=2, max_size=6).map(" ".join)
 def test_findings_mean_the_same_in_every_style(values: dict[str, str]) -> None:
     for style, dress in FINDINGS.items():
         move = parse_analyzer_move(dress({"task_id": "t/1", **values}), TASKS, OUTCOMES, True)
-        assert isinstance(move, Findings), style
+        assert isinstance(move, AnalyzerFindings), style
         (misalignment,) = move.misalignments
         assert {name: getattr(misalignment, name) for name in values} == values, style
         assert (misalignment.task_id, misalignment.kind) == ("t/1", "new-logic"), style
@@ -187,7 +187,7 @@ def test_a_citation_that_could_mean_another_is_refused(support: str) -> None:
 def test_the_wrong_finding_is_told_and_the_others_are_kept_aside() -> None:
     wrong = finding({**VALUES, "rule": ""}, CITED.replace("2, 5", "1, 9"), kind="odd")
     findings = parse_analyzer_move(f"<misalignments>{finding(VALUES)}{wrong}</misalignments>", TASKS, OUTCOMES, True)
-    assert isinstance(findings, Findings)
+    assert isinstance(findings, AnalyzerFindings)
     (reasons,) = findings.dropped
     assert "misalignment 2: <rule> is empty; <kind> must be one of" in reasons
     assert "<support> cites experiment 1, 9" in reasons

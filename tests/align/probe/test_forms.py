@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 
-from align_echo.align.probe.findings import Utterance, learn_forms
+from align_echo.align.probe.findings import UnmatchedUtterance, learn_forms
 
 TAKE, PUT, OPEN = "take {0} from {1}", "place {0} into {1}", "open {0}"
 
 
-def said(form: str, times: int = 6, first: bool = True, **nearness: float) -> list[Utterance]:
+def said(form: str, times: int = 6, first: bool = True, **nearness: float) -> list[UnmatchedUtterance]:
     """A form said in so many tasks, where each template was so near; `first`: nothing else was refused there before."""
     near = {TAKE: 0.0, PUT: 0.0} | {{"take": TAKE, "put": PUT}[word]: value for word, value in nearness.items()}
-    return [Utterance(f"task {number}", form, form, near, first) for number in range(times)]
+    return [UnmatchedUtterance(f"task {number}", form, form, near, first) for number in range(times)]
 
 
-def meant(*groups: list[Utterance], worded: dict[str, int] | None = None, complete: bool = True) -> dict[str, str]:
+def meant(
+    *groups: list[UnmatchedUtterance], worded: dict[str, int] | None = None, complete: bool = True
+) -> dict[str, str]:
     utterances = [utterance for group in groups for utterance in group]
     read = learn_forms(utterances, Counter(worded or {}), complete=complete)
     return {form: reading[0] for form, reading in read.items()}

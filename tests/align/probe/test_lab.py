@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from align_echo.align.probe.lab import Lab, LabState, saved_key
-from align_echo.align.probe.names import NUMBERED, Sayings
+from align_echo.align.probe.names import NUMBERED, ActionForms
 from align_echo.align.probe.runtime import SAME
 from tests.station_env import REFUSED, TASK_IDS, StationEnv
 
@@ -66,7 +66,7 @@ class Placed(StationEnv):
 
 def lab_of(env: StationEnv, *refusals: str) -> Lab:
     lab = Lab(env)
-    lab.sayings, lab.refusals = Sayings(FORMS, NUMBERED), list(refusals)
+    lab.sayings, lab.refusals = ActionForms(FORMS, NUMBERED), list(refusals)
     lab.compare_saved(lab.start(TASK_IDS[0]))
     return lab
 

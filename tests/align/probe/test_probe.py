@@ -13,7 +13,7 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.cases import walk
 from align_echo.align.probe.emit import read_spec, rules_text, source
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.vocabulary import Vocabulary
+from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.interface import check_source, identity
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentReply, AgentView, Trajectory
@@ -125,7 +125,7 @@ def test_a_second_look_adds_to_the_interface_and_repeats_nothing(learned):
 
 def test_walks_also_leave_undone_what_could_be_done():
     lab = Lab(StationEnv(step_limit=10**6))
-    states = walk(lab, Vocabulary(lab.name), TASK_IDS[0], random.Random(1))
+    states = walk(lab, ActionVocabulary(lab.name), TASK_IDS[0], random.Random(1))
     assert any(
         before.actions[-1:] and {before.actions[-1][:5], after.actions[-1][:5]} == {"board"}
         and f"unseal pod {before.actions[-1][-1]}" in before.admissible

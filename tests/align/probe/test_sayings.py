@@ -10,9 +10,9 @@ import pytest
 from align_echo.align.probe.cases import walk
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.names import Sayings, heard_sayings, pattern_of
+from align_echo.align.probe.names import ActionForms, heard_sayings, pattern_of
 from align_echo.align.probe.runtime import SAME
-from align_echo.align.probe.vocabulary import Vocabulary
+from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.interface import InterfaceContract
 from align_echo.wrappers.text_env import EngineState, TextEnv
 from tests.menu_env import NoOracle
@@ -106,9 +106,9 @@ class BellEnv(TextEnv):
 def test_silence_that_may_be_an_answer_makes_no_need():
     lab = Lab(BellEnv())
     lab.refusals = [SAME]
-    lab.sayings = Sayings(("ring {0}", "oil {0}"), pattern_of(["east bell", "west bell"]))
+    lab.sayings = ActionForms(("ring {0}", "oil {0}"), pattern_of(["east bell", "west bell"]))
     lab.name = lab.sayings.name
-    vocabulary = Vocabulary(lab.name)
+    vocabulary = ActionVocabulary(lab.name)
     for seed in range(5):
         walk(lab, vocabulary, "bells/0", random.Random(seed), 12)
     assert not [need for need, times in vocabulary.enabled.items() if times and need[:2] == ("ring {0}", "oil {0}")]

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from align_echo.align.probe.emit import assembled
-from align_echo.align.probe.examinations import Trials
+from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.findings import WRONG
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.survey import (
     MiswordedForm,
-    Survey,
+    VocabularySurvey,
     compare_views,
     learn_forms,
     lifted,
@@ -45,9 +45,11 @@ HINTS = 3
 """Maximum consecutive hints that shorten a name."""
 
 
-def try_on_fresh(lab: Lab, survey: Survey, spec: dict[str, Any], tasks: Sequence[str], rng: random.Random) -> Trials:
+def try_on_fresh(
+    lab: Lab, survey: VocabularySurvey, spec: dict[str, Any], tasks: Sequence[str], rng: random.Random
+) -> TrialCounts:
     """Test every claim of a spec on fresh tasks."""
-    trials = Trials()
+    trials = TrialCounts()
     for task_id in tasks:
         states = survey_task(lab, survey, task_id, rng, thorough=False)
         if len(states) > 1 and spec["travel"]:
@@ -62,7 +64,7 @@ def try_on_fresh(lab: Lab, survey: Survey, spec: dict[str, Any], tasks: Sequence
     return trials
 
 
-def _count(trials: Trials, claim: str, task_id: str, action: str, *, passed: bool) -> None:
+def _count(trials: TrialCounts, claim: str, task_id: str, action: str, *, passed: bool) -> None:
     """Add a trial of a claim (`REACH`, `BARE`, or a form) and store the first success and failure."""
     if passed:
         trials.example.setdefault(claim, (task_id, action))
@@ -71,12 +73,12 @@ def _count(trials: Trials, claim: str, task_id: str, action: str, *, passed: boo
 
 def _try_reach(
     lab: Lab,
-    survey: Survey,
+    survey: VocabularySurvey,
     spec: dict[str, Any],
     first: LabState,
     second: LabState,
     rng: random.Random,
-    trials: Trials,
+    trials: TrialCounts,
 ) -> None:
     """See an object in a place, go elsewhere, and repeat an action understood in the first place."""
     history = runtime.new_history()
@@ -118,7 +120,13 @@ def _place_of(lab: Lab, spec: dict[str, Any], state: LabState) -> str:
 
 
 def _try_form(
-    lab: Lab, survey: Survey, spec: dict[str, Any], form: str, state: LabState, rng: random.Random, trials: Trials
+    lab: Lab,
+    survey: VocabularySurvey,
+    spec: dict[str, Any],
+    form: str,
+    state: LabState,
+    rng: random.Random,
+    trials: TrialCounts,
 ) -> None:
     """Say a form with things at hand (or places for movement); the form itself must be refused."""
     history = runtime.new_history()
@@ -141,7 +149,7 @@ def _try_form(
 
 
 def _try_sure(
-    lab: Lab, survey: Survey, spec: dict[str, Any], state: LabState, rng: random.Random, trials: Trials
+    lab: Lab, survey: VocabularySurvey, spec: dict[str, Any], state: LabState, rng: random.Random, trials: TrialCounts
 ) -> None:
     """Try templates with names at hand; a single refusal disqualifies a template.
 
@@ -169,7 +177,11 @@ def _try_sure(
 
 
 def try_bare_names(
-    lab: Lab, survey: Survey, spec: dict[str, Any], refused: Sequence[tuple[LabState, str]], trials: Trials
+    lab: Lab,
+    survey: VocabularySurvey,
+    spec: dict[str, Any],
+    refused: Sequence[tuple[LabState, str]],
+    trials: TrialCounts,
 ) -> None:
     """Compare known names with utterances in tasks without learned names."""
     counts: Counter[tuple[str, str]] = Counter()
@@ -192,7 +204,7 @@ def try_bare_names(
 
 def _leads_on(
     lab: Lab,
-    survey: Survey,
+    survey: VocabularySurvey,
     spec: dict[str, Any],
     history: dict[str, Any],
     state: LabState,
@@ -326,7 +338,7 @@ def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
     )
 
 
-def silent_on_names(answers: Iterable[str], survey: Survey) -> list[str]:
+def silent_on_names(answers: Iterable[str], survey: VocabularySurvey) -> list[str]:
     """Select answers without a name; naming an object or place is informative."""
     return [text for text in answers if not lifted(survey.names | survey.places, text)[1]]
 
@@ -374,8 +386,8 @@ def analyze(
 
 def _surveyed(
     lab: Lab, answers: Sequence[str], tasks: Sequence[str], rng: random.Random, say: Callable[[str], None]
-) -> Survey:
-    survey = Survey(uninformative=answers)
+) -> VocabularySurvey:
+    survey = VocabularySurvey(uninformative=answers)
     lab.traceless = frozenset(answers)
     chosen = rng.sample(tasks, min(SURVEYED_TASKS, len(tasks)))
     for number, task_id in enumerate(chosen):
@@ -385,7 +397,7 @@ def _surveyed(
     return survey
 
 
-def _merged(before: Spec | None, survey: Survey) -> Spec:
+def _merged(before: Spec | None, survey: VocabularySurvey) -> Spec:
     """Merge the new vocabulary with earlier forms."""
     old: Spec = {**EMPTY, **(before or {})}
     travel = survey.travel() or old["travel"]
@@ -406,7 +418,7 @@ def _merged(before: Spec | None, survey: Survey) -> Spec:
     }
 
 
-def _always(before: Spec | None, survey: Survey) -> list[str]:
+def _always(before: Spec | None, survey: VocabularySurvey) -> list[str]:
     """List templates offered by every task so far."""
     return [template for template in survey.always() if before is None or template in before["always"]]
 
@@ -451,7 +463,7 @@ def _about_refusals(before: Spec | None, spec: Spec, failed: Sequence[Trajectory
     )
 
 
-def _about_reach(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Misalignment]:
+def _about_reach(before: Spec | None, spec: Spec, trials: TrialCounts) -> Iterable[Misalignment]:
     """Report refused actions on distant objects, if travelling there made them possible."""
     evidence = trials.of(REACH)
     if not stands(evidence) or (before is not None and before["travel"] == spec["travel"]):
@@ -469,7 +481,7 @@ def _about_reach(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Mi
     )
 
 
-def _about_bare_names(before: Spec | None, trials: Trials) -> Iterable[Misalignment]:
+def _about_bare_names(before: Spec | None, trials: TrialCounts) -> Iterable[Misalignment]:
     """Report names with extra words, if understood without them."""
     evidence = trials.of(BARE)
     if not stands(evidence) or (before is not None and before["bare"]):
@@ -487,7 +499,7 @@ def _about_bare_names(before: Spec | None, trials: Trials) -> Iterable[Misalignm
     )
 
 
-def _about_sure(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Misalignment]:
+def _about_sure(before: Spec | None, spec: Spec, trials: TrialCounts) -> Iterable[Misalignment]:
     """Report templates that accepted every name at hand, to promise them with bare names."""
     evidence = {template: trials.of(SURE + template) for template in spec["always"]}
     proved = [form for form, seen in evidence.items() if seen.support >= MIN_SURE and not seen.refuted]
@@ -513,7 +525,7 @@ def _about_sure(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Mis
     )
 
 
-def _about_forms(forms: dict[str, MiswordedForm], trials: Trials) -> Iterable[Misalignment]:
+def _about_forms(forms: dict[str, MiswordedForm], trials: TrialCounts) -> Iterable[Misalignment]:
     """Report misworded forms with effective rewritings in other tasks and understood in fresh ones."""
     for form, misworded in sorted(forms.items()):
         understood = trials.of(form)
@@ -537,7 +549,7 @@ def _about_forms(forms: dict[str, MiswordedForm], trials: Trials) -> Iterable[Mi
         )
 
 
-def _about_wrong_forms(spec: Spec, trials: Trials) -> Iterable[Misalignment]:
+def _about_wrong_forms(spec: Spec, trials: TrialCounts) -> Iterable[Misalignment]:
     """Report existing forms refuted by fresh tasks."""
     for form, template in sorted(spec["forms"].items()):
         evidence = trials.of(form)

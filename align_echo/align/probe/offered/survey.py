@@ -37,7 +37,7 @@ ROUNDS = 12
 
 
 @dataclass
-class Survey:
+class VocabularySurvey:
     """Vocabulary and places of an environment; grows with every task."""
 
     uninformative: Sequence[str]
@@ -116,7 +116,9 @@ def plain_views(lab: Lab) -> list[str]:
     return [action for action in lab.env.contract.read_only_actions if "{}" not in action]
 
 
-def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, thorough: bool) -> list[LabState]:
+def survey_task(
+    lab: Lab, survey: VocabularySurvey, task_id: str, rng: random.Random, *, thorough: bool
+) -> list[LabState]:
     """Explore a task, add findings to the survey, and return a state for each place.
 
     `thorough`: try every template at the start, and movers everywhere. Otherwise visit known places by known routes.
@@ -144,7 +146,7 @@ def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, t
     return list(states.values())
 
 
-def _tour(lab: Lab, survey: Survey, start: LabState) -> list[LabState]:
+def _tour(lab: Lab, survey: VocabularySurvey, start: LabState) -> list[LabState]:
     """Travel to each known place and return the states."""
     states: list[LabState] = []
     state, travel = start, survey.travel()
@@ -172,7 +174,7 @@ def lead(text: str) -> str:
     return min((line.split(mark)[0] for mark in ".:,;"), key=len)
 
 
-def learn_names(lab: Lab, survey: Survey, state: LabState) -> None:
+def learn_names(lab: Lab, survey: VocabularySurvey, state: LabState) -> None:
     """Add the names and templates offered in a state."""
     survey.asked.add(state.task_id)
     for template in lab.offered(state).templates:
@@ -183,7 +185,7 @@ def learn_names(lab: Lab, survey: Survey, state: LabState) -> None:
         learn_surroundings(survey, text.lower(), offered)
 
 
-def learn_surroundings(survey: Survey, text: str, names: Iterable[str]) -> None:
+def learn_surroundings(survey: VocabularySurvey, text: str, names: Iterable[str]) -> None:
     """Count the words around names in a lower-case text, skipping names inside longer ones."""
     for name in sorted(names, key=lambda name: (-len(name), name)):
         for before, after in runtime.surroundings(text, name):
@@ -193,7 +195,7 @@ def learn_surroundings(survey: Survey, text: str, names: Iterable[str]) -> None:
 
 
 def _moves_from(
-    lab: Lab, survey: Survey, state: LabState, reached: set[str], rng: random.Random, *, every: bool
+    lab: Lab, survey: VocabularySurvey, state: LabState, reached: set[str], rng: random.Random, *, every: bool
 ) -> Iterable[tuple[LabState, str]]:
     """Yield (state, place) for actions after which a view begins with the place's name.
 
@@ -223,14 +225,14 @@ def _moves_from(
             yield lab.after(state, action), name
 
 
-def compare_views(lab: Lab, survey: Survey, before: LabState, after: LabState) -> list[str]:
+def compare_views(lab: Lab, survey: VocabularySurvey, before: LabState, after: LabState) -> list[str]:
     """List and count the views an action changed."""
     changed = [view for view in plain_views(lab) if lab.look(before, view) != lab.look(after, view)]
     survey.views.update(changed)
     return changed
 
 
-def _led_to(lab: Lab, survey: Survey, before: LabState, after: LabState, name: str) -> bool:
+def _led_to(lab: Lab, survey: VocabularySurvey, before: LabState, after: LabState, name: str) -> bool:
     """Check if a view newly begins with the name and other names are available."""
     led = False
     for view in compare_views(lab, survey, before, after):
@@ -243,7 +245,7 @@ def _led_to(lab: Lab, survey: Survey, before: LabState, after: LabState, name: s
     return led
 
 
-def _count_travel(lab: Lab, survey: Survey, states: Sequence[LabState], rng: random.Random) -> None:
+def _count_travel(lab: Lab, survey: VocabularySurvey, states: Sequence[LabState], rng: random.Random) -> None:
     """Test movers on pairs of places, near and far."""
     for mover in survey.movers():
         for state in rng.sample(states, min(PAIRS_TRIED, len(states))):
@@ -254,7 +256,9 @@ def _count_travel(lab: Lab, survey: Survey, states: Sequence[LabState], rng: ran
                 _count_move(lab, survey, state, after, mover, destination)
 
 
-def _count_move(lab: Lab, survey: Survey, before: LabState, after: LabState, mover: str, destination: str) -> bool:
+def _count_move(
+    lab: Lab, survey: VocabularySurvey, before: LabState, after: LabState, mover: str, destination: str
+) -> bool:
     """Check if a mover led to a place, and count it."""
     led = not after.over and not survey.refused(after) and _led_to(lab, survey, before, after, destination)
     survey.tried[mover] += 1
@@ -280,7 +284,7 @@ OTHER_WORD_RATE = 0.9
 
 
 @dataclass(frozen=True)
-class Saying:
+class RefusedAction:
     """Refused utterance with its state."""
 
     state: LabState
@@ -290,7 +294,7 @@ class Saying:
 
 
 @dataclass
-class Readings:
+class ReadingCounts:
     """Results of a form's readings: tries, effects, refusals and endings.
 
     Understood readings without effect count neither way: they may have been in effect.
@@ -302,7 +306,7 @@ class Readings:
     ended: Counter[str] = field(default_factory=Counter)
     tasks: set[str] = field(default_factory=set)
     cases: int = 0
-    example: Saying | None = None
+    example: RefusedAction | None = None
 
 
 def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
@@ -332,7 +336,9 @@ def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tupl
     return form + utterance[start:], tuple(lifted_names)
 
 
-def refused_sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> list[tuple[LabState, str]]:
+def refused_sayings(
+    lab: Lab, survey: VocabularySurvey, trajectories: Iterable[Trajectory]
+) -> list[tuple[LabState, str]]:
     """Collect the agents' refused utterances with their states; add names to the survey."""
     refused = []
     for trajectory in sorted(trajectories, key=lambda trajectory: trajectory.task_id):
@@ -351,9 +357,9 @@ def refused_sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]
     return refused
 
 
-def lifted_sayings(lab: Lab, survey: Survey, refused: Iterable[tuple[LabState, str]]) -> list[Saying]:
+def lifted_sayings(lab: Lab, survey: VocabularySurvey, refused: Iterable[tuple[LabState, str]]) -> list[RefusedAction]:
     """Collect refused utterances about places and things at hand, a few per form and task."""
-    sayings: list[Saying] = []
+    sayings: list[RefusedAction] = []
     counts: Counter[tuple[str, str]] = Counter()
     for state, action in refused:
         texts = [text.lower() for text in view_texts(lab, state, survey.looks())]
@@ -362,11 +368,11 @@ def lifted_sayings(lab: Lab, survey: Survey, refused: Iterable[tuple[LabState, s
         at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in objects)
         counts[state.task_id, form] += at_hand
         if names and at_hand and counts[state.task_id, form] <= CASES_PER_TASK:
-            sayings.append(Saying(state, action, form, names))
+            sayings.append(RefusedAction(state, action, form, names))
     return sayings
 
 
-def _learn_names_said(lab: Lab, survey: Survey, state: LabState, action: str) -> None:
+def _learn_names_said(lab: Lab, survey: VocabularySurvey, state: LabState, action: str) -> None:
     """Add unoffered names in an utterance: words of a view the tester accepts."""
     texts = [text.lower() for text in view_texts(lab, state, plain_views(lab))]
     words = action.lower().split()
@@ -379,7 +385,7 @@ def _learn_names_said(lab: Lab, survey: Survey, state: LabState, action: str) ->
                 survey.names.add(name)
 
 
-def candidates(survey: Survey, form: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def candidates(survey: VocabularySurvey, form: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield (reading, action) for every template possibly meant.
 
     A reading writes a template over the form's slots: "hold {1}" drops the first name. Templates with the form's first
@@ -404,7 +410,7 @@ def _over(places: Sequence[int]) -> Callable[[re.Match[str]], str]:
     return lambda match: "{" + str(places[int(match[1])]) + "}"
 
 
-def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -> None:
+def try_readings(lab: Lab, survey: VocabularySurvey, saying: RefusedAction, readings: ReadingCounts) -> None:
     """Try every reading of an utterance. An ending counts as an effect, but against readings on a single name.
 
     The lab sees no reward, so an ending may be the goal: likely for bringing something somewhere, a guess for naming
@@ -434,7 +440,7 @@ def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -
             current = after
 
 
-def told_of(lab: Lab, survey: Survey, state: LabState, names: Sequence[str]) -> list[list[str]]:
+def told_of(lab: Lab, survey: VocabularySurvey, state: LabState, names: Sequence[str]) -> list[list[str]]:
     """Return the clauses of each view that mention these names, ignoring changes elsewhere."""
     clauses = [re.split(r"[\n.;]", text.lower()) for text in view_texts(lab, state, survey.looks())]
     return [
@@ -448,10 +454,12 @@ class MiswordedForm:
 
     reading: str
     tested: Evidence
-    example: Saying
+    example: RefusedAction
 
 
-def learn_forms(lab: Lab, survey: Survey, sayings: Sequence[Saying], known: Iterable[str]) -> dict[str, MiswordedForm]:
+def learn_forms(
+    lab: Lab, survey: VocabularySurvey, sayings: Sequence[RefusedAction], known: Iterable[str]
+) -> dict[str, MiswordedForm]:
     """Learn forms with a clearly best reading. Each task tests the reading learned from the others."""
     new = [saying for saying in sayings if saying.form not in survey.templates and saying.form not in set(known)]
     learned = {}
@@ -471,17 +479,17 @@ def learn_forms(lab: Lab, survey: Survey, sayings: Sequence[Saying], known: Iter
     return learned
 
 
-def _readings(lab: Lab, survey: Survey, sayings: Iterable[Saying]) -> dict[str, Readings]:
+def _readings(lab: Lab, survey: VocabularySurvey, sayings: Iterable[RefusedAction]) -> dict[str, ReadingCounts]:
     """Try the readings of a form by task, in a few cases each."""
-    by_task: dict[str, Readings] = defaultdict(Readings)
+    by_task: dict[str, ReadingCounts] = defaultdict(ReadingCounts)
     for saying in list(sayings)[:CASES_PER_FORM]:
         try_readings(lab, survey, saying, by_task[saying.state.task_id])
     return by_task
 
 
-def summed(parts: Iterable[Readings]) -> Readings:
+def summed(parts: Iterable[ReadingCounts]) -> ReadingCounts:
     """Sum the counts of several tasks."""
-    total = Readings()
+    total = ReadingCounts()
     for part in parts:
         total.tried.update(part.tried)
         total.worked.update(part.worked)
@@ -493,13 +501,13 @@ def summed(parts: Iterable[Readings]) -> Readings:
     return total
 
 
-def _evidence(readings: Readings, reading: str) -> Evidence:
+def _evidence(readings: ReadingCounts, reading: str) -> Evidence:
     tasks = len(readings.tasks)
     against = readings.refused[reading] + readings.ended[reading]
     return Evidence(support=readings.worked[reading], refuted=against, tasks=tasks)
 
 
-def best_reading(readings: Readings, templates: Iterable[str]) -> str:
+def best_reading(readings: ReadingCounts, templates: Iterable[str]) -> str:
     """Return the reading with the most effects, if frequent and clear enough; else "".
 
     Readings with the form's own word come first. Others need these to be refused and must nearly always work. None
@@ -519,7 +527,7 @@ def best_reading(readings: Readings, templates: Iterable[str]) -> str:
     return _clearly_best(readings, foreign, OTHER_WORD_RATE if has_own else MIN_RATE)
 
 
-def _clearly_best(readings: Readings, choice: Sequence[str], least: float) -> str:
+def _clearly_best(readings: ReadingCounts, choice: Sequence[str], least: float) -> str:
     """Return the best reading if its rate is at least `least` and above the next; else ""."""
 
     def worth(reading: str) -> float:

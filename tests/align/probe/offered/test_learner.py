@@ -12,7 +12,7 @@ import pytest
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.offered.learner import stands
-from align_echo.align.probe.offered.survey import Survey, learn_surroundings, often
+from align_echo.align.probe.offered.survey import VocabularySurvey, learn_surroundings, often
 from align_echo.interface import check_source, identity
 from align_echo.rollout import run_tasks
 from align_echo.session import base_env
@@ -78,7 +78,7 @@ def test_the_view_that_names_the_place_leads_and_a_constant_text_is_no_view(lear
 
 
 def test_what_stands_around_a_name_is_learned_of_whole_names_only():
-    survey = Survey(uninformative=())
+    survey = VocabularySurvey(uninformative=())
     text = "a shed. two: a red wire (that is cut)\n\ttin\na wire is here."
     learn_surroundings(survey, text, {"red wire", "wire", "tin"})
     assert (survey.before, survey.after) == ({"": 1, "a": 2}, {"": 2, "is": 1})

@@ -65,7 +65,7 @@ class PageSeen:
 
 
 @dataclass
-class Walks:
+class WalkRecord:
     """Results of all walks: counts by kind of action, and pages by task and text."""
 
     done: Counter[str] = field(default_factory=Counter)
@@ -168,7 +168,7 @@ def changes(lab: Lab, state: LabState, action: str) -> bool:
 # ---------------------------------------------------------------- walking
 
 
-def tour(lab: Lab, spec: Spec, task_id: str, walks: Walks, rng: random.Random) -> None:
+def tour(lab: Lab, spec: Spec, task_id: str, walks: WalkRecord, rng: random.Random) -> None:
     """Walk through a task, preferring rare actions, and try each new page."""
     state = lab.start(task_id)
     for _ in range(TOUR):
@@ -198,7 +198,7 @@ def _open_ways(lab: Lab, spec: Spec, state: LabState, rng: random.Random) -> lis
     return ways
 
 
-def keep(lab: Lab, spec: Spec, state: LabState, walks: Walks) -> None:
+def keep(lab: Lab, spec: Spec, state: LabState, walks: WalkRecord) -> None:
     """Try the parts of a page new in its task."""
     if state.over or (state.task_id, state.observation) in walks.texts:
         return
@@ -271,7 +271,7 @@ MIN_WORDS = 3
 MIN_RATE = 0.95
 
 
-class Tried(NamedTuple):
+class PartTrial(NamedTuple):
     """Part of a page tried with a form."""
 
     task_id: str
@@ -307,15 +307,15 @@ def free_frames(lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen], rng:
 
 def closed_rule(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Spec:
     """Build a form's rule: texts always or never accepted, and its regions."""
-    tried: dict[str, list[Tried]] = defaultdict(list)
-    by_text: dict[str, list[Tried]] = defaultdict(list)
+    tried: dict[str, list[PartTrial]] = defaultdict(list)
+    by_text: dict[str, list[PartTrial]] = defaultdict(list)
     lies: set[str] = set()
     for page in pages:
         lower = [part.lower() for part in page.parts]
         for index, part in enumerate(page.parts):
             is_accepted = index in page.taken[form]
             features = tuple(runtime.features_of(lower, index))
-            seen = Tried(page.task_id, lower[index], features, runtime.shape_of(part), is_accepted)
+            seen = PartTrial(page.task_id, lower[index], features, runtime.shape_of(part), is_accepted)
             by_text[lower[index]].append(seen)
             tried[runtime.region_of(spec, lower, index)].append(seen)
             lies |= {lower[index]} if lower[index] in page.offered and not is_accepted else set()
@@ -329,12 +329,12 @@ def closed_rule(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Spec:
     return {"sure": sure, "never": never, "regions": regions}
 
 
-def _often(rows: Sequence[Tried]) -> bool:
+def _often(rows: Sequence[PartTrial]) -> bool:
     """Check if there are enough rows and tasks."""
     return len(rows) >= MIN_TIMES and len({seen.task_id for seen in rows}) >= MIN_TASKS
 
 
-def region_rule(rows: Sequence[Tried]) -> Spec | None:
+def region_rule(rows: Sequence[PartTrial]) -> Spec | None:
     """Build a rule separating nameable parts of a region from others; None if impossible.
 
     Either all parts except those with certain features (`"open": "all"`, features in "not"), or only parts with certain
@@ -352,9 +352,9 @@ def region_rule(rows: Sequence[Tried]) -> Spec | None:
     return {"open": "none", "not": [], "shapes": shapes}
 
 
-def _exceptions(rows: Sequence[Tried]) -> list[str] | None:
+def _exceptions(rows: Sequence[PartTrial]) -> list[str] | None:
     """Find features of refused parts only, such that all others were accepted; None without any."""
-    known: dict[str, list[Tried]] = defaultdict(list)
+    known: dict[str, list[PartTrial]] = defaultdict(list)
     for seen in rows:
         for feature in seen.features:
             known[feature].append(seen)
@@ -373,9 +373,9 @@ def _exceptions(rows: Sequence[Tried]) -> list[str] | None:
     return sorted(chosen) if enough and not left else None
 
 
-def _shapes(rows: Iterable[Tried]) -> list[str]:
+def _shapes(rows: Iterable[PartTrial]) -> list[str]:
     """List shapes of many different texts, all accepted."""
-    by_shape: dict[str, list[Tried]] = defaultdict(list)
+    by_shape: dict[str, list[PartTrial]] = defaultdict(list)
     for seen in rows:
         by_shape[seen.shape].append(seen)
     return sorted(

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from align_echo.align.probe.emit import assembled
-from align_echo.align.probe.examinations import Trials
+from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.lab import Lab, is_often_silent, silenced
 from align_echo.align.probe.offered.pages import runtime
 from align_echo.align.probe.offered.pages.learn import (
     PageSeen,
     Spec,
-    Walks,
+    WalkRecord,
     breaks_between,
     changes,
     closed_rule,
@@ -51,9 +51,9 @@ def stands(evidence: Evidence) -> bool:
     return evidence.support >= MIN_TESTS and evidence.precision >= MIN_PRECISION
 
 
-def proved(lab: Lab, spec: Spec, pages: Sequence[PageSeen], rng: random.Random) -> tuple[Spec, Trials]:
+def proved(lab: Lab, spec: Spec, pages: Sequence[PageSeen], rng: random.Random) -> tuple[Spec, TrialCounts]:
     """Remove rules refuted by pages of fresh tasks and return the remaining spec with its trials."""
-    trials = Trials()
+    trials = TrialCounts()
     retained = {form: {**rule, "regions": {}} for form, rule in spec["closed"].items()}
     for form, rule in spec["closed"].items():
         by_region = _region_trials(spec, form, pages)
@@ -67,9 +67,9 @@ def proved(lab: Lab, spec: Spec, pages: Sequence[PageSeen], rng: random.Random) 
     return {**spec, "free": free, "steps": steps, "beside": _proved_beside(lab, spec, pages, trials)}, trials
 
 
-def _region_trials(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Trials:
+def _region_trials(spec: Spec, form: str, pages: Sequence[PageSeen]) -> TrialCounts:
     """Test each region's rule on its parts, except texts known individually."""
-    trials = Trials()
+    trials = TrialCounts()
     rule = spec["closed"][form]
     for page in pages:
         lower = [part.lower() for part in page.parts]
@@ -80,7 +80,7 @@ def _region_trials(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Trials:
     return trials
 
 
-def _hold(trials: Trials, claim: str, page: PageSeen, form: str, index: int, verdict: str) -> None:
+def _hold(trials: TrialCounts, claim: str, page: PageSeen, form: str, index: int, verdict: str) -> None:
     """Count a rule's verdict on a part; a rule without a verdict is not tested."""
     if verdict:
         passed = (verdict == "yes") == (index in page.taken[form])
@@ -88,7 +88,7 @@ def _hold(trials: Trials, claim: str, page: PageSeen, form: str, index: int, ver
         trials.count(claim, page.task_id, "" if passed else f"{page.task_id}: {example}")
 
 
-def _try_names(spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> None:
+def _try_names(spec: Spec, pages: Sequence[PageSeen], trials: TrialCounts) -> None:
     """Test the combined verdict of all proved rules on the parts of pages."""
     for page in pages:
         for form in spec["closed"]:
@@ -97,7 +97,7 @@ def _try_names(spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> None:
 
 
 def _proved_free(
-    lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen], rng: random.Random, trials: Trials
+    lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen], rng: random.Random, trials: TrialCounts
 ) -> list[str]:
     """List frames with pages on which a form accepts made-up words on fresh tasks too."""
     frames = []
@@ -112,7 +112,7 @@ def _proved_free(
     return frames
 
 
-def _proved_steps(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> Spec:
+def _proved_steps(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: TrialCounts) -> Spec:
     proved_ways: Spec = {}
     for frame, known in sampled(spec, pages).items():
         for form, ways in spec["steps"].get(frame, {}).items():
@@ -133,7 +133,7 @@ def step_claim(frame: str, form: str, wanted: str) -> str:
     return f"{STEPS} {frame} / {form} / {wanted}"
 
 
-def _proved_beside(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> dict[str, Any]:
+def _proved_beside(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: TrialCounts) -> dict[str, Any]:
     proved_ways = {}
     for form, rule in spec["beside"].items():
         claim = BESIDE + form
@@ -257,7 +257,7 @@ def analyze(
     spec["steps"] = learn_steps(lab, spec, walks.pages)
     spec["beside"] = learn_beside(lab, spec, walks.pages)
     say(f"{len(walks.pages)} pages tried out ({lab.steps} engine steps so far)")
-    tests = Walks()
+    tests = WalkRecord()
     for number, task_id in enumerate(kept_back, 1):
         tour(lab, spec, task_id, tests, rng)
         say(f"testing on fresh tasks: {number} of {len(kept_back)}")
@@ -274,7 +274,7 @@ def analyze(
 
 def _surveyed(
     lab: Lab, failed: Sequence[Trajectory], tasks: Sequence[str], rng: random.Random, say: Callable[[str], None]
-) -> tuple[Spec, Walks]:
+) -> tuple[Spec, WalkRecord]:
     """Learn separators and forms, and try the pages of walks through the tasks."""
     states = list(replayed(lab, failed))
     states = rng.sample(states, min(REPLAYED, len(states)))
@@ -287,7 +287,7 @@ def _surveyed(
         "closed": dict.fromkeys(closed),
         "frame": sorted(name for name in {*offered} if offered.count(name) >= len(tasks) / 2),
     }
-    walks = Walks()
+    walks = WalkRecord()
     for state in states:
         keep(lab, spec, state, walks)
     for number, task_id in enumerate(tasks, 1):
@@ -314,7 +314,7 @@ def resolved(spec: Spec | None, detail: dict[str, Any]) -> Spec:
 
 
 def _about_names(
-    before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: Trials
+    before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: TrialCounts
 ) -> Iterable[Misalignment]:
     """Report the first finding: silent refusals, and nameable parts by page."""
     if before is not None:
@@ -335,7 +335,7 @@ def _about_names(
 
 
 def _about_beside(
-    before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: Trials
+    before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: TrialCounts
 ) -> Iterable[Misalignment]:
     """Report parts named by another part."""
     for form, rule in spec["beside"].items():
@@ -353,7 +353,7 @@ def _about_beside(
 
 
 def _about_steps(
-    before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: Trials
+    before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: TrialCounts
 ) -> Iterable[Misalignment]:
     """Report names a step away on another page."""
     for frame, forms in spec["steps"].items():
