@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from align_echo.align.switching import switches_of
+from align_echo.align.switching import list_switches
 from align_echo.interface import parse_source
 from align_echo.sandbox.session import Sandbox
 from align_echo.wrappers.align_wrapper import AlignWrapper
@@ -18,7 +18,7 @@ from tests.room_env import RoomEnv
 
 def _play_interface() -> None:
     code = interface(source("text = 'a' + '\\d' + str(1if agent_action else 2)\n" + FORWARD))
-    assert switches_of(code) == {}
+    assert list_switches(code) == {}
     env = AlignWrapper(RoomEnv(6), code, sandbox=Sandbox())
     env.reset(options={"task": TASK})
     observation = env.step("look")[0]

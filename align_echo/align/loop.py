@@ -50,14 +50,14 @@ def best_iteration(records: Sequence[IterationRecord]) -> int:
         return 0
     made_in = {records[0].version_before: 0}
     made_in |= {record.version_after: record.iteration for record in records if record.outcome == "written"}
-    last, shares = records[-1].version_after, shares_of_failures(records)
+    last, shares = records[-1].version_after, compute_failure_shares(records)
     if last not in shares:
         return made_in[last]
     best = min(shares, key=lambda version: (shares[version].value, version != last))
     return made_in[best if _clearly_less(shares[best], shares[last]) else last]
 
 
-def shares_of_failures(records: Sequence[IterationRecord]) -> dict[str, Estimate]:
+def compute_failure_shares(records: Sequence[IterationRecord]) -> dict[str, Estimate]:
     """Compute the percentage of lost episodes for each played version; `n` counts its episodes."""
     failed: Counter[str] = Counter()
     played: Counter[str] = Counter()
@@ -360,7 +360,7 @@ class _Run:
         written = [record for record in self.records if record.outcome == "written"]
         if not written or best == written[-1].iteration:
             return
-        last, shares = self.interface, shares_of_failures(self.records)
+        last, shares = self.interface, compute_failure_shares(self.records)
         self.interface = self.folder.interface(best) if best else identity(self.world.spec.contract)
         self.addressed = self.addressed[: sum(record.addressed for record in written if record.iteration <= best)]
         lost, best_share = (shares[each.content_hash] for each in (last, self.interface))

@@ -20,7 +20,7 @@ from align_echo.align.probe import emit as listed
 from align_echo.align.probe import runtime
 from align_echo.align.probe.offered import learner as offered
 from align_echo.align.probe.offered.pages import learner as pages
-from align_echo.align.probe.spec import current, without
+from align_echo.align.probe.spec import remove_rule, upgrade_spec
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface import Interface, check_source, parse_source
 
@@ -45,7 +45,7 @@ class RuleTable(NamedTuple):
     told: Callable[[Any], str]
 
 
-def switches_of(interface: Interface) -> dict[str, str]:
+def list_switches(interface: Interface) -> dict[str, str]:
     """Map each removable rule's text to its action form, in record order.
 
     Empty if the interface stores no rules as data.
@@ -60,7 +60,7 @@ def without_rules(interface: Interface, rules: Collection[str], name: str) -> In
 
     Raises `UsageError` for rules that cannot be removed.
     """
-    unknown = set(rules) - switches_of(interface).keys()
+    unknown = set(rules) - list_switches(interface).keys()
     if unknown:
         raise UsageError(f"the interface {interface.name} has no rule that can be switched off: {min(unknown)}")
     source = interface.source
@@ -95,14 +95,14 @@ def _table(name: str, content: Any) -> RuleTable | None:
             return RuleTable(name, content, tuple(_offered_switches(content)), offered.rules_text)
         if "closed" in content:
             return RuleTable(name, content, tuple(_page_switches(content)), lambda _: "")
-        return RuleTable(name, content, tuple(_listed_switches(current(content))), _listed_rules_text)
+        return RuleTable(name, content, tuple(_listed_switches(upgrade_spec(content))), _listed_rules_text)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
 
 
 def _listed_rules_text(spec: Spec) -> str:
     """Build the rules text of a probe interface."""
-    return listed.rules_text(current(spec))
+    return listed.rules_text(upgrade_spec(spec))
 
 
 def _listed_switches(spec: Spec) -> Iterator[RuleSwitch]:
@@ -110,7 +110,7 @@ def _listed_switches(spec: Spec) -> Iterator[RuleSwitch]:
     for part in ("templates", "now"):
         for template, rows in spec[part].items():
             for row in rows:
-                drop = partial(without, template=template, row=row)
+                drop = partial(remove_rule, template=template, row=row)
                 yield RuleSwitch(listed.rule_in_words(spec, template, row), template, drop)
     for form, template in spec["forms"].items():
         yield RuleSwitch(listed.form_in_words(form, template), template, partial(_without_path, path=("forms", form)))

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from align_echo.align.hybrid.hypotheses import with_letters
-from align_echo.align.switching import switches_of, without_rules
+from align_echo.align.switching import list_switches, without_rules
 from align_echo.errors import EngineError, UsageError
 from align_echo.evaluate.comparison import PLACEBO, build_variants
 from align_echo.evaluate.folder import Config, EvaluationDir
@@ -139,7 +139,7 @@ def build_arms(interface: Interface, *, groups: bool = False) -> list[AblationAr
 
     Raises `UsageError` for an interface whose rules are code.
     """
-    switches = switches_of(interface)
+    switches = list_switches(interface)
     if not switches:
         raise UsageError(
             f"the rules of {interface.name} are code, not a table that the probe or hybrid wrote: no single one can be "
@@ -180,7 +180,7 @@ def ablate(
     if len(set(seeds)) < len(seeds):
         raise UsageError("a seed is there twice: name each --seed once")
     seeds = tuple(seeds) or (plan.seed,)
-    if switches_of(interface):
+    if list_switches(interface):
         progress.status("taking rules out of the interface")
     arms = build_arms(interface, groups=groups)
     variants = {**build_variants(interface), **{arm.name: arm.interface for arm in arms}}

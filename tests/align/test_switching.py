@@ -6,9 +6,9 @@ import difflib
 
 import pytest
 
-from align_echo.align.hybrid.findings import extended_source, rule_of
+from align_echo.align.hybrid.findings import build_rule, extend_source
 from align_echo.align.hybrid.hypotheses import NeededStep, WrongWording
-from align_echo.align.switching import switches_of, without_rules
+from align_echo.align.switching import list_switches, without_rules
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface import Interface, identity, load_interface
 from tests.room_env import CONTRACT
@@ -25,9 +25,9 @@ def up_front(interface: Interface) -> str:
 def test_every_rule_of_a_shipped_interface_but_the_first_can_be_switched_off(name):
     interface = load_interface(name)
     recorded = [rule.text for rule in interface.provenance.rules]
-    assert list(switches_of(interface)) == recorded[1:]
+    assert list(list_switches(interface)) == recorded[1:]
     left = without_rules(interface, [recorded[-1]], "less")
-    assert list(switches_of(left)) == recorded[1:-1]
+    assert list(list_switches(left)) == recorded[1:-1]
     assert [rule.text for rule in left.provenance.rules] == recorded[:-1]
     old, new = interface.source.split("\n"), left.source.split("\n")
     changed = sum(line[:1] in "+-" for line in difflib.unified_diff(old, new, n=0, lineterm=""))
@@ -38,30 +38,32 @@ def test_a_rule_is_no_longer_told_up_front_unless_another_says_it_too():
     interface = load_interface("alfworld/probe")
     assert "Write `move X to Y`" in up_front(interface)
     assert "Write `move X to Y`" not in up_front(without_rules(interface, [WRITE], "less"))
-    go_first = [rule for rule in switches_of(interface) if rule.startswith("Before `take X from Y` you need to `go to")]
+    go_first = [
+        rule for rule in list_switches(interface) if rule.startswith("Before `take X from Y` you need to `go to")
+    ]
     assert "Before `take X from Y` you may need to `go to Y`" in up_front(interface)
     told = up_front(without_rules(interface, go_first, "less"))
     assert "Before `take X from Y` you may need to `go to Y`" not in told
 
 
 def test_rules_that_a_model_proposed_are_switched_off_too():
-    needs = rule_of(NeededStep(action="take {0}", step="go to {0}"), latest=False, untested=False)
-    instead = rule_of(WrongWording(wrong="grab {0}", right="take {0}"), latest=False, untested=False)
+    needs = build_rule(NeededStep(action="take {0}", step="go to {0}"), latest=False, untested=False)
+    instead = build_rule(WrongWording(wrong="grab {0}", right="take {0}"), latest=False, untested=False)
     plain = identity(CONTRACT)
-    source = extended_source(plain.source, CONTRACT, [needs, instead], {"take {0}": ["No."]})
+    source = extend_source(plain.source, CONTRACT, [needs, instead], {"take {0}": ["No."]})
     interface = plain.model_copy(update={"source": source})
-    first, second = switches_of(interface)
+    first, second = list_switches(interface)
     assert (first, second) == (needs["up_front"].rstrip("."), instead["up_front"].rstrip("."))
     left = without_rules(interface, [first], "less")
-    assert list(switches_of(left)) == [second]
+    assert list(list_switches(left)) == [second]
     assert "- " + needs["up_front"].replace("{0}", "X") not in left.source
-    assert switches_of(without_rules(interface, [first, second], "less")) == {}
+    assert list_switches(without_rules(interface, [first, second], "less")) == {}
 
 
 def test_rules_that_are_code_cannot_be_switched_off():
-    assert switches_of(identity(CONTRACT)) == {}
+    assert list_switches(identity(CONTRACT)) == {}
     odd = "SPEC = {'templates': 3}\n" + identity(CONTRACT).source
-    assert switches_of(identity(CONTRACT).model_copy(update={"source": odd})) == {}
+    assert list_switches(identity(CONTRACT).model_copy(update={"source": odd})) == {}
     with pytest.raises(UsageError, match="no rule that can be switched off: nonsense"):
         without_rules(identity(CONTRACT), ["nonsense"], "less")
 
@@ -71,4 +73,4 @@ def test_what_was_changed_by_hand_up_front_is_refused():
     changed = interface.model_copy(update={"source": interface.source.replace("Learned by experiment in", "Seen in")})
     with pytest.raises(InterfaceError, match="it was changed by hand"):
         without_rules(changed, [WRITE], "less")
-    assert GO in switches_of(changed)
+    assert GO in list_switches(changed)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from align_echo.agents.spec import AgentSetting
-from align_echo.align.switching import switches_of, without_rules
+from align_echo.align.switching import list_switches, without_rules
 from align_echo.evaluate.ablation import build_arms, replay_without_rules
 from align_echo.evaluate.plan import plan_evaluation
 from align_echo.interface import Interface, load_interface, save_interface
@@ -27,7 +27,7 @@ ABLATE = ["interface", "ablate", "few.py", "--env", "alfworld", "--agent", "novi
 def few(tmp_path):
     """The shipped interface with three of its rules, in a file."""
     shipped = load_interface("alfworld/probe")
-    dropped = [rule for rule in switches_of(shipped) if not rule.startswith(KEPT)]
+    dropped = [rule for rule in list_switches(shipped) if not rule.startswith(KEPT)]
     return load_interface(save_interface(without_rules(shipped, dropped, "few"), tmp_path, "few"))
 
 

@@ -73,7 +73,7 @@ class AdversarySpeaker:
                 self.templates.add(template)
                 self.names.update(names)
                 for index, name in enumerate(names):
-                    self.kinds.setdefault((template, index), set()).add(word_of(name))
+                    self.kinds.setdefault((template, index), set()).add(strip_number(name))
         self.names.update(re.findall(self.name, text))
 
     def _learn_names(self) -> None:
@@ -119,7 +119,7 @@ class AdversarySpeaker:
         names: list[str] = []
         for index in range(template.count("{")):
             kinds = self.kinds.get((template, index))
-            fits = sorted(name for name in self.names if kinds is None or word_of(name) in kinds)
+            fits = sorted(name for name in self.names if kinds is None or strip_number(name) in kinds)
             if not fits:
                 return "plausible", ""
             names.append(self.rng.choice(fits))
@@ -165,7 +165,7 @@ class AdversarySpeaker:
         return self.rng.choice((f"{word} {number}", word, foreign, foreign, renumbered, renumbered))
 
 
-def word_of(name: str) -> str:
+def strip_number(name: str) -> str:
     """Return a name without its number."""
     return re.sub(r" \d+$", "", name)
 

@@ -18,16 +18,16 @@ from align_echo.align.hybrid.findings import (
     Rule,
     about,
     about_wrong,
-    extended_source,
+    extend_source,
     outcome_line,
     read_rules,
     records,
+    reword_rules,
     unresolved,
-    worded,
 )
 from align_echo.align.hybrid.hypotheses import HYPOTHESIS, Hypothesis
 from align_echo.align.hybrid.reading import ParsedHypotheses, parse_hypotheses
-from align_echo.align.hybrid.trials import tried, verdict_on
+from align_echo.align.hybrid.trials import run_trials, verdict_on
 from align_echo.align.llm.analyzer import ModelDialogue
 from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
@@ -51,7 +51,7 @@ OPENING_CHARACTERS = 1500
 """Opening texts shown of other tasks, where claims can be tested."""
 
 
-def proposed(
+def propose_hypotheses(
     model: ChatModel,
     settings: LlmSettings,
     failed: Sequence[Trajectory],
@@ -176,7 +176,7 @@ class HybridBackend:
         tasks = self._untouched(failed)[:OPENINGS]
         openings = [(task_id, "\n".join(lab.env.opening(lab.start(task_id).observation))) for task_id in tasks]
         self._say(f"asking {self._analyzer.name} for hypotheses")
-        hypotheses = proposed(
+        hypotheses = propose_hypotheses(
             self._analyzer,
             self._settings,
             failed,
@@ -200,7 +200,9 @@ class HybridBackend:
         if not everything:
             return []
         rng = random.Random(f"{self._seed}/hypotheses")
-        tallies, judge = tried(self._probe.lab, everything, failed, self._untouched(failed)[:TASKS], rng, self._say)
+        tallies, judge = run_trials(
+            self._probe.lab, everything, failed, self._untouched(failed)[:TASKS], rng, self._say
+        )
         reported = []
         for rule, tally in zip(rules, tallies, strict=False):
             if tally.refuted:
@@ -249,7 +251,7 @@ class HybridBackend:
                 ),
             }
         )
-        source = extended_source(written.source, written.contract, rules, answers) if rules else written.source
+        source = extend_source(written.source, written.contract, rules, answers) if rules else written.source
         return written.model_copy(update={"name": self.name, "source": source, "provenance": provenance})
 
     def _without_rules(self, interface: Interface, rules: Sequence[Rule]) -> str:
@@ -266,7 +268,7 @@ class HybridBackend:
 
     def _worded(self, rules: Sequence[Rule], interface: Interface) -> list[Rule]:
         self._say(f"asking {self._optimizer.name} for words")
-        return worded(
+        return reword_rules(
             rules,
             self._optimizer,
             self._settings,

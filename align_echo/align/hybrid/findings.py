@@ -19,9 +19,9 @@ from align_echo.align.hybrid.hypotheses import (
     NoEffect,
     StatedClaim,
     WrongWording,
-    forms_of,
     hint_words,
     in_words,
+    list_forms,
     with_letters,
 )
 from align_echo.align.hybrid.reading import json_values
@@ -29,7 +29,7 @@ from align_echo.align.hybrid.runtime import slots_of
 from align_echo.align.hybrid.trials import HypothesisCounts, Verdict, verdict_on
 from align_echo.align.llm.analyzer import ModelDialogue
 from align_echo.align.llm.replies import LlmSettings
-from align_echo.align.probe.emit import code_of
+from align_echo.align.probe.emit import extract_code
 from align_echo.errors import NoAnswerError, ReplyFormatError
 from align_echo.interface import InterfaceContract, RuleRecord, parse_source
 from align_echo.prompts import render
@@ -50,12 +50,12 @@ def about(
     """
     untested = verdict_on(hypothesis, tally) == "untested"
     task_id, action = tally.example
-    refusals = {form: answers[form] for form in forms_of(hypothesis) if form in answers}
-    rule = rule_of(hypothesis, latest=tally.undoes, untested=untested)
+    refusals = {form: answers[form] for form in list_forms(hypothesis) if form in answers}
+    rule = build_rule(hypothesis, latest=tally.undoes, untested=untested)
     return Misalignment(
         task_id=task_id or failed_task,
-        action_type=forms_of(hypothesis)[0],
-        action=action or forms_of(hypothesis)[0],
+        action_type=list_forms(hypothesis)[0],
+        action=action or list_forms(hypothesis)[0],
         intent=_intent(hypothesis),
         rule=in_words(hypothesis),
         sufficient_feedback=rule["hint"] or in_words(hypothesis),
@@ -70,8 +70,8 @@ def about_wrong(rule: Rule, tally: HypothesisCounts) -> Misalignment:
     task_id, action, *_ = (*tally.counterexample.split(": "), "", "")
     return Misalignment(
         task_id=task_id,
-        action_type=forms_of(hypothesis)[0],
-        action=action or forms_of(hypothesis)[0],
+        action_type=list_forms(hypothesis)[0],
+        action=action or list_forms(hypothesis)[0],
         intent="follow the interface's hint",
         rule=f"{WRONG}{in_words(hypothesis)}",
         sufficient_feedback="leave the hint out",
@@ -81,12 +81,12 @@ def about_wrong(rule: Rule, tally: HypothesisCounts) -> Misalignment:
     )
 
 
-def rule_of(hypothesis: Hypothesis, *, latest: bool, untested: bool) -> Rule:
+def build_rule(hypothesis: Hypothesis, *, latest: bool, untested: bool) -> Rule:
     """Convert a hypothesis into rule data in plain words.
 
     A step with a name missing from the action appears only in the rules text.
     """
-    action = forms_of(hypothesis)[0]
+    action = list_forms(hypothesis)[0]
     hint = hint_words(hypothesis)
     until, step = "", ""
     if isinstance(hypothesis, NeededStep):
@@ -164,7 +164,7 @@ PROMPTS = ("optimizer/wording_system", "optimizer/wording")
 LONGEST_WORDS = 400
 
 
-def worded(
+def reword_rules(
     rules: Sequence[Rule],
     model: ChatModel,
     settings: LlmSettings,
@@ -217,7 +217,7 @@ def problem_with(words: str, rule: Rule, *, hint: bool) -> str:
 
 
 def _forms(rule: Rule) -> list[str]:
-    return list(forms_of(HYPOTHESIS.validate_python(rule["hypothesis"])))
+    return list(list_forms(HYPOTHESIS.validate_python(rule["hypothesis"])))
 
 
 def _plain(text: str) -> str:
@@ -275,7 +275,7 @@ def read_rules(source: str) -> tuple[list[Rule], Answers]:
     return (rules, answers) if isinstance(rules, list) and isinstance(answers, dict) else ([], {})
 
 
-def extended_source(before: str, contract: InterfaceContract, rules: Sequence[Rule], answers: Answers) -> str:
+def extend_source(before: str, contract: InterfaceContract, rules: Sequence[Rule], answers: Answers) -> str:
     """Build source from an interface (the probe's or the identity) and hypothesis rules.
 
     Existing words for a refused action take precedence.
@@ -291,7 +291,7 @@ def extended_source(before: str, contract: InterfaceContract, rules: Sequence[Ru
         f"DEPTH = {runtime.DEPTH}\nPATIENCE = {runtime.PATIENCE}",
     ]
     head = _head(contract, rules)
-    return "\n\n".join([head, plain.strip(), *tables, code_of(runtime), _functions(contract, rules)]) + "\n"
+    return "\n\n".join([head, plain.strip(), *tables, extract_code(runtime), _functions(contract, rules)]) + "\n"
 
 
 def _head(contract: InterfaceContract, rules: Sequence[Rule]) -> str:

@@ -29,7 +29,7 @@ LETTERS = ("X", "Y", "Z", "P", "Q", "R", "S", "T", "U", "V")
 """Letters for slots in texts for people and agents."""
 
 
-def checked_form(form: str) -> str:
+def normalise_form(form: str) -> str:
     """Normalise spaces. Raises `ValueError` for a form that matches anything or has ambiguous names."""
     form = " ".join(form.split())
     if not form or len(form) > LONGEST_FORM:
@@ -43,7 +43,7 @@ def checked_form(form: str) -> str:
     return form
 
 
-def checked_line(text: str) -> str:
+def normalise_line(text: str) -> str:
     """Normalise a statement to one line. Raises `ValueError` if empty or too long."""
     text = " ".join(text.split())
     if not text or len(text) > LONGEST_STATEMENT:
@@ -51,8 +51,8 @@ def checked_line(text: str) -> str:
     return text
 
 
-ActionForm = Annotated[str, AfterValidator(checked_form)]
-Statement = Annotated[str, AfterValidator(checked_line)]
+ActionForm = Annotated[str, AfterValidator(normalise_form)]
+Statement = Annotated[str, AfterValidator(normalise_line)]
 
 
 class NeededStep(Frozen):
@@ -91,7 +91,7 @@ class NoEffect(Frozen):
     kind: Literal["no_effect"] = "no_effect"
     action: ActionForm
     after: ActionForm
-    until: Annotated[str, AfterValidator(lambda form: checked_form(form) if form.strip() else "")] = ""
+    until: Annotated[str, AfterValidator(lambda form: normalise_form(form) if form.strip() else "")] = ""
 
     @model_validator(mode="after")
     def _fits(self) -> NoEffect:
@@ -124,7 +124,7 @@ class StatedClaim(Frozen):
     kind: Literal["claim"] = "claim"
     text: Statement
     experiments: Annotated[tuple[ClaimTrial, ...], Field(min_length=2, max_length=MOST_EXPERIMENTS)]
-    action: Annotated[str, AfterValidator(lambda form: checked_form(form) if form.strip() else "")] = ""
+    action: Annotated[str, AfterValidator(lambda form: normalise_form(form) if form.strip() else "")] = ""
 
     @model_validator(mode="after")
     def _can_fail(self) -> StatedClaim:
@@ -147,7 +147,7 @@ HYPOTHESIS: TypeAdapter[Hypothesis] = TypeAdapter(Annotated[Hypothesis, Field(di
 """Adapter to read and write a hypothesis."""
 
 
-def forms_of(hypothesis: Hypothesis) -> tuple[str, ...]:
+def list_forms(hypothesis: Hypothesis) -> tuple[str, ...]:
     """List a hypothesis's forms, its subject first, with the actions of a claim's experiments."""
     trials = hypothesis.experiments if isinstance(hypothesis, StatedClaim) else ()
     played = [action for trial in trials for action in trial.actions if action]
@@ -277,13 +277,13 @@ class ActionJudge:
         """Record the answer as an interface would see it. A repeated refusal is not silence."""
         same = " ".join(child.observation.split()) == " ".join(state.observation.split())
         silent = same and (accepted or state not in self._refused)
-        for form in self._forms_of(action):
+        for form in self._matching_forms(action):
             texts = {SAME} if silent else set()
             if accepted or not silent:
                 texts.add(general_answer(form, action, child.observation))
             (self._accepting if accepted else self._refusing)[form].update(texts)
 
-    def _forms_of(self, action: str) -> list[str]:
+    def _matching_forms(self, action: str) -> list[str]:
         """List the forms an action matches."""
         if action not in self._known:
             self._known[action] = [form for form in self.forms if bound_names(form, action) is not None]

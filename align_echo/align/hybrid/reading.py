@@ -122,7 +122,7 @@ def json_values(text: str) -> list[Any]:
         if value is not None:
             values += _flat(value)
         elif _BROKEN.match(text, start):
-            end = _end_of(text, start)
+            end = _find_end(text, start)
             values.append(text[start:end])
         start = max(end, start + 1)
     return values
@@ -157,7 +157,7 @@ def _decoded(spellings: Sequence[str], start: int) -> tuple[Any, int]:
     return None, 0
 
 
-def _end_of(text: str, start: int) -> int:
+def _find_end(text: str, start: int) -> int:
     """Find the end of an unreadable object, before the next object."""
     following = _BROKEN.search(text, start + 1)
     return following.start() if following else len(text)
@@ -245,7 +245,7 @@ def _trial(written: Any, task_ids: Collection[str]) -> dict[str, Any]:
     return values
 
 
-def tasks_of(claim: StatedClaim) -> set[str]:
+def claim_tasks(claim: StatedClaim) -> set[str]:
     """Return the tasks of a claim's experiments."""
     return {trial.task for trial in claim.experiments}
 
@@ -283,7 +283,7 @@ class AgentStep(NamedTuple):
     accepted: bool
 
 
-def meant(
+def judge_meaning(
     judge: ActionJudge, instead: WrongWording, failed: Sequence[Trajectory]
 ) -> tuple[Meaning, tuple[str, str, str]]:
     """Judge if agents mean the right wording by the wrong one; if not, also return task, action and reason."""
@@ -396,21 +396,21 @@ def _near(judge: ActionJudge, state: LabState, names: dict[str, str], right: str
             for form in _forms_with(used, node.admissible):
                 behind |= {form} if form not in near and after else set()
                 near.setdefault(form, 1 / (1 + depth))
-            related = [action for action in sorted(node.admissible) if _form_of(used, action) != action]
+            related = [action for action in sorted(node.admissible) if _replace_names(used, action) != action]
             if depth < DEPTH and looked_at < NODES:
                 following += [(judge.lab.after(node, action), after or action == wanted) for action in related]
         reached = [(child, after) for child, after in following if not child.over]
-    own = near.pop(_form_of(used, wanted), 0.0)
+    own = near.pop(_replace_names(used, wanted), 0.0)
     return ({**near, right: own} if own else near), behind
 
 
 def _forms_with(names: dict[str, str], actions: Iterable[str]) -> set[str]:
     """Find the forms of actions with all these names."""
-    forms = {_form_of(names, action) for action in actions}
+    forms = {_replace_names(names, action) for action in actions}
     return {form for form in forms if all("{" + slot + "}" in form for slot in names)}
 
 
-def _form_of(names: dict[str, str], action: str) -> str:
+def _replace_names(names: dict[str, str], action: str) -> str:
     """Replace the names in an action with their slots."""
     for slot, name in sorted(names.items(), key=lambda pair: -len(pair[1])):
         action = re.sub(r"(?<!\w)" + re.escape(name) + r"(?!\w)", "{" + slot + "}", action, flags=re.IGNORECASE)
@@ -456,7 +456,7 @@ class UnlistedSpeech:
         self._judge.lab.visit(state)
         offered = self._judge.lab.env.offered()
         forms = list(dict.fromkeys([*self._judge.forms, *(offered.templates if offered else ())]))
-        words = words_of(state.observation)
+        words = word_runs(state.observation)
         self._learn_names(state, forms, words)
         low = state.observation.lower()
         names = [*self._names[state.task_id], *(offered.names if offered else ())]
@@ -500,7 +500,7 @@ class UnlistedSpeech:
                     break
 
 
-def words_of(text: str) -> list[str]:
+def word_runs(text: str) -> list[str]:
     """List all runs of one to three words in a text, without punctuation between them."""
     groups: list[str] = []
     for part in re.split(r"[^\w\s'-]+|\n", text):
@@ -558,7 +558,7 @@ class WalkGuide:
         openers: Counter[str] = Counter()
         while len(states) <= length:
             options = [action for action in self.options(walked.state) if not avoid(action)]
-            step = self._step(walked.state, options, wanted or self._spoken_of, counts, openers)
+            step = self._step(walked.state, options, wanted or self._matches_forms, counts, openers)
             if step is None:
                 break
             action, state = step
@@ -591,7 +591,7 @@ class WalkGuide:
             left.remove(action)
         return None
 
-    def _spoken_of(self, action: str) -> bool:
+    def _matches_forms(self, action: str) -> bool:
         """Check if an action matches a form of the hypotheses."""
         return any(bound_names(form, action) is not None for form in self.judge.forms)
 

@@ -27,7 +27,7 @@ from align_echo.align.hybrid.hypotheses import (
     WrongWording,
     spoken_forms,
 )
-from align_echo.align.hybrid.reading import Meaning, WalkGuide, WalkState, meant, names_said, tasks_of
+from align_echo.align.hybrid.reading import Meaning, WalkGuide, WalkState, claim_tasks, judge_meaning, names_said
 from align_echo.align.hybrid.runtime import bound_names, filled_form, is_step, slots_of
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.types import Evidence, Trajectory
@@ -116,7 +116,7 @@ def verdict_on(hypothesis: Hypothesis, tally: HypothesisCounts) -> Verdict:
     return "kept" if enough else "untested"
 
 
-def tried(
+def run_trials(
     lab: Lab,
     hypotheses: Sequence[Hypothesis],
     failed: Sequence[Trajectory],
@@ -144,7 +144,7 @@ def tried(
         say(f"trying hypotheses: task {number} of {len(tasks)}, {left} of {len(pairs)} not refuted")
     for hypothesis, tally in pairs:
         if isinstance(hypothesis, WrongWording) and not tally.refuted:
-            tally.meaning, why = meant(judge, hypothesis, failed)
+            tally.meaning, why = judge_meaning(judge, hypothesis, failed)
             if tally.meaning == "not meant":
                 tally.failed(*why)
         if isinstance(hypothesis, StatedClaim):
@@ -332,7 +332,7 @@ def _in_effect(claim: NoEffect, accepted: Sequence[str]) -> list[dict[str, str]]
 
 def _try_claim(judge: ActionJudge, claim: StatedClaim, tally: HypothesisCounts, shown_failed: set[str]) -> None:
     """Run a claim's experiments from the beginning of their tasks."""
-    for task_id in sorted(tasks_of(claim)):
+    for task_id in sorted(claim_tasks(claim)):
         for trial in claim.experiments:
             if trial.task != task_id:
                 continue

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from align_echo.align.probe import emit
-from align_echo.align.probe.cases import Case, Slots, proposals, replayed, strolled, try_case, walk
+from align_echo.align.probe.cases import Case, Slots, proposals, random_walk, replay_actions, try_case, walk
 from align_echo.align.probe.examinations import doubted_forms, refine
 from align_echo.align.probe.findings import (
     UnmatchedUtterance,
@@ -31,7 +31,14 @@ from align_echo.align.probe.findings import (
     try_form,
 )
 from align_echo.align.probe.lab import Lab, LabState, rarely_collected
-from align_echo.align.probe.names import ActionForms, heard_sayings, is_numbered, name_pattern, pattern_of, skeleton
+from align_echo.align.probe.names import (
+    ActionForms,
+    build_name_pattern,
+    heard_sayings,
+    is_numbered,
+    name_pattern,
+    skeleton,
+)
 from align_echo.align.probe.offered import learner
 from align_echo.align.probe.offered.pages import learner as pages
 from align_echo.align.probe.rules import (
@@ -42,7 +49,7 @@ from align_echo.align.probe.rules import (
     unlisted_refusals,
 )
 from align_echo.align.probe.runtime import SAME
-from align_echo.align.probe.spec import merged, resolved
+from align_echo.align.probe.spec import apply_detail, merge_specs
 from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
 from align_echo.interface import Interface, Provenance
 from align_echo.rollout import failed as lost_of
@@ -140,7 +147,7 @@ class ProbeBackend:
         before = emit.read_spec(interface.source)
         listed = self.lists(failed[0].task_id)
         fresh: list[Misalignment] = []
-        if pages.is_of_pages(before) or (before is None and pages.is_silent(self.lab, failed)):
+        if pages.is_page_spec(before) or (before is None and pages.is_silent(self.lab, failed)):
             fresh = pages.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         elif "travel" in (before or {}) or (not listed and self._offers_much()):
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
@@ -195,7 +202,7 @@ class ProbeBackend:
         forms = set(before["templates"]) if before else set[str]()
         names: set[str] = set()
         for trajectory in failed:
-            for state, _, _ in replayed(self.lab, [trajectory]):
+            for state, _, _ in replay_actions(self.lab, [trajectory]):
                 self._take_offers(state, forms, names)
         self._speak(forms, names, accepted, utterances, texts)
         if not self.lab.refusals or not (self.lab.sayings and self.lab.sayings.forms):
@@ -206,7 +213,7 @@ class ProbeBackend:
         for number, task_id in enumerate(tasks, 1):
             self._say(f"learning what can be spoken of: task {number} of {len(tasks)}")
             self.lab.forget()
-            for state in strolled(self.lab, task_id, rng, STROLL):
+            for state in random_walk(self.lab, task_id, rng, STROLL):
                 self._take_offers(state, forms, names)
                 texts.append(state.observation)
         accepted |= {action for actions in self.lab.sayings.taken.values() for action in actions}
@@ -224,7 +231,7 @@ class ProbeBackend:
     ) -> None:
         """Let the lab try all combinations of these forms and names, or of the agent's utterances."""
         if self.lab.env.offered() is not None:
-            self.lab.sayings = ActionForms(tuple(sorted(forms)), pattern_of(names))
+            self.lab.sayings = ActionForms(tuple(sorted(forms)), build_name_pattern(names))
         else:
             self.lab.sayings = heard_sayings(accepted, utterances, texts)
             self.lab.sayings.forms = tuple(sorted({*self.lab.sayings.forms, *forms}))
@@ -266,7 +273,7 @@ class ProbeBackend:
             rng = random.Random(f"{self._seed}/names")
             for number, task_id in enumerate(tasks, 1):
                 self._say(f"learning what a name is: task {number} of {len(tasks)}")
-                for state in strolled(self.lab, task_id, rng):
+                for state in random_walk(self.lab, task_id, rng):
                     listed |= state.admissible
                     texts |= {state.opening, state.observation}
         self.lab.forget()
@@ -291,7 +298,7 @@ class ProbeBackend:
         self.lab.forget()
         views = self.lab.env.contract.read_only_actions
         spec = {**vocabulary.spec(refusals, views), "spelling": spelling_needed(spellings)}
-        return merged(before, spec), vocabulary.slots(), vocabulary.enabled
+        return merge_specs(before, spec), vocabulary.slots(), vocabulary.enabled
 
     def _cases(
         self,
@@ -324,7 +331,7 @@ class ProbeBackend:
         utterances: list[UnmatchedUtterance] = []
         counts: Counter[str] = Counter()
         stuck: LabState | None = None
-        for state, action, refused in replayed(self.lab, failed):
+        for state, action, refused in replay_actions(self.lab, failed):
             template = skeleton(action, self.lab.name)[0]
             worded[spec["forms"].get(template, template)] += 1
             if not refused:
@@ -361,9 +368,9 @@ class ProbeBackend:
         """Write an interface that resolves the new misalignments."""
         spec = emit.read_spec(interface.source)
         details = [json.loads(misalignment.detail) for misalignment in new]
-        of_pages = pages.is_of_pages(spec) or any("pages" in detail for detail in details)
+        of_pages = pages.is_page_spec(spec) or any("pages" in detail for detail in details)
         offers = any("offered" in detail for detail in details) or (spec is not None and "travel" in spec)
-        work_in = pages.resolved if of_pages else learner.resolved if offers else resolved
+        work_in = pages.apply_detail if of_pages else learner.apply_detail if offers else apply_detail
         for detail in details:
             spec = work_in(spec, detail)
         if spec is None:

@@ -98,13 +98,13 @@ class Case:
         return self.already if step == "already" else step in self.steps
 
 
-def history_of(spec: dict[str, Any], state: LabState) -> dict[str, Any]:
+def build_history(spec: dict[str, Any], state: LabState) -> dict[str, Any]:
     """Return a state's run-time history from its actions and answers; cached on the state."""
     if state.history is None:
         if state.parent is None:
             state.history = runtime.new_history(spec, state.opening, state.observation)
         else:
-            before = history_of(spec, state.parent)
+            before = build_history(spec, state.parent)
             state.history = {part: dict(known) if isinstance(known, dict) else known for part, known in before.items()}
             runtime.record(spec, state.history, state.actions[-1], state.observation)
     return state.history
@@ -114,7 +114,7 @@ def situation(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> d
     """Return a state's history with its current views, as an interface sees it on a refusal; cached on the state."""
     cached = state.read_by(spec)
     if action not in cached:
-        known = history_of(spec, state)
+        known = build_history(spec, state)
         views = runtime.views_for(spec, known, action)
         cached[action] = {**known, "views": {view: lab.look(state, view) for view in views}}
     situated: dict[str, Any] = cached[action]
@@ -274,7 +274,7 @@ def walk(
     return states
 
 
-def strolled(lab: Lab, task_id: str, rng: random.Random, length: int = WALK_LENGTH) -> Iterator[LabState]:
+def random_walk(lab: Lab, task_id: str, rng: random.Random, length: int = WALK_LENGTH) -> Iterator[LabState]:
     """Yield the states of a random walk."""
     state = lab.start(task_id)
     yield state
@@ -351,7 +351,7 @@ def _filled(template: str, fits: Sequence[Sequence[str]], recent: set[str], rng:
     return runtime.write(template, chosen)
 
 
-def replayed(lab: Lab, trajectories: Iterable[Trajectory]) -> Iterator[tuple[LabState, str, bool]]:
+def replay_actions(lab: Lab, trajectories: Iterable[Trajectory]) -> Iterator[tuple[LabState, str, bool]]:
     """Replay the agent's actions, each with its state and whether it was refused.
 
     A refused action counts once per episode.

@@ -178,17 +178,17 @@ def _step_up_front(spec: dict[str, Any], row: dict[str, Any]) -> str:
 
 def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
     """Build the interface source under a contract."""
-    return assembled(spec, contract, runtime, _functions(spec, contract))
+    return assemble_source(spec, contract, runtime, _functions(spec, contract))
 
 
-def assembled(spec: dict[str, Any], contract: InterfaceContract, code: ModuleType, functions: str) -> str:
+def assemble_source(spec: dict[str, Any], contract: InterfaceContract, code: ModuleType, functions: str) -> str:
     """Combine a learned spec, its run-time module and both functions into a single file."""
     head = f'"""Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence."""'
     table = "SPEC = " + pprint.pformat(spec, width=116, compact=True)
-    return "\n\n".join([head, "import re", table, code_of(code), functions]) + "\n"
+    return "\n\n".join([head, "import re", table, extract_code(code), functions]) + "\n"
 
 
-def code_of(code: ModuleType) -> str:
+def extract_code(code: ModuleType) -> str:
     """Return a module's functions and classes, without docstring, imports, constants, annotations and decorators."""
     tree = ast.parse(inspect.getsource(code))
     parts = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]

@@ -14,11 +14,21 @@ from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from align_echo.align.probe import runtime
-from align_echo.align.probe.cases import Case, Slots, history_of, is_so, proposals, replayed, situation, try_case, walk
+from align_echo.align.probe.cases import (
+    Case,
+    Slots,
+    build_history,
+    is_so,
+    proposals,
+    replay_actions,
+    situation,
+    try_case,
+    walk,
+)
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.rules import learn
-from align_echo.align.probe.spec import Row, extended, identity, without
+from align_echo.align.probe.spec import Row, extend_spec, identity, remove_rule
 from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.types import Evidence, Trajectory
 
@@ -98,7 +108,7 @@ def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: 
     seen = [lab.key(start)]
     for _ in range(MAX_CHAIN):
         decision = runtime.decide(spec, situation(lab, spec, state, action), template, list(names), sure)
-        rule = identity(template, decided(spec, template, decision)) if decision else ""
+        rule = identity(template, find_deciding_rule(spec, template, decision)) if decision else ""
         if decision is None or decision[1] in ("already", "now"):
             wrong = ""
             if decision is not None:
@@ -164,7 +174,7 @@ def _must(spec: dict[str, Any], template: str, rule: str) -> Row | None:
     return next((row for row in rows if row.get("must", False) and identity(template, row) == rule), None)
 
 
-def decided(spec: dict[str, Any], template: str, decision: tuple[int, str]) -> Row:
+def find_deciding_rule(spec: dict[str, Any], template: str, decision: tuple[int, str]) -> Row:
     """Return the rule behind a decision; "now" rules are numbered from -1 downwards."""
     row: Row = spec["now"][template][-1 - decision[0]] if decision[0] < 0 else spec["templates"][template][decision[0]]
     return row
@@ -173,7 +183,7 @@ def decided(spec: dict[str, Any], template: str, decision: tuple[int, str]) -> R
 def doubted_forms(lab: Lab, spec: dict[str, Any], failed: Iterable[Trajectory]) -> set[str]:
     """Find forms of refused actions about which `spec` is wrong, silent despite available help, or ignorant."""
     doubted: set[str] = set()
-    for state, action, refused in replayed(lab, failed):
+    for state, action, refused in replay_actions(lab, failed):
         form = skeleton(action, lab.name)[0]
         if not refused or form in doubted or form in spec["forms"]:
             continue
@@ -247,13 +257,13 @@ def refine(
     known, trials, passed = spec, TrialCounts(), TrialCounts()
     for cycle in range(CYCLES):
         for _ in range(ROUNDS):
-            candidate = extended(known, _surely(learn(known, _latest(cases), lab.copies)), {})
+            candidate = extend_spec(known, _surely(learn(known, _latest(cases), lab.copies)), {})
             tasks = rng.sample(practice, min(TASKS_PER_ROUND, len(practice)))
             for _, new_cases in _tested_on(lab, candidate, slots, tasks, rng, under=spec):
                 cases += new_cases
-        candidate = extended(known, _surely(learn(known, _latest(cases), lab.copies)), {})
+        candidate = extend_spec(known, _surely(learn(known, _latest(cases), lab.copies)), {})
         passes = EXAMINATIONS if cycle == CYCLES - 1 else 2
-        known, trials = examined(lab, candidate, slots, kept_back, rng, passes, gone)
+        known, trials = examine_rules(lab, candidate, slots, kept_back, rng, passes, gone)
         passed.add(trials)
         right, left = sum(trials.support.values()), len(list(_rows(known)))
         say(f"testing rules on fresh tasks: {cycle + 1} of {CYCLES}, {len(cases)} cases, {left} rules, {right} tests")
@@ -267,7 +277,7 @@ def refine(
     return dict(new), passed
 
 
-def examined(
+def examine_rules(
     lab: Lab,
     remaining: Spec,
     slots: Slots,
@@ -288,11 +298,11 @@ def examined(
             trials.add(counted)
         doubtful = [(template, row) for template, row in _rows(remaining) if trials.refuted[identity(template, row)]]
         for template, row in doubtful:
-            remaining = without(remaining, template, row)
+            remaining = remove_rule(remaining, template, row)
             gone.take(trials, identity(template, row))
         for template, row in list(_rows(remaining)):
             if row.get("must", False) and trials.alarms[identity(template, row)]:
-                remaining = without(remaining, template, row)
+                remaining = remove_rule(remaining, template, row)
                 doubtful.append((template, row))
                 continue
             enough = trials.allowed[template] >= MIN_ALLOWED
@@ -396,7 +406,7 @@ def _tested(
         trials.allowed[template] += 1
         decision = runtime.decide(spec, situation(lab, spec, state, action), template, list(names), True)
         if decision is not None and decision[1] != "now":
-            rule = identity(template, decided(spec, template, decision))
+            rule = identity(template, find_deciding_rule(spec, template, decision))
             trials.alarms[rule] += 1
             return TrialVerdict(rule, "is allowed")
     verdict = obey(lab, spec, state, action, sure=sure)
@@ -425,7 +435,7 @@ def _questions(
 
 def _context(spec: Spec, state: LabState, action: str) -> tuple[Any, ...]:
     """Summarise an action's context: how its names were last mentioned, and effects in force."""
-    history = history_of(spec, state)
+    history = build_history(spec, state)
     template, names = skeleton(action, spec["name"])
     shapes = tuple(history["shape"].get(name, "") for name in names)
     cached = state.read_by(spec)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from align_echo.align.probe import emit, runtime
-from align_echo.align.probe.cases import Case, history_of, try_case
+from align_echo.align.probe.cases import Case, build_history, try_case
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.lab import Lab, LabState, answers_in_words
 from align_echo.align.probe.rules import refused_actions
-from align_echo.align.probe.spec import Row, alone, identity
+from align_echo.align.probe.spec import Row, identity, isolate_rule
 from align_echo.align.probe.vocabulary import Need
 from align_echo.interface import RuleRecord
 from align_echo.types import Evidence, Misalignment, Trajectory
@@ -41,7 +41,7 @@ class UnmatchedUtterance:
 
 def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str, *, first: bool) -> UnmatchedUtterance | None:
     """Measure the possible meaning of an utterance; None without names, or for a known form after completion."""
-    history = history_of(spec, state)
+    history = build_history(spec, state)
     skeleton, names, _ = runtime.parse(spec, history, action)
     skeleton = " ".join(skeleton.split())
     if not names or skeleton in spec["templates"]:
@@ -301,7 +301,7 @@ def _examples(spec: dict[str, Any], template: str, row: Row, cases: Sequence[Cas
         if case.template != template:
             continue
         sure = row["then"] == "now"
-        decision = runtime.decide(alone(spec, template, row), case.history, template, list(case.names), sure)
+        decision = runtime.decide(isolate_rule(spec, template, row), case.history, template, list(case.names), sure)
         if decision is not None and case.agrees(decision[1]):
             yield case, decision[1]
 

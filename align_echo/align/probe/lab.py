@@ -370,7 +370,7 @@ def answers(trajectory: Trajectory) -> Iterator[tuple[str, str, str]]:
             before = step.raw_observation
 
 
-def silenced(trajectories: Iterable[Trajectory]) -> list[tuple[str, str]]:
+def find_silenced(trajectories: Iterable[Trajectory]) -> list[tuple[str, str]]:
     """List (task id, action) of turns with the same answer as before."""
     return [
         (trajectory.task_id, action)
@@ -382,7 +382,7 @@ def silenced(trajectories: Iterable[Trajectory]) -> list[tuple[str, str]]:
 
 def is_often_silent(trajectories: Sequence[Trajectory]) -> bool:
     """Check if many different actions were answered by silence."""
-    return len({action for _, action in silenced(trajectories)}) >= MIN_SILENT
+    return len({action for _, action in find_silenced(trajectories)}) >= MIN_SILENT
 
 
 # ---------------------------------------------------------------- in words

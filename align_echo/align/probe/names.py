@@ -68,10 +68,10 @@ def is_numbered(actions: Collection[str]) -> bool:
 
 def name_pattern(actions: Collection[str], texts: Iterable[str] = ()) -> str:
     """Build a regular expression, without groups, for names in an engine's actions. `texts` are printed texts."""
-    return NUMBERED if is_numbered(actions) else pattern_of(names_of(actions, texts))
+    return NUMBERED if is_numbered(actions) else build_name_pattern(find_names(actions, texts))
 
 
-def names_of(actions: Iterable[str], texts: Iterable[str] = ()) -> set[str]:
+def find_names(actions: Iterable[str], texts: Iterable[str] = ()) -> set[str]:
     """Find the names in actions; revisit each form when the names of others are known.
 
     Printed `texts` separate two names from a single one where actions cannot.
@@ -113,7 +113,7 @@ def _single(names: Mapping[Words, Collection[str]]) -> set[Words]:
     return {name for name in names if not is_made_up(name)}
 
 
-def pattern_of(names: Iterable[str]) -> str:
+def build_name_pattern(names: Iterable[str]) -> str:
     """Build a regular expression, without groups, for the longest of these names at a word's beginning; very long names
     are skipped."""
     letters: dict[str, Any] = {}
@@ -265,7 +265,7 @@ def _printed(groups: Mapping[str, set[Words]], texts: Iterable[str]) -> set[Word
     actions = {action for action in actions if len(" ".join(action)) <= LONGEST}
     rows = {action[1:] for action in actions if len(action) > 2}
     parts = {part for rest in rows for size in range(1, len(rest)) for part in (rest[:size], rest[size:])}
-    pattern = re.compile(pattern_of(" ".join(words).lower() for words in rows | parts | actions))
+    pattern = re.compile(build_name_pattern(" ".join(words).lower() for words in rows | parts | actions))
     return {tuple(part.split()) for line in lines for part in pattern.findall(line)}
 
 
@@ -377,8 +377,8 @@ def heard_sayings(accepted: Collection[str], utterances: Collection[str], texts:
     printed it.
     """
     printed = "\n".join(texts)
-    known = {name for name in names_of(utterances, texts) if name in printed} | names_of(accepted, texts)
-    name = NUMBERED if is_numbered(accepted or utterances) else pattern_of(with_neighbours(known, texts))
+    known = {name for name in find_names(utterances, texts) if name in printed} | find_names(accepted, texts)
+    name = NUMBERED if is_numbered(accepted or utterances) else build_name_pattern(with_neighbours(known, texts))
     forms = Counter(skeleton(action, name)[0] for action in sorted({*utterances}))
     sure = {skeleton(action, name)[0] for action in accepted}
     tried = [form for form, times in forms.most_common() if form not in sure and "{" in form and times >= MIN_SAID]

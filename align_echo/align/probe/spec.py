@@ -23,18 +23,18 @@ Row = dict[str, Any]
 """Rule of a template's decision list: {"if": [literals], "then": ..., "sure": bool}."""
 
 
-def merged(before: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+def merge_specs(before: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     """Merge a new vocabulary into the old spec; old pairs keep their numbers."""
     if before is None:
         return new
     old_pairs = [pair[:2] for pair in before["pairs"]]
-    before = current(before)
+    before = upgrade_spec(before)
     return {
         **before,
         "templates": {**new["templates"], **before["templates"]},
         "now": {**new["now"], **before["now"]},
         "needs": {**new["needs"], **before["needs"]},
-        "kinds": joined(before["kinds"], new["kinds"]),
+        "kinds": merge_kinds(before["kinds"], new["kinds"]),
         "combined": {
             template: sorted({*before["combined"].get(template, ()), *new["combined"].get(template, ())})
             for template in {*before["combined"], *new["combined"]}
@@ -46,7 +46,7 @@ def merged(before: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]
     }
 
 
-def current(spec: dict[str, Any]) -> dict[str, Any]:
+def upgrade_spec(spec: dict[str, Any]) -> dict[str, Any]:
     """Convert a spec of an older version to the current format."""
     return {**spec, "needs": spec.get("needs", {}), "pairs": [_with_order(pair) for pair in spec["pairs"]]}
 
@@ -56,16 +56,16 @@ def _with_order(pair: list[Any]) -> list[Any]:
     return pair if len(pair) == 3 else [*pair, list(range(pair[0].count("{")))]
 
 
-def joined(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def merge_kinds(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Merge kinds by slot from two vocabularies."""
-    joined = {**after, **before}
+    merge_kinds = {**after, **before}
     for template in set(before) & set(after):
         places = zip(before[template], after[template], strict=True)
-        joined[template] = [sorted({*old, *new}) for old, new in places]
-    return joined
+        merge_kinds[template] = [sorted({*old, *new}) for old, new in places]
+    return merge_kinds
 
 
-def extended(spec: dict[str, Any], rows: dict[str, list[Any]], forms: dict[str, str]) -> dict[str, Any]:
+def extend_spec(spec: dict[str, Any], rows: dict[str, list[Any]], forms: dict[str, str]) -> dict[str, Any]:
     """Append rules and forms to a spec, skipping existing rules."""
     old_ids = {
         identity(template, row)
@@ -88,32 +88,32 @@ def extended(spec: dict[str, Any], rows: dict[str, list[Any]], forms: dict[str, 
     }
 
 
-def without(spec: dict[str, Any], template: str, row: Row) -> dict[str, Any]:
+def remove_rule(spec: dict[str, Any], template: str, row: Row) -> dict[str, Any]:
     """Remove a rule from a spec."""
     part = "now" if row["then"] == "now" else "templates"
     left = [rule for rule in spec[part][template] if identity(template, rule) != identity(template, row)]
     return {**spec, part: {**spec[part], template: left}}
 
 
-def resolved(spec: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, Any]:
+def apply_detail(spec: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, Any]:
     """Apply a misalignment's detail to a spec."""
     if "vocabulary" in detail:
-        return merged(spec, detail["vocabulary"])
+        return merge_specs(spec, detail["vocabulary"])
     assert spec is not None, "the vocabulary comes first"
     if "drop" in detail:
-        return without(spec, detail["template"], detail["drop"])
+        return remove_rule(spec, detail["template"], detail["drop"])
     if "need" in detail:
         needs = [*spec["needs"].get(detail["template"], []), detail["need"]]
         return {**spec, "needs": {**spec["needs"], detail["template"]: needs}}
     if "form" in detail:
-        return extended(spec, {}, {detail["form"]: detail["template"]})
-    return extended(spec, {detail["template"]: [detail["row"]]}, {})
+        return extend_spec(spec, {}, {detail["form"]: detail["template"]})
+    return extend_spec(spec, {detail["template"]: [detail["row"]]}, {})
 
 
-def alone(spec: dict[str, Any], template: str, row: Row) -> dict[str, Any]:
+def isolate_rule(spec: dict[str, Any], template: str, row: Row) -> dict[str, Any]:
     """Reduce a spec to a single rule."""
     bare: dict[str, Any] = {**spec, "templates": {template: []}, "now": {template: []}}
-    return extended(bare, {template: [row]}, {})
+    return extend_spec(bare, {template: [row]}, {})
 
 
 def identity(template: str, row: Row) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from align_echo.align.hybrid.hypotheses import ActionJudge
 from align_echo.align.hybrid.reading import parse_hypotheses
-from align_echo.align.hybrid.trials import tried, verdict_on
+from align_echo.align.hybrid.trials import run_trials, verdict_on
 from align_echo.align.probe.lab import Lab
 from align_echo.rollout import failed, run_tasks
 from tests.align.hybrid.station import FALSE, FRESH, LEARNED_ON, TRUE, UNTESTABLE, Fumbler, reply
@@ -43,7 +43,7 @@ def outcomes(*written: dict[str, Any]) -> dict[str, str]:
     """The verdicts on hypotheses about the station, by their words."""
     failures = failed(run_tasks(StationEnv, Fumbler(), LEARNED_ON, split="train"))
     hypotheses = parse_hypotheses(reply(*written), [*LEARNED_ON, *FRESH]).hypotheses
-    tallies, _ = tried(
+    tallies, _ = run_trials(
         Lab(StationEnv(step_limit=10**6)), hypotheses, failures, FRESH, random.Random(0), lambda text: None
     )
     return {

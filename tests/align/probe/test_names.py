@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.align.probe.names import NUMBERED, is_numbered, name_pattern, names_of, pattern_of, skeleton
+from align_echo.align.probe.names import NUMBERED, build_name_pattern, find_names, is_numbered, name_pattern, skeleton
 from align_echo.align.probe.vocabulary import general
 
 THINGS = ("lamp", "red lamp", "coat hanger", "K-17", "Old Map", "ball of wool")
@@ -30,7 +30,7 @@ def forms(actions, pattern: str) -> set[str]:
 
 
 def test_names_of_any_spelling_are_told_from_the_words_around_them():
-    assert names_of(LISTED) == {*THINGS, *HOLDERS, "north", "south", "west", "east"}
+    assert find_names(LISTED) == {*THINGS, *HOLDERS, "north", "south", "west", "east"}
     assert forms(LISTED, name_pattern(LISTED)) == {
         *("grab {0}", "stow {0} with {1}", "unlock {0}", "unlock gate to {0}", "stroll {0}", "hop onto {0}"),
         *("wait", "turn right round"),
@@ -38,18 +38,18 @@ def test_names_of_any_spelling_are_told_from_the_words_around_them():
 
 
 def test_an_action_without_words_has_no_name():
-    assert names_of(["", " ", "wait"]) == set()
+    assert find_names(["", " ", "wait"]) == set()
 
 
 def test_the_longest_name_is_found_and_only_whole_words():
-    pattern = pattern_of(["lamp", "red lamp", "oak"])
+    pattern = build_name_pattern(["lamp", "red lamp", "oak"])
     assert re.findall(pattern, "a red lamp, lamps and a lamp of oak; soak it") == ["red lamp", "lamp", "oak"]
-    assert re.findall(pattern_of([]), "a lamp") == []
+    assert re.findall(build_name_pattern([]), "a lamp") == []
 
 
 def test_a_number_in_a_name_may_be_another_number():
-    assert re.fullmatch(pattern_of(["12l of oak"]), "7l of oak")
-    assert not re.fullmatch(pattern_of(["12l of oak"]), "l of oak")
+    assert re.fullmatch(build_name_pattern(["12l of oak"]), "7l of oak")
+    assert not re.fullmatch(build_name_pattern(["12l of oak"]), "l of oak")
 
 
 def test_names_with_numbers_at_their_end_are_known_as_before():
@@ -85,7 +85,7 @@ def test_two_names_in_a_row_are_two_though_several_forms_have_the_same_row():
     rows = [f"{thing} {holder}" for thing in things for holder in holders]
     listed = {f"{verb} {row}" for verb in ("stow", "fetch") for row in rows}
     listed |= {f"open {holder}" for holder in holders} | {f"clean {thing}" for thing in things[:3]}
-    assert names_of(listed) == {*things, *holders}
+    assert find_names(listed) == {*things, *holders}
 
 
 KEYS = ("brass key", "iron key", "old tin key", "silk hat", "felt hat", "straw hat")
@@ -94,20 +94,20 @@ BINS = ("tall bin", "wide old bin", "oak crate")
 
 def test_the_last_word_of_many_names_joins_none():
     with_a_word_between = {f"stow {key} upon {place}" for key in KEYS for place in BINS[:2]}
-    assert names_of(with_a_word_between) == {*KEYS, *BINS[:2]}
+    assert find_names(with_a_word_between) == {*KEYS, *BINS[:2]}
     in_a_row = {f"stow {key} {place}" for key in KEYS for place in BINS}
-    assert names_of({*in_a_row, *(f"open {place}" for place in BINS)}) == {*KEYS, *BINS}
+    assert find_names({*in_a_row, *(f"open {place}" for place in BINS)}) == {*KEYS, *BINS}
 
 
 def test_two_words_that_join_the_same_names_both_do():
     inside, on_top = ({f"stow {key} {way} {place}" for key in KEYS for place in BINS} for way in ("inside", "upon"))
     others = {f"lift {key}" for key in KEYS} | {f"open {place}" for place in BINS}
-    assert {*KEYS, *BINS} <= names_of({*inside, *on_top, *others})
+    assert {*KEYS, *BINS} <= find_names({*inside, *on_top, *others})
 
 
 def test_names_behind_words_of_their_form_tell_names_in_a_row_of_a_form_that_comes_before():
     in_a_row = {f"bring {key} {place}" for key in KEYS for place in BINS}
-    assert names_of({*in_a_row, *(f"hop onto {place}" for place in BINS)}) == {*KEYS, *BINS}
+    assert find_names({*in_a_row, *(f"hop onto {place}" for place in BINS)}) == {*KEYS, *BINS}
 
 
 # ---------------------------------------------------------------- told apart by what is printed
@@ -122,19 +122,19 @@ COLOURED = [f"{colour} {shape}" for colour in ("red", "blue", "pink", "grey", "d
 
 def test_two_names_that_stand_alone_in_no_action_are_told_apart_by_what_is_printed():
     echoes = [f"> {action}" for action in IN_A_ROW]
-    assert names_of(IN_A_ROW, [*PRINTED, *echoes]) == {*LAMPS, *CRATES}
+    assert find_names(IN_A_ROW, [*PRINTED, *echoes]) == {*LAMPS, *CRATES}
 
 
 def test_one_name_of_two_words_is_printed_as_it_stands_in_actions():
     listed = [f"{verb} {name}" for verb in ("lift", "drop") for name in COLOURED]
     apart = [f"Nothing is {name.replace(' ', ' but a ')}." for name in COLOURED]
-    assert names_of(listed, [*apart, *(f"A {name} is here." for name in COLOURED)]) == {*COLOURED}
+    assert find_names(listed, [*apart, *(f"A {name} is here." for name in COLOURED)]) == {*COLOURED}
 
 
 def test_the_last_word_of_many_printed_names_joins_none_and_is_no_name():
     boxes = [f"{wood} {box}" for wood in ("oak", "elm", "fir") for box in ("box", "bin", "tub")]
     listed = [f"{verb} {name} {box}" for verb in ("stow", "fetch") for name, box in product(COLOURED, boxes)]
-    assert names_of(listed, [f"In the {box}: {name}, nothing else." for name, box in product(COLOURED, boxes)]) == {
+    assert find_names(listed, [f"In the {box}: {name}, nothing else." for name, box in product(COLOURED, boxes)]) == {
         *COLOURED,
         *boxes,
     }
@@ -150,7 +150,7 @@ def test_of_two_words_that_may_join_names_one_does_whose_names_are_printed():
     boxes = ("oak box", "old tin box", "elm box")
     listed = [f"stow {box} with {lamp}" for box, lamp in product(boxes, LAMPS)]
     printed = [f"The {box} holds a {lamp}." for box, lamp in product(boxes, LAMPS)]
-    assert names_of(listed, printed) == {*boxes, *LAMPS}
+    assert find_names(listed, printed) == {*boxes, *LAMPS}
 
 
 def test_where_nothing_is_printed_rows_of_each_word_with_each_are_two_names():
@@ -162,6 +162,6 @@ def test_where_nothing_is_printed_rows_of_each_word_with_each_are_two_names():
 
 def test_an_endless_action_that_an_agent_said_is_no_name():
     endless = [f"stow {word * 1000} here" for word in ("so", "on")]
-    names = names_of([*IN_A_ROW, *endless], [*PRINTED, *endless])
+    names = find_names([*IN_A_ROW, *endless], [*PRINTED, *endless])
     assert {*LAMPS, *CRATES} <= names
-    assert forms(["stow lamp crate"], pattern_of(names)) == {"stow {0} {1}"}
+    assert forms(["stow lamp crate"], build_name_pattern(names)) == {"stow {0} {1}"}

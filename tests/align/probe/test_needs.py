@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align_echo.align.probe.emit import read_spec
-from align_echo.align.probe.spec import merged
+from align_echo.align.probe.spec import merge_specs
 from tests.worlds.agents import obedient
 from tests.worlds.measure import Size, learn, played
 from tests.worlds.worlds import World, make_world
@@ -43,7 +43,7 @@ def test_what_an_older_interface_knows_is_kept(learned):
     spec = read_spec(learned.source) or {}
     older = {part: known for part, known in spec.items() if part != "needs"}
     older["pairs"] = [pair[:2] for pair in spec["pairs"]]
-    joined = merged(older, spec)
+    joined = merge_specs(older, spec)
     assert joined["templates"] == spec["templates"]
     assert [pair[:2] for pair in joined["pairs"]] == older["pairs"]
     assert all(len(pair) == 3 for pair in joined["pairs"])

@@ -10,7 +10,7 @@ import pytest
 from align_echo.align.probe.cases import walk
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.names import ActionForms, heard_sayings, pattern_of
+from align_echo.align.probe.names import ActionForms, build_name_pattern, heard_sayings
 from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.interface import InterfaceContract
@@ -106,7 +106,7 @@ class BellEnv(TextEnv):
 def test_silence_that_may_be_an_answer_makes_no_need():
     lab = Lab(BellEnv())
     lab.refusals = [SAME]
-    lab.sayings = ActionForms(("ring {0}", "oil {0}"), pattern_of(["east bell", "west bell"]))
+    lab.sayings = ActionForms(("ring {0}", "oil {0}"), build_name_pattern(["east bell", "west bell"]))
     lab.name = lab.sayings.name
     vocabulary = ActionVocabulary(lab.name)
     for seed in range(5):

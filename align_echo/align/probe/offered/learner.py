@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from align_echo.align.probe.emit import assembled
+from align_echo.align.probe.emit import assemble_source
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.findings import WRONG
 from align_echo.align.probe.lab import Lab, LabState
@@ -21,7 +21,7 @@ from align_echo.align.probe.offered.survey import (
     VocabularySurvey,
     compare_views,
     learn_forms,
-    lifted,
+    lift_names,
     lifted_sayings,
     names_in,
     often,
@@ -83,7 +83,7 @@ def _try_reach(
     """See an object in a place, go elsewhere, and repeat an action understood in the first place."""
     history = runtime.new_history()
     runtime.watch(spec, history, view_texts(lab, first, spec["views"]))
-    away = lab.after(first, runtime.fill(spec["travel"], [_place_of(lab, spec, second)]))
+    away = lab.after(first, runtime.fill(spec["travel"], [_current_place(lab, spec, second)]))
     if away.over or survey.refused(away):
         return
     runtime.watch(spec, history, view_texts(lab, away, spec["views"]))
@@ -114,7 +114,7 @@ def _try_reach(
         return
 
 
-def _place_of(lab: Lab, spec: dict[str, Any], state: LabState) -> str:
+def _current_place(lab: Lab, spec: dict[str, Any], state: LabState) -> str:
     """Return the name of a state's place."""
     return runtime.place_in(spec, lab.look(state, spec["views"][0]))
 
@@ -190,7 +190,7 @@ def try_bare_names(
         history = runtime.new_history()
         runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
         match = runtime.understood({**spec, "forms": {}}, history, text)
-        if match is None or match[0] in spec["movers"] or len(lifted(spec["names"], text)[1]) > len(match[1]):
+        if match is None or match[0] in spec["movers"] or len(lift_names(spec["names"], text)[1]) > len(match[1]):
             continue
         names = [runtime.bare(spec, history, name) or name for name in match[1]]
         wanted = runtime.fill(match[0], names)
@@ -289,7 +289,7 @@ def WrapStep({", ".join(contract.wrap_step_args)}):
     if not asks(seen):
         watch(SPEC, env.history, [{layout.view} for view in SPEC['views']])
     return seen, *rest"""
-    return assembled(spec, contract, runtime, functions)
+    return assemble_source(spec, contract, runtime, functions)
 
 
 # ---------------------------------------------------------------- the probe's analysis on offered vocabulary
@@ -340,7 +340,7 @@ def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
 
 def silent_on_names(answers: Iterable[str], survey: VocabularySurvey) -> list[str]:
     """Select answers without a name; naming an object or place is informative."""
-    return [text for text in answers if not lifted(survey.names | survey.places, text)[1]]
+    return [text for text in answers if not lift_names(survey.names | survey.places, text)[1]]
 
 
 def analyze(
@@ -423,7 +423,7 @@ def _always(before: Spec | None, survey: VocabularySurvey) -> list[str]:
     return [template for template in survey.always() if before is None or template in before["always"]]
 
 
-def resolved(spec: Spec | None, detail: Spec) -> Spec:
+def apply_detail(spec: Spec | None, detail: Spec) -> Spec:
     """Apply a misalignment's detail to a spec."""
     if "offered" in detail:
         old = spec or EMPTY

@@ -309,7 +309,7 @@ class ReadingCounts:
     example: RefusedAction | None = None
 
 
-def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
+def lift_names(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
     """Replace the longest known names with {0}, {1} ... and return (form, names).
 
     Words before a name belong to it if a text in `texts` has them together; they are dropped from the name unless the
@@ -363,7 +363,7 @@ def lifted_sayings(lab: Lab, survey: VocabularySurvey, refused: Iterable[tuple[L
     counts: Counter[tuple[str, str]] = Counter()
     for state, action in refused:
         texts = [text.lower() for text in view_texts(lab, state, survey.looks())]
-        form, names = lifted(survey.names | survey.places, action, texts)
+        form, names = lift_names(survey.names | survey.places, action, texts)
         objects = [name for name in names if name not in survey.places]
         at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in objects)
         counts[state.task_id, form] += at_hand
@@ -422,7 +422,7 @@ def try_readings(lab: Lab, survey: VocabularySurvey, saying: RefusedAction, read
     readings.tasks.add(saying.state.task_id)
     readings.example = readings.example or saying
     current = saying.state
-    before = told_of(lab, survey, current, saying.names)
+    before = view_mentions(lab, survey, current, saying.names)
     for reading, action in candidates(survey, saying.form, saying.names):
         after = lab.after(current, action)
         if after.over and current is not saying.state:
@@ -432,7 +432,7 @@ def try_readings(lab: Lab, survey: VocabularySurvey, saying: RefusedAction, read
             readings.refused[reading] += 1
         elif after.over and reading.count("{") < 2:
             readings.ended[reading] += 1
-        elif after.over or told_of(lab, survey, after, saying.names) != before:
+        elif after.over or view_mentions(lab, survey, after, saying.names) != before:
             readings.worked[reading] += 1
         if after.over or compare_views(lab, survey, current, after):
             current = saying.state
@@ -440,7 +440,7 @@ def try_readings(lab: Lab, survey: VocabularySurvey, saying: RefusedAction, read
             current = after
 
 
-def told_of(lab: Lab, survey: VocabularySurvey, state: LabState, names: Sequence[str]) -> list[list[str]]:
+def view_mentions(lab: Lab, survey: VocabularySurvey, state: LabState, names: Sequence[str]) -> list[list[str]]:
     """Return the clauses of each view that mention these names, ignoring changes elsewhere."""
     clauses = [re.split(r"[\n.;]", text.lower()) for text in view_texts(lab, state, survey.looks())]
     return [
@@ -465,16 +465,17 @@ def learn_forms(
     learned = {}
     for form in sorted({saying.form for saying in new}):
         by_task = _readings(lab, survey, [saying for saying in new if saying.form == form])
-        everything = summed(by_task.values())
+        everything = sum_readings(by_task.values())
         best = best_reading(everything, survey.templates)
         if not best or everything.example is None:
             continue
         agreeing = [
             readings
             for task_id, readings in by_task.items()
-            if best_reading(summed(by_task[task] for task in by_task if task != task_id), survey.templates) == best
+            if best_reading(sum_readings(by_task[task] for task in by_task if task != task_id), survey.templates)
+            == best
         ]
-        tested = summed(agreeing)
+        tested = sum_readings(agreeing)
         learned[form] = MiswordedForm(best, _evidence(tested, best), everything.example)
     return learned
 
@@ -487,7 +488,7 @@ def _readings(lab: Lab, survey: VocabularySurvey, sayings: Iterable[RefusedActio
     return by_task
 
 
-def summed(parts: Iterable[ReadingCounts]) -> ReadingCounts:
+def sum_readings(parts: Iterable[ReadingCounts]) -> ReadingCounts:
     """Sum the counts of several tasks."""
     total = ReadingCounts()
     for part in parts:

@@ -12,7 +12,7 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered.pages import runtime
-from align_echo.align.probe.offered.pages.learn import replayed, shows_pages
+from align_echo.align.probe.offered.pages.learn import replay_states, shows_pages
 from align_echo.align.probe.offered.pages.learner import is_silent
 from align_echo.interface import check_source, identity
 from align_echo.rollout import failed, run_tasks
@@ -238,5 +238,5 @@ def test_a_silent_world_of_text_is_no_page_though_its_first_text_names_all(seed:
     tasks = train_tasks(world, 6)
     stuck = failed(run_tasks(lambda: WorldEnv(world, tasks), obedient(world), tasks, split="train"))
     lab = Lab(WorldEnv(world, tasks, 10**6))
-    assert shows_pages(lab, replayed(lab, stuck))
+    assert shows_pages(lab, replay_states(lab, stuck))
     assert not is_silent(lab, stuck)

@@ -73,7 +73,7 @@ class WalkRecord:
     texts: set[tuple[str, str]] = field(default_factory=set)
 
 
-def replayed(lab: Lab, failed: Sequence[Trajectory]) -> Iterator[LabState]:
+def replay_states(lab: Lab, failed: Sequence[Trajectory]) -> Iterator[LabState]:
     """Replay the agents' actions and yield the states, except endings.
 
     Actions without a page change are skipped: nothing shows if they were accepted.

@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from align_echo.align.probe.emit import assembled
+from align_echo.align.probe.emit import assemble_source
 from align_echo.align.probe.examinations import TrialCounts
-from align_echo.align.probe.lab import Lab, is_often_silent, silenced
+from align_echo.align.probe.lab import Lab, find_silenced, is_often_silent
 from align_echo.align.probe.offered.pages import runtime
 from align_echo.align.probe.offered.pages.learn import (
     PageSeen,
@@ -29,7 +29,7 @@ from align_echo.align.probe.offered.pages.learn import (
     learn_beside,
     learn_steps,
     one_step_on,
-    replayed,
+    replay_states,
     sampled,
     shows_pages,
     strange,
@@ -51,7 +51,7 @@ def stands(evidence: Evidence) -> bool:
     return evidence.support >= MIN_TESTS and evidence.precision >= MIN_PRECISION
 
 
-def proved(lab: Lab, spec: Spec, pages: Sequence[PageSeen], rng: random.Random) -> tuple[Spec, TrialCounts]:
+def verify_rules(lab: Lab, spec: Spec, pages: Sequence[PageSeen], rng: random.Random) -> tuple[Spec, TrialCounts]:
     """Remove rules refuted by pages of fresh tasks and return the remaining spec with its trials."""
     trials = TrialCounts()
     retained = {form: {**rule, "regions": {}} for form, rule in spec["closed"].items()}
@@ -203,7 +203,7 @@ def WrapStep({", ".join(contract.wrap_step_args)}):
     advice = advise(SPEC, seen, agent_action) if seen.strip() == env.page.strip() else ''
     env.page = seen
     return (seen + '\\n' + advice if advice else seen), *rest"""
-    return assembled(spec, contract, runtime, functions)
+    return assemble_source(spec, contract, runtime, functions)
 
 
 # ---------------------------------------------------------------- the probe's analysis of silent pages
@@ -222,14 +222,14 @@ def is_silent(lab: Lab, failed: Sequence[Trajectory]) -> bool:
     """
     if not is_often_silent(failed) or not lab.offered(lab.start(failed[0].task_id)).templates:
         return False
-    if not shows_pages(lab, replayed(lab, failed[:LOOKED_AT])):
+    if not shows_pages(lab, replay_states(lab, failed[:LOOKED_AT])):
         return False
     tasks = dict.fromkeys(trajectory.task_id for trajectory in failed[:LOOKED_AT])
     second = [state for task_id in tasks for state in one_step_on(lab, task_id)]
     return not second or shows_pages(lab, second)
 
 
-def is_of_pages(spec: Spec | None) -> bool:
+def is_page_spec(spec: Spec | None) -> bool:
     """Check if a spec was learned from pages."""
     return spec is not None and "breaks" in spec
 
@@ -261,7 +261,7 @@ def analyze(
     for number, task_id in enumerate(kept_back, 1):
         tour(lab, spec, task_id, tests, rng)
         say(f"testing on fresh tasks: {number} of {len(kept_back)}")
-    spec, trials = proved(lab, spec, tests.pages, rng)
+    spec, trials = verify_rules(lab, spec, tests.pages, rng)
     say(f"{len(tests.pages)} pages of fresh tasks tried out ({lab.steps} engine steps so far)")
     if before is None and not (spec["closed"] and stands(trials.of(NAMES))):
         return []
@@ -276,7 +276,7 @@ def _surveyed(
     lab: Lab, failed: Sequence[Trajectory], tasks: Sequence[str], rng: random.Random, say: Callable[[str], None]
 ) -> tuple[Spec, WalkRecord]:
     """Learn separators and forms, and try the pages of walks through the tasks."""
-    states = list(replayed(lab, failed))
+    states = list(replay_states(lab, failed))
     states = rng.sample(states, min(REPLAYED, len(states)))
     free, closed = forms_by_kind(lab, states, rng)
     offered = [name.lower() for state in states for name in {*lab.offered(state).names}]
@@ -296,7 +296,7 @@ def _surveyed(
     return spec, walks
 
 
-def resolved(spec: Spec | None, detail: dict[str, Any]) -> Spec:
+def apply_detail(spec: Spec | None, detail: dict[str, Any]) -> Spec:
     """Apply a misalignment's detail to a spec."""
     if "pages" in detail:
         old = spec or {"steps": {}, "beside": {}}
@@ -319,7 +319,7 @@ def _about_names(
     """Report the first finding: silent refusals, and nameable parts by page."""
     if before is not None:
         return
-    turns = silenced(failed)
+    turns = find_silenced(failed)
     task_id, action = turns[0]
     forms = [*map(free_in_words, spec["free"]), *map(closed_in_words, spec["closed"])]
     yield Misalignment(
