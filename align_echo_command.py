@@ -1,8 +1,8 @@
 """What the command `align-echo` starts. It imports nothing of the library before Ctrl-C and SIGTERM are taken care of.
 
 Importing takes a second. A signal in it, and one while the process ends, stops it with exit status 130 (SIGTERM: 143)
-and without a traceback; in between the command line reports a stop itself, and `align_echo.halting` has what was done
-kept.
+and without a traceback; in between the command line reports a stop itself, and
+`align_echo.base.halting` has what was done kept.
 
 Python sees a signal between two instructions of its main thread. One that comes just as that thread goes to sleep on a
 lock, or that another thread received, would be seen when the sleep ends, which may be never. So a thread hears of every
@@ -40,7 +40,7 @@ def run() -> None:
         signal.signal(number, _leave)
     if heeded:
         _listen()
-    from align_echo import halting
+    from align_echo.base import halting
     from align_echo.cli.main import main
     from align_echo.cli.output import redact_tracebacks
 
@@ -102,7 +102,7 @@ def _wake(number: int) -> None:
 
 
 def _see_through(number: int) -> None:
-    stopping = sys.modules.get("align_echo.halting")  # before it is imported the process just ends
+    stopping = sys.modules.get("align_echo.base.halting")  # before it is imported the process just ends
     if stopping is not None and hasattr(stopping, "see_through"):
         stopping.see_through(number)
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from align_echo.errors import UsageError
-from align_echo.sandbox.session import printable
+from align_echo.errors import UsageError, printable
 
 
 def check_html_file(file: Path) -> None:

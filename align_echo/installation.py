@@ -13,21 +13,20 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from align_echo import __version__
 from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import MODEL_VARIABLE, choose_agent
 from align_echo.critic.best_of import RULES
 from align_echo.critic.labels import LABEL_RULES
 from align_echo.critic.language import FORMS
-from align_echo.errors import AlignEchoError, install_line
-from align_echo.interface import shipped_interfaces
+from align_echo.errors import KEY_VARIABLES, AlignEchoError, install_line
+from align_echo.interface.contract import shipped_interfaces
 from align_echo.models.choosing import POCKET, POCKET_ENVIRONMENTS, read_name, what_pocket_lacks
 from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE, resolve_base_url, resolve_key, resolve_timeout
-from align_echo.redaction import KEY_VARIABLES
 from align_echo.registry import OURS
 from align_echo.train.advantages import ADVANTAGES
 from align_echo.train.method import METHODS
 from align_echo.train.rewards import REWARDS
+from align_echo.version import __version__
 from align_echo.wrappers.alfworld.oracle import TOOLS
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
 from align_echo.wrappers.environment import EnvironmentSpec

@@ -1,7 +1,7 @@
 """Figures over trajectories with 95% intervals: success, score, and the bootstrap over tasks. Pure functions.
 
 Rates and shares are percentages (0 to 100), scores are in [0, 1]. Trajectories with a fault have no score: every
-function skips them, callers count them. Not here: agents' actions (`align_echo.refusals`).
+function skips them, callers count them. Not here: agents' actions (`align_echo.rollout.refusals`).
 """
 
 from __future__ import annotations

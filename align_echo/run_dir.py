@@ -22,13 +22,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from align_echo.base.files import clear, drop_half_written, entries, read_text, write_atomically
+from align_echo.base.jsonl import JsonlFile
+from align_echo.base.locking import FolderLock, check_free
+from align_echo.base.plain_yaml import in_yaml, json_object, parse_json
 from align_echo.errors import UsageError, first_line
-from align_echo.files import clear, drop_half_written, entries, read_text, write_atomically
-from align_echo.interface import Interface
-from align_echo.jsonl import JsonlFile
-from align_echo.locking import FolderLock, check_free
+from align_echo.interface.contract import Interface
 from align_echo.models.recording import CallLog
-from align_echo.plain_yaml import in_yaml, json_object, parse_json
 from align_echo.types import Frozen, Trajectory
 
 CONFIG, SUMMARY, CHECKPOINTS = "config.json", "summary.json", "checkpoints"

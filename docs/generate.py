@@ -22,9 +22,9 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 from typer.main import get_command
 
+from align_echo.base.files import write_atomically
 from align_echo.cli.main import app
 from align_echo.evaluate.study_file import StudyFile, studies
-from align_echo.files import write_atomically
 from align_echo.gaia.presets import preset_file, presets
 from align_echo.registry import OURS, Registry
 
@@ -261,7 +261,7 @@ def configs() -> str:
     """The page of configs. Needs the extras `train` and `gui`."""
     from align_echo.gaia.fit.learning import FitSettings
     from align_echo.gaia.fit.reasoning import ReasoningSettings
-    from align_echo.gui.learning import VisionSettings
+    from align_echo.gaia.gui.learning import VisionSettings
     from align_echo.train.config import TrainConfig
     from align_echo.train.presets import about, methods
 

@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import align_echo
+from align_echo.base.files import write_atomically
 from align_echo.errors import AlignEchoError
 from align_echo.evaluate.plan import pick_tasks
-from align_echo.files import write_atomically
-from align_echo.session import base_env
+from align_echo.rollout.session import base_env
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.text_env import TextEnv
 from studies.rounds import at_least_one, family_bytes, rounded

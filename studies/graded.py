@@ -15,7 +15,7 @@ import gymnasium as gym
 
 from align_echo.critic.ask import Label, Verdict
 from align_echo.critic.language import Critique
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.train.method import CollectingSettings, Method
 from align_echo.train.methods.echo import METHOD as PLAIN_ECHO
 from align_echo.train.methods.grpo import METHOD as PLAIN_GRPO

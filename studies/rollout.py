@@ -39,8 +39,8 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine_process import EngineGroup, EngineSettings, ProcessEngine
 from align_echo.models.local.transformers_engine import TransformersEngine
-from align_echo.rollout import run_tasks
-from align_echo.session import base_env, extend, start_view, take_turn
+from align_echo.rollout.batches import run_tasks
+from align_echo.rollout.session import base_env, extend, start_view, take_turn
 from align_echo.types import AgentReply, AgentView, Message
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.text_env import TextEnv

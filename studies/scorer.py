@@ -1,6 +1,6 @@
 """Candidates judged per second: `python -m studies.scorer [--rounds N]`.
 
-One conversation and several proposed actions, judged by the pocket model in one pass (`align_echo.critic.scoring`), and
+One conversation and several proposed actions, judged by the pocket model in one pass (`align_echo.critic.ask`), and
 by the way that GAIA compares: a `generate` call of `transformers` for each candidate, the whole prompt again. Both in
 one process, float32, one thread, verdicts compared. Every round has a conversation that was not seen before; with
 `warm` the agent has just drawn its candidates from the same engine, as it has where it acts.

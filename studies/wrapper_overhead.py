@@ -27,13 +27,13 @@ import pydantic_monty
 
 from align_echo.agents.catalogue import agent_spec
 from align_echo.agents.spec import AgentSetting
-from align_echo.interface import Interface, InterfaceContract, identity, load_interface
-from align_echo.sandbox import pool
-from align_echo.sandbox.constructs import STOOD_IN
-from align_echo.sandbox.loading import prelude
-from align_echo.sandbox.session import Engine, Sandbox, SandboxSession, TurnUsage
-from align_echo.sandbox.source import PreparedSource
-from align_echo.session import Session
+from align_echo.interface.contract import Interface, InterfaceContract, identity, load_interface
+from align_echo.interface.sandbox import pool
+from align_echo.interface.sandbox.constructs import STOOD_IN
+from align_echo.interface.sandbox.loading import prelude
+from align_echo.interface.sandbox.session import Engine, Sandbox, SandboxSession, TurnUsage
+from align_echo.interface.sandbox.source import PreparedSource
+from align_echo.rollout.session import Session
 from align_echo.wrappers import catalogue
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv

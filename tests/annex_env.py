@@ -10,7 +10,7 @@ import random
 import re
 
 from align_echo.errors import UsageError
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 from align_echo.wrappers.text_env import ActionOptions, EngineState, TextEnv
 
 PLACES = ("boiler cellar", "glass hall", "north attic", "roof")

@@ -11,7 +11,7 @@ from pathlib import Path
 CODE = """
 import sys
 from pathlib import Path
-from align_echo.locking import FolderLock
+from align_echo.base.locking import FolderLock
 lock = FolderLock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

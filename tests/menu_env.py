@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass, replace
 
 from align_echo.errors import UsageError
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 from align_echo.wrappers.text_env import ActionOptions, EngineState, TextEnv
 
 TASK_IDS = tuple(f"menu/{seed}" for seed in range(40))

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from align_echo.interface import Interface, InterfaceContract, Provenance
-from align_echo.sandbox.session import Sandbox
+from align_echo.interface.contract import Interface, InterfaceContract, Provenance
+from align_echo.interface.sandbox.session import Sandbox
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
 

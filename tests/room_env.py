@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo.errors import UsageError
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import EngineState, TextEnv
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
 TASK_IDS = tuple(f"station/{seed}" for seed in range(12))

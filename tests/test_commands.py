@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align_echo.commands import build_skeleton, commands_in, guess_names, same_action
+from align_echo.base.commands import build_skeleton, commands_in, guess_names, same_action
 from tests.limits import cpu_seconds
 
 GO = [("go to desk 1", "first")]

@@ -16,16 +16,16 @@ from align_echo.evaluate.comparison import VariantComparison, VariantDifference,
 from align_echo.evaluate.grid import CellChange, CellSide, GridCell, GridSummary
 from align_echo.evaluate.refinement import RefinementResult, RoundResult
 from align_echo.evaluate.study import StudySummary
-from align_echo.faults import InterfaceConduct, InterfaceTrouble
 from align_echo.gaia.collect import CollectionSummary, LabelCounts
 from align_echo.gaia.examples import ActionExample
 from align_echo.gaia.fit.intuitive import TrainingSummary
 from align_echo.gaia.flywheel import FlywheelRound, FlywheelSummary
+from align_echo.gaia.gui.fit import ScreenFitResult
+from align_echo.gaia.gui.screens import ActionAccuracy, RuleAccuracy, ScreenTrialResult, StepPrediction
 from align_echo.gaia.trial import SelectionResult, TrialResult
-from align_echo.gui.fit import ScreenFitResult
-from align_echo.gui.screens import ActionAccuracy, RuleAccuracy, ScreenTrialResult, StepPrediction
-from align_echo.hints import HintCount
+from align_echo.interface.hints import HintCount
 from align_echo.intervals import Estimate
+from align_echo.rollout.faults import InterfaceConduct, InterfaceTrouble
 from align_echo.types import ChoiceCounts
 from align_echo.wrappers.gui.steps import GuiStep
 

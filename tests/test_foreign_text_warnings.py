@@ -7,8 +7,8 @@ import warnings
 import pytest
 
 from align_echo.align.switching import list_switches
-from align_echo.interface import parse_source
-from align_echo.sandbox.session import Sandbox
+from align_echo.interface.contract import parse_source
+from align_echo.interface.sandbox.session import Sandbox
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.m3tooleval.env import is_right
 from align_echo.wrappers.m3tooleval.tools import calculate

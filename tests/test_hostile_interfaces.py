@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from align_echo.errors import InterfaceError
-from align_echo.sandbox.session import Sandbox
+from align_echo.interface.sandbox.session import Sandbox
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.play import FORWARD, QUICK, SMALL, TASK, WINNING, outcome, play, source, wrapped
 from tests.room_env import RoomEnv

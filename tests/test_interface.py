@@ -19,10 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align_echo.base.files import write_atomically
 from align_echo.errors import InterfaceError
-from align_echo.files import write_atomically
-from align_echo.hints import HintCount
-from align_echo.interface import (
+from align_echo.interface.contract import (
     MAX_SOURCE,
     Interface,
     InterfaceContract,
@@ -36,6 +35,7 @@ from align_echo.interface import (
     save_interface,
     shipped_interfaces,
 )
+from align_echo.interface.hints import HintCount
 from align_echo.types import Evidence
 from align_echo.wrappers.alfworld.spec import CONTRACT as ALFWORLD
 from tests.play import interface, source

@@ -12,8 +12,8 @@ import pytest
 from align_echo.agents.reasoning import Planning, ReAct, SelfConsistency, SelfRefine, Vanilla
 from align_echo.critic.best_of import BestOf
 from align_echo.errors import EngineError, ModelError, TokenDriftError
-from align_echo.rollout import run_episode, run_tasks
-from align_echo.session import Episode
+from align_echo.rollout.batches import run_episode, run_tasks
+from align_echo.rollout.session import Episode
 from align_echo.tokens import token_sequence
 from align_echo.types import AgentReply, AgentView, ChoiceCounts, Completion, Message
 from tests.room_env import TASK_IDS, RoomEnv

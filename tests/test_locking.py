@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from align_echo.base.locking import FolderLock, check_free
 from align_echo.errors import UsageError
-from align_echo.locking import FolderLock, check_free
 from tests.holder import holder
 
 TAKEN = "another process is at work in"
@@ -37,7 +37,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
 
 def test_a_process_shares_its_own_lock_and_gives_it_back_once(tmp_path):
     def is_free() -> bool:
-        code = "import sys; from pathlib import Path; from align_echo.locking import check_free\n"
+        code = "import sys; from pathlib import Path; from align_echo.base.locking import check_free\n"
         code += f"check_free(Path({str(tmp_path)!r}))"
         return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
@@ -52,7 +52,7 @@ def test_a_process_shares_its_own_lock_and_gives_it_back_once(tmp_path):
 def test_what_is_started_by_the_holder_does_not_keep_the_lock(tmp_path):
     """As a worker of the sandbox or a browser that outlives its killed parent."""
     code = (
-        "import subprocess, sys, os, signal; from pathlib import Path; from align_echo.locking import FolderLock\n"
+        "import subprocess, sys, os, signal; from pathlib import Path; from align_echo.base.locking import FolderLock\n"
         f"lock = FolderLock(Path({str(tmp_path)!r}))\n"
         "child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=0)\n"
         "print(child.pid, flush=True)\n"

@@ -7,11 +7,11 @@ import socket
 
 import pytest
 
+from align_echo.base.network import find_route, is_this_machine
 from align_echo.errors import EngineError, ModelError, UsageError
 from align_echo.models.client import RetryPolicy
 from align_echo.models.local.vllm_server import VllmServer
 from align_echo.models.openai_model import OpenAICompatibleModel
-from align_echo.network import find_route, is_this_machine
 from align_echo.types import Message
 from align_echo.wrappers.searchqa.client import request_url, search_at
 from tests.hostile_endpoint.faults import said
@@ -151,7 +151,7 @@ def test_a_variable_that_names_no_proxy_is_one_line_with_its_name(variable, valu
 
 
 def test_a_socks_proxy_without_its_package_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("align_echo.network.find_spec", lambda name: None)
+    monkeypatch.setattr("align_echo.base.network.find_spec", lambda name: None)
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     with pytest.raises(UsageError, match=r"^\$ALL_PROXY names a SOCKS proxy, which needs `pip install socksio`"):
         OpenAICompatibleModel("m", base_url="https://models.example/v1")
@@ -178,7 +178,8 @@ def test_a_proxy_that_asks_for_a_password_ends_it_at_once(scheme, monkeypatch):
 
 
 def test_proxies_of_the_system_are_heeded_too(monkeypatch):
-    monkeypatch.setattr("align_echo.network.getproxies", lambda: {"http": "http://proxy.example:1", "no": "x.example"})
+    proxies = {"http": "http://proxy.example:1", "no": "x.example"}
+    monkeypatch.setattr("align_echo.base.network.getproxies", lambda: proxies)
     assert find_route("http://models.example/v1").through == " through the proxy of the system's settings"
     assert find_route("http://x.example/v1").proxy is None
 

@@ -168,7 +168,7 @@ def test_it_imports_outside_the_checkout(installed, tmp_path):
 def test_shipped_interfaces_and_tasks_are_read_from_the_wheel(installed, tmp_path):
     code = (
         "import align_echo, os; os.environ.pop('ALFWORLD_DATA', None)\n"
-        "from align_echo.interface import shipped_interfaces\n"
+        "from align_echo.interface.contract import shipped_interfaces\n"
         "for name in shipped_interfaces(): print('interface', align_echo.load_interface(name).label)\n"
         "print(len(align_echo.tasks('alfworld', split='valid_unseen')))"
     )

@@ -10,7 +10,7 @@ import pytest
 import align_echo
 import align_echo.wrappers
 from align_echo.errors import UsageError
-from align_echo.interface import Interface, identity
+from align_echo.interface.contract import Interface, identity
 from align_echo.types import Step
 from align_echo.wrappers.catalogue import environment
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from align_echo.agents.reasoning import Vanilla
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import UsageError
-from align_echo.interface import identity
-from align_echo.jsonl import JsonlFile
+from align_echo.interface.contract import identity
 from align_echo.models import CallLog, RecordingModel, ReplyCache
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.types import Agent, AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
 from align_echo.workers.ray_cluster import RayWorkers, ThreadWorkers, Workers, _connected, close_ray, play_tasks
 from align_echo.wrappers import AlignWrapper

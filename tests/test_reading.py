@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from align_echo.base.plain_yaml import json_lines, json_object, parse_json
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.evaluate.folder import EvaluationDir
-from align_echo.interface import identity, load_interface, save_interface
-from align_echo.plain_yaml import json_lines, json_object, parse_json
+from align_echo.interface.contract import identity, load_interface, save_interface
 from align_echo.train.run_folder import keep_before
 from tests.room_env import CONTRACT
 

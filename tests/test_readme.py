@@ -24,8 +24,8 @@ from typer.main import get_command
 
 import align_echo
 from align_echo.cli.main import app, main
-from align_echo.interface import load_interface
-from align_echo.redaction import KEY_VARIABLES
+from align_echo.errors import KEY_VARIABLES
+from align_echo.interface.contract import load_interface
 from align_echo.wrappers.catalogue import environment
 from tests.align.endpoint import serve
 

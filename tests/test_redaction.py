@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from align_echo.errors import MissingDataError, ModelError
-from align_echo.jsonl import JsonlFile
-from align_echo.redaction import conceal, redacted
+from align_echo.base.jsonl import JsonlFile
+from align_echo.errors import MissingDataError, ModelError, conceal, redacted
 from align_echo.types import Message
 
 KEY = "sk-planted-0c5e7d11"

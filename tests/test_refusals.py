@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console
 
 import align_echo
-from align_echo.answers import NONSENSE
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import VariantComparison, compare
 from align_echo.evaluate.grid import build_cell, build_grid, cell_lines, refusals_lines
 from align_echo.evaluate.tables import tables, undefined
-from align_echo.refusals import EpisodeOutcomes, RefusalCounts, RefusalJudge, play_judge
-from align_echo.session import Session
+from align_echo.rollout.answers import NONSENSE
+from align_echo.rollout.refusals import EpisodeOutcomes, RefusalCounts, RefusalJudge, play_judge
+from align_echo.rollout.session import Session
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec

@@ -8,13 +8,13 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import AgentError, EngineError, ModelError, ReplyFormatError, UsageError
-from align_echo.faults import faults_by_source
-from align_echo.interface import identity
+from align_echo.interface.contract import identity
 from align_echo.intervals import scored
-from align_echo.jsonl import JsonlFile
-from align_echo.rollout import ATTEMPTS, HOPELESS, failed, run_episode, run_tasks
-from align_echo.session import Episode
+from align_echo.rollout.batches import ATTEMPTS, HOPELESS, failed, run_episode, run_tasks
+from align_echo.rollout.faults import faults_by_source
+from align_echo.rollout.session import Episode
 from align_echo.types import AgentReply, AgentView, Trajectory
 from align_echo.wrappers import AlignWrapper
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv

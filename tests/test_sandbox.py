@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import InterfaceError
-from align_echo.interface import InterfaceContract, identity_source
-from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Sandbox, SandboxSession
-from align_echo.sandbox.source import prepare
+from align_echo.interface.contract import InterfaceContract, identity_source
+from align_echo.interface.sandbox.session import EngineReply, LogLine, RefusedError, Sandbox, SandboxSession
+from align_echo.interface.sandbox.source import prepare
 from tests.play import source
 from tests.room_env import CONTRACT
 
@@ -203,7 +203,7 @@ def test_sessions_that_nobody_closed_give_their_worker_back():
 SCRIPT = """
 import os, sys
 from align_echo.errors import UsageError
-from align_echo.interface import identity
+from align_echo.interface.contract import identity
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.room_env import CONTRACT, RoomEnv
 
@@ -226,8 +226,8 @@ print("done")
 """
 
 LOADED = """
-from align_echo.interface import identity_source
-from align_echo.sandbox.session import Sandbox
+from align_echo.interface.contract import identity_source
+from align_echo.interface.sandbox.session import Sandbox
 Sandbox().check(identity_source(CONTRACT), CONTRACT)
 """
 

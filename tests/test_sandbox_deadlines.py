@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import InterfaceError
-from align_echo.sandbox import pool
-from align_echo.sandbox import session as spending
-from align_echo.sandbox.pool import DeadlineRunner, WorkerDeadline
-from align_echo.sandbox.session import EngineReply, Sandbox, SandboxSession
-from align_echo.sandbox.source import prepare
+from align_echo.interface.sandbox import pool
+from align_echo.interface.sandbox import session as spending
+from align_echo.interface.sandbox.pool import DeadlineRunner, WorkerDeadline
+from align_echo.interface.sandbox.session import EngineReply, Sandbox, SandboxSession
+from align_echo.interface.sandbox.source import prepare
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.play import FORWARD, QUICK, TASK, source, wrapped
 from tests.room_env import CONTRACT

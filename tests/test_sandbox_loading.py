@@ -12,8 +12,8 @@ import pytest
 
 import align_echo
 from align_echo.errors import InterfaceError
-from align_echo.sandbox import loading
-from align_echo.sandbox.session import Sandbox
+from align_echo.interface.sandbox import loading
+from align_echo.interface.sandbox.session import Sandbox
 from align_echo.wrappers.catalogue import environment
 from tests.play import source
 from tests.room_env import CONTRACT

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align_echo.errors import InterfaceError
-from align_echo.sandbox.constructs import STOOD_IN
-from align_echo.sandbox.session import EngineReply, Sandbox, SandboxSession
-from align_echo.sandbox.source import prepare
+from align_echo.interface.sandbox.constructs import STOOD_IN
+from align_echo.interface.sandbox.session import EngineReply, Sandbox, SandboxSession
+from align_echo.interface.sandbox.source import prepare
 from tests.play import source
 from tests.room_env import CONTRACT
 

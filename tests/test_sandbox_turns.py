@@ -11,10 +11,10 @@ import textwrap
 import pytest
 
 from align_echo.errors import InterfaceError
-from align_echo.sandbox.constructs import STOOD_IN
-from align_echo.sandbox.pool import AbsentModule, stop_vain_searches
-from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Sandbox, SandboxSession
-from align_echo.sandbox.source import prepare
+from align_echo.interface.sandbox.constructs import STOOD_IN
+from align_echo.interface.sandbox.pool import AbsentModule, stop_vain_searches
+from align_echo.interface.sandbox.session import EngineReply, LogLine, RefusedError, Sandbox, SandboxSession
+from align_echo.interface.sandbox.source import prepare
 from tests.play import TASK, outcome, play, source, wrapped
 from tests.room_env import CONTRACT, RoomEnv
 
@@ -137,7 +137,7 @@ class Ticks:
 def ticks(monkeypatch) -> Ticks:
     """The clock of all spending, in place of the machine's."""
     clock = Ticks()
-    monkeypatch.setattr("align_echo.sandbox.session.monotonic", clock)
+    monkeypatch.setattr("align_echo.interface.sandbox.session.monotonic", clock)
     return clock
 
 

@@ -6,8 +6,8 @@ import pytest
 
 import align_echo
 from align_echo.errors import EngineError, UsageError
-from align_echo.rollout import run_episode
-from align_echo.session import Episode, Session
+from align_echo.rollout.batches import run_episode
+from align_echo.rollout.session import Episode, Session
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.plain import TextEnvironment
 from tests.doors import Doors

@@ -15,12 +15,12 @@ import pytest
 
 from align_echo.agents.players import choose_agent
 from align_echo.agents.reasoning import Vanilla
+from align_echo.base.halting import Halt, under
 from align_echo.errors import EngineError, ModelError, UsageError
-from align_echo.halting import Halt, under
-from align_echo.interface import identity
+from align_echo.interface.contract import identity
 from align_echo.models import CallLog, RecordingModel, ReplyCache
-from align_echo.rollout import run_batch, run_tasks
-from align_echo.session import Episode
+from align_echo.rollout.batches import run_batch, run_tasks
+from align_echo.rollout.session import Episode
 from align_echo.types import Agent, AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
 from align_echo.workers import remote
 from align_echo.workers.ray_cluster import ProcessWorkers, RayWorkers, ThreadWorkers, choose_workers, read_workers
@@ -244,7 +244,7 @@ class Counting:
         self.model = model
 
     def act(self, view: AgentView) -> AgentReply:
-        from align_echo.halting import on_threads
+        from align_echo.base.halting import on_threads
 
         messages = [Message(role="user", content=view.goal)]
         replies = on_threads(lambda _: self.model.complete([*messages, *messages], temperature=0.0).text, range(5), 5)

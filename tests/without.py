@@ -30,10 +30,10 @@ importlib.util.find_spec = lambda name, package=None: None if name.split(".")[0]
 
 
 def main() -> None:
-    from align_echo import rollout
     from align_echo.cli.main import main as run
+    from align_echo.rollout import batches
 
-    attempt, played = rollout._attempt, [0]
+    attempt, played = batches._attempt, [0]
 
     def counted(*given: Any) -> Any:
         played[0] += 1
@@ -42,7 +42,7 @@ def main() -> None:
     for number, command in enumerate(json.load(sys.stdin)):
         out, said, played[0] = Path(f"out-{number}"), io.StringIO(), 0
         with (
-            patch.object(rollout, "_attempt", counted),
+            patch.object(batches, "_attempt", counted),
             contextlib.redirect_stderr(said),
             contextlib.redirect_stdout(io.StringIO()),
         ):

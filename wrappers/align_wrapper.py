@@ -16,10 +16,17 @@ from typing import Any
 import gymnasium as gym
 
 from align_echo.errors import InterfaceError, UsageError
-from align_echo.hints import silenced_by
-from align_echo.interface import Interface, bound
-from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Sandbox, SandboxSession, WrapStepResult
-from align_echo.sandbox.source import prepare
+from align_echo.interface.contract import Interface, bound
+from align_echo.interface.hints import silenced_by
+from align_echo.interface.sandbox.session import (
+    EngineReply,
+    LogLine,
+    RefusedError,
+    Sandbox,
+    SandboxSession,
+    WrapStepResult,
+)
+from align_echo.interface.sandbox.source import prepare
 from align_echo.types import HintEvent, Violation
 from align_echo.wrappers.hint_watch import HintWatch, was_accepted
 from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, TextEnv

@@ -12,7 +12,7 @@ from pathlib import Path
 import gymnasium as gym
 
 from align_echo.errors import UsageError
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.registry import OURS, Registry, name_beside, with_article
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.plain import TextEnvironment

@@ -14,8 +14,8 @@ import gymnasium as gym
 from pydantic import JsonValue
 
 from align_echo.errors import UsageError
-from align_echo.interface import Interface, InterfaceContract, bound, load_interface
-from align_echo.sandbox.loading import check_loads
+from align_echo.interface.contract import Interface, InterfaceContract, bound, load_interface
+from align_echo.interface.sandbox.loading import check_loads
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv
 
@@ -79,7 +79,7 @@ class EnvironmentSpec:
 
     `is_invalid` tells from a raw observation if the engine refused the action. It serves the metric only (ALIGN paper,
     section 4.3); no learner may read it. It is None if no raw observation shows a refusal. Refusals are then inferred
-    from the admissible actions or from similar answers, where possible (`align_echo/refusals.py`).
+    from the admissible actions or from similar answers, where possible (`align_echo/rollout/refusals.py`).
 
     `measures_distance` is False if the oracle follows one known way and can only try out distances beside it
     (`TryingOracle`). `task_type(task_id)` and `has_expert(task_id)` need no engine. `has_expert` is False if the oracle

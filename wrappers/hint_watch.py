@@ -25,7 +25,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from align_echo.commands import AgentCommand, build_skeleton, commands_in, guess_names, same_action, split_sentences
+from align_echo.base.commands import (
+    AgentCommand,
+    build_skeleton,
+    commands_in,
+    guess_names,
+    same_action,
+    split_sentences,
+)
 from align_echo.types import HintEvent
 from align_echo.wrappers.text_env import EngineState, TextEnv
 

@@ -23,9 +23,9 @@ from typing import Any
 
 import gymnasium as gym
 
-from align_echo.dice import drawn
+from align_echo.base.dice import drawn
 from align_echo.errors import AlignEchoError, EngineError, UsageError, first_line
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 from align_echo.registry import with_article
 from align_echo.wrappers.environment import EnvironmentSpec, always, never
 from align_echo.wrappers.text_env import MAX_TEXT, EngineState, Oracle, TextEnv
@@ -53,8 +53,9 @@ class TextEnvironment:
     `splits` maps a split to its tasks: seeds of `reset`, or with `option` the values of that option of `reset`.
     Learning samples tasks from `train_split`; evaluation uses `test_split`. `info[admissible]` lists the actions the
     environment would accept. `is_invalid` tells from an observation if an action was refused; without it, refusals are
-    inferred from the admissible actions or the answers, where possible (`align_echo/refusals.py`). `read_only_actions`
-    change nothing (`{}` stands for an object). `expert(env)` returns an expert's next action in the present state or
+    inferred from the admissible actions or the answers, where possible (`align_echo/rollout/refusals.py`).
+    `read_only_actions` change nothing (`{}` stands for an object).
+    `expert(env)` returns an expert's next action in the present state or
     None; `distance(env)` returns the least number of actions to the goal.
     """
 

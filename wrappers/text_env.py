@@ -16,7 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from align_echo.errors import AlignEchoError, EngineError, UsageError
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 from align_echo.types import AgentView
 
 MAX_TEXT = 100_000

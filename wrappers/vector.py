@@ -19,9 +19,9 @@ import numpy as np
 from gymnasium.vector.utils import concatenate, iterate
 from numpy.typing import NDArray
 
+from align_echo.base.files import open_file
+from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.files import open_file
-from align_echo.plain_yaml import parse_json
 
 NUMBERS = (int, float, bool)
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.spec import AgentSetting, AgentSpec
+from align_echo.agents.spec import AgentSetting, AgentSpec, check_agent
 from align_echo.errors import UsageError
-from align_echo.faults import check_agent
 from align_echo.registry import Registry, with_article
 from align_echo.types import Agent
 

@@ -32,8 +32,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
+from align_echo.base.plain_yaml import braced
 from align_echo.errors import ReplyFormatError
-from align_echo.plain_yaml import braced
 from align_echo.prompts import render
 from align_echo.types import AgentView, Completion
 

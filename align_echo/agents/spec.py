@@ -56,3 +56,10 @@ class AgentSpec:
     asks_model: bool
     build: Callable[[AgentSetting], Agent]
     needs_expert: bool = False
+
+
+def check_agent(agent: Agent) -> None:
+    """Raise `UsageError` if the object is no agent."""
+    if not isinstance(getattr(agent, "name", None), str) or not callable(getattr(agent, "act", None)):
+        kind = type(agent).__name__
+        raise UsageError(f"an agent has a `name` (text) and a method `act(view)`: {kind} lacks one of them")

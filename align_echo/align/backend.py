@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.types import Described, Misalignment, Trajectory
 
 

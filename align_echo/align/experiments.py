@@ -13,10 +13,10 @@ from typing import Literal, get_args
 import gymnasium as gym
 
 from align_echo.errors import AgentError, EngineError, InterfaceError, ModelError, RequestRejectedError, UsageError
-from align_echo.faults import BROKE, ask, fault_text
-from align_echo.interface import Interface
-from align_echo.rollout import run_episode
-from align_echo.session import base_env, extend, start_view, take_turn
+from align_echo.interface.contract import Interface
+from align_echo.rollout.batches import run_episode
+from align_echo.rollout.faults import BROKE, ask, fault_text
+from align_echo.rollout.session import base_env, extend, start_view, take_turn
 from align_echo.types import Agent, AgentReply, AgentView, Frozen, Step, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
 

@@ -33,11 +33,11 @@ from align_echo.align.loop import ITERATIONS, GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.align.world import TrainingSplit
+from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import UsageError
 from align_echo.models.choosing import ModelName, read_name
-from align_echo.progress import SILENT, Progress
 from align_echo.registry import quantity
-from align_echo.session import try_reset
+from align_echo.rollout.session import try_reset
 from align_echo.types import Agent, ChatModel
 from align_echo.workers.ray_cluster import ONE_THREAD, RayWorkers, Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment

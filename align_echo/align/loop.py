@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from align_echo import rollout
 from align_echo.agents.players import describe_agent
 from align_echo.align.backend import Backend
 from align_echo.align.run_folder import (
@@ -31,11 +30,12 @@ from align_echo.align.run_folder import (
     Stopped,
 )
 from align_echo.align.world import TrainingSplit, ending, episode_event, given_up_line, iteration_line
-from align_echo.faults import ERRORS, fault_text, faults_by_source, summarize_conduct, tell
-from align_echo.hints import count_hints, merged
-from align_echo.interface import Interface, check_source, identity
+from align_echo.interface.contract import Interface, check_source, identity
+from align_echo.interface.hints import count_hints, merged
 from align_echo.intervals import Estimate, wilson
 from align_echo.registry import quantity
+from align_echo.rollout import batches
+from align_echo.rollout.faults import ERRORS, fault_text, faults_by_source, summarize_conduct, tell
 from align_echo.run_dir import versions
 from align_echo.types import Agent, Misalignment, Trajectory, Usage
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
@@ -192,7 +192,7 @@ class _Run:
         tasks = self.world.tasks(iteration, self.seed, self.limit)
         before = self.interface
         trajectories = self._play(iteration, tasks)
-        failed = rollout.failed(trajectories)
+        failed = batches.failed(trajectories)
         misalignments = self._analyze(iteration, trajectories) if failed else []
         outcome: IterationOutcome = "no-failures" if not failed else "no-misalignments"
         addressed = len(self.addressed)
@@ -278,7 +278,7 @@ class _Run:
         if misalignments is None:
             misalignments = self.backend.analyze(played, tuple(self.addressed), self.interface)
             self.folder.save_misalignments(iteration, misalignments)
-        failed = quantity(len(rollout.failed(played)), "failed episode")
+        failed = quantity(len(batches.failed(played)), "failed episode")
         message = f"{quantity(len(misalignments), 'new misalignment')} found in {failed}"
         self._say(Event(kind="misalignments", message=message, iteration=iteration, total=len(misalignments)))
         return misalignments

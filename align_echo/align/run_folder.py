@@ -20,11 +20,11 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
+from align_echo.base.files import read_bytes, write_atomically
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import UsageError
-from align_echo.files import read_bytes, write_atomically
-from align_echo.interface import Interface, load_interface, save_interface
+from align_echo.interface.contract import Interface, load_interface, save_interface
 from align_echo.intervals import Percent, Score, ScoreChange
-from align_echo.jsonl import JsonlFile
 from align_echo.models.cache import ReplyCache, find_price
 from align_echo.models.recording import CallLog, RecordingModel
 from align_echo.run_dir import CONFIG, RunDir, finished_nothing, flat

@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from align_echo.errors import InterfaceError, UsageError, first_line
-from align_echo.files import read_bytes, write_atomically
-from align_echo.hints import HintCount
-from align_echo.interface import (
+from align_echo.base.files import read_bytes, write_atomically
+from align_echo.base.plain_yaml import first_wrong, parse_json
+from align_echo.errors import InterfaceError, UsageError, first_line, printable, redacted
+from align_echo.interface.contract import (
     MAX_SOURCE,
     Interface,
     InterfaceContract,
@@ -31,10 +31,8 @@ from align_echo.interface import (
     misfit,
     save_interface,
 )
-from align_echo.plain_yaml import first_wrong, parse_json
-from align_echo.redaction import redacted
+from align_echo.interface.hints import HintCount
 from align_echo.run_dir import versions
-from align_echo.sandbox.session import printable
 from align_echo.types import Frozen
 
 FORMAT, FORMAT_VERSION = "align-echo interface", 1

@@ -22,7 +22,7 @@ from align_echo.align.probe.offered import learner as offered
 from align_echo.align.probe.offered.pages import learner as pages
 from align_echo.align.probe.spec import remove_rule, upgrade_spec
 from align_echo.errors import InterfaceError, UsageError
-from align_echo.interface import Interface, check_source, parse_source
+from align_echo.interface.contract import Interface, check_source, parse_source
 
 Spec = dict[str, Any]
 RULES_TABLE, HYPOTHESES_TABLE = "SPEC", "HYPOTHESES"

@@ -10,11 +10,11 @@ from pathlib import Path
 import gymnasium as gym
 
 from align_echo.align.run_folder import Event, IterationRecord, RunSummary
-from align_echo.faults import fault_text
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.intervals import Estimate
 from align_echo.registry import quantity
-from align_echo.session import base_env
+from align_echo.rollout.faults import fault_text
+from align_echo.rollout.session import base_env
 from align_echo.types import Trajectory
 from align_echo.wrappers.environment import EnvironmentSpec
 

@@ -1,6 +1,6 @@
 """Shared by the verbs: printing results, choosing a run's folder, and reporting progress and a stop.
 
-Results go to standard output, progress and notes to standard error (`align_echo/display.py`).
+Results go to standard output, progress and notes to standard error (`align_echo/rollout/display.py`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 import typer
 from rich.table import Table
 
-from align_echo import halting
-from align_echo.display import Display, PlainConsole, in_one_line, note
+from align_echo.base import halting
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
+from align_echo.rollout.display import Display, PlainConsole, in_one_line, note
 from align_echo.run_dir import CONFIG, check_room, episodes_kept, how_to_go_on, stop_line
 from align_echo.types import Usage
 

@@ -16,11 +16,9 @@ from align_echo.cli import options
 from align_echo.cli.console import leave, resumable, run_display, run_folder, say, stdout
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport
 from align_echo.critic.labels import LABEL_RULES
-from align_echo.display import Display, note
 from align_echo.errors import UsageError
 from align_echo.evaluate.plan import model_named, pick_tasks
 from align_echo.evaluate.tables import plain_table
-from align_echo.faults import overstepped, tell, verdict
 from align_echo.gaia import collect as collecting
 from align_echo.gaia import flywheel as wheels
 from align_echo.gaia.collect import CandidateSettings, CollectionSummary, States, plan_collection
@@ -28,15 +26,17 @@ from align_echo.gaia.examples import LEAST_ACTIONS
 from align_echo.gaia.fit.folder import CRITIC, read_settings
 from align_echo.gaia.fit.intuitive import TrainingSummary, fit, read_fit_settings
 from align_echo.gaia.flywheel import Begin, FlywheelConfig, FlywheelSummary, critic_folder
+from align_echo.gaia.gui.fit import TINY, fit_screens
+from align_echo.gaia.gui.recording import RecordingResult, record_episodes
+from align_echo.gaia.gui.screens import RuleAccuracy, ScreenTrialResult
+from align_echo.gaia.gui.trial import trial_on_screens
 from align_echo.gaia.trial import BaselineComparison, TrialResult, run_trial
-from align_echo.gui.fit import TINY, fit_screens
-from align_echo.gui.recording import RecordingResult, record_episodes
-from align_echo.gui.screens import RuleAccuracy, ScreenTrialResult
-from align_echo.gui.trial import trial_on_screens
 from align_echo.intervals import Estimate
 from align_echo.models.choosing import POCKET, ModelName, read_name
 from align_echo.registry import quantity
 from align_echo.report.plots import figure
+from align_echo.rollout.display import Display, note
+from align_echo.rollout.faults import overstepped, tell, verdict
 from align_echo.train.needs import require_pictures, require_training
 from align_echo.workers.ray_cluster import read_workers
 from align_echo.wrappers.catalogue import environment
@@ -367,7 +367,7 @@ def _train_on_screens(
     path: Path, recording: Path, predictions: list[Path], model: ModelName, config: Path | None, changes: Changes,
     share: float, least: int, resume: bool,
 ) -> None:  # fmt: skip
-    from align_echo.gui.learning import VisionSettings
+    from align_echo.gaia.gui.learning import VisionSettings
 
     settings = read_settings(VisionSettings, config, changes)
     with resumable(path), Display() as display:

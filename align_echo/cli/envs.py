@@ -6,7 +6,7 @@ from rich.table import Table
 
 from align_echo.cli.console import stdout
 from align_echo.errors import AlignEchoError
-from align_echo.interface import shipped_interfaces
+from align_echo.interface.contract import shipped_interfaces
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environment
 
 

@@ -29,7 +29,7 @@ from align_echo.evaluate.tables import (
     unplayed,
     verdicts_given,
 )
-from align_echo.faults import InterfaceConduct, overstepped, tell, verdict
+from align_echo.rollout.faults import InterfaceConduct, overstepped, tell, verdict
 from align_echo.run_dir import agent_details
 from align_echo.types import Usage
 

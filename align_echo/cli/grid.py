@@ -15,7 +15,7 @@ from align_echo.agents.catalogue import AGENTS
 from align_echo.cli import options
 from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder, say
 from align_echo.evaluate.grid import GridSummary, faults_line, grid_table, play_grid, read_axes, refusals_lines
-from align_echo.faults import InterfaceConduct, overstepped, tell, verdict
+from align_echo.rollout.faults import InterfaceConduct, overstepped, tell, verdict
 
 DEFAULT_TASKS = 20
 

@@ -20,22 +20,21 @@ from align_echo.align.sharing import (
     read_bindable,
     read_shared,
 )
+from align_echo.base.files import write_atomically
 from align_echo.cli import options
 from align_echo.cli.console import cost, leave, new_folder, run_display, run_folder, say, stdout
-from align_echo.display import Display, note
-from align_echo.errors import UsageError
+from align_echo.errors import UsageError, printable
 from align_echo.evaluate.ablation import ablate, ablation_lines, ablation_table, arm_conducts
 from align_echo.evaluate.in_play import count_run_hints, keep_record
 from align_echo.evaluate.interface_diff import diff_interfaces, diff_lines
 from align_echo.evaluate.plan import plan_evaluation
 from align_echo.evaluate.tables import audit_lines, audit_table, hints_table, provenance_lines, rules_table
-from align_echo.faults import overstepped, tell, verdict
-from align_echo.files import write_atomically
-from align_echo.hints import silenced_by
-from align_echo.interface import Interface
-from align_echo.refusals import RefusalJudge
-from align_echo.sandbox.loading import check_loads
-from align_echo.sandbox.session import printable
+from align_echo.interface.contract import Interface
+from align_echo.interface.hints import silenced_by
+from align_echo.interface.sandbox.loading import check_loads
+from align_echo.rollout.display import Display, note
+from align_echo.rollout.faults import overstepped, tell, verdict
+from align_echo.rollout.refusals import RefusalJudge
 from align_echo.wrappers.catalogue import environment
 
 interface = typer.Typer(name="interface", help="Inspect interfaces, measure their rules, and share them.")

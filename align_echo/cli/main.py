@@ -12,12 +12,13 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from align_echo import __version__, halting
+from align_echo.base import halting
+from align_echo.base.progress import printed_notices
 from align_echo.cli.output import redacted_output
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
-from align_echo.progress import printed_notices
 from align_echo.registry import LazyMapping
+from align_echo.version import __version__
 
 RENAMED = {
     ("critic collect", "--guide"): "--judge",

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TextIO, cast
 
-from align_echo.redaction import redacted
-from align_echo.sandbox.wording import printable
+from align_echo.errors import printable, redacted
 
 
 class _Redacting:
@@ -34,7 +33,7 @@ class _Redacting:
 class _Cleaning(_Redacting):
     """A text stream that also removes terminal control characters, except for a progress bar that redraws its line.
 
-    `styled` is the same stream for trusted text (`align_echo/display.py`).
+    `styled` is the same stream for trusted text (`align_echo/rollout/display.py`).
     """
 
     def __init__(self, stream: TextIO) -> None:

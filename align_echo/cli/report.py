@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from align_echo.cli.console import say
-from align_echo.display import note
 from align_echo.report.writing import OUT, write_report
+from align_echo.rollout.display import note
 
 
 def report(

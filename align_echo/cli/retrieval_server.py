@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from align_echo.display import note
+from align_echo.rollout.display import note
 
 
 def retrieval_server(

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from align_echo.cli.console import say
-from align_echo.display import note
-from align_echo.view.finding import find_episodes, resolve_part, select_part
-from align_echo.view.listing import episode_lines, find_episode, overview
-from align_echo.view.reading import DamagedLine, describe_damage
+from align_echo.report.view.finding import find_episodes, resolve_part, select_part
+from align_echo.report.view.listing import episode_lines, find_episode, overview
+from align_echo.report.view.reading import DamagedLine, describe_damage
+from align_echo.rollout.display import note
 
 
 def show(

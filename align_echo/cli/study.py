@@ -13,7 +13,7 @@ from align_echo.cli import options
 from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder, say
 from align_echo.evaluate.study import TABLES, build_tables, plan_study, play_study, study_conducts, study_notes
 from align_echo.evaluate.study_file import studies
-from align_echo.faults import overstepped, tell, verdict
+from align_echo.rollout.faults import overstepped, tell, verdict
 
 
 def study(

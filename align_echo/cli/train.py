@@ -10,8 +10,8 @@ import typer
 from align_echo.agents.players import MODEL_VARIABLE
 from align_echo.cli import options
 from align_echo.cli.console import resumable, run_folder, say
-from align_echo.display import note
 from align_echo.errors import UsageError
+from align_echo.rollout.display import note
 from align_echo.train.needs import first_alone_prints, require_training
 
 if TYPE_CHECKING:

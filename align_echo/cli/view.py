@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from align_echo.cli.console import say
-from align_echo.display import note
 from align_echo.registry import quantity
-from align_echo.view.inspect_logs import write_logs
-from align_echo.view.packing import write_page
-from align_echo.view.reading import describe_damage
-from align_echo.view.serving import make_viewer
+from align_echo.report.view.inspect_logs import write_logs
+from align_echo.report.view.packing import write_page
+from align_echo.report.view.reading import describe_damage
+from align_echo.report.view.serving import make_viewer
+from align_echo.rollout.display import note
 
 
 def view(

@@ -4,10 +4,10 @@
                        critic with `votes`, by a reason and then a verdict (GAIA's baseline RCM)
     AttemptQuestion    what should be done otherwise? A critique in the critic's form (`language.py`: ECHO, ICRL)
 
-A question on a screenshot is an `ActionQuestion` too (`align_echo/gui/screens.py`). An action's prompt is the agent's
-conversation, unchanged so that a local model's caches apply, and one more user message. The files beside a critic's
-weights are read and written here. Not here: choosing by verdicts (`best_of.py`), the right answers (`labels.py`), and
-figures of a critic (`calibration.py`).
+A question on a screenshot is an `ActionQuestion` too (`align_echo/gaia/gui/screens.py`). An action's prompt is the
+agent's conversation, unchanged so that a local model's caches apply, and one more user message. The files beside a
+critic's weights are read and written here. Not here: choosing by verdicts (`best_of.py`), the right answers
+(`labels.py`), and figures of a critic (`calibration.py`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from pydantic import (
 )
 
 from align_echo.agents.parsing import after_label, reply_lines, uncut_text
+from align_echo.base.files import read_text, write_atomically
+from align_echo.base.halting import on_threads
+from align_echo.base.plain_yaml import parse_json
 from align_echo.critic.language import ECHO, Critique, CritiqueForm, one_line
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError, UsageError
-from align_echo.files import read_text, write_atomically
-from align_echo.halting import on_threads
 from align_echo.models.choosing import choose
 from align_echo.models.drawing import model_for_sample
-from align_echo.plain_yaml import parse_json
 from align_echo.prompts import prompt_hash, render
 from align_echo.types import ChatModel, Fault, Frozen, Message, Tokens, Trajectory, Usage, WordChoice
 

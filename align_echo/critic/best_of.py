@@ -18,8 +18,8 @@ from typing import Literal, Self
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.presets import EpisodeRules
+from align_echo.base.dice import Dice
 from align_echo.critic.ask import ActionQuestion, Critic, Verdict, ask
-from align_echo.dice import Dice
 from align_echo.errors import AgentError, UsageError
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_weights

@@ -22,8 +22,8 @@ from align_echo.critic.ask import WORDS, Label
 from align_echo.errors import AlignEchoError, EngineError, UsageError, first_line
 from align_echo.intervals import Estimate, clustered_rate
 from align_echo.registry import Registry, quantity, with_article
-from align_echo.rollout import replay
-from align_echo.session import base_env
+from align_echo.rollout.batches import replay
+from align_echo.rollout.session import base_env
 from align_echo.types import AgentView, Frozen, Step, Trajectory
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv, TryingOracle

@@ -21,20 +21,19 @@ from rich.text import Text
 
 from align_echo.align.hybrid.hypotheses import with_letters
 from align_echo.align.switching import list_switches, without_rules
-from align_echo.errors import EngineError, UsageError
+from align_echo.base.jsonl import JsonlFile
+from align_echo.base.progress import SILENT, Progress
+from align_echo.errors import EngineError, UsageError, printable
 from align_echo.evaluate.comparison import PLACEBO, build_variants
 from align_echo.evaluate.folder import Config, EvaluationDir
 from align_echo.evaluate.plan import EvaluationPlan
 from align_echo.evaluate.playing import Experiment
 from align_echo.evaluate.tables import cell, failed_on, plain_table
-from align_echo.faults import InterfaceConduct, summarize_conduct
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.intervals import Estimate, bootstrap, by_task, scored, success_rate
-from align_echo.jsonl import JsonlFile
-from align_echo.progress import SILENT, Progress
 from align_echo.registry import quantity
-from align_echo.sandbox.session import printable
-from align_echo.session import Episode, Session
+from align_echo.rollout.faults import InterfaceConduct, summarize_conduct
+from align_echo.rollout.session import Episode, Session
 from align_echo.types import AgentReply, Frozen, Trajectory, Usage
 
 WHOLE = "full"

@@ -17,10 +17,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
+from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import UsageError
-from align_echo.faults import InterfaceConduct, fault_text, summarize_conduct
-from align_echo.hints import HintCount, count_hints, merged
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
+from align_echo.interface.hints import HintCount, count_hints, merged
 from align_echo.intervals import (
     Estimate,
     Floats,
@@ -37,9 +37,9 @@ from align_echo.intervals import (
     safe_ratio,
     task_key,
 )
-from align_echo.progress import SILENT, Progress
-from align_echo.refusals import AnswerShares, Known, RefusalCounts, RefusalJudge, pooled_percent
-from align_echo.session import Episode
+from align_echo.rollout.faults import InterfaceConduct, fault_text, summarize_conduct
+from align_echo.rollout.refusals import AnswerShares, Known, RefusalCounts, RefusalJudge, pooled_percent
+from align_echo.rollout.session import Episode
 from align_echo.types import Agent, ChoiceCounts, Frozen, Step, Trajectory, Usage
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -58,7 +58,7 @@ class VariantResult(Frozen):
 
     `consecutive_invalid` replays the agent's own actions in the plain environment (the ALIGN paper's metric);
     `consecutive_invalid_shown` uses the observations shown to the agent. Each is None if refused actions are unknown
-    (`align_echo.refusals`), and without any turn. `refusals` says how they are known ("" if they are not), and
+    (`align_echo.rollout.refusals`), and without any turn. `refusals` says how they are known ("" if they are not), and
     `answers` gives partial counts if some are unknown, else None.
 
     `interface_fallbacks` counts turns on which the interface failed and the raw observation was shown; `violations`

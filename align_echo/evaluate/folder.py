@@ -17,12 +17,12 @@ from typing import Literal, overload
 
 from pydantic import JsonValue
 
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import UsageError
 from align_echo.evaluate.refinement import ReviewRecord, attempt_episode
-from align_echo.interface import Interface
-from align_echo.jsonl import JsonlFile
+from align_echo.interface.contract import Interface
+from align_echo.rollout.session import Episode
 from align_echo.run_dir import RunDir, finished_nothing, is_run_by
-from align_echo.session import Episode
 from align_echo.types import Trajectory, impossible
 
 LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories", "reviews")

@@ -15,7 +15,6 @@ from typing import Literal
 from pydantic import Field, NonNegativeInt
 from rich.table import Table
 
-from align_echo import __version__
 from align_echo.agents.players import (
     AgentChoice,
     choose_agent,
@@ -24,6 +23,8 @@ from align_echo.agents.players import (
     model_on_record,
 )
 from align_echo.agents.presets import AgentPreset
+from align_echo.base.files import read_text
+from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import (
     BASELINE,
@@ -42,16 +43,15 @@ from align_echo.evaluate.plan import (
 )
 from align_echo.evaluate.playing import Experiment
 from align_echo.evaluate.tables import NOT_DEFINED, WORTH, cell, failed_on, plain_table, refusals_line
-from align_echo.faults import InterfaceConduct
-from align_echo.files import read_text
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.intervals import Percent, Points, Score, ScoreChange, SharePoints
 from align_echo.models.choosing import ModelName, read_name
-from align_echo.progress import SILENT, Progress
-from align_echo.refusals import AnswerShares, Known
+from align_echo.rollout.faults import InterfaceConduct
+from align_echo.rollout.refusals import AnswerShares, Known
+from align_echo.rollout.session import try_reset
 from align_echo.run_dir import CONFIG, SUMMARY, interface_fingerprints
-from align_echo.session import try_reset
 from align_echo.types import Agent, Frozen, Trajectory, Usage
+from align_echo.version import __version__
 from align_echo.workers.ray_cluster import Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec

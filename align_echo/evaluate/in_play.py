@@ -19,19 +19,18 @@ from align_echo.align.generation import GenerationPlan
 from align_echo.align.loop import GenerationResult
 from align_echo.align.run_folder import InPlay, RunFolder, RunSummary
 from align_echo.align.world import ending
-from align_echo.errors import UsageError
+from align_echo.base.jsonl import JsonlFile
+from align_echo.base.progress import SILENT, Progress
+from align_echo.errors import UsageError, printable
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, build_variants
 from align_echo.evaluate.plan import EvaluationPlan, pick_tasks
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.tables import cell
-from align_echo.hints import HintCount, count_hints, merged
-from align_echo.interface import Interface, load_interface, save_interface
+from align_echo.interface.contract import Interface, load_interface, save_interface
+from align_echo.interface.hints import HintCount, count_hints, merged
 from align_echo.intervals import Estimate, bootstrap, task_key
-from align_echo.jsonl import JsonlFile
-from align_echo.progress import SILENT, Progress
 from align_echo.registry import quantity
 from align_echo.run_dir import CONFIG
-from align_echo.sandbox.session import printable
 from align_echo.types import Trajectory
 
 FOLDER, WHOLE = "in-play", "full"

@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium as gym
 
 from align_echo.errors import AlignEchoError, InterfaceError
-from align_echo.interface import Interface, RuleRecord
+from align_echo.interface.contract import Interface, RuleRecord
 from align_echo.types import Frozen
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.environment import EnvironmentSpec

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from align_echo import __version__
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.players import (
     AgentChoice,
@@ -35,11 +34,12 @@ from align_echo.critic.language import ECHO, FORMS, CritiqueForm
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, build_variants
 from align_echo.evaluate.folder import Config
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.models.choosing import ModelName, read_name
+from align_echo.rollout.session import Episode
 from align_echo.run_dir import interface_fingerprints
-from align_echo.session import Episode
 from align_echo.types import Agent, ChatModel
+from align_echo.version import __version__
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec

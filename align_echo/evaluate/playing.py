@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from align_echo.agents.players import about, describe_agent
+from align_echo.base.progress import SILENT, Progress
 from align_echo.evaluate.comparison import VariantComparison, compare, run_variant
 from align_echo.evaluate.folder import Config, EvaluationDir, PartSetting
 from align_echo.evaluate.plan import (
@@ -25,9 +26,8 @@ from align_echo.evaluate.plan import (
     sampling_warnings,
 )
 from align_echo.evaluate.tables import NAMES
-from align_echo.interface import Interface
-from align_echo.progress import SILENT, Progress
-from align_echo.session import Episode, try_reset
+from align_echo.interface.contract import Interface
+from align_echo.rollout.session import Episode, try_reset
 from align_echo.types import Agent, Trajectory
 
 

@@ -14,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pydantic import Field, NonNegativeInt
 from rich.table import Table
 
+from align_echo.base.halting import Halt, under
 from align_echo.critic.ask import AttemptRecord, Verdict
 from align_echo.errors import ModelError, UsageError
 from align_echo.evaluate.tables import cell, failed_on, plain_table
-from align_echo.faults import InterfaceConduct, fault_text, faults_by_source
-from align_echo.halting import Halt, under
 from align_echo.intervals import Percent, Score, mean_score, scored, success_rate
-from align_echo.rollout import HOPELESS, failed
-from align_echo.session import Episode
+from align_echo.rollout.batches import HOPELESS, failed
+from align_echo.rollout.faults import InterfaceConduct, fault_text, faults_by_source
+from align_echo.rollout.session import Episode
 from align_echo.types import Frozen, Trajectory, Usage
 
 Play = Callable[[int, Sequence[Episode]], list[Trajectory]]

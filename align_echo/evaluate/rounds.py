@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from align_echo.base.progress import SILENT, Progress
 from align_echo.critic.ask import CRITIQUE_TOKENS, AttemptQuestion, Critic, Verdict, ask
 from align_echo.critic.language import CritiqueForm
 from align_echo.evaluate.folder import Config
 from align_echo.evaluate.plan import EvaluationPlan, RefinementPlan
 from align_echo.evaluate.playing import Experiment
 from align_echo.evaluate.refinement import RefinementResult, ReviewRecord, attempt_episode, refine_rounds, review_all
-from align_echo.faults import InterfaceConduct, summarize_conduct
 from align_echo.intervals import scored
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_weights
-from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
-from align_echo.session import Episode
+from align_echo.rollout.faults import InterfaceConduct, summarize_conduct
+from align_echo.rollout.session import Episode
 from align_echo.types import ChatModel, Trajectory, Usage
 
 CRITIC_TEMPERATURE = 1.0

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from rich.table import Table
 
-from align_echo import __version__
 from align_echo.agents.players import (
     AgentChoice,
     about,
@@ -32,6 +31,10 @@ from align_echo.agents.players import (
 )
 from align_echo.align.generation import GenerationPlan, generate_interface, plan_generation
 from align_echo.align.run_folder import RunFolder
+from align_echo.base.files import write_atomically
+from align_echo.base.jsonl import JsonlFile
+from align_echo.base.plain_yaml import in_yaml
+from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, build_variants
 from align_echo.evaluate.folder import Config, EvaluationDir, PlayedPart
@@ -65,15 +68,12 @@ from align_echo.evaluate.study_file import (
     refuse_contradictions,
 )
 from align_echo.evaluate.tables import WORTH
-from align_echo.faults import InterfaceConduct
-from align_echo.files import write_atomically
-from align_echo.interface import Interface, load_interface
-from align_echo.jsonl import JsonlFile
-from align_echo.plain_yaml import in_yaml
-from align_echo.progress import SILENT, Progress
+from align_echo.interface.contract import Interface, load_interface
+from align_echo.rollout.faults import InterfaceConduct
+from align_echo.rollout.session import Episode, try_reset
 from align_echo.run_dir import CONFIG, interface_fingerprints
-from align_echo.session import Episode, try_reset
 from align_echo.types import Agent, Frozen, Trajectory, Usage
+from align_echo.version import __version__
 from align_echo.workers.ray_cluster import ThreadWorkers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec

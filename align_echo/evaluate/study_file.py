@@ -18,9 +18,9 @@ from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
 
 from align_echo.align.generation import BackendName
 from align_echo.align.loop import ITERATIONS
+from align_echo.base.files import read_text
+from align_echo.base.plain_yaml import first_wrong, in_yaml, yaml_mapping
 from align_echo.errors import UsageError, did_you_mean, first_line
-from align_echo.files import read_text
-from align_echo.plain_yaml import first_wrong, in_yaml, yaml_mapping
 from align_echo.types import Frozen
 
 GENERATE = "generate"

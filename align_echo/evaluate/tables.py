@@ -16,15 +16,15 @@ from rich.table import Table
 from rich.text import Text
 
 from align_echo.align.audit.report import AuditReport
+from align_echo.base.jsonl import JsonlFile
+from align_echo.errors import printable
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, VariantDifference, VariantResult
-from align_echo.faults import InterfaceConduct
-from align_echo.hints import HintCount
-from align_echo.interface import Interface, RuleRecord
+from align_echo.interface.contract import Interface, RuleRecord
+from align_echo.interface.hints import HintCount
 from align_echo.intervals import Estimate
-from align_echo.jsonl import JsonlFile
-from align_echo.refusals import SOURCES, Known
 from align_echo.registry import quantity
-from align_echo.sandbox.session import printable
+from align_echo.rollout.faults import InterfaceConduct
+from align_echo.rollout.refusals import SOURCES, Known
 from align_echo.types import ChoiceCounts, Step, Trajectory
 
 NAMES = {"none": "none", "placebo": "placebo", "rules": "rules", "feedback": "feedback", "full": "both"}

@@ -19,6 +19,10 @@ from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.players import AgentChoice, build_agent, require_expert
 from align_echo.agents.privileged import EXPERT
 from align_echo.agents.spec import AgentSetting
+from align_echo.base.files import write_atomically
+from align_echo.base.jsonl import JsonlFile
+from align_echo.base.plain_yaml import json_object
+from align_echo.base.progress import SILENT, Progress
 from align_echo.critic.ask import SamplingSettings
 from align_echo.critic.best_of import CRITIC, FIRST, BestOf, LedAgent
 from align_echo.critic.labels import label_rules
@@ -31,8 +35,6 @@ from align_echo.evaluate.plan import (
     refuse_script,
 )
 from align_echo.evaluate.playing import Experiment
-from align_echo.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
-from align_echo.files import write_atomically
 from align_echo.gaia.examples import (
     FILE,
     Conversation,
@@ -47,10 +49,8 @@ from align_echo.gaia.examples import (
     write_examples,
 )
 from align_echo.intervals import Percent, scored, success_rate
-from align_echo.jsonl import JsonlFile
 from align_echo.models.choosing import ModelName
-from align_echo.plain_yaml import json_object
-from align_echo.progress import SILENT, Progress
+from align_echo.rollout.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
 from align_echo.types import Agent, Frozen, Trajectory
 from align_echo.workers.ray_cluster import Workers, choose_workers
 from align_echo.wrappers.environment import EnvironmentSpec

@@ -21,13 +21,13 @@ from typing import Any, Literal
 import gymnasium as gym
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
+from align_echo.base.dice import Dice
 from align_echo.critic.ask import WORDS, Label
 from align_echo.critic.calibration import action_type
 from align_echo.critic.labels import OURS, labels
-from align_echo.dice import Dice
 from align_echo.errors import EngineError, MissingDataError, MissingExtraError, UsageError
-from align_echo.rollout import replay, view_before
-from align_echo.session import base_env
+from align_echo.rollout.batches import replay, view_before
+from align_echo.rollout.session import base_env
 from align_echo.types import AgentView, Candidate, Frozen, Message, Step, Trajectory
 
 FILE = "examples.parquet"

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from align_echo import __version__
 from align_echo.agents.players import AgentChoice
+from align_echo.base.files import read_bytes
+from align_echo.base.plain_yaml import json_object
+from align_echo.base.progress import SILENT, Progress
 from align_echo.critic.labels import label_rules
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import EvaluationDir
 from align_echo.evaluate.plan import EvaluationPlan, pick_round_tasks
-from align_echo.files import read_bytes
 from align_echo.gaia.collect import CandidateSettings, CollectionSummary, collect, plan_collection
 from align_echo.gaia.examples import check_share
 from align_echo.gaia.fit.folder import CRITIC
@@ -34,9 +35,8 @@ from align_echo.gaia.fit.intuitive import TrainingSummary, check_learner, fit
 from align_echo.gaia.trial import CEILING, SelectionResult, TrialResult, compared_rules, run_trial
 from align_echo.intervals import Percent
 from align_echo.models.choosing import ModelName, read_name
-from align_echo.plain_yaml import json_object
-from align_echo.progress import SILENT, Progress
 from align_echo.types import Frozen
+from align_echo.version import __version__
 from align_echo.workers.ray_cluster import Workers
 from align_echo.wrappers.environment import EnvironmentSpec
 

@@ -18,10 +18,12 @@ from pathlib import Path
 
 from pydantic import ConfigDict
 
+from align_echo.base.files import read_bytes
+from align_echo.base.halting import together
+from align_echo.base.jsonl import JsonlFile
 from align_echo.critic.ask import ActionQuestion, ActionRecord, Critic, SamplingSettings, Verdict, ask
 from align_echo.critic.labels import LABEL_RULES
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.files import read_bytes
 from align_echo.gaia.collect import read_sampling_settings
 from align_echo.gaia.examples import (
     ActionExample,
@@ -36,9 +38,7 @@ from align_echo.gaia.examples import (
     rule_for,
     split_held_out,
 )
-from align_echo.halting import together
-from align_echo.jsonl import JsonlFile
-from align_echo.rollout import view_before
+from align_echo.rollout.batches import view_before
 from align_echo.types import Frozen, Trajectory
 
 FILE = "opinions.jsonl"

@@ -21,19 +21,20 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import NonNegativeInt, PositiveInt
 
-from align_echo import __version__
 from align_echo.agents.catalogue import AGENTS, agent_spec
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.spec import AgentSetting
+from align_echo.base.dice import Dice
+from align_echo.base.files import read_text
+from align_echo.base.plain_yaml import parse_json
+from align_echo.base.progress import SILENT, Progress
 from align_echo.critic.ask import WORDS, Critic, Label, Verdict, read_calibration
 from align_echo.critic.best_of import RULE_ORDER, RULES, CandidateSet, SelectionRule
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, action_type, report
 from align_echo.critic.labels import LABEL_RULES
-from align_echo.dice import Dice
 from align_echo.errors import AgentError, UsageError, first_line
 from align_echo.evaluate.folder import Config, EvaluationDir
 from align_echo.evaluate.plan import refuse_script
-from align_echo.files import read_text
 from align_echo.gaia.collect import default_episode_rule, read_collection
 from align_echo.gaia.examples import ActionExample, Conversation, LabelledEpisode, proposed_actions, turn_candidates
 from align_echo.gaia.opinions import RatedEpisode, opinions, without_repeats
@@ -41,10 +42,9 @@ from align_echo.intervals import Floats, Percent, Points, bootstrap, clustered_r
 from align_echo.models import ScriptedModel, load_model
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.recording import get_weights
-from align_echo.plain_yaml import parse_json
-from align_echo.progress import SILENT, Progress
 from align_echo.run_dir import CONFIG
 from align_echo.types import Candidate, Frozen, Trajectory
+from align_echo.version import __version__
 from align_echo.wrappers.catalogue import environment, recorded_environment
 
 # ---------------------------------------------------------------- baselines

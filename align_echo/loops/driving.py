@@ -26,13 +26,13 @@ from align_echo.agents.catalogue import agent_spec
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.reasoning import Vanilla
 from align_echo.agents.spec import AgentSetting, AgentSpec
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import AgentError, UsageError, did_you_mean
 from align_echo.evaluate.plan import pick_tasks
-from align_echo.interface import Interface
-from align_echo.jsonl import JsonlFile
+from align_echo.interface.contract import Interface
 from align_echo.models.drawing import ScriptedModel
 from align_echo.registry import with_article
-from align_echo.session import Session
+from align_echo.rollout.session import Session
 from align_echo.types import AgentReply, AgentView, ChatModel, Completion, Message, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec, as_path

@@ -25,13 +25,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from align_echo import __version__
 from align_echo.agents.conversation import MAX_TOKENS
 from align_echo.errors import AlignEchoError, MissingExtraError, ModelError, ReplyWithheldError, first_line
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.loops.driving import TaskPanel, classify_end
-from align_echo.session import Episode, Session
+from align_echo.rollout.session import Episode, Session
 from align_echo.types import Message, Trajectory
+from align_echo.version import __version__
 from align_echo.wrappers.environment import EnvironmentSpec
 
 try:

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from align_echo import __version__
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import AlignEchoError, MissingExtraError
-from align_echo.jsonl import JsonlFile
 from align_echo.loops.driving import ClientSession, TaskPanel, ending, opening
+from align_echo.version import __version__
 
 try:
     from mcp.server.mcpserver import MCPServer

@@ -26,12 +26,12 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, WithJsonSchema
 
-from align_echo import __version__
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import AlignEchoError, MissingExtraError, UsageError
-from align_echo.jsonl import JsonlFile
 from align_echo.loops.driving import ClientSession, TaskPanel, describe_json_type
 from align_echo.types import AgentView, Step
+from align_echo.version import __version__
 
 try:
     from fastapi import FastAPI, Request

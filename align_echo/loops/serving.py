@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import UsageError
-from align_echo.jsonl import JsonlFile
 from align_echo.loops.driving import TaskPanel
-from align_echo.session import try_reset
+from align_echo.rollout.session import try_reset
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.serving import check_address
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from align_echo.errors import UsageError
 from align_echo.loops.driving import checked_action, ending, opening
-from align_echo.session import Session
+from align_echo.rollout.session import Session
 from align_echo.types import AgentReply
 from align_echo.wrappers.text_env import MAX_TEXT
 

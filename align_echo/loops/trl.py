@@ -30,10 +30,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from align_echo.errors import MissingExtraError, UsageError
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.loops.driving import TaskPanel, classify_end
-from align_echo.rollout import run_tasks
-from align_echo.session import Episode
+from align_echo.rollout.batches import run_tasks
+from align_echo.rollout.session import Episode
 from align_echo.tokens import token_sequence
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment

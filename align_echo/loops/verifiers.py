@@ -26,11 +26,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from align_echo.base.network import find_route
 from align_echo.errors import EngineError, MissingExtraError, ModelError, UsageError
 from align_echo.loops.driving import TaskPanel, classify_end
 from align_echo.models.endpoint import check_header_variables
-from align_echo.network import find_route
-from align_echo.session import Episode, Session
+from align_echo.rollout.session import Episode, Session
 
 try:
     import verifiers.v1 as vf

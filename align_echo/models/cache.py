@@ -24,10 +24,10 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from align_echo.base.files import open_file, read_bytes
+from align_echo.base.jsonl import append_line
+from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import UsageError
-from align_echo.files import open_file, read_bytes
-from align_echo.jsonl import append_line
-from align_echo.plain_yaml import parse_json
 from align_echo.types import Completion, Frozen, Message, WordChoice
 
 Stored = TypeVar("Stored", Completion, WordChoice)

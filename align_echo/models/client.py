@@ -22,11 +22,19 @@ from typing import Any, TypeVar
 
 import openai
 
-from align_echo.errors import ContextOverflowError, ModelError, RequestRejectedError, UsageError, first_line
-from align_echo.halting import on_threads, run_coroutine
+from align_echo.base.halting import on_threads, run_coroutine
+from align_echo.base.network import QUIET, WaitNotices, attended, find_failure, find_route
+from align_echo.errors import (
+    KEY_VARIABLES,
+    ContextOverflowError,
+    ModelError,
+    RequestRejectedError,
+    UsageError,
+    first_line,
+    redacted,
+    without_secrets,
+)
 from align_echo.models.endpoint import NO_KEY, check_header_variables
-from align_echo.network import QUIET, WaitNotices, attended, find_failure, find_route
-from align_echo.redaction import KEY_VARIABLES, redacted, without_secrets
 from align_echo.types import Frozen
 
 # ---------------------------------------------------------------- retries

@@ -11,8 +11,7 @@ import os
 import re
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from align_echo.errors import UsageError
-from align_echo.redaction import KEY_VARIABLES, conceal
+from align_echo.errors import KEY_VARIABLES, UsageError, conceal
 from align_echo.types import ChatModel
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"

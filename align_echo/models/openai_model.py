@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 import openai
 from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
+from align_echo.base.halting import pause
 from align_echo.errors import (
     ContextOverflowError,
     ModelError,
@@ -24,8 +25,8 @@ from align_echo.errors import (
     RequestRejectedError,
     UsageError,
     did_you_mean,
+    without_secrets,
 )
-from align_echo.halting import pause
 from align_echo.models.cache import Price, find_price
 from align_echo.models.choosing import MAX_TOKENS, WITHOUT_ENDPOINT, listed_choice, more_to_read, word_choice
 from align_echo.models.client import (
@@ -40,7 +41,6 @@ from align_echo.models.client import (
     timed,
 )
 from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
-from align_echo.redaction import without_secrets
 from align_echo.types import Completion, Message, Usage, WordChoice
 
 # ---------------------------------------------------------------- openai body

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pydantic import ConfigDict
 
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import ModelError, UsageError
-from align_echo.jsonl import JsonlFile
 from align_echo.models.cache import ReplyCache, Stored, choice_key, request_key
 from align_echo.models.choosing import MAX_TOKENS, choose
 from align_echo.models.drawing import draw_each, model_for_sample

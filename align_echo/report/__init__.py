@@ -13,5 +13,5 @@
     judged.py       critics of single actions: best-of-N and pass@N, reliability
     writing.py      `align-echo report`: the page (`page/`) and the PNG files
 
-Nothing here plays, trains or asks a model. Not here: episodes turn by turn (`align_echo.view`).
+Nothing here plays, trains or asks a model. Not here: episodes turn by turn (`align_echo.report.view`).
 """

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from contextlib import chdir, nullcontext
 from typing import TYPE_CHECKING
 
-from align_echo.errors import MissingExtraError
+from align_echo.errors import MissingExtraError, printable
 from align_echo.report.plots import ColourPalette, PlotPanel
-from align_echo.sandbox.session import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

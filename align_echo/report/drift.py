@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from align_echo.errors import MissingExtraError
+from align_echo.errors import MissingExtraError, printable
 from align_echo.intervals import Floats
 from align_echo.report.material import PHASES, RecordedRun, ReportData
 from align_echo.report.plots import (
@@ -30,7 +30,6 @@ from align_echo.report.plots import (
     list_commands,
 )
 from align_echo.report.trained import MADE_BY, TrainedGroup, group_runs
-from align_echo.sandbox.session import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,9 +14,8 @@ from align_echo.evaluate.comparison import BASELINE, PLACEBO, VARIANTS, VariantC
 from align_echo.evaluate.grid import WITH, CellSide, GridCell, GridSummary
 from align_echo.evaluate.study import StudySummary
 from align_echo.evaluate.tables import NAMES, NOT_DEFINED, failed_on, refusals_line
-from align_echo.hints import HintCount, count_hints, merged
+from align_echo.interface.hints import HintCount, count_hints, merged
 from align_echo.intervals import Estimate, wilson
-from align_echo.refusals import AnswerShares, Known
 from align_echo.report.drawing import name_rows, whisker
 from align_echo.report.material import GENERATE, RecordedRun, ReportData
 from align_echo.report.plots import (
@@ -30,6 +29,7 @@ from align_echo.report.plots import (
     first_panels,
     list_commands,
 )
+from align_echo.rollout.refusals import AnswerShares, Known
 from align_echo.types import Trajectory
 
 if TYPE_CHECKING:

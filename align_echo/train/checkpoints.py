@@ -28,8 +28,8 @@ from transformers import (
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, TrainOutput
 
-from align_echo import halting
-from align_echo.files import clear
+from align_echo.base import halting
+from align_echo.base.files import clear
 from align_echo.run_dir import FINISHED, checkpoint_step, whole_checkpoints
 from align_echo.train import processes
 from align_echo.train.backbone import Backbone

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator
 
+from align_echo.base.files import read_text
+from align_echo.base.plain_yaml import first_wrong, yaml_mapping
 from align_echo.critic.labels import LABEL_RULES
 from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError, did_you_mean, first_line
-from align_echo.files import read_text
-from align_echo.plain_yaml import first_wrong, yaml_mapping
 from align_echo.registry import OURS
 from align_echo.run_dir import CONFIG
 from align_echo.train.advantages import ADVANTAGES

@@ -15,8 +15,8 @@ import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from align_echo.base.files import clear
 from align_echo.errors import UsageError
-from align_echo.files import clear
 from align_echo.models.choosing import ADAPTER, POCKET, ModelName, read_name
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import ModelEngine

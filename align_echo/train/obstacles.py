@@ -14,8 +14,8 @@ from typing import Any, cast
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from align_echo.faults import BROKE
 from align_echo.models.local.loading import read_checked_files
+from align_echo.rollout.faults import BROKE
 from align_echo.train.backbone import ROLES
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import find_sources

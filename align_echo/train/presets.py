@@ -12,8 +12,8 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
+from align_echo.base.plain_yaml import yaml_mapping
 from align_echo.errors import UsageError
-from align_echo.plain_yaml import yaml_mapping
 
 IMPLEMENTATION = "implementation"
 

@@ -23,7 +23,7 @@ from torch import distributed, nn
 
 from align_echo.critic.ask import Label, Verdict
 from align_echo.errors import AlignEchoError, TrainingError
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.train.needs import how_many, keep_to_this_machine
 from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
 from align_echo.types import Trajectory
@@ -186,7 +186,7 @@ def _shared(answer: Callable[[Sequence[Request]], list[Made]], requests: Sequenc
     if len({known for known, _ in parts}) > 1:
         raise TrainingError(
             "the processes of this run do not ask for the same: a method that draws must draw alike in all of them "
-            "(align_echo.dice.Dice), or be trained with one process"
+            "(align_echo.base.dice.Dice), or be trained with one process"
         )
     return [result for _, results in parts for result in results]
 

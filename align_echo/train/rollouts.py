@@ -18,13 +18,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
+from align_echo.base.files import clear
+from align_echo.base.jsonl import JsonlFile
 from align_echo.critic.ask import AttemptRecord, Label, Verdict
-from align_echo.faults import stop_if_hopeless
-from align_echo.files import clear
-from align_echo.jsonl import JsonlFile
-from align_echo.refusals import PlayJudge
-from align_echo.rollout import HOPELESS
-from align_echo.session import Episode
+from align_echo.rollout.batches import HOPELESS
+from align_echo.rollout.faults import stop_if_hopeless
+from align_echo.rollout.refusals import PlayJudge
+from align_echo.rollout.session import Episode
 from align_echo.train.rows import RolloutBatch
 from align_echo.train.signals import Signals, play_signals
 from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage

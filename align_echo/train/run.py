@@ -31,22 +31,21 @@ from typing import Any
 import torch
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from align_echo import __version__
 from align_echo.agents.conversation import SHARED_PROMPTS
 from align_echo.agents.players import require_expert
 from align_echo.agents.reasoning import Vanilla
+from align_echo.base.dice import Dice
+from align_echo.base.files import write_atomically
 from align_echo.critic.labels import default_rule
 from align_echo.critic.language import FORMS
-from align_echo.dice import Dice
 from align_echo.errors import EngineError, UsageError
-from align_echo.faults import ERRORS, fault_text
-from align_echo.files import write_atomically
 from align_echo.intervals import mean_score, scored, success_rate
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
-from align_echo.refusals import PlayJudge, play_judge
+from align_echo.rollout.faults import ERRORS, fault_text
+from align_echo.rollout.refusals import PlayJudge, play_judge
+from align_echo.rollout.session import Episode, try_reset
 from align_echo.run_dir import CHECKPOINTS, check_room, checkpoint_step, drop_unfinished
-from align_echo.session import Episode, try_reset
 from align_echo.train import processes
 from align_echo.train.arguments import run_settings
 from align_echo.train.checkpoints import RoleCheckpoints
@@ -63,6 +62,7 @@ from align_echo.train.signals import Signals
 from align_echo.train.stage import PARTS, LocalStage, Stage
 from align_echo.train.trackers import tracking
 from align_echo.train.trainer import RoleTrainer, build_optimizer
+from align_echo.version import __version__
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from align_echo.base.files import entries, write_atomically
+from align_echo.base.plain_yaml import json_lines, json_object
 from align_echo.errors import UsageError
-from align_echo.files import entries, write_atomically
-from align_echo.plain_yaml import json_lines, json_object
 from align_echo.run_dir import CHECKPOINTS, CONFIG, RunDir, is_run_by, newest_checkpoint
 from align_echo.train.presets import with_new_keys
 from align_echo.train.rollouts import CRITIQUES, ROLLOUTS

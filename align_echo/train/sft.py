@@ -19,7 +19,7 @@ import torch
 from pydantic import model_validator
 from transformers import PreTrainedModel, TrainerCallback
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.train.arguments import MuonWithAdamW, build_arguments

@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from align_echo.faults import faults_by_source, summarize_conduct
-from align_echo.refusals import PlayJudge, RefusedTurns
+from align_echo.rollout.faults import faults_by_source, summarize_conduct
+from align_echo.rollout.refusals import PlayJudge, RefusedTurns
 from align_echo.train.advantages import GroupAdvantages
 from align_echo.train.rows import RolloutBatch, Row
 from align_echo.types import Trajectory

@@ -13,15 +13,15 @@ import gymnasium as gym
 
 from align_echo.agents.conversation import ChatAgent, assistant_message
 from align_echo.agents.privileged import expert
+from align_echo.base.halting import on_threads
 from align_echo.critic.ask import CRITIQUE_TOKENS, ActionQuestion, AttemptQuestion, Critic, Label, Verdict, ask
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.labels import label_turns
 from align_echo.critic.language import ECHO, CritiqueForm
 from align_echo.errors import EngineError
-from align_echo.halting import on_threads
 from align_echo.models.local.chat import LocalModel
-from align_echo.rollout import HOPELESS, run_tasks, view_before
-from align_echo.session import Episode, base_env
+from align_echo.rollout.batches import HOPELESS, run_tasks, view_before
+from align_echo.rollout.session import Episode, base_env
 from align_echo.types import Tokens, Trajectory
 
 Made = TypeVar("Made")

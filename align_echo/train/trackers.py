@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from align_echo import halting
+from align_echo.base import halting
 from align_echo.errors import UsageError, first_line
 
 TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")

@@ -27,9 +27,9 @@ from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
 
-from align_echo import halting
+from align_echo.base import halting
+from align_echo.base.halting import Halt, under, wait_for_result
 from align_echo.errors import TrainingError
-from align_echo.halting import Halt, under, wait_for_result
 from align_echo.run_dir import checkpoint_step
 from align_echo.train import processes
 from align_echo.train.advantages import ADVANTAGES, AdvantageFunction, GroupAdvantages, counted

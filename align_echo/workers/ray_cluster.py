@@ -18,14 +18,15 @@ from typing import Any
 
 import gymnasium as gym
 
-from align_echo import __version__, halting
 from align_echo.agents.players import WORKERS_WITH_LOCAL_MODEL, AgentChoice, workers_for
+from align_echo.agents.spec import check_agent
+from align_echo.base import halting
+from align_echo.base.halting import check_halt
 from align_echo.errors import EngineError, MissingExtraError, UsageError, first_line, require
-from align_echo.faults import check_agent
-from align_echo.halting import check_halt
-from align_echo.rollout import LocalHost, play_batch
-from align_echo.session import Episode
+from align_echo.rollout.batches import LocalHost, play_batch
+from align_echo.rollout.session import Episode
 from align_echo.types import Agent, Trajectory
+from align_echo.version import __version__
 from align_echo.workers.remote import EpisodeActor, LostError, RemoteHost
 from align_echo.workers.shipping import RolloutSpec, pack
 

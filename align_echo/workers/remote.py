@@ -24,16 +24,16 @@ from multiprocessing.context import ForkProcess
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
-from align_echo import __version__
 from align_echo.agents.presets import get_episode_rules
+from align_echo.base.halting import check_halt, on_threads, pause
 from align_echo.errors import EngineError, first_line, portable
-from align_echo.faults import build_fault
-from align_echo.halting import check_halt, on_threads, pause
 from align_echo.models.choosing import choose
 from align_echo.models.drawing import draw_each, model_for_sample
-from align_echo.rollout import run_episode
-from align_echo.session import Episode, base_env, interface_on_record
+from align_echo.rollout.batches import run_episode
+from align_echo.rollout.faults import build_fault
+from align_echo.rollout.session import Episode, base_env, interface_on_record
 from align_echo.types import ChatModel, Completion, Message, Trajectory, WordChoice
+from align_echo.version import __version__
 from align_echo.workers.shipping import ModelFacts, RolloutSpec, unpack
 
 LOSSES = 3

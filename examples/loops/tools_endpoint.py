@@ -11,7 +11,7 @@ import httpx
 from openai import OpenAI
 
 from align_echo.loops.tools import answered, opening, tool_definitions
-from align_echo.session import Session
+from align_echo.rollout.session import Session
 
 TASK = "valid_unseen/look_at_obj_in_light-Newspaper-None-DeskLamp-215/trial_G1_001"
 SCRIPT = ["go to sidetable 1", "take newspaper 2 from sidetable 1", "use desklamp 1"]

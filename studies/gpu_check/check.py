@@ -37,8 +37,8 @@ from typing import Any
 
 import torch
 
+from align_echo.base.files import write_atomically
 from align_echo.errors import first_line
-from align_echo.files import write_atomically
 from studies.gpu_check.engines import ENGINES
 from studies.gpu_check.generation import DEPTHS, copied_bytes_a_second, decoding, judged, replies
 from studies.gpu_check.shapes import FULL, TINY, Row, Work, new_model, parameters

@@ -26,13 +26,13 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from align_echo import __version__
+from align_echo.base.files import write_atomically
 from align_echo.errors import UsageError, first_line
-from align_echo.files import write_atomically
 from align_echo.models.local.encoding import CHATML_TOKENS, ChatEncoder, chatml_tokenizer
 from align_echo.train.run import computing_with
 from align_echo.train.sft import Demonstration, EncodedChat, SftSettings, encode, fine_tune
 from align_echo.types import Frozen
+from align_echo.version import __version__
 from studies.pocket.corpus import digest, make_part, read_part
 from studies.pocket.start import build_in_lookups
 

@@ -17,12 +17,12 @@ from unittest.mock import patch
 
 import gymnasium as gym
 
+from align_echo.base.dice import Dice
+from align_echo.base.files import write_atomically
 from align_echo.critic.labels import label
 from align_echo.critic.language import Form, parse_critique
-from align_echo.dice import Dice
-from align_echo.files import write_atomically
-from align_echo.rollout import view_before
-from align_echo.session import base_env, start_view
+from align_echo.rollout.batches import view_before
+from align_echo.rollout.session import base_env, start_view
 from align_echo.train.sft import Demonstration
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld import SPEC

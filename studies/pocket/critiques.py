@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from align_echo.agents.conversation import assistant_message
 from align_echo.agents.reasoning import Vanilla
+from align_echo.base.dice import Dice
 from align_echo.critic.ask import Label, verdict_messages
 from align_echo.critic.language import Critique, Form, critic_messages, one_line, write_critique
-from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.drawing import ScriptedModel
 from align_echo.train.sft import Demonstration

@@ -12,7 +12,7 @@ import itertools
 import string
 from collections.abc import Callable, Iterator
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.train.sft import Demonstration
 from align_echo.types import Message
 from align_echo.wrappers.alfworld.games import SEEN, floor_plan, tables

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.alfworld.games import tables
 from align_echo.wrappers.alfworld.routes import APPLIANCES, BeliefState, entity_name, read_goal

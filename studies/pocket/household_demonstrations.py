@@ -15,11 +15,11 @@ import gymnasium as gym
 
 from align_echo.agents.conversation import assistant_message
 from align_echo.agents.reasoning import Vanilla
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.drawing import ScriptedModel
-from align_echo.rollout import view_before
-from align_echo.session import extend, start_view, take_turn
+from align_echo.rollout.batches import view_before
+from align_echo.rollout.session import extend, start_view, take_turn
 from align_echo.train.sft import Demonstration
 from align_echo.types import AgentView, Step, Trajectory
 from align_echo.wrappers.alfworld import SPEC

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.types import Step, Trajectory
 from align_echo.wrappers.alfworld.routes import APPLIANCES, BeliefState, HouseholdGoal, entity_name, read_goal

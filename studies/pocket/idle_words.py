@@ -7,7 +7,7 @@ something (`remarks.py`).
 
 from __future__ import annotations
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.wrappers.align_wrapper import SENTENCE
 from studies.pocket.wordings import wordings
 

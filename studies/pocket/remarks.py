@@ -12,7 +12,7 @@ import itertools
 import re
 from dataclasses import dataclass, replace
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.train.sft import Demonstration
 from align_echo.types import AgentView
 from align_echo.wrappers.alfworld.routes import APPLIANCES, entity_name

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from align_echo.agents.novices.webshop import PageSight, read_page
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.types import AgentReply, AgentView
 
 _OPENING = re.compile(

@@ -11,12 +11,12 @@ import gymnasium as gym
 
 from align_echo.agents.conversation import assistant_message
 from align_echo.agents.reasoning import Vanilla
+from align_echo.base.dice import Dice
 from align_echo.critic.language import Form, parse_critique
-from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.drawing import ScriptedModel
-from align_echo.rollout import run_episode, view_before
-from align_echo.session import Episode
+from align_echo.rollout.batches import run_episode, view_before
+from align_echo.rollout.session import Episode
 from align_echo.train.sft import Demonstration
 from align_echo.types import Agent, Trajectory
 from align_echo.wrappers.catalogue import make, tasks

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from align_echo.agents.novices.webshop import PageSight, read_page
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.types import Step, Trajectory
 from studies.pocket.shopping import BUY, Listed, Wish, in_order, merit, query, read_wish
 from studies.pocket.wordings import Finding, Review, listed, then, wordings

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 
 
 def wordings(module: str) -> list[Any]:

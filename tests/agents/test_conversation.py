@@ -10,7 +10,7 @@ from align_echo.agents.conversation import ChatAgent
 from align_echo.errors import ModelError
 from align_echo.models import ScriptedModel
 from align_echo.prompts import prompt_hash
-from align_echo.rollout import run_episode
+from align_echo.rollout.batches import run_episode
 from align_echo.types import Completion, Described, Message, Usage
 from tests.agents.views import FIVE, SPOKEN, VIEW, after
 from tests.room_env import TASK_IDS, RoomEnv

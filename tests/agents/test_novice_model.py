@@ -20,7 +20,7 @@ from align_echo.agents.spec import AgentSetting
 from align_echo.errors import ModelError, UsageError
 from align_echo.models import CallLog, RecordingModel, ReplyCache, ScriptedModel
 from align_echo.models.choosing import SCRIPTED_MODELS
-from align_echo.rollout import run_tasks
+from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentView, Message, Trajectory, Turn, Usage
 from align_echo.wrappers.catalogue import environment
 from tests.agents.views import FIVE, SPOKEN, actions, texts

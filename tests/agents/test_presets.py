@@ -15,8 +15,8 @@ from align_echo.agents.spec import AgentSetting
 from align_echo.critic.best_of import BestOf
 from align_echo.errors import UsageError
 from align_echo.models import ScriptedModel
-from align_echo.rollout import replay, run_episode, view_before
-from align_echo.session import Episode
+from align_echo.rollout.batches import replay, run_episode, view_before
+from align_echo.rollout.session import Episode
 from align_echo.types import Completion, Message, Usage
 from align_echo.wrappers.catalogue import environment
 from tests.agents.views import VIEW, after

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from align_echo.agents.privileged import expert, random_choice
-from align_echo.rollout import run_episode
-from align_echo.session import extend, start_view, take_turn
+from align_echo.rollout.batches import run_episode
+from align_echo.rollout.session import extend, start_view, take_turn
 from align_echo.types import AgentReply
 from align_echo.wrappers.text_env import ActionOptions, EngineState
 from tests.room_env import TASK_IDS, RoomEnv

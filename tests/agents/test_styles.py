@@ -15,7 +15,7 @@ from align_echo.agents.reasoning import Planning, ReAct, Vanilla
 from align_echo.errors import ReplyFormatError
 from align_echo.models import ScriptedModel
 from align_echo.prompts import render
-from align_echo.rollout import run_episode
+from align_echo.rollout.batches import run_episode
 from align_echo.types import AgentView, Turn
 from tests.room_env import TASK_IDS, RoomEnv
 

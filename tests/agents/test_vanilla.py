@@ -10,7 +10,7 @@ from align_echo.agents.parsing import parse_action, plain_reply
 from align_echo.agents.reasoning import Vanilla
 from align_echo.errors import ReplyFormatError
 from align_echo.models import ScriptedModel
-from align_echo.rollout import run_episode
+from align_echo.rollout.batches import run_episode
 from align_echo.types import AgentView, Completion, Turn
 from tests.room_env import TASK_IDS, RoomEnv
 

@@ -11,7 +11,7 @@ import pytest
 from align_echo.agents.reasoning import Vanilla
 from align_echo.align.loop import GenerationResult, generate
 from align_echo.align.run_folder import Event, RunFolder
-from align_echo.interface import Interface, load_interface
+from align_echo.interface.contract import Interface, load_interface
 from align_echo.models import ScriptedModel
 from align_echo.types import Misalignment, Trajectory
 from tests.align.room_world import BOOK, MUG, SPEC

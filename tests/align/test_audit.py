@@ -6,7 +6,7 @@ import pytest
 
 import align_echo
 from align_echo.align.audit.audit import Auditor, read_claims
-from align_echo.interface import Interface, Provenance
+from align_echo.interface.contract import Interface, Provenance
 from align_echo.wrappers.catalogue import environment
 from tests import annex_env
 from tests.annex_env import REFUSED, AnnexEnv

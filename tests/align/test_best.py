@@ -12,7 +12,7 @@ import pytest
 
 from align_echo.align.loop import GenerationResult, best_iteration, generate
 from align_echo.align.run_folder import IterationOutcome, IterationRecord, RunFolder
-from align_echo.interface import Interface, RuleRecord, identity, load_interface
+from align_echo.interface.contract import Interface, RuleRecord, identity, load_interface
 from align_echo.types import AgentReply, AgentView, Misalignment, Trajectory
 from tests.align.hybrid.station import SPEC
 from tests.station_env import TASK_IDS, StationEnv

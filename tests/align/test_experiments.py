@@ -10,10 +10,10 @@ from align_echo.agents.reasoning import Vanilla
 from align_echo.align.experiments import OPERATIONS, Simulator, clip, trajectory_text
 from align_echo.align.world import TrainingSplit
 from align_echo.errors import ModelError, RequestRejectedError
-from align_echo.interface import identity
+from align_echo.interface.contract import identity
 from align_echo.models import ScriptedModel
 from align_echo.models.drawing import Script
-from align_echo.rollout import run_episode
+from align_echo.rollout.batches import run_episode
 from tests.align.room_world import BOOK, GOOD_CODE, HINT, MUG, SPEC
 from tests.room_env import RoomEnv
 

@@ -12,7 +12,7 @@ import pytest
 from align_echo.align.llm.replies import LlmSettings
 from align_echo.align.run_folder import Event
 from align_echo.errors import ModelError
-from align_echo.interface import load_interface
+from align_echo.interface.contract import load_interface
 from tests.align.endpoint import Answer, Endpoint, Status, serve
 from tests.align.room_world import ANALYZER, BOOK, CHECKS, EXPERIMENTS, GOOD_CODE, HINT, MUG, code, findings, operation
 from tests.align.test_loop import BAD_SYNTAX, CUT, FAILS_AT_RUN, notes, run, scripts

@@ -15,7 +15,7 @@ from align_echo.align.loop import GenerationResult, generate
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.align.world import TrainingSplit
 from align_echo.errors import ModelError, UsageError
-from align_echo.interface import Interface, load_interface
+from align_echo.interface.contract import Interface, load_interface
 from align_echo.models.client import RetryPolicy
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.types import ChatModel, Misalignment, Trajectory

@@ -10,7 +10,7 @@ from align_echo.align.hybrid.findings import build_rule, extend_source
 from align_echo.align.hybrid.hypotheses import NeededStep, WrongWording
 from align_echo.align.switching import list_switches, without_rules
 from align_echo.errors import InterfaceError, UsageError
-from align_echo.interface import Interface, identity, load_interface
+from align_echo.interface.contract import Interface, identity, load_interface
 from tests.room_env import CONTRACT
 
 GO = "Before `take X from Y` you need to `go to Y`, when `look` shows nothing that has a name"

@@ -54,7 +54,7 @@ def hardly_any_fresh_tasks(monkeypatch) -> None:
 @pytest.fixture
 def stop_after_first_episode(monkeypatch) -> list[bool]:
     """Ctrl-C once the first episode of the test has ended. Holds what ended, for counting."""
-    from align_echo.display import Display
+    from align_echo.rollout.display import Display
 
     ended: list[bool] = []
     shown = Display.episode

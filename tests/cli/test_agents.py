@@ -12,8 +12,8 @@ import pytest
 
 from align_echo.agents.players import chat_agents, choose_agent, workers_for
 from align_echo.align import generation
+from align_echo.base.jsonl import JsonlFile
 from align_echo.evaluate.comparison import VariantComparison
-from align_echo.jsonl import JsonlFile
 from align_echo.models import CallLog
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld import env

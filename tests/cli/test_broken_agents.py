@@ -9,8 +9,8 @@ import pytest
 
 from align_echo.agents.novices import make_novice
 from align_echo.align import generation
+from align_echo.base.jsonl import JsonlFile
 from align_echo.evaluate import plan
-from align_echo.jsonl import JsonlFile
 from align_echo.types import Agent, AgentReply, AgentView, Trajectory
 
 SAID = "the agent's own code failed: KeyError: 'inventory'"

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from align_echo import installation
-from align_echo.display import Display
 from align_echo.evaluate.comparison import VariantComparison
-from align_echo.interface import identity, save_interface
+from align_echo.interface.contract import identity, save_interface
+from align_echo.rollout.display import Display
 from align_echo.types import Trajectory
 from align_echo.wrappers import java
 from align_echo.wrappers.catalogue import environment, environments, tasks

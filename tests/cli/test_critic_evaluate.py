@@ -12,10 +12,10 @@ import pytest
 
 pytest.importorskip("datasets")
 
+from align_echo.base.jsonl import JsonlFile
 from align_echo.cli.main import main
 from align_echo.gaia.opinions import EpisodeOpinions
 from align_echo.gaia.trial import TrialResult
-from align_echo.jsonl import JsonlFile
 from align_echo.types import Trajectory
 from tests.align.endpoint import Endpoint, Status, serve
 from tests.holder import holder

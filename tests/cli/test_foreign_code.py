@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.jsonl import JsonlFile
+from align_echo.base.jsonl import JsonlFile
 from align_echo.types import Trajectory
 from tests.report.folders import evaluated
 from tests.view.episodes import episode, write

@@ -12,7 +12,7 @@ import pytest
 import align_echo
 from align_echo.align.generation import plan_generation
 from align_echo.evaluate.comparison import VariantComparison
-from align_echo.interface import identity
+from align_echo.interface.contract import identity
 from align_echo.models import CallLog
 from align_echo.wrappers.alfworld.spec import CONTRACT
 from tests.align.endpoint import Endpoint, Reply, Script, Status, serve

@@ -10,8 +10,8 @@ import pytest
 from align_echo.cli.grid import _show
 from align_echo.evaluate.comparison import VariantComparison
 from align_echo.evaluate.grid import GridSummary
-from align_echo.interface import identity, save_interface
-from align_echo.rollout import ATTEMPTS
+from align_echo.interface.contract import identity, save_interface
+from align_echo.rollout.batches import ATTEMPTS
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.catalogue import environment

@@ -16,10 +16,10 @@ pytest.importorskip("PIL")
 from transformers.utils import logging as transformers_logging
 
 from align_echo.critic.ask import read_calibration
-from align_echo.display import Display
-from align_echo.gui.fit import ScreenFitResult, tiny_vision
-from align_echo.gui.screens import ScreenTrialResult
-from align_echo.gui.vision import ScreenModel
+from align_echo.gaia.gui.fit import ScreenFitResult, tiny_vision
+from align_echo.gaia.gui.screens import ScreenTrialResult
+from align_echo.gaia.gui.vision import ScreenModel
+from align_echo.rollout.display import Display
 from tests.gui.drawn_screens import dataset
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
@@ -191,7 +191,7 @@ def test_predictions_that_are_named_twice_count_once_and_hostile_ones_are_no_act
 
 
 def test_predictions_are_scored_without_a_critic_and_without_a_model(folder, run, monkeypatch):
-    monkeypatch.setattr("align_echo.gui.trial.require_training", lambda: pytest.fail("torch is not needed"))
+    monkeypatch.setattr("align_echo.gaia.gui.trial.require_training", lambda: pytest.fail("torch is not needed"))
     lines = (folder / "predictions.jsonl").read_text().splitlines()
     worse = [json.loads(line) | {"candidates": ["I do not know", json.loads(line)["candidates"][0]]} for line in lines]
     Path("worse.jsonl").write_text("".join(json.dumps(step) + "\n" for step in worse))

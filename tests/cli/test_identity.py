@@ -10,13 +10,13 @@ import pytest
 
 import align_echo
 from align_echo.errors import UsageError
-from align_echo.hints import HintCount
-from align_echo.interface import identity, load_interface, save_interface
+from align_echo.interface.contract import identity, load_interface, save_interface
+from align_echo.interface.hints import HintCount
+from align_echo.report.view import packing
+from align_echo.report.view.listing import provenances
+from align_echo.rollout.session import Session
 from align_echo.run_dir import CONFIG, RunDir
-from align_echo.session import Session
 from align_echo.types import Trajectory
-from align_echo.view import packing
-from align_echo.view.listing import provenances
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environment, register
 from tests import vault_env
 from tests.play import source

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from align_echo.align.run_folder import RunFolder, RunSummary
-from align_echo.display import Display
 from align_echo.evaluate.comparison import VariantComparison
 from align_echo.evaluate.in_play import play_line, verdict_on_play
 from align_echo.intervals import wilson
+from align_echo.rollout.display import Display
 
 VAULT = "tests.vault_env:VAULT"
 LEARN = ["generate-interface", "--env", VAULT, "--tasks-per-iteration", "3", "--iterations", "2", "--out", "run"]

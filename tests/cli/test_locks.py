@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.display import Display
+from align_echo.rollout.display import Display
 from tests.holder import holder
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 

@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("tokenizers")
 
+from align_echo.base.jsonl import JsonlFile
 from align_echo.cli.main import main
 from align_echo.evaluate import comparison
-from align_echo.jsonl import JsonlFile
 from align_echo.types import Trajectory
 from tests.cli import test_cli, test_grid
 from tests.cli.door_models import (

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from align_echo.display import Display
 from align_echo.evaluate.refinement import RefinementResult, ReviewRecord
 from align_echo.models import CallLog
+from align_echo.rollout.display import Display
 from align_echo.types import Trajectory
 from tests.align.endpoint import Endpoint, Status, serve
 

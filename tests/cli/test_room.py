@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from align_echo import rollout
 from align_echo.errors import UsageError
+from align_echo.rollout import batches
 from align_echo.run_dir import check_room
 from align_echo.train.config import checked_config, merged, method
 from align_echo.train.obstacles import estimate
@@ -31,7 +31,7 @@ def nothing_played(monkeypatch: pytest.MonkeyPatch) -> None:
     def attempt(*given: Any) -> None:
         raise AssertionError("an episode was played")
 
-    monkeypatch.setattr(rollout, "_attempt", attempt)
+    monkeypatch.setattr(batches, "_attempt", attempt)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.cli.main import main
-from align_echo.interface import Provenance, RuleRecord
+from align_echo.interface.contract import Provenance, RuleRecord
 from align_echo.types import Evidence, Usage
 from tests.view.episodes import LAST, RECORD, RICH, broken, episode, hostile, lost, write
 

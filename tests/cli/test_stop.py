@@ -175,7 +175,7 @@ def test_sigterm_stops_as_ctrl_c_does_and_says_how_many_episodes_are_kept(tmp_pa
 DEAF = """
 import ctypes, pathlib, signal, sys, threading
 import align_echo_command
-from align_echo import halting
+from align_echo.base import halting
 import align_echo.cli.main
 
 def write():

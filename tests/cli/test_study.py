@@ -13,7 +13,7 @@ import pytest
 from align_echo.cli.console import new_folder
 from align_echo.evaluate.study import StudySummary, plan_study
 from align_echo.evaluate.study_file import studies
-from align_echo.interface import identity, save_interface
+from align_echo.interface.contract import identity, save_interface
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.catalogue import environment
 from tests.align.endpoint import Reply, serve

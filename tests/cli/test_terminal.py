@@ -13,7 +13,7 @@ from rich.table import Table
 
 from align_echo.cli.console import stdout
 from align_echo.cli.output import redacted_output
-from align_echo.display import Display, note
+from align_echo.rollout.display import Display, note
 from align_echo.types import Fault
 from tests.view.episodes import episode, write
 

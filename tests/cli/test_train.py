@@ -156,7 +156,7 @@ def test_bad_input_is_one_line_and_nothing_written(arguments, message, model, mo
 
 
 def test_without_the_extra_the_line_says_what_to_install(monkeypatch, capsys):
-    monkeypatch.setattr("align_echo.train.run.find_spec", lambda name: None if name == "peft" else object())
+    monkeypatch.setattr("align_echo.train.needs.find_spec", lambda name: None if name == "peft" else object())
     assert main(["train"]) == 2
     message = "align-echo: training needs an extra: pip install '.[train]' in a checkout of align-echo\n"
     assert capsys.readouterr().err == message

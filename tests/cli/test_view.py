@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from align_echo.view import inspect_logs
+from align_echo.report.view import inspect_logs
 from tests.view.episodes import episode, hostile, lost, write
 from tests.view.test_packing import episodes, stored
 

@@ -14,8 +14,8 @@ import sys
 from collections import Counter
 from typing import Any
 
+from align_echo.base.files import write_atomically
 from align_echo.evaluate.plan import pick_tasks
-from align_echo.files import write_atomically
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv

@@ -14,7 +14,7 @@ import gymnasium as gym
 
 import align_echo
 from align_echo.evaluate.plan import pick_tasks
-from align_echo.session import base_env
+from align_echo.rollout.session import base_env
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
 

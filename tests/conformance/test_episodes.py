@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import align_echo
 from align_echo.errors import EngineError, UsageError
 from align_echo.evaluate.plan import pick_tasks
-from align_echo.interface import identity
+from align_echo.interface.contract import identity
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import StepInfo
 from tests.conformance.subjects import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align_echo.intervals import scored
-from align_echo.rollout import run_episode
+from align_echo.rollout.batches import run_episode
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.catalogue import environments
 from tests.conformance.subjects import BREAK, NONSENSE, actions_of, frozen, frozen_tasks, play_expert, raw

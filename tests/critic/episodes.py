@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gymnasium as gym
 
-from align_echo.session import base_env, extend, start_view, take_turn
+from align_echo.rollout.session import base_env, extend, start_view, take_turn
 from align_echo.types import AgentReply, AgentView
 
 

@@ -11,7 +11,7 @@ import pytest
 import align_echo
 from align_echo.critic.labels import by_continuing, default_rule, label, labels
 from align_echo.errors import EngineError, UsageError
-from align_echo.session import base_env, extend, start_view, take_turn
+from align_echo.rollout.session import base_env, extend, start_view, take_turn
 from align_echo.types import AgentReply
 from align_echo.wrappers.alfworld.env import explores
 from align_echo.wrappers.catalogue import environment

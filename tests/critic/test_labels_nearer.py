@@ -12,8 +12,8 @@ from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.labels import label, label_turns
 from align_echo.errors import EngineError
 from align_echo.models import ScriptedModel
-from align_echo.rollout import run_episode
-from align_echo.session import base_env, extend, take_turn
+from align_echo.rollout.batches import run_episode
+from align_echo.rollout.session import base_env, extend, take_turn
 from align_echo.types import AgentReply, Trajectory
 from tests.critic.episodes import played, way
 

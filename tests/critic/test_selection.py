@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from align_echo.base.dice import Dice
 from align_echo.critic.ask import Label, Verdict
 from align_echo.critic.best_of import at_random, by_critic, by_logprob, by_majority, by_placebo, by_tilted, pass_at_k
-from align_echo.dice import Dice
 from align_echo.errors import UsageError
 
 Actions = list[str | None]

@@ -21,10 +21,10 @@ import pytest
 import yaml
 
 from align_echo.agents.catalogue import AGENTS
+from align_echo.base.jsonl import JsonlFile
 from align_echo.critic.best_of import RULES
 from align_echo.critic.language import FORMS
 from align_echo.evaluate.study_file import StudyFile, checked_study
-from align_echo.jsonl import JsonlFile
 from tests.docs.pages import INDENTED, ROOT, Block, blocks, blocks_of, in_backquotes, own_modules
 from tests.report.folders import evaluated
 from tests.view.episodes import episode

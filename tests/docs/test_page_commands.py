@@ -22,7 +22,7 @@ from align_echo.cli.main import app, main
 from align_echo.critic.best_of import RULES
 from align_echo.critic.language import FORMS
 from align_echo.evaluate.study_file import studies
-from align_echo.interface import load_interface
+from align_echo.interface.contract import load_interface
 from align_echo.wrappers.catalogue import environment
 from tests.docs.pages import INDENTED, ROOT, blocks, in_backquotes, own_modules
 

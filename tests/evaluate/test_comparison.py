@@ -14,9 +14,9 @@ from align_echo.evaluate import comparison as comparing
 from align_echo.evaluate.comparison import VariantComparison, build_variants, compare
 from align_echo.evaluate.folder import Config, EvaluationDir, PartSetting
 from align_echo.evaluate.tables import cell, residue_lines, tables, undefined, unplayed
-from align_echo.interface import identity
+from align_echo.interface.contract import identity
 from align_echo.intervals import Estimate
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.types import Fault, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
 from tests.room_env import CONTRACT, UnlistedEnv, instead_of

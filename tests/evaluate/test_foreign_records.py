@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from align_echo.base.files import LONGEST_LINE
 from align_echo.cli.main import main
-from align_echo.files import LONGEST_LINE
 
 PLAY = ("evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "2", "--workers", "1", "--out", "run")
 

@@ -59,7 +59,7 @@ def held(name: str, folder: Path, tasks: int, workers: int) -> int:
 def test_more_episodes_take_no_more_memory(name, workers, tmp_path, monkeypatch):
     """An episode has 10 KB of pages; what is left of it are a place in a file and the sums of its task."""
     monkeypatch.setattr("align_echo.intervals.AT_ONCE", 2**10)
-    monkeypatch.setattr("align_echo.refusals.IN_MEMORY", 2**16)
+    monkeypatch.setattr("align_echo.rollout.refusals.IN_MEMORY", 2**16)
     held(name, tmp_path / "first", 1, workers)  # what is loaded once
     few, many = (held(name, tmp_path / str(tasks), tasks, workers) for tasks in (50, 250))
     episode = (many - few) / 200

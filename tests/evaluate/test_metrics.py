@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo import intervals, refusals
-from align_echo.answers import replay_answers
+from align_echo import intervals
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import compare
-from align_echo.hints import met_refusal, shown_invalid, steps_in_runs
+from align_echo.interface.hints import met_refusal, shown_invalid, steps_in_runs
+from align_echo.rollout import refusals
+from align_echo.rollout.answers import replay_answers
 from align_echo.types import Fault, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
 from tests.room_env import TASK_IDS, RoomEnv, instead_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from align_echo.base.jsonl import JsonlFile
 from align_echo.evaluate.tables import parting, parts_at, show_parting, telling_pair
-from align_echo.jsonl import JsonlFile
 from align_echo.types import Step, Trajectory
 
 REFUSED = "Nothing happens."

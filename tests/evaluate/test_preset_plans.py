@@ -15,7 +15,7 @@ from align_echo.evaluate.plan import EvaluationPlan, build_plan_agent, plan_eval
 from align_echo.evaluate.study import plan_study
 from align_echo.evaluate.study_file import StudyFile
 from align_echo.models import ScriptedModel
-from align_echo.session import base_env
+from align_echo.rollout.session import base_env
 
 PRESET = "align-paper"
 

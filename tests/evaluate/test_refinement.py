@@ -11,7 +11,7 @@ from align_echo.critic.language import Critique
 from align_echo.errors import ModelError, UsageError
 from align_echo.evaluate.folder import EvaluationDir, PartSetting
 from align_echo.evaluate.refinement import ReviewRecord, attempt_episode, refine_rounds, review_all
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.types import Fault, Trajectory
 
 BROKEN = Fault(source="model", error="ModelError", message="gone")

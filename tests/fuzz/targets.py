@@ -30,21 +30,28 @@ from align_echo.align.llm.replies import (
     parse_findings,
 )
 from align_echo.align.sharing import FORMAT, canonical_hash, read_shared
-from align_echo.commands import LONGEST_COMMAND, build_skeleton, commands_in, split_sentences
+from align_echo.base.commands import LONGEST_COMMAND, build_skeleton, commands_in, split_sentences
+from align_echo.base.jsonl import JsonlFile
+from align_echo.base.plain_yaml import braced, json_lines, json_object, parse_json, read_plain
 from align_echo.critic.ask import parse_reasoned_verdict, parse_verdict, read_calibration
 from align_echo.critic.language import TAGS, Critique, parse_critique, plain
-from align_echo.errors import InterfaceError, MissingDataError, ReplyFormatError, UsageError
-from align_echo.interface import InterfaceContract, identity, load_interface
-from align_echo.jsonl import JsonlFile
+from align_echo.errors import (
+    InterfaceError,
+    MissingDataError,
+    ReplyFormatError,
+    UsageError,
+    conceal,
+    printable,
+    redacted,
+)
+from align_echo.interface.contract import InterfaceContract, identity, load_interface
+from align_echo.interface.sandbox.session import EngineReply, Sandbox
+from align_echo.interface.sandbox.source import prepare
 from align_echo.models.client import PassingFault
 from align_echo.models.openai_model import read_body
-from align_echo.plain_yaml import braced, json_lines, json_object, parse_json, read_plain
-from align_echo.redaction import conceal, redacted
-from align_echo.sandbox.session import EngineReply, Sandbox, printable
-from align_echo.sandbox.source import prepare
+from align_echo.report.view.reading import describe_damage, read_episodes
 from align_echo.train.config import TrainConfig
 from align_echo.types import AgentView, Trajectory
-from align_echo.view.reading import describe_damage, read_episodes
 from align_echo.wrappers.gui.actions import parse as parse_gui
 from align_echo.wrappers.gui.actions import write as write_gui
 from align_echo.wrappers.m3tooleval.env import read_turn
@@ -194,7 +201,7 @@ def _calibration(text: str) -> Any:
 
 
 def _config(text: str) -> Any:
-    from align_echo.plain_yaml import yaml_mapping
+    from align_echo.base.plain_yaml import yaml_mapping
 
     try:
         return TrainConfig.model_validate(yaml_mapping(text, "job.yaml"))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from align_echo.agents.parsing import parse_reasoned_action
 from align_echo.align.hybrid.reading import MOST_HYPOTHESES, parse_hypotheses
-from align_echo.commands import split_sentences
+from align_echo.base.commands import split_sentences
 from align_echo.critic.language import parse_critique
 from align_echo.errors import ReplyFormatError
 from tests.fuzz.mutate import ODD, mutated

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("datasets")
 
 import align_echo
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.gaia.collect import LABELS, PART, CollectionSummary, LabelCounts, finish, label_all, read_collection
 from align_echo.gaia.examples import read_examples
-from align_echo.jsonl import JsonlFile
 from align_echo.types import Fault, Trajectory
 from tests.gaia.test_labelling import chat, env, episode
 

@@ -19,7 +19,7 @@ from align_echo.gaia.examples import (
     proposed_actions,
     turn_candidates,
 )
-from align_echo.rollout import run_episode
+from align_echo.rollout.batches import run_episode
 from align_echo.types import AgentReply, AgentView, Candidate, Choice, Fault, Message, Tokens, Trajectory
 from align_echo.wrappers.catalogue import environment
 from tests.critic.episodes import played, way

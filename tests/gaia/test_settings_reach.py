@@ -28,10 +28,10 @@ from align_echo.gaia.fit.intuitive import fit
 from align_echo.gaia.fit.learning import FitSettings
 from align_echo.gaia.fit.reasoning import ReasoningSettings, fit_reasoning
 from align_echo.gaia.fit.trainer import VerdictTrainer
-from align_echo.gui import learning as gui_learning
-from align_echo.gui.fit import fit_screens
-from align_echo.gui.learning import VisionSettings
-from align_echo.gui.vision import ScreenEncoder
+from align_echo.gaia.gui import learning as gui_learning
+from align_echo.gaia.gui.fit import fit_screens
+from align_echo.gaia.gui.learning import VisionSettings
+from align_echo.gaia.gui.vision import ScreenEncoder
 from align_echo.models.local.engine import TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.train.batching import batches

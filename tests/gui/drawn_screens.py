@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align_echo.dice import Dice
-from align_echo.gui.screens import StepPrediction, read_predictions, write_predictions
+from align_echo.base.dice import Dice
+from align_echo.gaia.gui.screens import StepPrediction, read_predictions, write_predictions
 from align_echo.wrappers.gui.actions import ClickAction, Point, write
 from align_echo.wrappers.gui.steps import UnsavedStep, read_steps, write_steps
 
 if TYPE_CHECKING:
-    from align_echo.gui.learning import ScreenExample, VisionSettings
+    from align_echo.gaia.gui.learning import ScreenExample, VisionSettings
 
 COLOURS = {
     "red": (220, 30, 30),
@@ -82,22 +82,22 @@ def dataset(
 
 def examples_in(folder: Path) -> list[ScreenExample]:
     """Every click of the folder with its label."""
-    from align_echo.gui.learning import screen_examples
+    from align_echo.gaia.gui.learning import screen_examples
 
     return screen_examples(folder, read_predictions(folder / "predictions.jsonl", read_steps(folder)))
 
 
 def settings_of(examples: int) -> VisionSettings:
     """What the tiny critic learns by: all weights, small steps, one pass."""
-    from align_echo.gui.learning import VisionSettings
+    from align_echo.gaia.gui.learning import VisionSettings
 
     return VisionSettings(weights="full", lr=3e-3, batch_size=8, at_once=8, save_every=examples)
 
 
 def learn(folder: Path, tested: Path, out: Path) -> tuple[float, float]:
     """(accuracy in percent on `tested`, seconds of learning) of a critic that learned from `folder`."""
-    from align_echo.gui.fit import tiny_vision
-    from align_echo.gui.learning import learn_on_screens, verdicts_on
+    from align_echo.gaia.gui.fit import tiny_vision
+    from align_echo.gaia.gui.learning import learn_on_screens, verdicts_on
 
     examples, held_out = examples_in(folder), examples_in(tested)
     model, encoder = tiny_vision()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from align_echo.critic.ask import Verdict
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.gui.screens import (
+from align_echo.gaia.gui.screens import (
     ProposedStep,
     RuleAccuracy,
     ScreenTrialResult,

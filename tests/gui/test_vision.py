@@ -14,9 +14,9 @@ from PIL import Image
 
 from align_echo.critic.ask import Critic, Verdict, ask
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.gui.fit import tiny_vision
-from align_echo.gui.screens import MOST_EARLIER, RED, ScreenQuestion, ScreenState, marked, question
-from align_echo.gui.vision import ScreenModel, load_critic, next_logits, read_vision
+from align_echo.gaia.gui.fit import tiny_vision
+from align_echo.gaia.gui.screens import MOST_EARLIER, RED, ScreenQuestion, ScreenState, marked, question
+from align_echo.gaia.gui.vision import ScreenModel, load_critic, next_logits, read_vision
 from align_echo.wrappers.gui.actions import parse
 from tests.models.local.tiny import tiny_model
 from tests.wrappers.gui.screens import screen

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import EngineError, UsageError
-from align_echo.jsonl import JsonlFile
 from align_echo.loops.driving import LEFT, ClientSession, TaskPanel, ending, opening
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment

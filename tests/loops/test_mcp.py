@@ -15,7 +15,7 @@ pytest.importorskip("mcp.server.mcpserver", reason="the extra mcp is not install
 
 from mcp import Client
 
-from align_echo.jsonl import JsonlFile
+from align_echo.base.jsonl import JsonlFile
 from align_echo.loops.driving import LEFT, TaskPanel
 from align_echo.loops.mcp import make_server
 from align_echo.types import Trajectory

@@ -23,7 +23,7 @@ from openenv.core import GenericEnvClient
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from align_echo.jsonl import JsonlFile
+from align_echo.base.jsonl import JsonlFile
 from align_echo.loops.driving import LEFT, TaskPanel
 from align_echo.loops.openenv import LOCAL, MOST_BYTES, EpisodeClient, TextAction, make_app
 from align_echo.types import Trajectory

@@ -9,8 +9,8 @@ from openai.types.chat import ChatCompletionMessage
 
 from align_echo.errors import UsageError
 from align_echo.loops.tools import NOT_DONE, answered, opening, tool_definitions
-from align_echo.rollout import run_episode
-from align_echo.session import Session
+from align_echo.rollout.batches import run_episode
+from align_echo.rollout.session import Session
 from align_echo.types import AgentReply, AgentView
 from tests.play import WINNING
 from tests.room_env import TASK_IDS, RoomEnv

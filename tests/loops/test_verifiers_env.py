@@ -20,7 +20,7 @@ from align_echo.agents.reasoning import Vanilla
 from align_echo.errors import EngineError, UsageError
 from align_echo.loops.verifiers import EpisodesConfig, EpisodesTaskset
 from align_echo.models.drawing import ScriptedModel
-from align_echo.rollout import run_episode
+from align_echo.rollout.batches import run_episode
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment, register
 from tests.align.endpoint import Answer, Reply, Status, serve

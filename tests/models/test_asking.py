@@ -7,8 +7,8 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from align_echo.base.halting import Halt, on_threads, pause, under
 from align_echo.errors import ModelError, UsageError
-from align_echo.halting import Halt, on_threads, pause, under
 from align_echo.models.client import PassingFault, RetryPolicy, ask
 from align_echo.models.endpoint import TIMEOUT, resolve_authorization, resolve_base_url, resolve_key, resolve_timeout
 from align_echo.models.openai_model import OpenAICompatibleModel

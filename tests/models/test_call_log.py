@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.errors import UsageError
-from align_echo.jsonl import JsonlFile
+from align_echo.base.jsonl import JsonlFile
+from align_echo.errors import REDACTED, UsageError, conceal
 from align_echo.models import Call, CallLog
 from align_echo.models.cache import request_key
-from align_echo.redaction import REDACTED, conceal
 from align_echo.types import Message, Usage
 
 WRITER = """

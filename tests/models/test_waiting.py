@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from align_echo.base.network import LOGGER
 from align_echo.errors import EngineError, ModelError, UsageError
 from align_echo.models.client import BRIEF, EndpointClient, RetryPolicy
 from align_echo.models.openai_model import OpenAICompatibleModel
-from align_echo.network import LOGGER
 from align_echo.types import Message
 from align_echo.wrappers.searchqa.client import request_url, search_at
 from tests.hostile_endpoint.faults import refusal, said

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import align_echo
 from align_echo.agents.novices.alfworld import house_novice
+from align_echo.base.dice import Dice
 from align_echo.critic.language import Critique, Form, parse_critique
-from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.rollout import run_episode
+from align_echo.rollout.batches import run_episode
 from align_echo.types import AgentReply, AgentView, Fault, Step, Trajectory
 from align_echo.wrappers.alfworld.routes import BeliefState
 from studies.pocket import household_review, shopping_review

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.wrappers.alfworld.games import read_id
 from align_echo.wrappers.alfworld.routes import TaskParameters
 from studies.pocket.household import CAREFUL, Habits

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from align_echo.commands import commands_in
-from align_echo.dice import Dice
+from align_echo.base.commands import commands_in
+from align_echo.base.dice import Dice
 from align_echo.types import AgentView
 from studies.pocket.household import REFUSAL, Habits, Teacher
 from studies.pocket.household_demonstrations import DrawnGames, Played, Rooms, other_goals, play

@@ -9,10 +9,10 @@ import pytest
 
 import align_echo
 from align_echo.agents.novices.webshop import shop_novice
+from align_echo.base.dice import Dice
 from align_echo.critic.language import Critique, parse_critique
-from align_echo.dice import Dice
-from align_echo.rollout import run_episode
-from align_echo.session import Episode, base_env
+from align_echo.rollout.batches import run_episode
+from align_echo.rollout.session import Episode, base_env
 from align_echo.types import Agent, AgentReply, AgentView, Trajectory
 from studies.pocket.critiques import critique_demonstration
 from studies.pocket.shopping import BUY, HABITS, Careless, Shopper, Wish

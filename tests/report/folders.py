@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from align_echo.base.jsonl import JsonlFile
 from align_echo.critic.ask import Verdict
 from align_echo.critic.language import Critique
 from align_echo.evaluate.comparison import VariantComparison
-from align_echo.jsonl import JsonlFile
 from align_echo.train.rollouts import ReviewedAttempt
 
 FIGURE = {"value": 0.5, "n": 8, "ci95": [0.25, 0.75]}

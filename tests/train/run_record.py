@@ -21,8 +21,8 @@ from align_echo.errors import AlignEchoError, ModelError
 from align_echo.models.local.engine import TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model
-from align_echo.rollout import run_tasks
-from align_echo.session import Episode
+from align_echo.rollout.batches import run_tasks
+from align_echo.rollout.session import Episode
 from align_echo.train.batching import TensorBatch
 from align_echo.train.checkpoints import RoleCheckpoints
 from align_echo.train.config import TrainConfig, checked_config, merged, method

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from align_echo.critic.ask import Label, Verdict
 from align_echo.critic.language import Critique
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
 from align_echo.types import Fault, Step, Tokens, Trajectory, Usage
 

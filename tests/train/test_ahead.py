@@ -13,8 +13,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from align_echo.base.halting import pause
 from align_echo.errors import ModelError
-from align_echo.halting import pause
 from align_echo.train.backbone import Backbone, WholeModels
 from align_echo.train.objective import ObjectiveSettings
 from align_echo.train.rows import RolloutBatch

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from align_echo.session import Session
+from align_echo.rollout.session import Session
 from align_echo.train.config import TrainConfig
 from align_echo.types import AgentReply
 from align_echo.wrappers.catalogue import environment

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align_echo.base.dice import Dice
 from align_echo.critic.ask import Label
-from align_echo.dice import Dice
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.grpo import grpo

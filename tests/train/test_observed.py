@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.errors import ModelError
-from align_echo.refusals import RefusedTurns, play_judge
-from align_echo.session import Episode
+from align_echo.rollout.refusals import RefusedTurns, play_judge
+from align_echo.rollout.session import Episode
 from align_echo.train.config import checked_config, method
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.rcm import rcm

@@ -19,7 +19,7 @@ import yaml
 from safetensors.torch import load_file
 from torch import nn
 
-from align_echo import halting
+from align_echo.base import halting
 from align_echo.errors import TrainingError
 from align_echo.run_dir import newest_checkpoint
 from align_echo.train import processes

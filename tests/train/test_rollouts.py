@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.jsonl import JsonlFile
-from align_echo.session import Episode
+from align_echo.base.jsonl import JsonlFile
+from align_echo.rollout.session import Episode
 from align_echo.train.config import checked_config, method
 from align_echo.train.rollouts import MEBIBYTE, ReviewedAttempt, RolloutFiles, RolloutSettings, room
 from align_echo.train.rows import RolloutBatch

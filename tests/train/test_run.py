@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import UsageError
-from align_echo.jsonl import JsonlFile
 from align_echo.models import load_model
 from align_echo.models.local.loading import content_hash
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method
 from align_echo.train.crew import RoleModels
 from align_echo.train.obstacles import estimate

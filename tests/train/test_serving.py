@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from align_echo.errors import ModelError, UsageError
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.train.config import TrainConfig
 from align_echo.train.method import METHODS, CollectingSettings
 from align_echo.train.obstacles import estimate

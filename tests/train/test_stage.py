@@ -16,7 +16,7 @@ from align_echo.critic.language import ECHO, Critique
 from align_echo.errors import ModelError, UsageError
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.transformers_engine import TransformersEngine
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.tokens import token_sequence
 from align_echo.train.config import checked_config, merged, method
 from align_echo.train.methods.critique_grpo import critique_grpo

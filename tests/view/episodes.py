@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from align_echo.jsonl import JsonlFile
+from align_echo.base.jsonl import JsonlFile
 from align_echo.types import Candidate, Choice, Fault, HintEvent, Step, Trajectory, Usage, Violation
 
 RULE = "before `stow _ into _` you need to `unseal _`."

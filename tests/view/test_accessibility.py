@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.interface import Provenance, RuleRecord
+from align_echo.interface.contract import Provenance, RuleRecord
+from align_echo.report.view.packing import write_page
 from align_echo.types import Evidence
-from align_echo.view.packing import write_page
 from align_echo.wrappers.miniwob.chromium import BrowserProcess
 from tests.view.browsing import AT_START, DESKTOP, PHONE, Page, missing
 from tests.view.episodes import LAST, MUTE, RECORD, RICH, broken, episode, lost, write

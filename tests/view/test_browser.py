@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from align_echo.interface import Provenance, RuleRecord
+from align_echo.interface.contract import Provenance, RuleRecord
+from align_echo.report.view.packing import write_page
 from align_echo.types import Evidence, Usage
-from align_echo.view.packing import write_page
 from align_echo.wrappers.miniwob.chromium import BrowserProcess
 from tests.view.browsing import AT_START, DESKTOP, PHONE, Page, missing
 from tests.view.episodes import HARM, LAST, RECORD, RICH, broken, episode, hostile, lost, write

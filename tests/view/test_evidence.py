@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from align_echo.interface import Provenance, RuleRecord, load_interface
+from align_echo.interface.contract import Provenance, RuleRecord, load_interface
+from align_echo.report.view.listing import provenances, rules_behind
 from align_echo.types import Evidence
-from align_echo.view.listing import provenances, rules_behind
 
 RULES = [
     RuleRecord(text=text, evidence=Evidence(support=support))

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from align_echo.errors import UsageError
-from align_echo.view import packing
-from align_echo.view.finding import find_episodes
-from align_echo.view.packing import pack, write_page
+from align_echo.report.view import packing
+from align_echo.report.view.finding import find_episodes
+from align_echo.report.view.packing import pack, write_page
 from tests.view.episodes import HALF, HARM, RICH, broken, episode, hostile, lost, write
 
 PAGE = Path(packing.__file__).parent / "page"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from align_echo.view.finding import find_episodes
-from align_echo.view.reading import DamagedLine, OracleLabels, ReviewIndex, describe_damage, read_episodes
+from align_echo.report.view.finding import find_episodes
+from align_echo.report.view.reading import DamagedLine, OracleLabels, ReviewIndex, describe_damage, read_episodes
 from tests.view.episodes import HALF, episode, lost, write
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from align_echo.errors import UsageError
-from align_echo.view.serving import ViewerServer, make_viewer
+from align_echo.report.view.serving import ViewerServer, make_viewer
 from tests.view.episodes import episode, write
 
 

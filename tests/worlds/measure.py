@@ -15,8 +15,8 @@ import gymnasium as gym
 
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.errors import UsageError
-from align_echo.interface import Interface, identity
-from align_echo.rollout import failed, run_tasks
+from align_echo.interface.contract import Interface, identity
+from align_echo.rollout.batches import failed, run_tasks
 from align_echo.types import Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.worlds.agents import Errant, obedient

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from align_echo.errors import UsageError
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 from tests.worlds.features import Features, Words, draw_features, draw_names
 from tests.worlds.grammar import Form, Truth, make_forms, misworded, preparation, truth_of
 

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from align_echo.errors import EngineError, InterfaceError, UsageError
-from align_echo.interface import STEP_LAYOUTS, identity, identity_source
+from align_echo.interface.contract import STEP_LAYOUTS, identity, identity_source
 from align_echo.types import Violation
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import EngineState

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import align_echo
-from align_echo.commands import commands_in
-from align_echo.hints import HintCount, below_bar, count_hints, merged, silenced_by
-from align_echo.interface import load_interface, save_interface
-from align_echo.rollout import run_episode, run_tasks
-from align_echo.session import Session
+from align_echo.base.commands import commands_in
+from align_echo.interface.contract import load_interface, save_interface
+from align_echo.interface.hints import HintCount, below_bar, count_hints, merged, silenced_by
+from align_echo.rollout.batches import run_episode, run_tasks
+from align_echo.rollout.session import Session
 from align_echo.types import AgentReply, AgentView, HintEvent, Step, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import EngineState

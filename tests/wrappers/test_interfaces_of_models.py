@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from align_echo.agents.novices import make_novice
-from align_echo.interface import Interface, InterfaceContract, load_interface
-from align_echo.sandbox.session import (
+from align_echo.interface.contract import Interface, InterfaceContract, load_interface
+from align_echo.interface.sandbox.session import (
     Engine,
     EngineReply,
     LogLine,
@@ -28,8 +28,8 @@ from align_echo.sandbox.session import (
     SandboxSession,
     WrapStepResult,
 )
-from align_echo.sandbox.source import PreparedSource
-from align_echo.session import extend, start_view, take_turn
+from align_echo.interface.sandbox.source import PreparedSource
+from align_echo.rollout.session import extend, start_view, take_turn
 from align_echo.types import Agent, AgentReply, AgentView, Step
 from align_echo.wrappers import catalogue
 from align_echo.wrappers.align_wrapper import AlignWrapper

@@ -6,8 +6,8 @@ import re
 
 from align_echo.agents.novices import make_novice
 from align_echo.agents.parsing import command_in
-from align_echo.interface import Interface, identity, load_interface
-from align_echo.rollout import run_episode
+from align_echo.interface.contract import Interface, identity, load_interface
+from align_echo.rollout.batches import run_episode
 from align_echo.types import AgentReply, AgentView, Trajectory
 from align_echo.wrappers.align_wrapper import SENTENCE, AlignWrapper, neutral_observation, neutral_rules
 from align_echo.wrappers.catalogue import environment, environments, make, tasks

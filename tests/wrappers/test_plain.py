@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import align_echo
-from align_echo.answers import ask_nonsense
 from align_echo.errors import EngineError, UsageError
-from align_echo.interface import identity, identity_source
-from align_echo.refusals import RefusalJudge
+from align_echo.interface.contract import identity, identity_source
+from align_echo.rollout.answers import ask_nonsense
+from align_echo.rollout.refusals import RefusalJudge
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.plain import GOAL, PlainEnv, TextEnvironment
 from tests.doors import REFUSED, Doors

@@ -48,7 +48,7 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
     Raises `UsageError` for a negative iteration, `MissingDataError` if `data_root` holds no games.
     """
-    from align_echo.dice import drawn
+    from align_echo.base.dice import drawn
 
     ids = task_ids(split="train", data_root=data_root)
     tasks = []

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from align_echo.files import write_atomically
+from align_echo.base.files import write_atomically
 from align_echo.wrappers.alfworld import oracle
 from align_echo.wrappers.alfworld.data import load_embedded as listed_games
 from align_echo.wrappers.alfworld.fast import shipped

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from align_echo.dice import Dice
-from align_echo.files import write_atomically
+from align_echo.base.dice import Dice
+from align_echo.base.files import write_atomically
 from align_echo.wrappers.alfworld.data import FILE, EmbeddedGames, ListedGame, digest, encode
 from align_echo.wrappers.alfworld.games import (
     GENERATOR_VERSION,

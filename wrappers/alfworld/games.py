@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.alfworld.routes import TaskParameters, shortest_route
 from align_echo.wrappers.alfworld.spec import GAME, TASK_TYPES, TRAJECTORY

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.errors import EngineError, install_line, require
 from align_echo.wrappers.alfworld.routes import TaskParameters, shortest_route
 

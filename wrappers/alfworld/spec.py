@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 
 TASK_TYPES = (
     "pick_and_place_simple",

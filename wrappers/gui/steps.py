@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
+from align_echo.base.files import open_file
 from align_echo.errors import MissingDataError, MissingExtraError, ReplyFormatError, UsageError, first_line
-from align_echo.files import open_file
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import (
     ClickAction,

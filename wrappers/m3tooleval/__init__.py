@@ -56,7 +56,7 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
     With upstream's tasks, it is always all ten of the training split. Raises `UsageError` for a negative iteration,
     `MissingDataError` as `make_env`.
     """
-    from align_echo.dice import drawn
+    from align_echo.base.dice import drawn
 
     ids = task_ids(split="train", data_root=data_root)
     tasks = []

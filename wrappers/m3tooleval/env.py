@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import UsageError
-from align_echo.interface import parse_source
-from align_echo.plain_yaml import parse_json
+from align_echo.interface.contract import parse_source
 from align_echo.wrappers.align_wrapper import clean
 from align_echo.wrappers.m3tooleval.site import SiteSession, route
 from align_echo.wrappers.m3tooleval.spec import (

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import chain, product
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.wrappers.m3tooleval.tools import Tool, ToolCall, Tools, Use, as_text, make_recorder, number, toolbox
 from align_echo.wrappers.m3tooleval.upstream import ToolTask, draw_distinct, invent_word, join_words
 

@@ -5,7 +5,7 @@ Upstream's form of action, in which an agent writes Python code to run, is not s
 
 from __future__ import annotations
 
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 
 FAMILIES = {
     "message_decoder": 8,

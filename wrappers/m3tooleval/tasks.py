@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.wrappers.m3tooleval import plants, trade, travel, web
 from align_echo.wrappers.m3tooleval.spec import FAMILIES

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from align_echo.interface import parse_source
+from align_echo.interface.contract import parse_source
 
 # ---------------------------------------------------------------- calculator for text written by a model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.wrappers.m3tooleval.tools import (
     CALCULATOR,
     Tool,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.wrappers.m3tooleval.tools import (
     Tool,
     ToolCall,

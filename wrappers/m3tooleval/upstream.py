@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.errors import MissingDataError, first_line
 from align_echo.wrappers.m3tooleval.site import Site
 from align_echo.wrappers.m3tooleval.tools import CALCULATOR, Tool, ToolCall, Tools, toolbox

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.wrappers.m3tooleval.site import HOME, Site
 from align_echo.wrappers.m3tooleval.tools import CALCULATOR
 from align_echo.wrappers.m3tooleval.upstream import ToolTask, draw_distinct, invent_word

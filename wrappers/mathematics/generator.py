@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 
 # ---------------------------------------------------------------- kinds of problems about numbers and equations
 

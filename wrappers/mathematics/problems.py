@@ -17,8 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from align_echo.base.plain_yaml import braced
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.plain_yaml import braced
 from align_echo.wrappers.mathematics import generator
 from align_echo.wrappers.mathematics.generator import MathProblem, latex
 from align_echo.wrappers.mathematics.spec import SPLITS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from align_echo.errors import install_line
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 
 SPLITS = ("train", "dev", "test")
 

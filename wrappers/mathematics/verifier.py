@@ -23,8 +23,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
+from align_echo.base.plain_yaml import braced
 from align_echo.errors import EngineError, ReplyFormatError, require
-from align_echo.plain_yaml import braced
 from align_echo.wrappers.pool import EnginePool, make_process_pool
 
 NEEDS = ("math_verify", "sympy", "antlr4", "latex2sympy2_extended")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from align_echo.errors import UsageError, install_line
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 from align_echo.wrappers.gui.actions import ACTION_FORMAT as ACTIONS
 
 ACTION_FORMAT = f"""\

@@ -34,7 +34,7 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
     Unused variations come first. Raises `UsageError` for a negative iteration or a `data_root`.
     """
-    from align_echo.dice import drawn
+    from align_echo.base.dice import drawn
     from align_echo.wrappers.scienceworld.tasks import VARIATIONS, variations
 
     _refuse_data(data_root)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from align_echo.errors import install_line
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 
 ACTION_FORMAT = """\
 One action a turn, written exactly in one of these forms (OBJ is a thing that you see or carry, LOC a room):

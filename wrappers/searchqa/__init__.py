@@ -56,7 +56,7 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
     Raises `UsageError` for a negative iteration, `MissingDataError`.
     """
-    from align_echo.dice import drawn
+    from align_echo.base.dice import drawn
 
     ids = task_ids(split="train", data_root=data_root)
     return drawn(ids, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed}")

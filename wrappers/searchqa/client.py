@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from align_echo.errors import EngineError, MissingDataError, UsageError, first_line
-from align_echo.halting import run_coroutine
-from align_echo.network import AUTHORITIES, QUIET, Route, WaitNotices, attended, find_failure, find_route
-from align_echo.redaction import conceal
+from align_echo.base.halting import run_coroutine
+from align_echo.base.network import AUTHORITIES, QUIET, Route, WaitNotices, attended, find_failure, find_route
+from align_echo.errors import EngineError, MissingDataError, UsageError, conceal, first_line
 from align_echo.wrappers.searchqa.corpus import CORPUS, EMBEDDED, SearchCorpus, describe_skipped, open_corpus
 from align_echo.wrappers.searchqa.env import Search
 from align_echo.wrappers.searchqa.protocol import PATH, read_reply, request

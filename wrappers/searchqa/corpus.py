@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.errors import MissingDataError, UsageError, require
 from align_echo.wrappers.cache import NEEDS, SearchIndex, words
 from align_echo.wrappers.searchqa.answers import normalise, plain

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import UsageError
-from align_echo.plain_yaml import parse_json
 from align_echo.wrappers.searchqa.corpus import SearchCorpus, make_document
 from align_echo.wrappers.searchqa.subjects import Document
 from align_echo.wrappers.serving import HOST, QuietServer, content_length

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 
 SPLITS = ("train", "dev", "test")
 

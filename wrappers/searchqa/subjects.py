@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 
 VERSION = "1"
 """Version to raise with every change of the generator or its tables: a task id must stay the same task."""

@@ -35,7 +35,7 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
     Unused seeds come first. Raises `UsageError` for a negative iteration or a `data_root`.
     """
-    from align_echo.dice import drawn
+    from align_echo.base.dice import drawn
 
     _refuse_data(data_root)
     tasks = []

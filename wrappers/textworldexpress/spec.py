@@ -7,7 +7,7 @@ of the seed are upstream's fold. Upstream's games of other sizes are not support
 from __future__ import annotations
 
 from align_echo.errors import UsageError, did_you_mean, install_line
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 
 GAMES = ("cookingworld", "twc", "coin", "mapreader", "arithmetic", "sorting", "simonsays", "peckingorder")
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import EngineError, MissingDataError, UsageError
-from align_echo.plain_yaml import parse_json
 from align_echo.wrappers.cache import SearchIndex, cache_folder
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
 from align_echo.wrappers.webshop.reward import (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 from align_echo.wrappers.webshop.reward import Product, ShoppingInstruction, price_between
 
 VERSION = "1"

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from thefuzz import fuzz
 
-from align_echo.dice import Dice
+from align_echo.base.dice import Dice
 
 # ---------------------------------------------------------------- product of the catalogue
 

@@ -5,7 +5,7 @@ There is no test of invalid actions: the engine answers them with the unchanged 
 
 from __future__ import annotations
 
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 
 SPLITS = {
     "test": (0, 500),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from align_echo.commands import commands_in
+from align_echo.base.commands import commands_in
 from align_echo.types import AgentReply, AgentView, Turn
 
 

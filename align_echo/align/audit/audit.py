@@ -24,9 +24,9 @@ from typing import Any, Literal, NamedTuple
 
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.names import NUMBERED, skeleton
-from align_echo.commands import PLACEHOLDER, commands_in, guess_names, split_sentences
+from align_echo.base.commands import PLACEHOLDER, commands_in, guess_names, split_sentences
 from align_echo.errors import ContextOverflowError
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.types import Agent, AgentView, Turn
 from align_echo.wrappers.align_wrapper import AlignWrapper, clean
 from align_echo.wrappers.hint_watch import was_accepted

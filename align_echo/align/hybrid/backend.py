@@ -34,9 +34,9 @@ from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
 from align_echo.errors import ModelError
-from align_echo.interface import Interface, identity_source
+from align_echo.interface.contract import Interface, identity_source
 from align_echo.prompts import prompt_hash, render
-from align_echo.rollout import failed
+from align_echo.rollout.batches import failed
 from align_echo.types import ChatModel, Misalignment, Trajectory
 
 # ---------------------------------------------------------------- proposing

@@ -31,7 +31,7 @@ from align_echo.align.llm.analyzer import ModelDialogue
 from align_echo.align.llm.replies import LlmSettings
 from align_echo.align.probe.emit import extract_code
 from align_echo.errors import NoAnswerError, ReplyFormatError
-from align_echo.interface import InterfaceContract, RuleRecord, parse_source
+from align_echo.interface.contract import InterfaceContract, RuleRecord, parse_source
 from align_echo.prompts import render
 from align_echo.registry import quantity
 from align_echo.types import ChatModel, Misalignment

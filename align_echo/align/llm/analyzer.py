@@ -27,7 +27,7 @@ from align_echo.errors import (
     NoAnswerError,
     ReplyFormatError,
 )
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.models.drawing import model_for_sample
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Message, Misalignment, Trajectory

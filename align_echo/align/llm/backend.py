@@ -9,12 +9,12 @@ from align_echo.align.llm import analyzer, optimizer
 from align_echo.align.llm.replies import LlmSettings, step_usage
 from align_echo.align.world import TrainingSplit
 from align_echo.errors import EngineError, InterfaceError, MissingExtraError
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.models.endpoint import get_base_url
 from align_echo.models.recording import get_weights
 from align_echo.prompts import prompt_hash
-from align_echo.rollout import failed
-from align_echo.session import base_env, take_turn
+from align_echo.rollout.batches import failed
+from align_echo.rollout.session import base_env, take_turn
 from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory, Violation
 from align_echo.wrappers.text_env import TextEnv
 

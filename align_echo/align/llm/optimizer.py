@@ -23,7 +23,7 @@ from align_echo.align.llm.replies import (
     rules_text,
 )
 from align_echo.errors import ModelError, NoAnswerError
-from align_echo.interface import Interface, RuleRecord, check_source
+from align_echo.interface.contract import Interface, RuleRecord, check_source
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Misalignment
 

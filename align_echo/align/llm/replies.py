@@ -16,7 +16,7 @@ from pydantic import Field
 from align_echo.agents.parsing import spans, unquoted, visible_code
 from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT, ExperimentResult, clip
 from align_echo.errors import ReplyFormatError
-from align_echo.interface import Interface
+from align_echo.interface.contract import Interface
 from align_echo.prompts import render
 from align_echo.types import Evidence, Frozen, Misalignment
 

@@ -51,8 +51,8 @@ from align_echo.align.probe.rules import (
 from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.spec import apply_detail, merge_specs
 from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
-from align_echo.interface import Interface, Provenance
-from align_echo.rollout import failed as lost_of
+from align_echo.interface.contract import Interface, Provenance
+from align_echo.rollout.batches import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
 from align_echo.wrappers.text_env import TextEnv
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.runtime import ACTION, SAME
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 
 _LETTERS = ("X", "Y", "Z")
 _OTHERS = ("P", "Q", "R")

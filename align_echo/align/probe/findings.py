@@ -15,7 +15,7 @@ from align_echo.align.probe.lab import Lab, LabState, answers_in_words
 from align_echo.align.probe.rules import refused_actions
 from align_echo.align.probe.spec import Row, identity, isolate_rule
 from align_echo.align.probe.vocabulary import Need
-from align_echo.interface import RuleRecord
+from align_echo.interface.contract import RuleRecord
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 # ---------------------------------------------------------------- near misses

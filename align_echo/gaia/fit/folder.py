@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from align_echo import __version__
+from align_echo.base.files import clear
 from align_echo.errors import UsageError
-from align_echo.files import clear
 from align_echo.gaia.opinions import TrainingData
 from align_echo.models.choosing import ModelName
 from align_echo.prompts import prompt_hash
@@ -30,6 +29,7 @@ from align_echo.run_dir import (
     whole_checkpoints,
 )
 from align_echo.types import Frozen
+from align_echo.version import __version__
 
 COMMAND = "critic train"
 CRITIC = "critic"

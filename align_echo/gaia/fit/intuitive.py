@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from align_echo.base.progress import SILENT, Progress
 from align_echo.critic.ask import WORDS, write_sampling
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
@@ -22,7 +23,6 @@ from align_echo.gaia.opinions import TrainingData, prepare_training_data
 from align_echo.gaia.presets import preset_file, preset_for, presets
 from align_echo.gaia.trial import BaselineComparison, compare_baselines
 from align_echo.models.choosing import POCKET, ModelName, read_name
-from align_echo.progress import SILENT, Progress
 from align_echo.train.needs import require_training
 from align_echo.types import Frozen
 

@@ -19,14 +19,14 @@ from peft import PeftModel
 from pydantic import Field
 from transformers import PreTrainedModel, TrainerCallback
 
+from align_echo.base.dice import Dice
+from align_echo.base.progress import SILENT, Progress
 from align_echo.critic.ask import WORDS, Label, verdict_messages
-from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import ActionExample, Balance, even_weights
 from align_echo.gaia.fit.trainer import LearningSettings, StepPart, VerdictTrainer, build_learner
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.progress import SILENT, Progress
 from align_echo.train.forward import reads_trees
 from align_echo.train.tree_attention import TokenTree, over_trees, tree_inputs, trees
 

@@ -13,6 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from align_echo.base.dice import Dice
+from align_echo.base.progress import SILENT, Progress
 from align_echo.critic.ask import (
     ActionQuestion,
     Critic,
@@ -23,7 +25,6 @@ from align_echo.critic.ask import (
     write_sampling,
 )
 from align_echo.critic.calibration import LabelledVerdict, report
-from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
 from align_echo.gaia.fit.folder import (
@@ -41,7 +42,6 @@ from align_echo.gaia.opinions import TrainingData, prepare_training_data
 from align_echo.models.choosing import POCKET, ModelName, read_name
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.progress import SILENT, Progress
 from align_echo.prompts import render
 from align_echo.run_dir import newest_checkpoint
 from align_echo.tokens import TokenSequence

@@ -16,11 +16,11 @@ from peft import PeftModel, get_peft_model
 from pydantic import Field
 from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
 
+from align_echo.base.progress import Progress
 from align_echo.critic.ask import CriticCalibration, write_calibration
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, fit_temperature, report
 from align_echo.gaia.fit.folder import merge_adapter, partial_folder, publish_critic
 from align_echo.models.local.weights import load_state, read_model, without_bars
-from align_echo.progress import Progress
 from align_echo.run_dir import CHECKPOINTS, checkpoint_step, newest_checkpoint
 from align_echo.train.arguments import build_arguments
 from align_echo.train.backbone import name_layers_in_order

@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from align_echo.base.halting import wait_for_result
 from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
-from align_echo.halting import wait_for_result
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import ModelEngine, SamplingConfig, TokenReply, TokenRequest
 from align_echo.types import NO_REPLY, Completion, Message, Tokens, Usage, WordChoice

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from align_echo.base.halting import wait_for_result
 from align_echo.errors import (
     ModelError,
     NoAnswerError,
@@ -33,7 +34,6 @@ from align_echo.errors import (
     UsageError,
     first_line,
 )
-from align_echo.halting import wait_for_result
 from align_echo.models.local.engine import Forward, ModelEngine, TokenReply, TokenRequest
 from align_echo.models.local.vllm_engine import VERIFICATION, adapter_folder, check_weights, model_folder
 

@@ -22,8 +22,9 @@ from tokenizers import Tokenizer
 from torch import nn
 from torch.nn.functional import embedding, linear, silu
 
+from align_echo.base.files import open_file
+from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import MissingDataError, UsageError, first_line
-from align_echo.files import open_file
 from align_echo.models.choosing import POCKET
 from align_echo.models.endpoint import resolve_base_url
 from align_echo.models.local.chat import LocalModel
@@ -34,7 +35,6 @@ from align_echo.models.local.model_files import check_file_sizes, check_model_fi
 from align_echo.models.local.slot_attention import FixedStep, PackedStep, slot_attention
 from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
 from align_echo.models.local.weights import read_strange_model, without_bars
-from align_echo.plain_yaml import parse_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from align_echo.base.halting import wait_for_result
 from align_echo.errors import ContextOverflowError, ModelError, UsageError, first_line
-from align_echo.halting import wait_for_result
 from align_echo.models.local.engine import Forward, TokenReply, TokenRequest
 from align_echo.models.local.rows import (
     EngineRow,

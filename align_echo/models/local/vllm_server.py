@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import openai
 from pydantic import BaseModel, ValidationError
 
+from align_echo.base.halting import pause
 from align_echo.errors import ModelError, TokenDriftError, UsageError
-from align_echo.halting import pause
 from align_echo.models.client import EndpointClient, PassingFault, RetryPolicy, ask, judged
 from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
 from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from align_echo.rollout import failed
-from align_echo.session import Episode
+from align_echo.rollout.batches import failed
+from align_echo.rollout.session import Episode
 from align_echo.train.method import BatchCost, CollectingSettings, Method
 from align_echo.train.methods.refining import RefinedAttempt, refine, scores, tally
 from align_echo.train.rows import RolloutBatch, policy_row, without_critique

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.train.method import CollectingSettings, Method, episodes_alone
 from align_echo.train.methods.refining import tally
 from align_echo.train.rows import RolloutBatch, policy_row

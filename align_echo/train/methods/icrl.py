@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from align_echo.rollout import failed
-from align_echo.session import Episode
+from align_echo.rollout.batches import failed
+from align_echo.rollout.session import Episode
 from align_echo.train.method import BatchCost, CollectingSettings, Method
 from align_echo.train.methods.refining import RefinedAttempt, critic_rows, refine, scores, tally
 from align_echo.train.rewards import REWARDS, CriticReward, revision_reward

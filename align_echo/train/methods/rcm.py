@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from align_echo.base.dice import Dice
 from align_echo.critic.ask import Label, Verdict
-from align_echo.dice import Dice
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.train.method import BatchCost, CollectingSettings, Method
 from align_echo.train.methods.refining import tally
 from align_echo.train.rows import RolloutBatch, Row, critic_row

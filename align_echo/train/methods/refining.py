@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from align_echo.critic.ask import Verdict
-from align_echo.session import Episode
+from align_echo.rollout.session import Episode
 from align_echo.train.rewards import CriticReward
 from align_echo.train.rows import Row, critic_row
 from align_echo.train.stage import ReviewRequest, Stage

@@ -8,7 +8,7 @@ import align_echo
 from align_echo.agents.novices import make_novice
 from align_echo.agents.novices.m3tooleval import STUBBORN, ToolHabits, tool_novice
 from align_echo.errors import UsageError
-from align_echo.rollout import run_tasks
+from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentView, Turn
 
 TOOLS = "You have these tools:\nconvert_hex_to_ascii(hex_string: str) -> str"

@@ -10,7 +10,7 @@ import align_echo
 from align_echo.agents.novices import make_novice
 from align_echo.agents.novices.searchqa import STUBBORN, SearchHabits, reader_novice
 from align_echo.errors import UsageError
-from align_echo.rollout import run_tasks
+from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentView, Turn
 
 GOOD = SearchHabits(own_form=0.0, answers_early=0.0)

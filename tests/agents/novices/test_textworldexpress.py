@@ -14,7 +14,7 @@ from align_echo.agents.novices import make_novice
 from align_echo.agents.novices.smallgames import amount, read_exits, read_sum, read_things, way
 from align_echo.agents.novices.textworldexpress import STUBBORN, USUAL, GameHabits, game_novice
 from align_echo.errors import UsageError
-from align_echo.rollout import run_tasks
+from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentView, Turn
 from align_echo.wrappers.textworldexpress.spec import GAMES
 

@@ -10,7 +10,7 @@ import align_echo
 from align_echo.agents.novices import make_novice
 from align_echo.agents.novices.webshop import STUBBORN, PageSight, ShopHabits, read_page, shop_novice
 from align_echo.errors import UsageError
-from align_echo.rollout import run_tasks
+from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentView, Turn
 
 GOAL = "i need a women's wrap dress in navy blue, and price lower than 40.00 dollars"

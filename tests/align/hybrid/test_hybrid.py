@@ -18,7 +18,7 @@ from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.offered import runtime as offered_runtime
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.errors import ModelError
-from align_echo.interface import Interface, check_source, load_interface
+from align_echo.interface.contract import Interface, check_source, load_interface
 from align_echo.models.drawing import ScriptedModel
 from align_echo.types import ChatModel, Message, Misalignment, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper

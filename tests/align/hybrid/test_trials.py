@@ -11,7 +11,7 @@ from align_echo.align.hybrid.hypotheses import ActionJudge
 from align_echo.align.hybrid.reading import parse_hypotheses
 from align_echo.align.hybrid.trials import run_trials, verdict_on
 from align_echo.align.probe.lab import Lab
-from align_echo.rollout import failed, run_tasks
+from align_echo.rollout.batches import failed, run_tasks
 from tests.align.hybrid.station import FALSE, FRESH, LEARNED_ON, TRUE, UNTESTABLE, Fumbler, reply
 from tests.align.hybrid.twenty_hypotheses import Setting, alfworld, made_up, measured
 from tests.annex_env import AnnexEnv

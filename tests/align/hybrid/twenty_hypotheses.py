@@ -20,9 +20,9 @@ from align_echo.align.hybrid.hypotheses import HYPOTHESIS, in_words
 from align_echo.align.hybrid.reading import parse_hypotheses
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.world import TrainingSplit as TrainingWorld
-from align_echo.interface import Interface, identity
+from align_echo.interface.contract import Interface, identity
 from align_echo.models.drawing import ScriptedModel
-from align_echo.rollout import failed, run_tasks
+from align_echo.rollout.batches import failed, run_tasks
 from align_echo.types import Agent, Misalignment, Trajectory
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.text_env import TextEnv

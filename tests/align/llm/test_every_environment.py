@@ -16,7 +16,7 @@ import pytest
 
 import align_echo
 from align_echo.cli.main import main
-from align_echo.interface import STEP_LAYOUTS
+from align_echo.interface.contract import STEP_LAYOUTS
 from align_echo.wrappers import catalogue
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv

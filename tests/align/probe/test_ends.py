@@ -9,8 +9,8 @@ from align_echo.agents.novices import make_novice
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered.learner import uninformative
 from align_echo.align.probe.rules import unlisted_refusals
-from align_echo.rollout import run_tasks
-from align_echo.session import base_env
+from align_echo.rollout.batches import run_tasks
+from align_echo.rollout.session import base_env
 from align_echo.wrappers.searchqa.env import WRONG
 from align_echo.wrappers.searchqa.spec import UNREAD
 

@@ -12,8 +12,8 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.findings import nothing_found
 from align_echo.align.run_folder import RunFolder
 from align_echo.align.world import ending
-from align_echo.interface import identity
-from align_echo.rollout import run_tasks
+from align_echo.interface.contract import identity
+from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentReply, AgentView
 from tests.align.room_world import SPEC
 from tests.annex_env import CONTRACT as ANNEX

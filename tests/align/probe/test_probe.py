@@ -14,8 +14,8 @@ from align_echo.align.probe.cases import walk
 from align_echo.align.probe.emit import read_spec, rules_text, source
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.vocabulary import ActionVocabulary
-from align_echo.interface import check_source, identity
-from align_echo.rollout import run_tasks
+from align_echo.interface.contract import check_source, identity
+from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentReply, AgentView, Trajectory
 from tests.station_env import CONTRACT, TASK_IDS, StationEnv
 

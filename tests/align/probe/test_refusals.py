@@ -8,7 +8,7 @@ import pytest
 
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.rules import listed_refusals, unlisted_refusals
-from align_echo.rollout import failed, run_tasks
+from align_echo.rollout.batches import failed, run_tasks
 from align_echo.types import Trajectory
 from tests.worlds.agents import obedient
 from tests.worlds.env import WorldEnv

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from align_echo.align.probe import emit, runtime
 from align_echo.align.probe.names import NUMBERED
-from align_echo.interface import check_source
+from align_echo.interface.contract import check_source
 from tests.room_env import CONTRACT
 
 SPEC: dict[str, Any] = {

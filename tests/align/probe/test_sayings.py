@@ -13,7 +13,7 @@ from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.names import ActionForms, build_name_pattern, heard_sayings
 from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.vocabulary import ActionVocabulary
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 from align_echo.wrappers.text_env import EngineState, TextEnv
 from tests.menu_env import NoOracle
 from tests.worlds.measure import Size, claims_of, false_claims, learn, true_claims

@@ -10,8 +10,8 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.examinations import obey
 from align_echo.align.probe.lab import Lab
-from align_echo.interface import identity
-from align_echo.rollout import run_tasks
+from align_echo.interface.contract import identity
+from align_echo.rollout.batches import run_tasks
 from tests.align.probe.test_probe import Fumbler
 from tests.station_env import CONTRACT, REFUSED, TASK_IDS, StationEnv
 

@@ -15,8 +15,8 @@ from align_echo.errors import ContextOverflowError, TokenDriftError, UsageError
 from align_echo.models import ScriptedModel
 from align_echo.models.local.chat import LocalModel, request_seed
 from align_echo.models.local.transformers_engine import TransformersEngine
-from align_echo.rollout import run_tasks
-from align_echo.session import Episode
+from align_echo.rollout.batches import run_tasks
+from align_echo.rollout.session import Episode
 from align_echo.tokens import join, token_sequence
 from align_echo.types import AgentView, Completion, Message, Tokens, Trajectory
 from tests.models.local.plain_loop import logprobs_of

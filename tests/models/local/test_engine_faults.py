@@ -11,8 +11,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from align_echo.base.halting import Halt, under, wait_for_result
 from align_echo.errors import MissingDataError, ModelError, UsageError
-from align_echo.halting import Halt, under, wait_for_result
 from align_echo.models.local.engine import SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of, plain_reply

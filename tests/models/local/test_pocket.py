@@ -23,8 +23,8 @@ from align_echo.models import load_model
 from align_echo.models.choosing import what_pocket_lacks
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.loading import pocket_folder
-from align_echo.rollout import run_tasks, view_before
-from align_echo.session import Episode
+from align_echo.rollout.batches import run_tasks, view_before
+from align_echo.rollout.session import Episode
 from align_echo.tokens import token_sequence
 from align_echo.types import AgentView, Trajectory
 from align_echo.wrappers.catalogue import environment

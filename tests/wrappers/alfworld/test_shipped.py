@@ -13,7 +13,7 @@ import pytest
 import align_echo
 from align_echo.cli.main import main
 from align_echo.errors import EngineError, MissingExtraError
-from align_echo.session import base_env
+from align_echo.rollout.session import base_env
 from align_echo.wrappers import alfworld
 from align_echo.wrappers.alfworld import fast, has_expert
 from align_echo.wrappers.alfworld.build_data import listed_game, tables_text

@@ -9,8 +9,8 @@ import pytest
 import align_echo
 from align_echo.agents.reasoning import ReAct, Vanilla
 from align_echo.models.openai_model import OpenAICompatibleModel
-from align_echo.rollout import run_episode
-from align_echo.session import base_env
+from align_echo.rollout.batches import run_episode
+from align_echo.rollout.session import base_env
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.m3tooleval.tasks import make_task
 from tests.align.endpoint import serve

@@ -9,7 +9,7 @@ import pytest
 import align_echo
 from align_echo.critic.labels import labels
 from align_echo.errors import UsageError
-from align_echo.session import base_env
+from align_echo.rollout.session import base_env
 from align_echo.types import AgentView
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.m3tooleval.spec import FAMILIES, is_invalid

@@ -6,7 +6,7 @@ import pytest
 
 import align_echo
 from align_echo.errors import MissingDataError
-from align_echo.session import base_env
+from align_echo.rollout.session import base_env
 from tests.conformance.subjects import play, start
 from tests.wrappers.m3tooleval.upstream_package import write_package
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align_echo.base.plain_yaml import braced
 from align_echo.errors import EngineError, ReplyFormatError
-from align_echo.plain_yaml import braced
 from align_echo.wrappers.mathematics.verifier import extract_answer
 
 pytest.importorskip("math_verify")

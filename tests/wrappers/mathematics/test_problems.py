@@ -15,7 +15,7 @@ import pytest
 
 import align_echo
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.session import base_env
+from align_echo.rollout.session import base_env
 from align_echo.wrappers.mathematics import generator, problems
 from align_echo.wrappers.mathematics.generator import KINDS, LEVELS, NUMBERS
 from align_echo.wrappers.mathematics.spec import task_type

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.rollout import run_tasks
+from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.miniwob.chromium import BrowserProcess
 from align_echo.wrappers.miniwob.env import MiniWoBEnv, pool

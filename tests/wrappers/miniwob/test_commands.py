@@ -9,7 +9,7 @@ import pytest
 
 from align_echo.cli.main import main
 from align_echo.errors import EngineError
-from align_echo.gui.recording import record
+from align_echo.gaia.gui.recording import record
 from align_echo.types import Trajectory
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 from tests.wrappers.miniwob.conftest import needs_browser

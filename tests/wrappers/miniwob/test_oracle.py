@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align_echo.critic.labels import default_rule, label, labels
-from align_echo.session import start_view
+from align_echo.rollout.session import start_view
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.gui.actions import ClickAction, Point, parse
 from align_echo.wrappers.miniwob.spec import WITH_EXPERT

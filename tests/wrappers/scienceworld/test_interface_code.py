@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align_echo.errors import UsageError
-from align_echo.interface import load_interface
+from align_echo.interface.contract import load_interface
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.scienceworld.env import ScienceWorldEnv
 from align_echo.wrappers.scienceworld.spec import CONTRACT

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import EngineError, MissingExtraError
-from align_echo.rollout import run_episode
+from align_echo.rollout.batches import run_episode
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers import java
 from align_echo.wrappers.java import java_pool

@@ -13,7 +13,7 @@ import align_echo
 from align_echo.agents.privileged import expert
 from align_echo.cli.main import main
 from align_echo.errors import EngineError, UsageError
-from align_echo.rollout import run_episode
+from align_echo.rollout.batches import run_episode
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.searchqa.client import MOST_BYTES, _client, request_url, search_at
 from align_echo.wrappers.searchqa.subjects import Document

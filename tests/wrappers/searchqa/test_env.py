@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import align_echo
 from align_echo.errors import UsageError
-from align_echo.session import base_env
+from align_echo.rollout.session import base_env
 from align_echo.wrappers.searchqa.env import LONGEST_RESULT, RIGHT, WRONG, render_documents
 from align_echo.wrappers.searchqa.spec import is_invalid, parse_action
 from align_echo.wrappers.searchqa.subjects import Document

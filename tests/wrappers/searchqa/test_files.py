@@ -10,7 +10,7 @@ import pytest
 import align_echo
 from align_echo.cli.main import main
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.session import base_env
+from align_echo.rollout.session import base_env
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.searchqa.corpus import open_corpus
 from tests.conformance.subjects import play, start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align_echo.interface import Interface, Provenance
+from align_echo.interface.contract import Interface, Provenance
 from tests.menu_env import CONTRACT, TASK_IDS, MenuEnv
 from tests.wrappers.webshop.page_audit import PageAudit
 

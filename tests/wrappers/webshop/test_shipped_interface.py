@@ -7,8 +7,8 @@ import pytest
 import align_echo
 from align_echo.agents.novices import make_novice
 from align_echo.align.probe.emit import read_spec
-from align_echo.rollout import run_tasks
-from align_echo.session import base_env
+from align_echo.rollout.batches import run_tasks
+from align_echo.rollout.session import base_env
 from tests.wrappers.webshop.page_audit import PageAudit, adversary
 
 GOALS = align_echo.tasks("webshop", split="align_test")

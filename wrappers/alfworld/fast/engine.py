@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
+from align_echo.base.files import write_atomically
 from align_echo.errors import EngineError
-from align_echo.files import write_atomically
 from align_echo.wrappers.alfworld import oracle
 from align_echo.wrappers.alfworld.fast.program import GameProgram
 from align_echo.wrappers.alfworld.fast.sas import read_sas

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from align_echo.errors import EngineError
-from align_echo.interface import parse_source
+from align_echo.interface.contract import parse_source
 
 Bound = tuple[tuple[str, str], ...]
 """Placeholders (name, type) in the order in which they were bound."""

@@ -29,7 +29,7 @@ from align_echo.align.probe.offered.survey import (
     survey_task,
     view_texts,
 )
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 # ---------------------------------------------------------------- what was learned, on trial

@@ -13,9 +13,9 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.offered.learner import stands
 from align_echo.align.probe.offered.survey import VocabularySurvey, learn_surroundings, often
-from align_echo.interface import check_source, identity
-from align_echo.rollout import run_tasks
-from align_echo.session import base_env
+from align_echo.interface.contract import check_source, identity
+from align_echo.rollout.batches import run_tasks
+from align_echo.rollout.session import base_env
 from align_echo.types import AgentReply, AgentView, Evidence
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import ActionOptions, EngineState

@@ -14,8 +14,8 @@ from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered.pages import runtime
 from align_echo.align.probe.offered.pages.learn import replay_states, shows_pages
 from align_echo.align.probe.offered.pages.learner import is_silent
-from align_echo.interface import check_source, identity
-from align_echo.rollout import failed, run_tasks
+from align_echo.interface.contract import check_source, identity
+from align_echo.rollout.batches import failed, run_tasks
 from align_echo.types import AgentReply, AgentView, Misalignment
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.menu_env import CONTRACT, TASK_IDS, MenuEnv

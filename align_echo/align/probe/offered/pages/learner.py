@@ -36,7 +36,7 @@ from align_echo.align.probe.offered.pages.learn import (
     takes_any_case,
     tour,
 )
-from align_echo.interface import InterfaceContract
+from align_echo.interface.contract import InterfaceContract
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 # ---------------------------------------------------------------- what was learned of pages, on trial

@@ -1,0 +1,1 @@
+"""Play episodes: one session, batches, faults, and which actions were refused."""

@@ -1,0 +1,3 @@
+"""The release."""
+
+__version__ = "0.3.0"
