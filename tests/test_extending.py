@@ -29,8 +29,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_page_has_what_is_run_here():
     assert {"lockers.py", "lockers_agent.py", "tool_loop.py", "measure.py"} <= set(FILES)
-    assert {"first_two.py", "leave_one_out.py", "shortest.py", "one_line.py"} <= set(FILES)
-    assert len(COMMANDS) == 7
+    assert {"first_two.py", "leave_one_out.py", "shortest.py", "accepted.py", "one_line.py"} <= set(FILES)
+    assert len(COMMANDS) == 8
 
 
 @pytest.mark.long

@@ -5,7 +5,7 @@ what the agent sees. The wrapper serves the engine calls of interface code and r
 Reward, score and the end of the episode come from the environment alone. When an interface fails, the agent gets the
 raw observation for that turn. Hints that did not come true are withheld (`hint_watch.py`).
 
-Interface code runs in `align_echo/sandbox`. No environment is known here by name.
+Interface code runs in `align_echo/interface/sandbox`. No environment is known here by name.
 """
 
 from __future__ import annotations

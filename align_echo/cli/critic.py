@@ -1,6 +1,6 @@
 """`align-echo critic`: collect labelled actions, train a critic on them, and evaluate it (GAIA).
 
-Not here: the work (`align_echo/gaia`, for screens `align_echo/gui`).
+Not here: the work (`align_echo/gaia`, for screens `align_echo/gaia/gui`).
 """
 
 from __future__ import annotations
