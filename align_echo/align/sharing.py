@@ -2,7 +2,8 @@
 
 Fields: `format`, `format_version`, `sha256` and `content`. `sha256` hashes `content` in canonical form (sorted keys, no
 whitespace, ASCII); it detects damage and does not identify the author. Import only parses the source and looks up no
-environment, because that may import foreign code. The sandbox (`align_echo/interface/sandbox`) runs the interface later.
+environment, because that may import foreign code. The sandbox (`align_echo/interface/sandbox`) runs the interface
+later.
 """
 
 from __future__ import annotations
