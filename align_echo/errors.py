@@ -18,7 +18,7 @@ from html.entities import html5
 from importlib.util import find_spec
 from urllib.parse import unquote
 
-# ---------------------------------------------------------------- redaction
+# ---------------------------------------------------------------- remove secrets from texts
 
 KEY_VARIABLES = ("ALIGN_ECHO_API_KEY", "OPENAI_API_KEY")
 """Variables of keys; the first one set is sent."""

@@ -37,7 +37,7 @@ from align_echo.errors import ReplyFormatError
 from align_echo.prompts import render
 from align_echo.types import AgentView, Completion
 
-# ---------------------------------------------------------------- action forms
+# ---------------------------------------------------------------- lines in the form of an action
 
 MARKED = r"\{[^{}]*\}|<(?!/)[^<>]*>(?![^<>]*</)"
 CAPITALS = re.compile(r"\b[A-Z]{2,}[0-9]?\b")
@@ -210,7 +210,7 @@ def _pattern(form: ActionForm) -> re.Pattern[str]:
     return re.compile("(.+?)".join(spaced), re.IGNORECASE)
 
 
-# ---------------------------------------------------------------- signs
+# ---------------------------------------------------------------- end tokens and invisible signs
 
 _END = (
     r"</s>|<eos>|<end_of_turn>|<turn\|>|<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end|return|eot|call|endofturn|"

@@ -41,7 +41,7 @@ from align_echo.types import Agent, Misalignment, Trajectory, Usage
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
 
-# ---------------------------------------------------------------- best
+# ---------------------------------------------------------------- choose the interface that was played best
 
 
 def best_iteration(records: Sequence[IterationRecord]) -> int:

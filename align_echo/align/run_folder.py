@@ -30,7 +30,7 @@ from align_echo.models.recording import CallLog, RecordingModel
 from align_echo.run_dir import CONFIG, RunDir, finished_nothing, flat
 from align_echo.types import ChatModel, Fault, Frozen, Misalignment, Usage, source_in
 
-# ---------------------------------------------------------------- events
+# ---------------------------------------------------------------- events of a run
 
 EventKind = Literal[
     "run-started",

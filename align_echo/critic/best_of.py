@@ -366,7 +366,7 @@ def _candidate(reply: AgentReply, verdicts: dict[str, Verdict]) -> Candidate:
     )
 
 
-# ---------------------------------------------------------------- led
+# ---------------------------------------------------------------- an agent led by another one's actions
 
 
 class LedAgent:

@@ -226,7 +226,7 @@ NEARER = LabelRule("nearer", by_distance, fits=lambda spec: spec.measures_distan
 CONTINUES = LabelRule("continues", by_continuing, fits=lambda spec: not spec.measures_distance)
 
 
-# ---------------------------------------------------------------- agreement
+# ---------------------------------------------------------------- agreement of two label rules
 
 ANSWERS = ("correct", "wrong", "none")
 

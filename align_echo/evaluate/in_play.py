@@ -202,7 +202,7 @@ def nothing_written(plan: GenerationPlan, summary: RunSummary, path: Path) -> st
     )
 
 
-# ---------------------------------------------------------------- hint record
+# ---------------------------------------------------------------- hints on record, by the interface's source
 
 _EPISODES = ("trajectories/*.jsonl", "iterations/*/trajectories.jsonl")
 

@@ -380,7 +380,7 @@ def refuse_script(option: str, model: ModelName | None) -> None:
         raise UsageError(f"the model {model.on_record} can only play: name another with {option}")
 
 
-# ---------------------------------------------------------------- cast
+# ---------------------------------------------------------------- build agents and models
 
 Models = Callable[[str, ModelName], ChatModel]
 """Maps a role ("agent", "judge", "critic") and a model's name to the model. Raises as `chat_model`."""

@@ -360,7 +360,7 @@ def _refuse_twice(axis: str, names: Iterable[str]) -> None:
         seen.add(name)
 
 
-# ---------------------------------------------------------------- study tables
+# ---------------------------------------------------------------- tables of a study
 
 
 def build_tables(study: StudySummary) -> list[Table]:

@@ -331,7 +331,7 @@ def plain_table(title: str) -> Table:
     return table
 
 
-# ---------------------------------------------------------------- parting
+# ---------------------------------------------------------------- the game that two variants played differently
 
 MOST_TURNS = 8
 """Most different turns of each episode after they diverge; a repeated turn counts once."""

@@ -305,7 +305,7 @@ def _features(datasets: Any, rules: Sequence[str]) -> Any:
     return datasets.Features({**{name: kinds[name] for name in names}, **dict.fromkeys(rules, text)})
 
 
-# ---------------------------------------------------------------- labelling
+# ---------------------------------------------------------------- label the candidates of an episode
 
 ATTEMPTS = 2
 """Replays of an episode if the engine fails."""

@@ -165,7 +165,7 @@ def _opinions_by_turn(critic: Critic, episode: RatedEpisode) -> Iterator[tuple[V
         yield tuple(ask(critic, [ActionQuestion(conversation, action) for action in actions]))
 
 
-# ---------------------------------------------------------------- lessons
+# ---------------------------------------------------------------- training data from collections
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from align_echo.types import Candidate, Frozen, Trajectory
 from align_echo.version import __version__
 from align_echo.wrappers.catalogue import environment, recorded_environment
 
-# ---------------------------------------------------------------- baselines
+# ---------------------------------------------------------------- baselines of a critic
 
 CONSTANT, TABLE, LOGPROB = "the better constant answer", "a table of actions without numbers", "the agent's own logprob"
 Judge = Callable[[ActionExample], Label]

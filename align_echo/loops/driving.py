@@ -156,7 +156,7 @@ def classify_end(trajectory: Trajectory) -> End:
     return "lost" if trajectory.terminated else "truncated"
 
 
-# ---------------------------------------------------------------- guests
+# ---------------------------------------------------------------- environments for another loop
 
 LEFT = "the client left this episode before its end"
 

@@ -141,7 +141,7 @@ class ReplyCache:
                 self._read_to += len(line)
 
 
-# ---------------------------------------------------------------- token prices
+# ---------------------------------------------------------------- prices of tokens
 
 PRICES_VARIABLE = "ALIGN_ECHO_PRICES"
 """Environment variable naming a JSON file {model: {"prompt": usd, "completion": usd}} that overrides `LIST_PRICES`."""

@@ -37,7 +37,7 @@ from align_echo.errors import (
 from align_echo.models.endpoint import NO_KEY, check_header_variables
 from align_echo.types import Frozen
 
-# ---------------------------------------------------------------- retries
+# ---------------------------------------------------------------- which requests are repeated, and when
 
 BRIEF = 3
 """Maximum number of attempts to connect to a server that has never answered."""
@@ -193,7 +193,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     return max(0.0, seconds) if seconds == seconds and seconds != float("inf") else None
 
 
-# ---------------------------------------------------------------- client
+# ---------------------------------------------------------------- one request to an endpoint
 
 MOST_BYTES = 16 * 2**20
 """Size limit of an answer in bytes. Models write far less; a longer answer is an endpoint fault and is discarded."""

@@ -73,7 +73,7 @@ def draw_each(
     return drawn
 
 
-# ---------------------------------------------------------------- scripted
+# ---------------------------------------------------------------- models that say what a script says
 
 Written = str | Completion | WordChoice
 Script = Sequence[Written | Exception] | Callable[[Sequence[Message]], Written]

@@ -43,7 +43,7 @@ from align_echo.models.client import (
 from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
 from align_echo.types import Completion, Message, Usage, WordChoice
 
-# ---------------------------------------------------------------- openai body
+# ---------------------------------------------------------------- bodies of requests and answers
 
 HIGHEST_LOGPROB = 1e-3
 """Largest log-probability accepted as a rounding error above 0."""
@@ -173,7 +173,7 @@ def _is_logprob(listed: _Listed) -> bool:
     return listed.logprob <= HIGHEST_LOGPROB  # NaN is not
 
 
-# ---------------------------------------------------------------- openai model
+# ---------------------------------------------------------------- the model at an endpoint
 
 LISTED = 20
 """Maximum number of first tokens listed with probabilities."""

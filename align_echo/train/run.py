@@ -80,7 +80,7 @@ def computing_with(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-# ---------------------------------------------------------------- budget
+# ---------------------------------------------------------------- the number of steps, and of environment steps
 
 
 class TurnBudget(TrainerCallback):
@@ -117,7 +117,7 @@ def played_before(signals: Path, updates: int) -> int:
     return sum(int(record.get("environment_steps", 0)) for record in first)
 
 
-# ---------------------------------------------------------------- held out
+# ---------------------------------------------------------------- figures on held-out tasks
 
 
 class HeldOut(TrainerCallback):

@@ -178,7 +178,7 @@ def _is_default(path: Path) -> bool:
     return path.absolute() == Path("~/.cache/alfworld").expanduser().absolute()
 
 
-# ---------------------------------------------------------------- official
+# ---------------------------------------------------------------- official games
 
 
 @dataclass(frozen=True)

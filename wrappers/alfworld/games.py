@@ -180,7 +180,7 @@ def _location(point: list[float]) -> str:
     return f"loc|{round(x * 4)}|{round(z * 4)}|{round(rotation) // 90}|{round(horizon)}"
 
 
-# ---------------------------------------------------------------- problem
+# ---------------------------------------------------------------- a game's problem in PDDL
 
 AGENT = "agent1"
 _CHARACTERS = str.maketrans({"-": "_minus_", "#": "-", "|": "_bar_", "+": "_plus_", ".": "_dot_", ",": "_comma_"})

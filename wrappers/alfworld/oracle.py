@@ -22,7 +22,7 @@ from align_echo.base.dice import Dice
 from align_echo.errors import EngineError, install_line, require
 from align_echo.wrappers.alfworld.routes import TaskParameters, shortest_route
 
-# ---------------------------------------------------------------- engine
+# ---------------------------------------------------------------- what every engine does
 
 NOTHING_HAPPENS = "Nothing happens."
 

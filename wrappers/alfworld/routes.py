@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# ---------------------------------------------------------------- household
+# ---------------------------------------------------------------- objects and places of a household
 
 ENTITY = r"[a-z]+ \d+"
 

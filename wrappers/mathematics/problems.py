@@ -176,7 +176,7 @@ def _slug(value: object, signs: str) -> str:
     return slug
 
 
-# ---------------------------------------------------------------- worked out
+# ---------------------------------------------------------------- solutions worked out
 
 _FONT = (
     r"\\(?:text(?:bf|it|rm|sf|tt|normal|up)?|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|bf|rm|it|emph|operatorname|"

@@ -166,7 +166,7 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     return stream
 
 
-# ---------------------------------------------------------------- boxes
+# ---------------------------------------------------------------- find the boxed answer
 
 LONGEST = 300
 """Longest answer, in characters. No problem needs more, and a longer one may keep the verifier busy forever."""
@@ -286,7 +286,7 @@ def _depth(answer: str) -> int:
     return deepest
 
 
-# ---------------------------------------------------------------- marks
+# ---------------------------------------------------------------- signs and marks in answers
 
 UNITS = {
     "mm": "millimetre",

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from align_echo.errors import EngineError, MissingDataError, MissingExtraError, first_line
 from align_echo.wrappers.miniwob.spec import INSTALL_CHROMIUM
 
-# ---------------------------------------------------------------- driver
+# ---------------------------------------------------------------- the driver's process
 
 KEEPER = Path(__file__).with_name("keeper.py")
 

@@ -18,7 +18,7 @@ from align_echo.wrappers.scienceworld.spec import CONTRACT, STEP_LIMIT, as_read,
 from align_echo.wrappers.scienceworld.tasks import LabTask, read_task, task_ids
 from align_echo.wrappers.text_env import ActionOptions, EngineState, TextEnv
 
-# ---------------------------------------------------------------- jvm
+# ---------------------------------------------------------------- the Java process
 
 
 class JavaSimulator(JavaProcess):
@@ -118,7 +118,7 @@ def _folder() -> str:
     return str(folder)
 
 
-# ---------------------------------------------------------------- ways
+# ---------------------------------------------------------------- ways to the goal
 
 Plan = tuple[str, ...]
 

@@ -263,7 +263,7 @@ def describe_skipped(folder: Path) -> list[str]:
         return [f"{repeated} left out that a later split has too"] * bool(repeated) + [note for note in notes if note]
 
 
-# ---------------------------------------------------------------- embedded
+# ---------------------------------------------------------------- the embedded corpus
 
 
 @functools.cache
@@ -282,7 +282,7 @@ def _embedded_corpus() -> SearchCorpus:
     return SearchCorpus(_embedded()[0])
 
 
-# ---------------------------------------------------------------- files
+# ---------------------------------------------------------------- corpora in files
 
 Stamp = tuple[int, int]
 

@@ -99,7 +99,7 @@ def _whole(topk: object) -> int | None:
     return int(number) if number.is_integer() else None
 
 
-# ---------------------------------------------------------------- server
+# ---------------------------------------------------------------- the retrieval server
 
 
 def make_server(corpus: SearchCorpus, port: int, host: str = HOST) -> QuietServer:

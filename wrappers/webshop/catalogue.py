@@ -40,7 +40,7 @@ from align_echo.wrappers.webshop.reward import (
 )
 from align_echo.wrappers.webshop.spec import SPLITS
 
-# ---------------------------------------------------------------- official
+# ---------------------------------------------------------------- official files
 
 PRODUCTS, ATTRIBUTES, INSTRUCTIONS = "items_shuffle", "items_ins_v2", "items_human_ins.json"
 LONGEST_ASIN = 10

@@ -99,7 +99,7 @@ def texts(*lines: str) -> tuple[PageNode, ...]:
     return tuple(PageNode("text", line.strip()) for line in lines if line.strip())
 
 
-# ---------------------------------------------------------------- goals
+# ---------------------------------------------------------------- goals of shoppers
 
 NO_BOUND = 1_000_000.0
 """Bound of a goal without a price, in dollars."""

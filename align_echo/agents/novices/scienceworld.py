@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from align_echo.agents.novices.habits import NoviceStep, ScriptedNovice, advised, chance, times_followed
 from align_echo.types import AgentView
 
-# ---------------------------------------------------------------- laboratory
+# ---------------------------------------------------------------- what the script knows of a laboratory
 
 ROOMS = (
     *("kitchen", "outside", "hallway", "workshop", "living room", "greenhouse"),

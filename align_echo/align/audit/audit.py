@@ -178,7 +178,7 @@ def written(template: str, names: Iterable[str]) -> str:
     return text
 
 
-# ---------------------------------------------------------------- claims
+# ---------------------------------------------------------------- claims of a message
 
 Kind = Literal[
     "do",
@@ -382,7 +382,7 @@ def _done_again(scene: SpeakerState, action: str) -> str:
     return scene.rng.choice(scene.memory.utterances[-6:]) if scene.memory.utterances else ""
 
 
-# ---------------------------------------------------------------- audit
+# ---------------------------------------------------------------- test every claim
 
 LETTERS = ("X", "Y", "Z")
 MAX_CHAIN = 12

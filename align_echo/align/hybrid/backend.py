@@ -39,7 +39,7 @@ from align_echo.prompts import prompt_hash, render
 from align_echo.rollout.batches import failed
 from align_echo.types import ChatModel, Misalignment, Trajectory
 
-# ---------------------------------------------------------------- proposing
+# ---------------------------------------------------------------- ask the model for hypotheses
 
 PROMPTS = ("analyzer/hypotheses_system", "analyzer/hypotheses")
 

@@ -253,7 +253,7 @@ def _parse(reply: str) -> dict[int, dict[str, Any]]:
     return written
 
 
-# ---------------------------------------------------------------- source
+# ---------------------------------------------------------------- write the interface's source
 
 HEADING = "Learned by experiment in this environment:"
 UNTESTED = "(not tested) "

@@ -201,7 +201,7 @@ def _plain(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-# ---------------------------------------------------------------- answers
+# ---------------------------------------------------------------- read the model's answers
 
 NONSENSE = ("qzxv", "wvub", "qzxv wvub", "wvub qzxv", "wvub qzxv 7 kjdq", "kjdq 7", "vvjx qzxv kjdq", "xqj")
 """Actions no environment understands, to collect all wordings of refusals."""

@@ -32,7 +32,7 @@ from align_echo.models.drawing import model_for_sample
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Message, Misalignment, Trajectory
 
-# ---------------------------------------------------------------- dialogue
+# ---------------------------------------------------------------- the conversation with the model
 
 Parsed = TypeVar("Parsed")
 EMPTY = "(empty message)"
@@ -98,7 +98,7 @@ class ModelDialogue:
         raise NoAnswerError(f"no usable answer in {tries} tries; the last problem: {problem}")
 
 
-# ---------------------------------------------------------------- verification
+# ---------------------------------------------------------------- check a misalignment by experiment
 
 Concluded = TypeVar("Concluded")
 SHOWN_OF_ARGUMENT = 300

@@ -20,7 +20,7 @@ from align_echo.interface.contract import Interface
 from align_echo.prompts import render
 from align_echo.types import Evidence, Frozen, Misalignment
 
-# ---------------------------------------------------------------- tags
+# ---------------------------------------------------------------- find tags in a reply
 
 Kind = Literal["bug-of-current", "new-logic"]
 KINDS = " or ".join(get_args(Kind))
@@ -352,7 +352,7 @@ def _unresolved(text: str, claims: int) -> tuple[int, ...]:
     return unresolved
 
 
-# ---------------------------------------------------------------- code
+# ---------------------------------------------------------------- read code from a reply
 
 
 def _tagged_code(text: str) -> str:
@@ -394,7 +394,7 @@ def _fences(text: str) -> list[str]:
     return blocks
 
 
-# ---------------------------------------------------------------- findings
+# ---------------------------------------------------------------- read misalignments from a reply
 
 
 def _findings(text: str, task_ids: Collection[str], outcomes: Sequence[ExperimentResult] | None) -> AnalyzerFindings:
@@ -523,7 +523,7 @@ def _cited(block: str, tag: str, outcomes: Sequence[ExperimentResult]) -> list[E
     return [telling[number] for number in cited]
 
 
-# ---------------------------------------------------------------- text
+# ---------------------------------------------------------------- plain text of a reply
 
 
 def interface_values(interface: Interface, action_format: str) -> dict[str, object]:

@@ -18,7 +18,7 @@ from align_echo.align.probe.vocabulary import Need
 from align_echo.interface.contract import RuleRecord
 from align_echo.types import Evidence, Misalignment, Trajectory
 
-# ---------------------------------------------------------------- near misses
+# ---------------------------------------------------------------- wrong wordings close to a right one
 
 MIN_SUPPORT = 2
 """Times a template must be within reach, or nearer than all others, to count as the meaning."""

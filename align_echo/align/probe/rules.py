@@ -402,7 +402,7 @@ def _grown(table: _Table, open_cases: int) -> list[Row]:
     return rows
 
 
-# ---------------------------------------------------------------- refusals
+# ---------------------------------------------------------------- how refusals look
 
 MIN_ACTIONS = 5
 MIN_KINDS = 2

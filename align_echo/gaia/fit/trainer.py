@@ -167,7 +167,7 @@ def _only(items: list[Sequence[Any]]) -> dict[str, Sequence[Any]]:
     return {"step": items[0]}
 
 
-# ---------------------------------------------------------------- calibrated
+# ---------------------------------------------------------------- train, calibrate and publish a critic
 
 
 def fit_calibrated(

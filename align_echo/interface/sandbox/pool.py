@@ -29,7 +29,7 @@ from align_echo.errors import EngineError, UsageError
 if TYPE_CHECKING:
     import pydantic_monty
 
-# ---------------------------------------------------------------- deadlines
+# ---------------------------------------------------------------- deadlines of sandbox processes
 
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 

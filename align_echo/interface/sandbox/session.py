@@ -23,7 +23,7 @@ from align_echo.types import Frozen
 if TYPE_CHECKING:
     import pydantic_monty
 
-# ---------------------------------------------------------------- spending
+# ---------------------------------------------------------------- limits of time and memory
 
 _REQUESTS_A_TURN = 1_000
 _SHARE = 0.95

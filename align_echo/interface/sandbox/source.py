@@ -306,7 +306,7 @@ def _exceptions(caught: ast.expr | None) -> Iterator[str]:
             yield name
 
 
-# ---------------------------------------------------------------- source
+# ---------------------------------------------------------------- check and rewrite source
 
 MODULE_NAME = '"interface"'
 READ = "_align_read"

@@ -124,7 +124,7 @@ class ModelEngine(Protocol):
         """
 
 
-# ---------------------------------------------------------------- foreign
+# ---------------------------------------------------------------- loading code of others in a process of its own
 
 SECONDS = 10
 """CPU seconds a process may use, including its start."""

@@ -313,7 +313,7 @@ def _model_within(source: str) -> str:
     return f"name {folders[0]}, which holds one" if folders else ""
 
 
-# ---------------------------------------------------------------- pocket model
+# ---------------------------------------------------------------- the pocket model
 
 ARCHITECTURE = "Qwen3ForCausalLM"
 

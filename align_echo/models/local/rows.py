@@ -18,7 +18,7 @@ from align_echo.errors import ModelError
 from align_echo.models.local.engine import SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.slot_attention import SlotPart
 
-# ---------------------------------------------------------------- sampling
+# ---------------------------------------------------------------- sample tokens
 
 LEAST_DIVISOR = 1e-30
 """Lower bound of the temperature: float32 would overflow below it."""

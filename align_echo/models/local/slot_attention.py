@@ -21,7 +21,7 @@ from align_echo.models.local.weights import without_plans
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# ---------------------------------------------------------------- slots
+# ---------------------------------------------------------------- slots of the key-value cache
 
 WORTH_COPYING = 8
 """Minimum shared tokens to copy from another slot; fewer are recomputed."""
@@ -171,7 +171,7 @@ def _wider(buffer: torch.Tensor, columns: int) -> torch.Tensor:
     return wider
 
 
-# ---------------------------------------------------------------- shared columns
+# ---------------------------------------------------------------- columns that several rows share
 
 CALL = 128
 """Columns read in the time it takes to start one more product."""
@@ -335,7 +335,7 @@ def score_table(slots: Sequence[int], starts: Sequence[int], common: np.ndarray,
     return ScoreTable(starts, shared, own, slots) if reads <= WORTH * read else None
 
 
-# ---------------------------------------------------------------- slot attention
+# ---------------------------------------------------------------- attention over slots
 
 NAME = "align_echo_slots"
 NO_NUMBERS = "the model's logits are no numbers: its weights are broken, or overflow in this dtype"

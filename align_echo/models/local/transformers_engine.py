@@ -53,7 +53,7 @@ from align_echo.models.local.weights import ServedAdapters, load_state, read_mod
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# ---------------------------------------------------------------- decode graphs
+# ---------------------------------------------------------------- decoding steps as CUDA graphs
 
 LEAST_COLUMNS = 256
 

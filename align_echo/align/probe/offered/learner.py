@@ -222,7 +222,7 @@ def _leads_on(
     return False
 
 
-# ---------------------------------------------------------------- emit
+# ---------------------------------------------------------------- write the interface's source
 
 
 def form_in_words(form: str, template: str) -> str:
@@ -435,7 +435,7 @@ def apply_detail(spec: Spec | None, detail: Spec) -> Spec:
     return {**spec, "forms": {**forms, detail["form"]: detail["template"]} if detail["template"] else forms}
 
 
-# ---------------------------------------------------------------- findings
+# ---------------------------------------------------------------- what is reported
 
 
 def _about_refusals(before: Spec | None, spec: Spec, failed: Sequence[Trajectory]) -> Iterable[Misalignment]:

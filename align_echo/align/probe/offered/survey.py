@@ -266,7 +266,7 @@ def _count_move(
     return led
 
 
-# ---------------------------------------------------------------- misworded actions
+# ---------------------------------------------------------------- actions that failed for their wording
 
 NAME_WORDS = 4
 DROPPED = 0.6

@@ -165,7 +165,7 @@ def changes(lab: Lab, state: LabState, action: str) -> bool:
     return lab.after(state, action).observation != state.observation
 
 
-# ---------------------------------------------------------------- walking
+# ---------------------------------------------------------------- walk through pages
 
 
 def tour(lab: Lab, spec: Spec, task_id: str, walks: WalkRecord, rng: random.Random) -> None:
@@ -385,7 +385,7 @@ def _shapes(rows: Iterable[PartTrial]) -> list[str]:
     )
 
 
-# ---------------------------------------------------------------- ways
+# ---------------------------------------------------------------- ways from page to page
 
 
 def sampled(spec: Spec, pages: Iterable[PageSeen]) -> dict[str, list[PageSeen]]:

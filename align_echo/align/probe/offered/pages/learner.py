@@ -148,7 +148,7 @@ def _proved_beside(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: Tria
     return proved_ways
 
 
-# ---------------------------------------------------------------- emit
+# ---------------------------------------------------------------- write the interface's source
 
 SILENCE_IN_WORDS = "An action that is not understood is answered with the page as it was, and with no word"
 """First rule."""
@@ -310,7 +310,7 @@ def apply_detail(spec: Spec | None, detail: dict[str, Any]) -> Spec:
     return {**spec, "steps": steps}
 
 
-# ---------------------------------------------------------------- findings
+# ---------------------------------------------------------------- what is reported
 
 
 def _about_names(
