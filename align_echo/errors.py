@@ -1,6 +1,6 @@
-"""All errors raised by align-echo on purpose.
+"""All errors raised by align-echo on purpose, and the removal of secrets from every text that is printed or written.
 
-Each is also a standard type, so callers can catch `ValueError`, `FileNotFoundError` etc. A message is one line that
+An error is also a standard type, so callers can catch `ValueError`, `FileNotFoundError` etc. A message is one line that
 says what to do. The command line prints it and exits with status 2. An error during an episode is not raised to the
 user: it becomes a `Fault` on its trajectory (see `align_echo.types`).
 """

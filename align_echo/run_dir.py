@@ -6,7 +6,7 @@
 
 Nothing is created before a run starts, so a refused run leaves nothing behind, and one process at a time works in a
 folder. A run without any output yet can be started again. Not here: each command's other files (`align/run_folder.py`,
-`evaluate/folder.py`, `train/run.py`), and lines of records (`jsonl.py`).
+`evaluate/folder.py`, `train/run.py`), and lines of records (`base/jsonl.py`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Look up environments by name; `make` and `tasks` work on them. Built-in ones are registered like users'
-(`registry.py`).
+(`align_echo/registry.py`).
 
 `environment` resolves a name once; all other code gets the `EnvironmentSpec`.
 """

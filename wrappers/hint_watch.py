@@ -13,9 +13,9 @@ is about that action's objects. Two failures on different objects condemn the ru
 this if the agent's action named an object the engine never mentioned: no hint can lead to an object that does not
 exist.
 
-Each episode is watched alone, starting from a record fixed before the run (`hints.py`), so results do not depend on
-other workers. Not covered: the effect of an action (`was_accepted` asks the environment), claims without a command, and
-rules shown up front.
+Each episode is watched alone, starting from a record fixed before the run (`interface/hints.py`), so results do not
+depend on other workers. Not covered: the effect of an action (`was_accepted` asks the environment), claims without a
+command, and rules shown up front.
 """
 
 from __future__ import annotations

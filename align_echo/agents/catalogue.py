@@ -1,4 +1,5 @@
-"""Registry of agents by name. Built-in agents register in the same way as those of other packages (`registry.py`).
+"""Registry of agents by name. Built-in agents register in the same way as those of other packages
+(`align_echo/registry.py`).
 
 An agent of your own is a class with a `name` and a method `act(view)` and no constructor arguments; a subclass of
 `ChatAgent`, built with a chat model; a function that builds an agent; or an `AgentSpec`, whose `build` receives the

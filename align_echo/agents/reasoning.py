@@ -1,6 +1,7 @@
-"""ReAct agent (Yao et al., ICLR 2023; arXiv 2210.03629): a thought and an action in each reply, one call a turn.
+"""Chat agents of the ALIGN paper: vanilla, self-consistency, self-refine, planning and ReAct.
 
-The history keeps both. Zero-shot: the method's worked examples are not included, as they belong to one environment. A
+ReAct (Yao et al., ICLR 2023; arXiv 2210.03629) has a thought and an action in each reply, one call a turn. The history
+keeps both. Zero-shot: the method's worked examples are not included, as they belong to one environment. A
 reply without a thought is accepted, since the method thinks only now and then on such tasks; a reply must end with
 exactly one action. An observation after the action is made up by the model and is dropped.
 """
@@ -59,7 +60,7 @@ class Vanilla(ChatAgent):
         return parse_action(reply, view)
 
 
-# ---------------------------------------------------------------- self-consistency agent (Wang et al., ICLR 2023
+# ---------------------------------------------------------------- self-consistency agent (Wang et al., ICLR 2023)
 
 
 class SelfConsistency(ChatAgent):

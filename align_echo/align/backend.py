@@ -10,7 +10,7 @@ from align_echo.types import Described, Misalignment, Trajectory
 
 
 class Backend(Described, Protocol):
-    """Analyzer and Optimizer of a run.
+    """What a run needs of its backend: find misalignments, and write the next interface.
 
     A backend keeps no state between calls except in the arguments (a misalignment's `detail`, the interface's source),
     because a resumed run may call `optimize` without `analyze`. Without a result, calls return an empty list or the
@@ -23,7 +23,7 @@ class Backend(Described, Protocol):
     def analyze(
         self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        """Find and verify new misalignments in lost episodes (`rollout.failed`), excluding `known`.
+        """Find and verify new misalignments in lost episodes (`rollout.batches.failed`), excluding `known`.
 
         `played` holds all episodes of the iteration, at least one of them lost; the won ones show working actions.
         """

@@ -1,6 +1,6 @@
 """Write files atomically, and clear folders.
 
-Not here: JSON (`plain_yaml.py`), lines of records (`jsonl.py`), and run folders (`run_dir.py`).
+Not here: JSON (`plain_yaml.py`), lines of records (`jsonl.py`), and run folders (`align_echo/run_dir.py`).
 """
 
 from __future__ import annotations

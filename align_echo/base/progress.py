@@ -1,7 +1,7 @@
 """Report what a command is doing: to a terminal, a log, or nobody.
 
-`display.py` shows it. Notices of lower layers about waits (`network.LOGGER`) are printed from here too. Not here:
-results, returned by the command, and files.
+`rollout/display.py` shows it. Notices of lower layers about waits (`network.LOGGER`) are printed from here too. Not
+here: results, returned by the command, and files.
 """
 
 from __future__ import annotations

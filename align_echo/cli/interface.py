@@ -1,7 +1,7 @@
 """`align-echo interface`: show, check, audit, compare, ablate, export, import and bind interfaces.
 
-Not here: the work (`align_echo/evaluate`: `evaluate/in_play.py`, `interface_diff.py`, `ablation.py`;
-`align_echo/align`: `audit`, `sharing.py`).
+Not here: the work (`align_echo/evaluate`: `evaluate/in_play.py`, `evaluate/interface_diff.py`,
+`evaluate/ablation.py`; `align_echo/align`: `audit`, `align/sharing.py`).
 """
 
 from __future__ import annotations

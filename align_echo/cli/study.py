@@ -1,6 +1,6 @@
 """`align-echo study`: the papers' tables from a YAML file, with any agents and models.
 
-Not here: the plan of a study (`evaluate/study.py`) and its run (`evaluate/study.py`).
+Not here: the plan of a study and its run (`evaluate/study.py`).
 """
 
 from __future__ import annotations

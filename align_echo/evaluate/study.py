@@ -1,4 +1,5 @@
-"""Plan a study: environments x agents, without an interface, with its placebo and with it, as in the papers' tables.
+"""Plan, play and print a study: environments x agents, without an interface, with its placebo and with it, as in the
+papers' tables.
 
 `plan_study` resolves all names of a file. A study has parts, each with the cells of a grid:
 

@@ -1,8 +1,8 @@
 """An interface: the source of `InferRules` and `WrapStep`, its contract, and its provenance.
 
-Loading only parses the source; nothing is executed here (see `sandbox.py`). The two functions of an interface (ALIGN,
-section 3.2): InferRules: (initial observation, task) -> rules stated up front; WrapStep: (engine, state, action) ->
-enriched observation.
+Loading only parses the source; nothing is executed here (see `sandbox/session.py`). The two functions of an interface
+(ALIGN, section 3.2): InferRules: (initial observation, task) -> rules stated up front; WrapStep: (engine, state,
+action) -> enriched observation.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ is 0 to 100), "triple" WebShop's and M3ToolEval's; "single" is any other environ
 
 
 ARGUMENTS = ("env", "logger", "init_obs", "task", "agent_action", "task_name", "task_type_idx", "instruction")
-"""Arguments that a contract may name; the sandbox passes them (`sandbox.py`)."""
+"""Arguments that a contract may name; the sandbox passes them (`sandbox/session.py`)."""
 
 
 MAX_SOURCE = 200_000

@@ -1,4 +1,4 @@
-"""Cache of paid replies, one per line of one file, keyed by the full request.
+"""Cache of paid replies, one per line of one file, keyed by the full request; and prices of tokens.
 
     replies.jsonl      {"request": key, "reply": a `Completion` or `WordChoice`}, in order of arrival
     <kk>/<key>.json    one reply each, written by earlier versions: still read, no longer written

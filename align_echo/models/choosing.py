@@ -1,4 +1,5 @@
-"""Choose a word: which of some words a model would say next, and how probable each is. One forward pass per verdict.
+"""Names of models as users write them (`ModelName`), and the choice of a word: which of some words a model would say
+next, and how probable each is. One forward pass per verdict.
 
 Only the first token of the next reply matters. A model that can do this for many conversations at once has a method
 `choose` (`Choose`):

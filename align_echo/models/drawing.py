@@ -1,8 +1,8 @@
 """Draw replies to one conversation: one per sample number, all at once if the model supports it.
 
-A sample number distinguishes draws of one request (`model_for_sample`). The reply for a number does not depend on the
-other numbers drawn with it. Not here: asking with the same messages (`agents/conversation.py`), and selecting among
-replies.
+`ScriptedModel` says the replies of a script. A sample number distinguishes draws of one request (`model_for_sample`).
+The reply for a number does not depend on the other numbers drawn with it. Not here: asking with the same messages
+(`agents/conversation.py`), and selecting among replies.
 """
 
 from __future__ import annotations

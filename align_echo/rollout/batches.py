@@ -131,8 +131,8 @@ def run_tasks(
 
     Raises `ModelError` if the first `hopeless` episodes were all broken by the model (0: never), `AgentError` if all
     were broken by the agent's own code, and `UsageError` if `agent` is no agent. Any exception, Ctrl-C too, ends the
-    other episodes at their next turn, and so does an enclosing halt (`halting.py`); running replies of a local model
-    are stopped.
+    other episodes at their next turn, and so does an enclosing halt (`base/halting.py`); running replies of a local
+    model are stopped.
     """
     check_agent(agent)
     return run_batch(

@@ -1,6 +1,6 @@
 """Call an agent, and record faults: an agent's own code may fail like an engine or a model.
 
-Not here: playing episodes, and retries (`rollout.py`).
+Not here: playing episodes, and retries (`batches.py`).
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-# ---------------------------------------------------------------- trouble
+# ---------------------------------------------------------------- how an interface behaved
 
 MOST_FAILURES = 0.1
 """Maximum share of failed turns, and of failed resets, for an interface that works."""

@@ -6,7 +6,7 @@
             session.step(my_policy(session.view))
         trajectory = session.trajectory()
 
-`rollout.py` drives it with an `Agent`, with retries and in batches; your own loop drives it with any policy. An engine
+`batches.py` drives it with an `Agent`, with retries and in batches; your own loop drives it with any policy. An engine
 error is raised to the driver, and recorded on the trajectory as a `Fault`. A session belongs to one thread at a time,
 since environments are not shared.
 """

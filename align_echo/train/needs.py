@@ -32,7 +32,7 @@ def require_pictures() -> None:
     require("a critic on screens", "gui", ("PIL",))
 
 
-# ---------------------------------------------------------------- launched
+# ---------------------------------------------------------------- processes that a launcher started
 
 LAUNCHER_VARIABLES = ("RANK", "MASTER_ADDR", "MASTER_PORT")
 """Variables set by a launcher beside `WORLD_SIZE`."""

@@ -153,7 +153,7 @@ def without_tokens(episode: Trajectory) -> Trajectory:
     return episode.model_copy(update={"steps": steps})
 
 
-# ---------------------------------------------------------------- observed
+# ---------------------------------------------------------------- rollouts on record
 
 
 class ObservedStage:

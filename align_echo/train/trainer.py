@@ -43,7 +43,7 @@ from align_echo.train.rows import Role, RolloutBatch, Row
 from align_echo.train.signals import LOSSES, LossSummary, Signals, batch_signals, numbers, without_loss
 from align_echo.types import Frozen
 
-# ---------------------------------------------------------------- ahead
+# ---------------------------------------------------------------- play a batch while another one is learned
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Interface code as a language model writes it for ALFWorld: state on `env`, probes, regular expressions, logging.
 
-Measured by `wrapper_overhead.py`, run by the tests; it is loaded as an interface, never imported.
+Measured by `studies/wrapper_overhead.py`, run by the tests; it is loaded as an interface, never imported.
 """
 
 import re

@@ -93,7 +93,7 @@ def _action(step: dict[str, Any]) -> GuiAction:
     raise EngineError(f"the expert's step is not an action: {step}")
 
 
-# ---------------------------------------------------------------- miniWoB as a `TextEnv`
+# ---------------------------------------------------------------- MiniWoB as a `TextEnv`
 
 LONGEST_TYPED = 200
 """Longest text of one `type` action, in characters."""

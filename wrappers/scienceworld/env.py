@@ -285,7 +285,7 @@ def gold_path(task: LabTask) -> tuple[str, ...]:
         return tuple(simulator.gold_path())
 
 
-# ---------------------------------------------------------------- scienceWorld as a `TextEnv`
+# ---------------------------------------------------------------- ScienceWorld as a `TextEnv`
 
 NOT_PLAY = ("reset task",)
 """Forms in the engine's list that are no moves of an episode: this form undoes all progress."""

@@ -47,7 +47,7 @@ class SearchOracle:
         return len(self._missing) + 1 if self._task.chain else None
 
 
-# ---------------------------------------------------------------- searchQA as a `TextEnv`
+# ---------------------------------------------------------------- SearchQA as a `TextEnv`
 
 DOCUMENTS_SHOWN = 3
 """Number of documents shown by a search."""

@@ -200,7 +200,7 @@ def turns_to_win(game: str, seed: int, played: Plan, plan: Plan) -> int | None:
     return len(plan) if answer["tasksuccess"] else None
 
 
-# ---------------------------------------------------------------- textWorldExpress as a `TextEnv`
+# ---------------------------------------------------------------- TextWorldExpress as a `TextEnv`
 
 
 class ExpressEnv(TextEnv):

@@ -107,7 +107,7 @@ class ShopOracle:
         return [f"click[{value}]" for value in missing] + ["click[buy now]"]
 
 
-# ---------------------------------------------------------------- webShop as a `TextEnv`
+# ---------------------------------------------------------------- WebShop as a `TextEnv`
 
 TEMPLATES = ("search[{0}]", "click[{0}]")
 

@@ -206,7 +206,7 @@ def rich_text(nodes: Iterable[PageNode], page: ShopPage) -> str:
     return "".join(f"{line}\n" for line in (*clicked, *lines))
 
 
-# ---------------------------------------------------------------- webShop pages as HTML for people
+# ---------------------------------------------------------------- WebShop pages as HTML for people
 
 
 def html(shop: Shop, page: ShopPage) -> str:

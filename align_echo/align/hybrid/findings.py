@@ -213,7 +213,7 @@ def problem_with(words: str, rule: Rule, *, hint: bool) -> str:
     return ""
 
 
-# ---------------------------------------------------------------- inside
+# ---------------------------------------------------------------- helpers
 
 
 def _forms(rule: Rule) -> list[str]:

@@ -128,7 +128,7 @@ def json_values(text: str) -> list[Any]:
     return values
 
 
-# ---------------------------------------------------------------- inside
+# ---------------------------------------------------------------- helpers
 
 
 def _short(problem: str) -> str:

@@ -115,7 +115,7 @@ def argument(text: str, named: str = "[\"']") -> str:
     return unquoted(value)
 
 
-# ---------------------------------------------------------------- inside
+# ---------------------------------------------------------------- helpers of tags
 
 
 def _json_call(text: str) -> tuple[str, str]:

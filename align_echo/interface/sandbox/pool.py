@@ -1,7 +1,7 @@
 """Worker processes of the interpreter: one pool per process, started with the first episode and closed at exit.
 
 A forked child cannot use its parent's pool, and must not even free references to it (this would end the parent's
-sessions); this file ensures both. Not here: the code run in a worker (`sandbox.py`).
+sessions); this file ensures both. Not here: the code run in a worker (`session.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs inside the sandbox before interface code: its `env` and `logger`, and helpers for rewritten source.
 
-Nothing imports this file: its text is sent to the interpreter (`sandbox.py`), followed by that of `stdlib.py`. Both
+Nothing imports this file: its text is sent to the interpreter (`session.py`), followed by that of `stdlib.py`. Both
 use only what the interpreter supports: no inheritance, no `del`, no `yield`, no attributes on functions. All names
 start with `_align_` to avoid collisions with interface code. Code that changes them on purpose only spoils its own
 text: everything that counts (engine calls, reward, the end of the episode) is judged outside.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
-# ---------------------------------------------------------------- templates
+# ---------------------------------------------------------------- chat templates of model folders
 
 CHATML_TEMPLATE = (
     "{% for message in messages %}"
@@ -307,7 +307,7 @@ def chatml_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-# ---------------------------------------------------------------- templates
+# ---------------------------------------------------------------- copies of a tokenizer
 
 
 def _plain_copy(state: str, special: Iterable[str]) -> Tokenizer:

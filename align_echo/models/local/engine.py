@@ -1,5 +1,7 @@
 """Interface of an engine for local models: it continues token ids. Nothing here needs torch.
 
+`run_bounded` runs code of others in a process with limits of time and memory.
+
 An engine knows no chat, no text and no environment. It may cache a context and reuse it for any request with the same
 prefix; this never changes the result.
 """

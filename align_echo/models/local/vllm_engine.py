@@ -22,7 +22,7 @@ from align_echo.errors import MissingDataError, MissingExtraError, ModelError, T
 from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.vllm_checks import LogprobsMode, check_request, checked_reply, extract_choices, room
 
-# ---------------------------------------------------------------- loRA adapters of a running vLLM
+# ---------------------------------------------------------------- LoRA adapters of a running vLLM
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Episodes as lines for a terminal: an overview of a run, and one episode turn by turn.
+"""Episodes as lines for a terminal: a run, one episode turn by turn, and the evidence of a rule.
 
     for line in overview(parts, 60, damaged): print(line)
 

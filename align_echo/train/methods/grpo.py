@@ -1,6 +1,7 @@
 """GRPO (DeepSeekMath): several episodes of each task, compared with each other. A sample is an episode.
 
-It is also a control without a critic: as many fresh attempts as other methods make refined ones.
+Its loss is `train/objective.py`. It is also a control without a critic: as many fresh attempts as other methods make
+refined ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compiled forms of the embedded games, part of the package. They can be played without the packages that compile a
 game.
 
-They are JSON in a ZIP archive, each under a name made of the game's texts; `build_data.py` makes the archive.
+They are JSON in a ZIP archive, each under a name made of the game's texts; `alfworld/build_data.py` makes the archive.
 """
 
 from __future__ import annotations
