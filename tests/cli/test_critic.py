@@ -378,7 +378,7 @@ BAD = {
     "resume without a folder": ([*COLLECT, "--resume"], "add --out DIR"),
     "nothing to resume": (["critic", "train", "--examples", "E", "--resume"], "there is nothing to resume in out"),
     "no examples": (["critic", "train", "--examples", "nowhere"], "there are no examples in nowhere"),
-    "an unknown rule": (["critic", "train", "--examples", "E", "--rule", "best"], "--rule"),
+    "an unknown rule": (["critic", "train", "--examples", "E", "--rule", "best"], "unknown label rule 'best'; known: "),
     "another environment's rule": (["critic", "train", "--examples", "E", "--rule", "continues"], "correct and wrong"),
     "no share": (["critic", "train", "--examples", "E", "--held-out", "1"], "at least 0 and below 1"),
     "a share of too few": (["critic", "train", "--examples", "E", "--held-out", "0.001"], "the tasks are too few"),

@@ -116,6 +116,7 @@ TRIALS: dict[str, Scene[Given]] = {
             row("judge", lambda given: given.path, ("pocket", "pocket"), ("./start", "./start")),
             row("examples", paths("examples"), ("./here", "here"), ("./there", "there")),
             same("rule", "expert", "nearer", "continues"),
+            row("pick", lambda given: given.picks, (None, ()), ("mine:RULE", ["mine:RULE"])),
             same("env", None, "mine:World"),
             same("agent", None, "mine:Agent"),
             same("base_url", None, "http://a/v1"),

@@ -68,7 +68,7 @@ def word(before, after):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("own")
     write_models(made)
-    (made / "own_rules.py").write_text(FILE)
+    (made / "own_method.py").write_text(FILE)
     return made
 
 
@@ -93,50 +93,50 @@ def signals(folder: Path, out: str) -> list[dict[str, float]]:
 @pytest.mark.long
 def test_a_methods_own_advantage_and_loss_are_those_it_learns_by(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    assert train(folder, "method: own_rules:OWN", "own") == 0
-    assert "advantage: that of own_rules:OWN; loss: that of own_rules:OWN" in capsys.readouterr().err
+    assert train(folder, "method: own_method:OWN", "own") == 0
+    assert "advantage: that of own_method:OWN; loss: that of own_method:OWN" in capsys.readouterr().err
     steps = signals(folder, "own")
     assert [(step["policy/advantage"], step["policy/advantage_std"]) for step in steps] == [(7.0, 0.0)] * 2
     assert steps[0]["policy/loss"] > 7  # 7 nats and more a token, where ours is 0 at first
     assert "policy/clip_share" not in steps[0]
     assert moved(folder, "own")
-    assert train(folder, "method: own_rules:STILL", "still") == 0
+    assert train(folder, "method: own_method:STILL", "still") == 0
     assert not moved(folder, "still")
-    named = 'method: own_rules:OWN\nstep: {advantage: group}'
+    named = 'method: own_method:OWN\nstep: {advantage: group}'
     assert train(folder, named, "named") == 0
     assert signals(folder, "named")[0]["policy/advantage"] == pytest.approx(0)
-    assert train(folder, "method: own_rules:OWN", "own", "--resume") == 0
+    assert train(folder, "method: own_method:OWN", "own", "--resume") == 0
 
 
 def test_an_advantage_and_a_reward_of_ones_own_are_named_in_a_config(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    text = 'method: own_rules:OURS\nstep: {advantage: "own_rules:sevens"}\n'
-    assert train(folder, f'{text}collecting: {{critic_reward: "own_rules:tenfold"}}', "by-name") == 0
+    text = 'method: own_method:OURS\nstep: {advantage: "own_method:sevens"}\n'
+    assert train(folder, f'{text}collecting: {{critic_reward: "own_method:tenfold"}}', "by-name") == 0
     first = signals(folder, "by-name")[0]
     assert (first["policy/advantage"], first["policy/reward"]) == (7.0, 2.5)
     config = json.loads((folder / "by-name" / "config.json").read_text())["config"]
     names = (config["step"]["advantage"], config["collecting"]["critic_reward"])
-    assert names == ("own_rules:sevens", "own_rules:tenfold")
+    assert names == ("own_method:sevens", "own_method:tenfold")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("method: own_rules:NO_BOUNDS", "its bounds is an int, and must be a function"),
-        ("method: own_rules:NO_COST", "the bounds of own_rules:NO_COST give an int, and must give a BatchCost"),
-        ("method: own_rules:NUMBER", "gives a Tensor, and must give a BatchLoss"),
-        ("method: own_rules:VECTOR", "must be a scalar tensor with a gradient"),
-        ("method: own_rules:ROWS", "have the shape [2], and must have that of the mask, [2, 1]"),
-        ("method: own_rules:NAN", "must be finite numbers"),
-        ("method: own_rules:BROKEN", "the loss of own_rules:BROKEN fails: ZeroDivisionError: division by zero"),
-        ("method: own_rules:NO_NUMBERS", "it must give a finite number for each"),
-        ("method: own_rules:ONE", "gives [1.0] for 4 rows"),
-        ("method: own_rules:OWN\nbackend: trl", "backend: trl has a loss of its own"),
-        ('method: grpo\nstep: {advantage: "own_rules:collect"}', "the advantage own_rules:collect fails"),
-        ('method: grpo\nstep: {advantage: "own_rules:FILE"}', "the module own_rules has no FILE"),
+        ("method: own_method:NO_BOUNDS", "its bounds is an int, and must be a function"),
+        ("method: own_method:NO_COST", "the bounds of own_method:NO_COST give an int, and must give a BatchCost"),
+        ("method: own_method:NUMBER", "gives a Tensor, and must give a BatchLoss"),
+        ("method: own_method:VECTOR", "must be a scalar tensor with a gradient"),
+        ("method: own_method:ROWS", "have the shape [2], and must have that of the mask, [2, 1]"),
+        ("method: own_method:NAN", "must be finite numbers"),
+        ("method: own_method:BROKEN", "the loss of own_method:BROKEN fails: ZeroDivisionError: division by zero"),
+        ("method: own_method:NO_NUMBERS", "it must give a finite number for each"),
+        ("method: own_method:ONE", "gives [1.0] for 4 rows"),
+        ("method: own_method:OWN\nbackend: trl", "backend: trl has a loss of its own"),
+        ('method: grpo\nstep: {advantage: "own_method:collect"}', "the advantage own_method:collect fails"),
+        ('method: grpo\nstep: {advantage: "own_method:FILE"}', "the module own_method has no FILE"),
         ("method: grpo\nstep: {advantage: grup}", "unknown advantage 'grup'; did you mean group? known: group, reward"),
-        ('method: echo\ncollecting: {critic_reward: "own_rules:word"}', "gives 'much' for scores 0 and 0"),
-        ('method: echo\ncollecting: {critic_reward: "own_rules:OURS"}', "a critic reward is a function"),
+        ('method: echo\ncollecting: {critic_reward: "own_method:word"}', "gives 'much' for scores 0 and 0"),
+        ('method: echo\ncollecting: {critic_reward: "own_method:OURS"}', "a critic reward is a function"),
         ("method: echo\ncollecting: {critic_reward: much}", "unknown critic reward 'much'"),
     ],
 )
