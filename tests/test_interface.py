@@ -170,6 +170,7 @@ def _threads_that_take_turns() -> Iterator[None]:
         gc.set_threshold(*threshold)
 
 
+@pytest.mark.long
 def test_threads_can_parse_at_once():
     """Python 3.11 fails in most runs of this if `ast.parse` is used as it is."""
     text = Path(__file__).read_text(encoding="utf-8") * 2

@@ -80,6 +80,7 @@ def test_a_stopped_evaluation_with_samples_goes_on_as_if_it_had_not_been(run, st
         assert Path("run", name).read_text() == Path("whole", name).read_text()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_network")
 @pytest.mark.parametrize("agent", ["vanilla", "planning"])
 def test_an_agent_plays_under_the_preset_of_the_paper(agent, run):
@@ -289,6 +290,7 @@ def test_a_run_without_an_agent_says_who_played(run, monkeypatch):
     assert (config["agent"], config["model"]) == ("novice", None)
 
 
+@pytest.mark.long
 def test_nothing_that_lists_or_checks_models_imports_torch():
     code = (
         "import sys; from align_echo.cli.main import main; main(['doctor']); "

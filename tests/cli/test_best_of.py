@@ -54,6 +54,7 @@ def test_signs_that_are_taken_off_replies_are_counted_and_said(run, monkeypatch)
     assert (counted["replies"], counted["with_residue"]) == (len(played.steps), taken)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("judge", ["picky", "wavering", None])
 def test_what_the_judge_holds_right_is_sent_and_who_judged_is_on_record(judge, run, endpoint):
     chosen = ["--judge", judge] if judge else []

@@ -86,6 +86,7 @@ def test_a_batch_that_it_breaks_from_the_start_is_stopped_with_one_line(run, for
     assert len(JsonlFile(Path("run/trajectories/none.jsonl")).read(Trajectory)) == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "line",
     [

@@ -420,6 +420,7 @@ def test_version(run):
     assert run("--version")[1] == f"align-echo {align_echo.__version__}\n"
 
 
+@pytest.mark.long
 def test_ctrl_c_on_the_installed_command(tmp_path):
     command = [sys.executable, "-m", "align_echo_command", *EVALUATE[:-1], "40", "--out", "run"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:

@@ -337,6 +337,7 @@ def test_a_wrong_value_is_told_by_where_it_comes_from(examples, model, run):
         assert f"align-echo: {message}" in err
 
 
+@pytest.mark.long
 def test_another_folder_than_that_of_a_critic_of_text_is_told_what_it_is(collection, model, run):
     pytest.importorskip("PIL")
     from align_echo.gaia.gui.fit import tiny_vision

@@ -130,6 +130,7 @@ def test_what_a_critic_that_broke_left_open_is_asked_again(evaluate, endpoint):
     assert len(endpoint.asked("falling")) > before
 
 
+@pytest.mark.long
 def test_a_reply_that_cannot_be_read_is_an_answer_and_is_not_asked_for_again(evaluate, endpoint):
     assert evaluate("mumbling", "--reasoning", "--out", "trial")[0] == 0
     assert outcome("trial").critic.unreadable > 0
@@ -174,6 +175,7 @@ def test_a_critic_that_reasons_is_put_on_trial_with_votes_or_without(evaluate, e
     assert "picky said neither correct nor wrong" in err
 
 
+@pytest.mark.long
 def test_the_best_of_several_by_a_critic_that_reasons(endpoint, run, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     command = ("evaluate", *WAVERING, "--tasks", "1", "--temperature", "1", "--best-of", "2", "--judge", "arguing")

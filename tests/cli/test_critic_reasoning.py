@@ -101,6 +101,7 @@ def test_it_goes_on_where_it_was_by_whatever_path_the_examples_are_named(example
     assert "critic was started with settings.lr = 0.0001, not 0.5" in err
 
 
+@pytest.mark.long
 def test_what_it_was_taught_by_stays_the_same(examples, model, run, monkeypatch):
     assert run(*train(examples, model, "--held-out", "0"))[0] == 0
 

@@ -215,6 +215,7 @@ def broken_on(monkeypatch):
     return broken
 
 
+@pytest.mark.long
 def test_faults_are_counted_kept_out_of_the_figures_and_played_again(run, broken_on):
     assert run(*GRID, "--out", "whole")[0] == 0
     tasks = json.loads(Path("whole/config.json").read_text())["tasks"]["alfworld"]
@@ -234,6 +235,7 @@ def test_faults_are_counted_kept_out_of_the_figures_and_played_again(run, broken
     assert summary("run") == summary("whole")
 
 
+@pytest.mark.long
 def test_a_cell_of_nothing_but_faults_is_a_row_without_figures(run, broken_on):
     assert run(*GRID, "--out", "whole")[0] == 0
     broken_on.update(dict.fromkeys(json.loads(Path("whole/config.json").read_text())["tasks"]["alfworld"], 100))
@@ -247,6 +249,7 @@ def test_a_cell_of_nothing_but_faults_is_a_row_without_figures(run, broken_on):
     assert summary("run") == summary("whole")
 
 
+@pytest.mark.long
 def test_a_side_of_nothing_but_faults_is_played_again_and_the_other_is_not(run, broken_on):
     assert run(*GRID, "--out", "whole")[0] == 0
     tasks = json.loads(Path("whole/config.json").read_text())["tasks"]["alfworld"]

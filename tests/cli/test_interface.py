@@ -30,6 +30,7 @@ def hints(tmp_path, run: str, variant: str = "full") -> list[dict[str, object]]:
     return list(made)
 
 
+@pytest.mark.long
 def test_what_does_not_come_true_is_told_counted_and_remembered_only_when_asked(run, lies, tmp_path):
     status, out, _ = run(*EVALUATE, "--interface", lies)
     assert status == 0
@@ -85,6 +86,7 @@ def test_the_record_of_a_shipped_interface_is_not_touched(run):
 AUDIT = ["interface", "audit", "--env", "alfworld", "--games", "2", "--turns", "6"]
 
 
+@pytest.mark.long
 def test_the_shipped_interface_tells_every_speaker_the_truth(run, tmp_path):
     speakers = "adversary,random,expert-slips,novice"
     status, out, _ = run(*AUDIT, "probe", "--agents", speakers, "--out", "audit.json")

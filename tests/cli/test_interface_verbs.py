@@ -39,6 +39,7 @@ def worth(tmp_path) -> dict[str, dict[str, Any]]:
 # ---------------------------------------------------------------- ablate
 
 
+@pytest.mark.long
 def test_a_rule_is_worth_what_is_lost_without_it(run, few, tmp_path):
     status, out, err = run(*ABLATE)
     assert status == 0, err
@@ -84,6 +85,7 @@ def test_an_episode_that_is_not_played_anew_would_have_gone_just_so(few):
     assert skipped > 0
 
 
+@pytest.mark.long
 def test_one_that_was_stopped_goes_on_where_it_was(run, few, tmp_path, stop_after_first_episode):
     fewer = ["2" if word == "3" else word for word in ABLATE]
     status, _, err = run(*fewer)

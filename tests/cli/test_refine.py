@@ -62,6 +62,7 @@ def test_without_a_critic_what_failed_is_played_anew(run):
     assert not Path("run/reviews").exists()
 
 
+@pytest.mark.long
 def test_a_critic_at_an_endpoint_is_heard_and_on_record(run, endpoint):
     status, out, err = run(*COMMAND, "--critic", "wise", "--base-url", endpoint.url, "--out", "run")
     assert status == 0, err
@@ -77,6 +78,7 @@ def test_a_critic_at_an_endpoint_is_heard_and_on_record(run, endpoint):
     assert "critic: wise, form echo" in out
 
 
+@pytest.mark.long
 def test_critiques_that_cannot_be_read_are_counted_and_the_episode_played_without(run, endpoint):
     command = [*COMMAND, "--critic", "vague", "--critic-form", "icrl", "--base-url", endpoint.url]
     status, _, err = run(*command, "--out", "run")

@@ -245,6 +245,7 @@ def test_a_stopped_study_goes_on_and_makes_nothing_twice(run, hardly_any_fresh_t
     assert Path("run/summary.json").read_text() == before
 
 
+@pytest.mark.long
 def test_every_seed_has_tables_of_its_own_and_faults_are_told_and_played_again(run, monkeypatch):
     text = SHIPPED.replace(", webshop", "").replace("tasks: 2", "tasks: 1").replace("[rules, feedback]", "[]")
     plan = plan_study(write(f"{text}seeds: [3, 5]\n"))

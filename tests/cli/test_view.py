@@ -32,6 +32,7 @@ def test_runs_become_one_file(run, tmp_path):
     assert [each["environment"] for each in episodes(page)] == ["m3tooleval", "m3tooleval", "station"]
 
 
+@pytest.mark.long
 def test_a_damaged_line_is_said_and_the_rest_is_written(run):
     file = hostile("run/trajectories/none.jsonl")
     status, out, err = run("view", "run", "--out", "here.html")

@@ -181,6 +181,7 @@ def test_an_idle_action_costs_one_and_is_right_where_that_is_allowed(made):
     assert by_continuing(base_env(env), view, ["teleport to hallway"], allowance=2) == ["correct"]
 
 
+@pytest.mark.long
 @needs_java
 def test_no_distance_is_measured_where_there_is_one_path(made):
     view = played(made["scienceworld"], BOX)
@@ -210,6 +211,7 @@ def test_the_experts_own_actions_are_right_all_the_way(made, name):
     assert steps >= 8
 
 
+@pytest.mark.long
 def test_what_the_handcoded_expert_does_in_vain_is_all_that_nearer_calls_wrong_on_its_way(made):
     env = made["alfworld"]
     base = base_env(env)
@@ -253,6 +255,7 @@ def test_labelling_leaves_no_trace_in_what_follows(made, name):
     assert all(before == after for before, after in moments)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_several_actions_are_labelled_as_each_alone(made, name):
     env = made[name]

@@ -55,6 +55,7 @@ def held(name: str, folder: Path, tasks: int, workers: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "workers"), [("QUIET", 1), ("DECLARED", 3)])
 def test_more_episodes_take_no_more_memory(name, workers, tmp_path, monkeypatch):
     """An episode has 10 KB of pages; what is left of it are a place in a file and the sums of its task."""

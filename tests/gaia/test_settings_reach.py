@@ -302,6 +302,7 @@ def test_every_setting_of_a_critic_is_seen_where_it_acts(kind, scene):
     assert unseen(fields(kind), [scene], {"seed": test_another_seed_takes_other_examples_in_another_order}) == []
 
 
+@pytest.mark.long
 def test_the_settings_of_critics_that_read_act(record, collection, model):
     def train(values: dict[str, Any], run: int) -> FitRecord:
         kept: FitRecord = record()

@@ -45,6 +45,7 @@ def by_rule(states: Sequence[JudgedState], n: int) -> dict[str, SelectionResult]
 STATES = st.lists(st.text("xyzABC-", min_size=4, max_size=4).filter(lambda one: one != "----"), min_size=1, max_size=12)
 
 
+@pytest.mark.long
 @settings(max_examples=10)
 @given(STATES)
 def test_a_critic_that_never_errs_reaches_what_any_choice_could_at_every_number_of_candidates(drawn):

@@ -74,6 +74,7 @@ def test_what_is_waited_for_is_bounded_by_the_sum_of_all_attempts():
     assert len(calls) == 3
 
 
+@pytest.mark.long
 def test_waiting_for_a_slot_is_no_waiting_for_the_server():
     """Eight replies of 0.4 s through one slot, under a deadline of 3 s: nothing is given up."""
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from align_echo.models import ReplyCache
 from align_echo.models.cache import REPLIES
 from align_echo.types import Completion, WordChoice
@@ -79,6 +81,7 @@ def test_what_another_process_stores_meanwhile_is_found(tmp_path: Path) -> None:
     assert [text_of(here, key) for key in ("there-0", "there-1", "here")] == ["there 0", "there 1", "here"]
 
 
+@pytest.mark.long
 def test_two_processes_store_at_once_and_no_reply_is_lost(tmp_path: Path) -> None:
     processes = {name: writer(tmp_path, name, 200) for name in ("left", "right")}
     for process in processes.values():

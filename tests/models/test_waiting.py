@@ -271,6 +271,7 @@ align_echo_command.run()
 """
 
 
+@pytest.mark.long
 def test_a_stop_waits_for_no_look_up_of_a_name(tmp_path):
     variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-c", STUCK]

@@ -87,6 +87,7 @@ def test_the_advice_leads_to_success_where_the_attempt_showed_all_that_is_needed
     assert tried >= 10
 
 
+@pytest.mark.long
 def test_the_places_to_search_are_in_the_room_and_were_not_looked_into() -> None:
     searched = 0
     for attempt in attempts():

@@ -128,6 +128,7 @@ def test_what_is_missing_says_in_a_line_which_command_makes_it(page):
     assert page.select_one("#selection .missing") is not None
 
 
+@pytest.mark.long
 def test_the_page_asks_for_nothing_and_runs_nothing(page):
     assert page.find_all("script") == []
     policy = str(page.find("meta", attrs={"http-equiv": "Content-Security-Policy"})["content"])
@@ -146,6 +147,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.long
 def test_hostile_texts_are_shown_and_do_nothing(tmp_path):
     arms = {"none": variant(0.0), "full": variant(50.0, hints=[hint(HOSTILE)])}
     evaluated(tmp_path / "runs" / "a<b>&'\"", agent=HOSTILE, environment=HOSTILE, variants=arms, over_placebo={})
@@ -240,6 +242,7 @@ def test_intervals_of_older_versions_are_read(run):
     assert (status, err) == (0, "")
 
 
+@pytest.mark.long
 def test_episodes_that_cannot_be_read_are_named_and_figures_come_from_the_summary(run, tmp_path):
     folder = evaluated(Path("run")).resolve() / "trajectories"
     write_episodes(folder / "none.jsonl", [episode("x/1")])

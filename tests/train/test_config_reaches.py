@@ -363,6 +363,7 @@ def test_every_field_of_the_config_is_seen_where_it_acts():
     assert unseen(fields(TrainConfig), scenes, {"seed": test_another_seed_is_another_run}) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LEARNING)
 def test_what_decides_how_is_learned_does_so(name, tmp_path):
     check(LEARNING[name], lambda values, run: record_of(values, tmp_path / str(run), Script()))
@@ -373,11 +374,13 @@ def test_what_decides_what_is_played_does_so(name, tmp_path):
     check(PLAYING[name], lambda values, run: record_of(values, tmp_path / str(run)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BY_TRL)
 def test_what_decides_how_trl_learns_does_so(name, tmp_path):
     check(BY_TRL[name], lambda values, run: record_of(values, tmp_path / str(run), Script()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SAME_BY_TRL)
 def test_trl_has_the_gradients_of_our_own_trainer(name, tmp_path):
     same = {**SAME_BY_TRL[name], "collecting.temperature": 0.7, "optimising.max_grad_norm": 1e6}
@@ -391,6 +394,7 @@ def test_trl_has_the_gradients_of_our_own_trainer(name, tmp_path):
         assert norms[0] == pytest.approx(norms[1], rel=1e-3)
 
 
+@pytest.mark.long
 def test_another_seed_is_another_run(tmp_path):
     """Tasks, draws, held-out tasks, and what adapters begin as; the same seed gives the same."""
     held_out = {"every": 2, "tasks": 2}

@@ -115,6 +115,7 @@ def test_a_run_computes_with_its_threads_and_leaves_the_process_as_many_as_befor
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.long
 def test_adapters_run_and_can_be_named_as_models(model, tmp_path):
     trained(config_of("echo", model, weights="adapters"), tmp_path / "run")
     for role in ("policy", "critic"):
@@ -256,6 +257,7 @@ def test_a_run_killed_while_it_wrote_goes_on_from_what_it_wrote_to_the_end(model
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_was_cut_short_is_told_in_one_line_and_the_one_before_it_serves(model, tmp_path):
     config = config_of("grpo", model, steps=3, save_every=1)
     with pytest.raises(KeyboardInterrupt):

@@ -253,6 +253,7 @@ def moved(course: Course, step: int) -> set[str]:
     return {"critic" if ".critic." in name else "policy" for name in names}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("beta", [0.0, 0.1])
 def test_no_backend_moves_a_role_in_a_step_without_its_gradient(beta, model, tmp_path):
     harvests = [told("policy", "critic"), told(), told("policy"), NOTHING_SAID, told("critic"), told()]

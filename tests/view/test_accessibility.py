@@ -122,6 +122,7 @@ def test_an_episode_is_found_read_and_left_with_the_keyboard_alone(page):
     page.until("return document.activeElement.textContent.includes('y/59')")
 
 
+@pytest.mark.long
 def test_choices_are_made_by_arrow_keys_and_keep_them(page):
     page.reach("ask-result")
     page.press("ArrowDown")

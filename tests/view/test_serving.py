@@ -62,6 +62,7 @@ def test_nothing_else_and_no_other_name_is_answered(server):
     assert server.server_address[0] == "127.0.0.1"
 
 
+@pytest.mark.long
 def test_without_the_token_nothing_is_answered(server):
     token = server.address.partition("ticket=")[2]
     assert httpx.get(server.address, trust_env=False, timeout=60).status_code == 200

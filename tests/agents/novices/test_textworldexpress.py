@@ -129,6 +129,7 @@ def test_there_is_no_careful_one():
     assert make_novice("textworldexpress", "novice-stubborn").act(view()).action
 
 
+@pytest.mark.long
 @needs_engine
 def test_without_bad_habits_it_wins_a_game_of_each_kind():
     tasks = [f"{game}/{seed}" for game, seed in zip(GAMES, range(1, 9), strict=True)]

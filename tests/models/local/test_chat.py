@@ -67,6 +67,7 @@ def talk(model: LocalModel, observations: list[str], *, temperature: float = 1.0
 words = st.one_of(st.sampled_from([PLANTED, *QWEN, "You see nothing."]), st.text(max_size=20))
 
 
+@pytest.mark.long
 @settings(max_examples=25)
 @given(observations=st.lists(words, min_size=1, max_size=5), temperature=st.sampled_from([0.0, 0.6, 1.0, 1.5]))
 def test_a_conversation_is_one_token_sequence_that_a_full_forward_pass_confirms(

@@ -203,6 +203,7 @@ def test_without_torch_the_extra_to_install_is_named():
     assert printed == "the local model pocket needs an extra: pip install '.[train]' in a checkout of align-echo"
 
 
+@pytest.mark.long
 def test_the_library_and_its_command_line_import_no_torch():
     printed = python(
         "import sys, align_echo.cli.main, align_echo.models.local",

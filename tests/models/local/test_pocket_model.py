@@ -35,6 +35,7 @@ def engines() -> tuple[LocalModel, LocalModel]:
     return pocket(), run_transformers(str(pocket_folder()), name="pocket")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 3.0])
 def test_replies_are_those_of_transformers_to_the_last_bit(temperature, monkeypatch):
     # Engines that hold nothing yet, and one request after the other: what is computed together decides the rounding.

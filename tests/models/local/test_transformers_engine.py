@@ -70,6 +70,7 @@ contexts = st.tuples(st.sampled_from([(), SHARED]), st.lists(st.integers(3, 280)
 requests = st.builds(TokenRequest, ids=contexts, sampling=draws())
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(batch=st.lists(requests, min_size=1, max_size=9))
 def test_replies_are_those_of_a_plain_loop_whatever_else_is_in_the_batch(engine, reference, batch):
@@ -77,6 +78,7 @@ def test_replies_are_those_of_a_plain_loop_whatever_else_is_in_the_batch(engine,
     assert [reply.ids for reply in replies] == [plain_reply(reference, request) for request in batch]
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(data=st.data(), conversations=st.integers(1, 7), turns=st.integers(1, 4))
 def test_recorded_logprobs_are_those_of_a_full_forward_pass(engine, reference, data, conversations, turns):
@@ -198,6 +200,7 @@ def test_no_more_are_drawn_at_once_than_there_are_slots(monkeypatch):
     running.close()
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(samplings=st.lists(draws(), min_size=2, max_size=9), tail=st.lists(st.integers(3, 280), max_size=30))
 def test_replies_to_one_context_are_those_of_a_plain_loop_even_with_few_slots(few_slots, reference, samplings, tail):

@@ -43,6 +43,7 @@ def _one_thread() -> None:
 # ---------------------------------------------------------------- replies
 
 
+@pytest.mark.long
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     ids=st.lists(st.integers(0, 299), min_size=1, max_size=40).map(tuple),
@@ -141,6 +142,7 @@ def test_a_request_without_context_or_room_is_refused_at_once(shared, request_):
         shared[1].submit(request_)
 
 
+@pytest.mark.long
 def test_many_requests_under_way_at_once_keep_their_own_answers(shared):
     _, engine = shared
     requests = [TokenRequest((number, 8), SamplingConfig(seed=number, max_tokens=4)) for number in range(30)]

@@ -64,6 +64,7 @@ def test_changed_rules_are_followed(change, texts):
         assert (command, fast.step(command)) == (command, real.step(command))
 
 
+@pytest.mark.long
 def test_the_facts_of_a_lamp_switched_twice_are_textworlds():
     """Its conditional effects cancel out in TextWorld's facts, whatever the lamp does."""
     unseen = load_embedded().ids("valid_unseen")

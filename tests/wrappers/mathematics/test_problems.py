@@ -72,6 +72,7 @@ def test_the_answer_of_an_equation_solves_it(level):
             assert (others[0] < answer) == ("larger" in text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_two_equations_have_the_one_solution_that_is_asked_for(level):
     for text, _, answer in those("systems", level)[:30]:

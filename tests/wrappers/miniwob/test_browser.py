@@ -157,6 +157,7 @@ def test_a_moment_can_be_restored_after_the_browser_died():
     env.close()
 
 
+@pytest.mark.long
 @needs_browser
 def test_a_process_that_was_forked_off_leaves_its_parents_browser_alone():
     env = MiniWoBEnv("test")

@@ -30,6 +30,7 @@ def played(folder) -> list[Trajectory]:
     return [Trajectory.model_validate_json(line) for line in lines]
 
 
+@pytest.mark.long
 def test_the_novice_is_evaluated_and_its_refused_actions_are_counted(elsewhere):
     assert main([*EVALUATE, "--agent", "novice"]) == 0
     figures = json.loads((elsewhere / "run" / "summary.json").read_text())["variants"]["none"]
@@ -95,6 +96,7 @@ class Gone(MiniWoBEnv):
         raise EngineError("Chromium does not start")
 
 
+@pytest.mark.long
 def test_where_the_browser_fails_the_expert_is_not_to_blame(elsewhere):
     assert main([*EVALUATE, "--agent", "novice"]) == 0
     with pytest.raises(EngineError, match="does not start"):
@@ -112,6 +114,7 @@ def write(folder, *changes: dict[str, object]) -> None:
     (folder / "run" / "trajectories" / "none.jsonl").write_text("".join(lines))
 
 
+@pytest.mark.long
 def test_where_nothing_comes_out_again_the_expert_is_not_to_blame(elsewhere, capsys):
     step = {"reply": "x", "action": "click(80, 130)", "observation": "", "raw_observation": "", "usage": {}}
     changes: dict[str, dict[str, object]]

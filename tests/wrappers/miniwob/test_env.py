@@ -239,6 +239,7 @@ def test_two_clicks_on_one_element_are_read_alike_unless_the_point_counts(env):
     assert env.as_read(" tap ") == "tap"
 
 
+@pytest.mark.long
 def test_what_is_listed_can_be_clicked(env):
     begin(env, "click-widget/1")
     clicks = env.state.admissible_actions

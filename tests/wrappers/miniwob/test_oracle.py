@@ -98,6 +98,7 @@ def test_no_label_where_there_is_no_expert(env):
     assert [label(env, view, "click(80, 130)", rule) for rule in ("expert", "nearer", "continues")] == [None] * 3
 
 
+@pytest.mark.long
 def test_points_of_the_expert_lie_on_the_screen(env):
     for page in WITH_EXPERT[::5]:
         begin(env, f"{page}/6")

@@ -43,6 +43,7 @@ def kept(cache: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_the_embedded_catalogue_is_as_large_as_promised(embedded):
     products = [embedded.product(row) for row in range(len(embedded))]
     assert len(products) == 4000
