@@ -331,7 +331,7 @@ def _train(
     path: Path, examples: list[Path], model: ModelName, rule: str | None, config: Path | None, changes: Changes,
     share: float, least: int, resume: bool,
 ) -> None:  # fmt: skip
-    from align_echo.train.crew import find_source
+    from align_echo.train.role_models import find_source
 
     named = config is not None or any(value is not None for value in changes.values())
     settings = read_fit_settings(find_source(model), config, changes) if named else None
@@ -492,7 +492,7 @@ def flywheel(
 ) -> None:
     """Collect, train and evaluate a critic, and repeat under its guidance, for some rounds."""
     require_training()
-    from align_echo.train.crew import find_source
+    from align_echo.train.role_models import find_source
 
     spec, start = environment(env), read_name(critic_model)
     path = run_folder(out, resume, "flywheel", spec.name)

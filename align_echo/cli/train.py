@@ -53,19 +53,19 @@ def train(
     resumed = out if resume and not method and not config else None
     chosen = stored_config(resumed, settings) if resumed else _config(method, config, settings)
     folder = run_folder(out, resume, "train", chosen.env)
-    from align_echo.train import telling
+    from align_echo.train import printed_lines
     from align_echo.train.run import TrainingRun
 
     run = TrainingRun(chosen, folder, resume=resume)
     if dry_run:
-        print("\n".join([*telling.announced(run), *telling.describe_memory(chosen)]))
+        print("\n".join([*printed_lines.announced(run), *printed_lines.describe_memory(chosen)]))
         return
-    for line in telling.announced(run):
+    for line in printed_lines.announced(run):
         note(line)
     with resumable(folder):
         summary = run.train(
-            lambda step, signals: note(telling.step_line(step, chosen.steps, signals)),
-            lambda step, figures: note(telling.held_out_line(step, figures)),
+            lambda step, signals: note(printed_lines.step_line(step, chosen.steps, signals)),
+            lambda step, figures: note(printed_lines.held_out_line(step, figures)),
             note,
         )
     say(f"written: {summary} and the trained models beside it")

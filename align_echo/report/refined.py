@@ -79,7 +79,7 @@ def _missing_controls(groups: Mapping[TrainedGroup, object], command: str = CONT
 def density(material: ReportData) -> DrawnPlot | str:
     """Draw plot 6."""
     groups = refined_groups(material)
-    pairs = {group: [pair for group_pairs in phases.values() for harvest in group_pairs for pair in harvest]
+    pairs = {group: [pair for group_pairs in phases.values() for batch in group_pairs for pair in batch]
              for group, phases in groups.items()}  # fmt: skip
     if not pairs:
         return "no training run among these refined an attempt or played it again"
@@ -175,7 +175,7 @@ def gains(material: ReportData) -> DrawnPlot | str:
     drawn_panels, left_out = first_panels(panels)
     pairs = sum(n for by_phase in groups.values() for _, n in by_phase.values())
     return DrawnPlot(
-        n=f"{pairs:,} pairs in training whose first score was below 1 (intervals over harvests), {len(rounds)} "
+        n=f"{pairs:,} pairs in training whose first score was below 1 (intervals over batches), {len(rounds)} "
         "evaluations in rounds (intervals over tasks)",
         control="As many fresh attempts without a critique: echo-no-critic in training, --critic none at test time. An "
         "attempt that failed does better the next time by chance alone.",
@@ -196,11 +196,11 @@ def _gains(phases: Mapping[str, Sequence[Pairs]]) -> dict[str, tuple[Estimate, i
     """Compute mean change and number of pairs by phase, for attempts below the full score."""
     by_phase = {}
     for phase in PHASES:
-        harvests = [[after - before for before, after in pairs if before < 1] for pairs in phases.get(phase, ())]
-        harvests = [changes for changes in harvests if changes]
-        if harvests:
-            change = ratio([sum(changes) for changes in harvests], [len(changes) for changes in harvests])
-            by_phase[phase] = (change, sum(map(len, harvests)))
+        batches = [[after - before for before, after in pairs if before < 1] for pairs in phases.get(phase, ())]
+        batches = [changes for changes in batches if changes]
+        if batches:
+            change = ratio([sum(changes) for changes in batches], [len(changes) for changes in batches])
+            by_phase[phase] = (change, sum(map(len, batches)))
     return by_phase
 
 

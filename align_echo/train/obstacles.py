@@ -18,7 +18,7 @@ from align_echo.models.local.loading import read_checked_files
 from align_echo.rollout.faults import BROKE
 from align_echo.train.backbone import ROLES
 from align_echo.train.config import TrainConfig
-from align_echo.train.crew import find_sources
+from align_echo.train.role_models import find_sources
 from align_echo.train.rows import Role
 from align_echo.train.signals import Signals
 from align_echo.wrappers.catalogue import environment
@@ -257,7 +257,7 @@ class RunCost:
 
     `episodes` are the policy's, `lessons` the expert's, `most_turns` the turns of both. `replies` are the policy's
     (with best-of-N, the candidates), `verdicts` the critic's on candidates, `critiques` all other texts of the critic.
-    `rows` are by role. For the whole run: `harvests` batches, `evaluations` of `held_out` episodes each, `parameters`
+    `rows` are by role. For the whole run: `batches` batches, `evaluations` of `held_out` episodes each, `parameters`
     of all models, `memory` in bytes by use, and `disk` in bytes: three checkpoints (one half-written) and the final
     models.
     """
@@ -269,7 +269,7 @@ class RunCost:
     verdicts: int
     critiques: int
     rows: dict[str, int]
-    harvests: int
+    batches: int
     evaluations: int
     held_out: int
     parameters: int
@@ -296,7 +296,7 @@ def estimate(config: TrainConfig) -> RunCost:
         verdicts=replies if collecting.best_of > 1 else 0,
         critiques=played.critiques,
         rows={role: count for role, count in rows.items() if role in config.trained and count},
-        harvests=math.ceil(config.steps / config.step.updates),
+        batches=math.ceil(config.steps / config.step.updates),
         evaluations=_evaluations(config),
         held_out=config.evaluating.tasks if config.evaluating.every else 0,
         parameters=sum(sizes.values()),

@@ -66,12 +66,12 @@ class RolloutFiles:
             late = [file.name for file in (self._folder / part).glob("*.jsonl") if int(file.stem) >= step]
             clear(self._folder / part, late)
 
-    def keep(self, step: int, harvest: RolloutBatch) -> None:
+    def keep(self, step: int, batch: RolloutBatch) -> None:
         """Write the rollouts of a batch under the number of its first `step`, if there is room."""
-        group = side_by_side(widest_group(harvest.episodes), harvest.reviewed)[: self._settings.episodes]
+        group = side_by_side(widest_group(batch.episodes), batch.reviewed)[: self._settings.episodes]
         parts: dict[str, Sequence[BaseModel]] = {
             ROLLOUTS: [without_tokens(episode) for episode in group],
-            CRITIQUES: select_reviews(group, harvest.reviewed),
+            CRITIQUES: select_reviews(group, batch.reviewed),
         }
         size = sum(len(record.model_dump_json().encode()) + 1 for records in parts.values() for record in records)
         if self._written + size > room(step, self._steps, self._settings.mebibytes * MEBIBYTE):

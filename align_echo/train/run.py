@@ -10,7 +10,7 @@
     last/           the trained roles at the end of a run with evaluations
     summary.json    written last: method, steps, first and last evaluation, seconds
 
-Steps are numbered from 1 everywhere; step 0 is before training. Not here: printed lines (`telling.py`).
+Steps are numbered from 1 everywhere; step 0 is before training. Not here: printed lines (`printed_lines.py`).
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from align_echo.train import processes
 from align_echo.train.arguments import run_settings
 from align_echo.train.checkpoints import RoleCheckpoints
 from align_echo.train.config import TrainConfig
-from align_echo.train.crew import RoleModels, find_sources, gather
 from align_echo.train.needs import divides_weights, require_trl
 from align_echo.train.obstacles import ObstacleAlarm, estimate
 from align_echo.train.processes import SharedStage
+from align_echo.train.role_models import RoleModels, find_sources, gather
 from align_echo.train.rollouts import ObservedStage, RolloutFiles
 from align_echo.train.rows import Role, RolloutBatch
 from align_echo.train.run_folder import TrainingDir, append, keep_before, steps_in

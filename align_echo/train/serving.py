@@ -1,7 +1,7 @@
 """vLLM servers that play for a run: connections, and the folders with the current weights.
 
 Each version of a role's weights has a folder under the run's, which the servers must read under the same path. The last
-two versions of each role remain. Not here: engines in this process (`crew.py`).
+two versions of each role remain. Not here: engines in this process (`role_models.py`).
 """
 
 from __future__ import annotations

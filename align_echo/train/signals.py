@@ -41,7 +41,7 @@ Signals = dict[str, float]
 """Figures of a step by name, without undetermined ones."""
 
 
-def batch_signals(harvest: RolloutBatch, learned: Sequence[Row], advantages: GroupAdvantages) -> Signals:
+def batch_signals(batch: RolloutBatch, learned: Sequence[Row], advantages: GroupAdvantages) -> Signals:
     """Compute the signals of a batch: rewards by role, advantages of the `learned` rows, groups without variance, gains
     by score band, event counts.
 
@@ -50,13 +50,13 @@ def batch_signals(harvest: RolloutBatch, learned: Sequence[Row], advantages: Gro
     signals: Signals = {
         "groups": advantages.groups,
         "singleton_groups": advantages.singletons,
-        "rows": len(harvest.rows),
-        "environment_steps": harvest.steps,
+        "rows": len(batch.rows),
+        "environment_steps": batch.steps,
     }
     if advantages.groups:
         signals["zero_variance_share"] = advantages.zero_variance / advantages.groups
-    for role in sorted({row.role for row in harvest.rows}):
-        of_role = [row for row in harvest.rows if row.role == role]
+    for role in sorted({row.role for row in batch.rows}):
+        of_role = [row for row in batch.rows if row.role == role]
         rewards = [row.reward for row in of_role]
         signals[f"{role}/reward"] = sum(rewards) / len(rewards)
         if len(rewards) > 1:
@@ -66,9 +66,9 @@ def batch_signals(harvest: RolloutBatch, learned: Sequence[Row], advantages: Gro
             signals[f"{role}/advantage"] = statistics.fmean(values)
             signals[f"{role}/advantage_std"] = statistics.pstdev(values)
         signals[f"{role}/tokens"] = sum(sum(row.tokens.mask) for row in of_role)
-    for name, count in sorted(harvest.counts.items()):
+    for name, count in sorted(batch.counts.items()):
         signals[f"count/{name.replace(' ', '_')}"] = count
-    return signals | gains(harvest.refinements) | harvest.signals
+    return signals | gains(batch.refinements) | batch.signals
 
 
 def play_signals(played: Sequence[Trajectory], judge: PlayJudge | None) -> Signals:

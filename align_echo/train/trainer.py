@@ -36,8 +36,8 @@ from align_echo.train.advantages import ADVANTAGES, AdvantageFunction, GroupAdva
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Normalisation, TensorBatch, batches, scales
 from align_echo.train.checkpoints import Evaluation, RoleCheckpoints
+from align_echo.train.current_batch import HARVEST, CurrentBatch
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
-from align_echo.train.kept_harvest import HARVEST, CurrentBatch
 from align_echo.train.objective import LossFunction, ObjectiveSettings, batch_loss
 from align_echo.train.rows import Role, RolloutBatch, Row
 from align_echo.train.signals import LOSSES, LossSummary, Signals, batch_signals, numbers, without_loss
@@ -155,7 +155,7 @@ class RoleTrainer(RoleCheckpoints):
         tokenizers: Mapping[Role, PreTrainedTokenizerBase] = MappingProxyType({}),
         callbacks: Iterable[TrainerCallback] = (),
         last: Path | None = None,
-        keep: Callable[[int, RolloutBatch], None] = lambda number, harvest: None,
+        keep: Callable[[int, RolloutBatch], None] = lambda number, batch: None,
         advantage: AdvantageFunction | None = None,
         loss: LossFunction | None = None,
     ) -> None:

@@ -35,8 +35,8 @@ from align_echo.train.backbone import AdapterModels, Backbone
 from align_echo.train.batching import TensorBatch, build_batch, scales
 from align_echo.train.checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.config import TrainConfig
+from align_echo.train.current_batch import HARVEST
 from align_echo.train.forward import token_logprobs
-from align_echo.train.kept_harvest import HARVEST
 from align_echo.train.needs import divides_weights
 from align_echo.train.objective import calibration_weights, near
 from align_echo.train.rows import Role, RolloutBatch, Row
@@ -147,7 +147,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         tokenizers: Mapping[Role, PreTrainedTokenizerBase] = MappingProxyType({}),
         callbacks: Iterable[TrainerCallback] = (),
         last: Path | None = None,
-        keep: Callable[[int, RolloutBatch], None] = lambda number, harvest: None,
+        keep: Callable[[int, RolloutBatch], None] = lambda number, batch: None,
         advantage: AdvantageFunction | None = None,
     ) -> None:
         """Create the trainer.

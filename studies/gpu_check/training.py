@@ -23,7 +23,7 @@ from align_echo.agents.reasoning import Vanilla
 from align_echo.critic.ask import Verdict
 from align_echo.rollout.session import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method
-from align_echo.train.crew import RoleModels
+from align_echo.train.role_models import RoleModels
 from align_echo.train.run import TrainingRun, choose_tasks
 from align_echo.train.signals import Signals
 from align_echo.train.stage import PARTS, LocalStage, Made, ReviewRequest, Stage

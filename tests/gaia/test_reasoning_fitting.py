@@ -37,7 +37,7 @@ from align_echo.gaia.fit.reasoning import (
     states_at,
 )
 from align_echo.models import ScriptedModel
-from align_echo.train.crew import RoleModels, find_sources, gather
+from align_echo.train.role_models import RoleModels, find_sources, gather
 from align_echo.train.signals import Signals
 from align_echo.types import Message
 from tests.gaia.test_examples import example

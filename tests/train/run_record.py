@@ -26,8 +26,8 @@ from align_echo.rollout.session import Episode
 from align_echo.train.batching import TensorBatch
 from align_echo.train.checkpoints import RoleCheckpoints
 from align_echo.train.config import TrainConfig, checked_config, merged, method
-from align_echo.train.crew import RoleModels
 from align_echo.train.objective import BatchLoss, batch_loss
+from align_echo.train.role_models import RoleModels
 from align_echo.train.rows import Role, RolloutBatch
 from align_echo.train.run import HeldOut, TrainingRun, play_batch
 from align_echo.train.signals import Signals
@@ -263,9 +263,9 @@ def record_of(values: Mapping[str, Any], folder: Path, script: Script | None = N
         patch.setattr("align_echo.train.trackers.find_spec", lambda name: object())
         record = RunRecord(config_of(values), folder)
         patch.setattr("align_echo.train.trackers._tensorboard", lambda folder, begun_at: Told(record))
-        reader = "align_echo.train.crew.read_strange_model"
+        reader = "align_echo.train.role_models.read_strange_model"
         patch.setattr(reader, lambda kind, source, dtype: copy_of(kind, source).to(dtype))
-        patch.setattr("align_echo.train.crew.load_encoder", lambda source: ENCODER)
+        patch.setattr("align_echo.train.role_models.load_encoder", lambda source: ENCODER)
         _watch_losses(patch, record)
         _watch_play(patch, record)
         with updates_kept(record.updates):
@@ -332,4 +332,4 @@ def _watch_play(patch: pytest.MonkeyPatch, record: RunRecord) -> None:
     patch.setattr(HeldOut, "__call__", held_out)
     patch.setattr("align_echo.train.run.play_batch", harvested)
     patch.setattr("align_echo.train.stage.run_tasks", played)
-    patch.setattr("align_echo.train.crew.served_by", connected)
+    patch.setattr("align_echo.train.role_models.served_by", connected)

@@ -24,9 +24,9 @@ from align_echo.models import load_model
 from align_echo.models.local.loading import content_hash
 from align_echo.rollout.session import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method
-from align_echo.train.crew import RoleModels
 from align_echo.train.obstacles import estimate
 from align_echo.train.presets import methods
+from align_echo.train.role_models import RoleModels
 from align_echo.train.run import TrainingRun, choose_tasks, played_before, select_tasks
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage
@@ -281,7 +281,7 @@ def test_a_checkpoint_that_was_cut_short_is_told_in_one_line_and_the_one_before_
 ADAPTERS = """
 from align_echo.train.backbone import AdapterModels
 from align_echo.train.config import LoraSettings
-from align_echo.train.crew import build_lora_config
+from align_echo.train.role_models import build_lora_config
 from tests.models.local.tiny import tiny_model
 AdapterModels(tiny_model(), build_lora_config(LoraSettings())).save("policy", folder)
 """
@@ -440,7 +440,7 @@ def test_the_estimate_of_a_step_by_hand(model):
     assert cost.rows == {"policy": 2, "critic": 2}
     assert cost.parameters == 2 * tiny_model(context=4096).num_parameters()
     assert cost.memory["gradients and optimizer"] == 3 * 4 * cost.parameters
-    assert (cost.harvests, cost.verdicts, cost.lessons, cost.evaluations) == (2, 0, 0, 0)
+    assert (cost.batches, cost.verdicts, cost.lessons, cost.evaluations) == (2, 0, 0, 0)
     assert estimate(config_of("icrl", model)).episodes == 4
     assert estimate(config_of("echo-no-critic", model)).rows == {"policy": 2}
     luffy = estimate(config_of("luffy", model))
@@ -454,7 +454,7 @@ def test_the_estimate_counts_candidates_verdicts_updates_and_evaluations(model):
     changes = {"steps": 7, "collecting": {"best_of": 3}, "step": {"updates": 2}, "save_every": None}
     cost = estimate(config_of("grpo", model, **changes, evaluating={"every": 4, "tasks": 5}))
     assert (cost.episodes, cost.most_turns, cost.replies, cost.verdicts) == (2, 4, 12, 12)
-    assert cost.harvests == 4
+    assert cost.batches == 4
     assert (cost.held_out, cost.evaluations) == (5, 4)  # before, after steps 4 and 7, and of what is kept
 
 

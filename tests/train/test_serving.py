@@ -15,11 +15,11 @@ from align_echo.rollout.session import Episode
 from align_echo.train.config import TrainConfig
 from align_echo.train.method import METHODS, CollectingSettings
 from align_echo.train.obstacles import estimate
+from align_echo.train.printed_lines import announced
 from align_echo.train.rows import RolloutBatch, critic_row, policy_row
 from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals
 from align_echo.train.stage import ReviewRequest, Stage
-from align_echo.train.telling import announced
 from align_echo.wrappers.plain import TextEnvironment
 from tests.doors import Doors
 from tests.models.local.tiny import tiny_model, tiny_tokenizer

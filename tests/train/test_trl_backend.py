@@ -21,7 +21,7 @@ from align_echo.train.advantages import DELTA
 from align_echo.train.arguments import run_settings
 from align_echo.train.backbone import AdapterModels, WholeModels
 from align_echo.train.config import checked_config, merged, method
-from align_echo.train.crew import build_lora_config
+from align_echo.train.role_models import build_lora_config
 from align_echo.train.rows import Role, RolloutBatch, Row
 from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals

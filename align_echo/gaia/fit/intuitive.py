@@ -144,7 +144,7 @@ def fit(
     """
     require_training()
     from align_echo.gaia.fit.trainer import fit_calibrated
-    from align_echo.train.crew import find_source
+    from align_echo.train.role_models import find_source
 
     name = read_name(model)
     source = find_source(name)
@@ -235,8 +235,8 @@ def check_learner(name: ModelName) -> None:
     from align_echo.gaia.fit.learning import check_trees, verdict_tokens
     from align_echo.models.local.loading import load_encoder, read_checked_files
     from align_echo.models.local.weights import read_strange_model, without_bars
-    from align_echo.train.crew import find_source
     from align_echo.train.forward import CHECKED_IDS
+    from align_echo.train.role_models import find_source
 
     source = find_source(name)
     without_bars()

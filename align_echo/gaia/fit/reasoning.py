@@ -47,11 +47,11 @@ from align_echo.run_dir import newest_checkpoint
 from align_echo.tokens import TokenSequence
 from align_echo.train.arguments import build_arguments
 from align_echo.train.config import LoraSettings, TrainConfig
-from align_echo.train.crew import RoleModels
 from align_echo.train.method import CollectingSettings
 from align_echo.train.methods.rcm import compared
 from align_echo.train.needs import require_training
 from align_echo.train.objective import ObjectiveSettings
+from align_echo.train.role_models import RoleModels
 from align_echo.train.rows import RolloutBatch, Row
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import PlayFunction, RoleTrainer, StepSettings, build_optimizer
@@ -79,7 +79,7 @@ def fit_reasoning(
     """
     require_training()
     from align_echo.train.backbone import ROLES
-    from align_echo.train.crew import find_source, gather
+    from align_echo.train.role_models import find_source, gather
 
     settings = settings or ReasoningSettings()
     name = read_name(model)
@@ -238,7 +238,7 @@ class ReasoningSettings(Frozen, allow_inf_nan=False):
 
 
 def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:
-    """Return the config for `train.crew.gather`: one model, trained as the critic."""
+    """Return the config for `train.role_models.gather`: one model, trained as the critic."""
     lora = settings.weights == "lora"
     return TrainConfig(
         model=model,

@@ -26,7 +26,7 @@ from align_echo.train.arguments import build_arguments
 from align_echo.train.backbone import name_layers_in_order
 from align_echo.train.checkpoints import KeepingTrainer
 from align_echo.train.config import LoraSettings
-from align_echo.train.crew import build_lora_config
+from align_echo.train.role_models import build_lora_config
 from align_echo.types import Frozen
 
 MOST_BETWEEN = 50

@@ -183,7 +183,7 @@ def _begin(name: ModelName, seed: int) -> tuple[Any, Any]:
 
 def _source(name: ModelName) -> str:
     """Return the model's source. Raises `UsageError` as `find_source`, and for the pocket model, which cannot see."""
-    from align_echo.train.crew import find_source
+    from align_echo.train.role_models import find_source
 
     if name.kind == POCKET:
         raise UsageError(f"the pocket model sees no screens: name {TINY}, a Qwen2.5-VL's folder, or transformers:HUB")

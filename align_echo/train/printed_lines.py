@@ -117,13 +117,13 @@ def _budget(config: TrainConfig, cost: RunCost) -> list[str]:
     played += f" and {cost.lessons:,} of the expert" if cost.lessons else ""
     each = f"  {quantity(collecting.tasks, 'task')}, {quantity(collecting.samples, 'sample')} of each: "
     lines = [
-        f"{quantity(config.steps, 'step')} from {quantity(cost.harvests, 'batch')}{until}; at most, in each batch:",
+        f"{quantity(config.steps, 'step')} from {quantity(cost.batches, 'batch')}{until}; at most, in each batch:",
         f"{each}{played}, {quantity(cost.most_turns, 'turn')}, {quantity(cost.critiques, 'critique')}",
     ]
     if cost.verdicts:
         lines.append(f"  {cost.replies:,} candidates for actions, {cost.verdicts:,} verdicts on them")
     rows = ", ".join(f"{count:,} of the {role}" for role, count in cost.rows.items())
-    in_all = (cost.episodes + cost.lessons) * cost.harvests
+    in_all = (cost.episodes + cost.lessons) * cost.batches
     return [*lines, f"  rows to learn from: {rows}", f"in all batches at most {quantity(in_all, 'episode')}"]
 
 
