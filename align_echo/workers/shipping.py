@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-import cloudpickle
 import gymnasium as gym
 
 from align_echo.errors import UsageError, first_line
@@ -86,39 +85,40 @@ def unpack(packed: bytes, model: Callable[[ModelFacts], ChatModel]) -> RolloutSp
 
 
 def _packed(work: RolloutSpec, by_value: Sequence[ModuleType]) -> tuple[bytes, list[ChatModel]]:
+    """Pickle the work without its chat models, and return these too. Modules `by_value` travel with it."""
+    import cloudpickle  # an extra, and imported by no agent that plays on threads
+
+    models: list[ChatModel] = []
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def persistent_id(self, value: object) -> ModelFacts | None:
+            return _stand_in(value, models)
+
     buffer = io.BytesIO()
     pickle.dump(served_modules(), buffer)
-    pickler = _Pickler(buffer)
     for module in by_value:
         cloudpickle.register_pickle_by_value(module)
     try:
-        pickler.dump(work)
+        Pickler(buffer).dump(work)
     finally:
         for module in by_value:
             cloudpickle.unregister_pickle_by_value(module)
-    return buffer.getvalue(), pickler.models
+    return buffer.getvalue(), models
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickler that leaves chat models out and collects them in `models`."""
+def _stand_in(value: object, models: list[ChatModel]) -> ModelFacts | None:
+    """Return the stand-in of a chat model, which joins `models`; None for everything else.
 
-    def __init__(self, buffer: io.BytesIO) -> None:
-        super().__init__(buffer)
-        self.models: list[ChatModel] = []
-
-    def persistent_id(self, value: object) -> ModelFacts | None:
-        """Return the stand-in of a chat model, None for everything else.
-
-        An agent is no model, although it may have a method `complete` too.
-        """
-        kind = type(value)
-        if isinstance(value, type) or not hasattr(kind, "complete") or hasattr(kind, "act"):
-            return None
-        model: ChatModel = value  # type: ignore[assignment]
-        index = next((number for number, known in enumerate(self.models) if known is model), len(self.models))
-        if index == len(self.models):
-            self.models.append(model)
-        return ModelFacts(index, model.name, get_base_url(model), get_weights(model), get_identity(model))
+    An agent is no model, although it may have a method `complete` too.
+    """
+    kind = type(value)
+    if isinstance(value, type) or not hasattr(kind, "complete") or hasattr(kind, "act"):
+        return None
+    model: ChatModel = value  # type: ignore[assignment]
+    index = next((number for number, known in enumerate(models) if known is model), len(models))
+    if index == len(models):
+        models.append(model)
+    return ModelFacts(index, model.name, get_base_url(model), get_weights(model), get_identity(model))
 
 
 class _Unpickler(pickle.Unpickler):

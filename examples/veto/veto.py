@@ -10,7 +10,7 @@ from align_echo.critic.best_of import SelectionRule
 def take(given):
     """The index of a candidate: the first of the most frequent action that was not vetoed."""
     votes = Counter(action for action in given.actions if action is not None)
-    vetoed = {action for action, said in given.judged.items() if said.verdict == "wrong"}
+    vetoed = {action for action, said in given.judged.items() if said.label == "wrong"}
     ranked = [action for action, _ in votes.most_common() if action not in vetoed] or list(votes)
     return given.actions.index(ranked[0]) if ranked else 0
 

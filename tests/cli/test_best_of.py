@@ -129,7 +129,7 @@ def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, ru
     assert status == 0, err
     result = TrialResult.model_validate_json(Path("trial/summary.json").read_text())
     assert (result.critic.with_logit, result.critic.auroc, result.critic.unreadable) == (0, None, 0)
-    assert {variant.rule for variant in result.curve} == {"critic", "placebo", "random", "majority", "pass"}
+    assert {variant.rule for variant in result.curve} == {"first", "critic", "placebo", "random", "majority", "pass"}
     assert "area under" not in out
     with serve({"mute": lambda request: "bananas"}) as other:
         for name, message in (("nobody", "is not there (404)"), ("mute", "mute said neither correct nor wrong of any")):

@@ -63,7 +63,7 @@ def test_train_and_put_on_trial(folder, settings, run):
     assert trial.critic is not None
     assert (trial.critic.n, trial.critic.temperature) == (60, fitted.temperature)
     assert {(point.rule, point.candidates) for point in trial.curve} == {
-        (rule, n) for rule in ("critic", "placebo", "random", "majority", "pass") for n in (1, 2)
+        (rule, n) for rule in ("first", "critic", "placebo", "random", "majority", "pass") for n in (1, 2)
     }
     assert "30 steps of 30 episodes; 0 of 60 candidates are no actions" in out
     assert "accuracy" in out

@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from thefuzz import fuzz
-
 from align_echo.base.dice import Dice
 
 # ---------------------------------------------------------------- product of the catalogue
@@ -253,6 +251,8 @@ def title_nouns(title: str) -> tuple[str, ...]:
 
 def attribute_hits(product: Product, attributes: Sequence[str]) -> int:
     """Count the attributes the product has: among its own, or word for word in its texts."""
+    from thefuzz import fuzz
+
     return sum(
         any(fuzz.token_set_ratio(own, attribute) > ALIKE for own in product.attributes)
         or any(attribute in text for text in product.prose)
@@ -262,6 +262,8 @@ def attribute_hits(product: Product, attributes: Sequence[str]) -> int:
 
 def option_hits(chosen: Collection[str], options: Sequence[str]) -> int:
     """Count the requested options among the chosen values, with colors reduced to their main word."""
+    from thefuzz import fuzz
+
     values = [main_color(value) for value in chosen]
     return sum(any(fuzz.token_set_ratio(value, main_color(option)) > ALIKE for value in values) for option in options)
 
