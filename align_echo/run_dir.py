@@ -125,8 +125,9 @@ class RunDir:
 
     def close(self) -> None:
         """Let other processes in. Safe to call twice."""
-        if self._lock is not None:
-            self._lock.close()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
 
     def __enter__(self) -> Self:
         return self if self._lock is not None else self.begin()

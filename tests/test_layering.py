@@ -14,7 +14,7 @@ LAYERS = (
     *("interface", "wrappers", "prompts", "models", "run_dir"),
     *("agents", "rollout", "workers"),
     *("critic", "train", "align", "evaluate", "gaia"),
-    *("loops", "html_page", "report", "installation", "cli"),
+    *("loops", "report", "installation", "cli"),
 )
 """From the bottom to the top."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -90,8 +90,8 @@ class Verdict(Frozen):
         """Read a recorded opinion, which says `broken` in place of the fault."""
         if not isinstance(record, Mapping) or "broken" not in record:
             return record
-        kept = {key: value for key, value in record.items() if key != "broken"}
-        return kept | ({"fault": UNKNOWN_FAULT} if record["broken"] else {})
+        others = {key: value for key, value in record.items() if key != "broken"}
+        return others | ({"fault": UNKNOWN_FAULT} if record["broken"] else {})
 
     @field_validator("p_correct")
     @classmethod
@@ -101,7 +101,7 @@ class Verdict(Frozen):
         return p_correct
 
     @property
-    def said(self) -> bool:
+    def has_answer(self) -> bool:
         """Return whether the critic answered at all: by a word or by probabilities."""
         return self.label is not None or self.logit is not None
 
@@ -210,8 +210,9 @@ def ask(critic: Critic, questions: Sequence[Question], *, threads: int = AT_ONCE
     long for its context are verdicts without an answer. Raises as `choose` and the model's `complete` do for a model
     that cannot be asked, and `UsageError` for an attempt without a score.
     """
-    at_once = [question for question in questions if isinstance(question, ActionQuestion) and critic.votes is None]
-    words = iter(choose(critic.model, [question.in_one_word() for question in at_once], WORDS) if at_once else [])
+    one_word = critic.votes is None
+    prompts = [question.in_one_word() for question in questions if isinstance(question, ActionQuestion) and one_word]
+    words = iter(choose(critic.model, prompts, WORDS) if prompts else [])
     written = [
         _WrittenQuestion(critic, question, question.sample * votes + vote)
         for question in questions
@@ -254,16 +255,13 @@ class _WrittenQuestion:
 
     def ask(self) -> Verdict:
         critic, question = self.critic, self.question
-        read: Callable[[str], dict[str, Any]]
         if isinstance(question, AttemptQuestion):
             prompt, tokens, draws_at = critic.form.ask(question.attempt), CRITIQUE_TOKENS, 1.0
             about: dict[str, Any] = {"form": critic.form.name, "sample": self.sample}
-            read = lambda text: {"critique": critic.form.read(text)}  # noqa: E731
         else:
             prompt = reasoned_verdict_messages(question.conversation, question.action)
             tokens, draws_at = VERDICT_TOKENS, 0.0 if critic.votes == 1 else 1.0
             about = {"action": question.action, "sample": self.sample}
-            read = lambda text: dict(zip(("reason", "label"), parse_reasoned_verdict(text), strict=True))  # noqa: E731
         tokens = critic.max_tokens or tokens
         model = model_for_sample(critic.model, self.sample)
         try:
@@ -275,9 +273,16 @@ class _WrittenQuestion:
         about |= {"reply": reply.text, "cut": reply.finish_reason == "length", "usage": reply.usage}
         about |= {"tokens": reply.tokens}
         try:
-            return Verdict(**about, **read(uncut_text(reply, tokens)))
+            return Verdict(**about, **self._read(uncut_text(reply, tokens)))
         except ReplyFormatError as error:
             return Verdict(**about, problem=str(error))
+
+    def _read(self, text: str) -> dict[str, Any]:
+        """Read a reply as fields of a verdict. Raises `ReplyFormatError`."""
+        if isinstance(self.question, AttemptQuestion):
+            return {"critique": self.critic.form.read(text)}
+        reason, label = parse_reasoned_verdict(text)
+        return {"reason": reason, "label": label}
 
 
 def count_verdicts(action: str, replies: Sequence[Verdict]) -> Verdict:

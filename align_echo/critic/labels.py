@@ -6,8 +6,7 @@
     continues  it is the expert's own action, or the expert, continuing after it, reaches the goal with at most
                `allowance` more actions than without it. Found by simulation, so no distance is needed
 
-All other actions are wrong: refused, repeated, or leading away.
-There is no label if the oracle cannot decide.
+All other actions are wrong: refused, repeated, or leading away. There is no label if the oracle cannot decide.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from dataclasses import dataclass, replace
 import gymnasium as gym
 
 from align_echo.critic.ask import WORDS, Label
-from align_echo.errors import AlignEchoError, EngineError, UsageError, first_line
+from align_echo.errors import EngineError, UsageError
 from align_echo.intervals import Estimate, clustered_rate
-from align_echo.registry import Registry, quantity, with_article
+from align_echo.registry import Registry, attempt, quantity, with_article
 from align_echo.rollout.batches import replay
 from align_echo.rollout.session import base_env
 from align_echo.types import AgentView, Frozen, Step, Trajectory
@@ -53,19 +52,13 @@ class LabelRule:
 
     def labels(self, env: TextEnv, view: AgentView, actions: Sequence[str]) -> list[Label | None]:
         """Label the actions. Raises `UsageError` if the rule breaks, or returns anything else than labels."""
-        try:
-            found = list(self.label(env, view, actions))
-        except AlignEchoError:
-            raise
-        except Exception as error:
-            said = f"{type(error).__name__}: {first_line(error)}"
-            raise UsageError(f"the label rule {self.name} broke: {said}") from error
-        if len(found) != len(actions) or any(label not in (*WORDS, None) for label in found):
+        labels = attempt(lambda: list(self.label(env, view, actions)), f"the label rule {self.name} broke")
+        if len(labels) != len(actions) or any(label not in (*WORDS, None) for label in labels):
             raise UsageError(
-                f"the label rule {self.name} returned {str(found)[:60]}, not correct, wrong or None for each of "
+                f"the label rule {self.name} returned {str(labels)[:60]}, not correct, wrong or None for each of "
                 f"{quantity(len(actions), 'action')}"
             )
-        return found
+        return labels
 
 
 def _read_rule(name: str, rule: object) -> LabelRule:
@@ -96,9 +89,7 @@ def default_rule(spec: EnvironmentSpec) -> str:
     return "nearer" if spec.measures_distance else "continues"
 
 
-def label_turns(
-    env: gym.Env[str, str], trajectory: Trajectory, rule: str
-) -> list[Label | None]:
+def label_turns(env: gym.Env[str, str], trajectory: Trajectory, rule: str) -> list[Label | None]:
     """Label each turn of an episode by replaying it in `env`, an environment of the same kind.
 
     None for a reply without an action, if the oracle cannot decide, and from the turn on where the replay differs from

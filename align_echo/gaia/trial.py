@@ -234,9 +234,9 @@ def measure_trial(
 def compared_rules(picks: Sequence[str] = ()) -> list[str]:
     """Return the names of the rules to compare: those of the registry, and `picks` of the user (`module:Name`).
 
-    Raises `UsageError` for one of these that is unknown.
+    Raises `UsageError` for one that is unknown or cannot be loaded.
     """
-    for name in picks:
+    for name in (*RULES.entries(), *picks):
         RULES.get(name)
     known = sorted(RULES.entries(), key=lambda name: RULE_ORDER.index(name) if name in RULE_ORDER else len(RULE_ORDER))
     return list(dict.fromkeys((*known, *picks)))
@@ -404,7 +404,7 @@ def run_trial(
         by_turn = opinions(
             critic, episodes, path, on_episode=lambda done: _report_progress(progress, done, len(episodes))
         )
-        if not any(opinion.said for turn in by_turn for opinion in turn.values()):
+        if not any(opinion.has_answer for turn in by_turn for opinion in turn.values()):
             raise UsageError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
         result = measure_trial(
             collect_states(played, labelled, by_turn, chosen), chosen, picks=picks, temperature=temperature, seed=seed

@@ -261,7 +261,7 @@ def _problem(error: ValidationError) -> str:
 def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
     """List checks as (fails, message)."""
     shared, both = config.weights == "shared", len(set(config.trained)) == 2
-    method, spec = config.implementation, environment(config.env)
+    method, spec, rule = config.implementation, environment(config.env), config.collecting.rule
     every = config.evaluating.every
     return [
         (not config.trained, "trained: name policy, critic or both"),
@@ -274,9 +274,13 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             f"trained: {method.name} learns as a critic alone: train the critic",
         ),
         (
-            method.needs == "distances" and not spec.measures_distance,
+            method.needs == "distances" and rule is None and not spec.measures_distance,
             f"env: {config.env} does not measure how far the goal is, by which {method.name} learns: take "
             f"{' or '.join(_measured())}",
+        ),
+        (
+            rule is not None and not LABEL_RULES.get(rule).fits(spec),
+            f"collecting.rule: {config.env} is not labelled by the rule {rule}",
         ),
         (
             method.needs == "expert" and spec.has_expert is never,

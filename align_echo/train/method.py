@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from align_echo.train.objective import BatchLoss, LossFunction
 
 
-def _known_rule(name: str | None) -> str | None:
-    return name and LABEL_RULES.get(name).name
-
-
 def _address(url: str) -> str:
     if "@" in url:
         raise UsageError("a server's URL holds no user and password: set ALIGN_ECHO_API_KEY to the key")
@@ -51,8 +47,8 @@ class CollectingSettings(Frozen, allow_inf_nan=False):
     """ICRL: maximum number of attempts in a session."""
     states: int = Field(default=2, ge=1)
     """RCM: actions of a task to judge."""
-    rule: Annotated[str | None, AfterValidator(_known_rule)] = None
-    """RCM: label rule of right actions, or `module:NAME`; null: the environment's."""
+    rule: Annotated[str, AfterValidator(LABEL_RULES.checked)] | None = None
+    """RCM: label rule of right actions; null: the environment's."""
     critic_reward: Annotated[str, AfterValidator(REWARDS.checked)] = "saturation"
     """Reward of a critique, from the scores before and after it."""
     form: Annotated[str, AfterValidator(FORMS.checked)] = "echo"
@@ -112,7 +108,8 @@ def _read(name: str, entry: object) -> Method:
     if not isinstance(entry, Method):
         kind = with_article(type(entry).__name__)
         raise UsageError(f"{name} is {kind}: a method is an align_echo.train.method.Method")
-    parts = {"collect": entry.collect, "bounds": entry.bounds, "loss": entry.loss or _read}
+    parts: dict[str, object] = {"collect": entry.collect, "bounds": entry.bounds}
+    parts |= {} if entry.loss is None else {"loss": entry.loss}
     wrong = next((part for part, function in parts.items() if not callable(function)), None)
     if wrong is not None:
         raise UsageError(f"{name}: its {wrong} is {with_article(type(parts[wrong]).__name__)}, and must be a function")

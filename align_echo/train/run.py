@@ -15,7 +15,6 @@ Steps are numbered from 1 everywhere; step 0 is before training. Not here: print
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 import shutil
@@ -35,7 +34,6 @@ from align_echo.agents.conversation import SHARED_PROMPTS
 from align_echo.agents.players import require_expert
 from align_echo.agents.reasoning import Vanilla
 from align_echo.base.dice import Dice
-from align_echo.base.files import write_atomically
 from align_echo.critic.labels import default_rule
 from align_echo.critic.language import FORMS
 from align_echo.errors import EngineError, UsageError
@@ -392,7 +390,7 @@ class TrainingRun:
             "environment_steps": self._played,
             **figures,
         }
-        return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+        return self._run_dir(self._resuming).finish(summary)
 
     def _run_dir(self, resume: bool) -> TrainingDir:
         return TrainingDir(self.folder, self.on_record, resume=resume)

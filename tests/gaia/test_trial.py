@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align_echo.critic.ask import Label, Verdict
+from align_echo.critic.best_of import RULES
 from align_echo.errors import UsageError
 from align_echo.gaia.examples import LabelledAction, LabelledEpisode
-from align_echo.gaia.trial import JudgedState, SelectionResult, collect_states, curve, measure_trial
+from align_echo.gaia.trial import JudgedState, SelectionResult, collect_states, compared_rules, curve, measure_trial
 from align_echo.types import Candidate, Choice, Step, Trajectory
 
 Say = Callable[[Label], Verdict]
@@ -98,6 +99,12 @@ def test_the_critic_tilts_the_agents_probabilities_only_where_it_gives_its_own()
     found = by_rule([state("xA"), state("xA", silent)], 2)
     assert "logprob" in found
     assert "tilted" not in found
+
+
+def test_a_rule_that_cannot_be_loaded_is_refused_before_a_critic_is_asked(monkeypatch):
+    monkeypatch.setattr(RULES, "entries", lambda: {"gone": None})
+    with pytest.raises(UsageError, match="unknown rule of selection 'gone'"):
+        compared_rules()
 
 
 def test_the_curve_ends_where_the_state_with_the_fewest_candidates_does():

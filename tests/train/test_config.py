@@ -72,11 +72,21 @@ def test_a_file_changes_single_values_of_its_base(tmp_path: Path):
     [
         ({"env": "scienceworld"}, "scienceworld does not measure .*: take alfworld or .* or webshop"),
         ({"trained": ["policy"]}, "rcm learns as a critic alone"),
+        ({"collecting": {"rule": "continues"}}, "collecting.rule: alfworld is not labelled by the rule continues"),
+        (
+            {"env": "scienceworld", "collecting": {"rule": "nearer"}},
+            "collecting.rule: scienceworld is not labelled by the rule nearer",
+        ),
     ],
 )
 def test_a_critic_of_actions_needs_labels_and_to_be_trained(changes, message):
     with pytest.raises(UsageError, match=message):
         checked_config(merged(method("rcm"), changes), "mine.yaml")
+
+
+def test_a_label_rule_that_measures_no_distance_needs_none():
+    changes = {"env": "scienceworld", "collecting": {"rule": "continues"}}
+    assert checked_config(merged(method("rcm"), changes), "mine.yaml").collecting.rule == "continues"
 
 
 def test_merging_leaves_the_base_as_it_was():

@@ -85,7 +85,7 @@ def trial_on_screens(
             result = screen_trial(proposed, picks=picks, most=candidates, seed=seed)
         else:
             opinions = collect_opinions(critic, folder, proposed, path / FILE, progress)
-            if not any(opinion.said for step in opinions for opinion in step.values()):
+            if not any(opinion.has_answer for step in opinions for opinion in step.values()):
                 raise UsageError("the critic said nothing of any action: there is none to ask it about")
             result = screen_trial(
                 proposed, opinions, picks=picks, temperature=critic.temperature, most=candidates, seed=seed

@@ -26,7 +26,7 @@ from markupsafe import Markup
 from align_echo.base.files import write_atomically
 from align_echo.base.plain_yaml import json_object
 from align_echo.errors import UsageError, without_secrets
-from align_echo.html_page import check_html_file, fill_page
+from align_echo.report.html_page import check_html_file, fill_page
 from align_echo.report.view.finding import EpisodeFile, find_episodes
 from align_echo.report.view.listing import provenances, rules_behind
 from align_echo.report.view.reading import (
