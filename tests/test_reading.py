@@ -69,6 +69,7 @@ def test_what_was_not_written_to_its_end_is_left_out(tmp_path):
     assert json_lines(tmp_path / "none.jsonl") == []
 
 
+@pytest.mark.long
 def test_settings_that_are_nested_too_deeply_are_refused(tmp_path):
     pytest.importorskip("yaml")
     from align_echo.train.config import read_file

@@ -198,6 +198,7 @@ except EngineError as error:
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="the worker's stand-in is a shell script")
 def test_a_worker_that_never_starts_takes_no_more_than_a_turn(tmp_path):
     root, sign, binary = Path(__file__).parents[1], tmp_path / "sign", tmp_path / "monty"

@@ -108,6 +108,7 @@ def test_before_a_task_is_started_one_is_asked_for(operation: str) -> None:
     assert "init_simulator" in outcome.text
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(st.one_of(st.sampled_from(OPERATIONS), st.text()), st.sampled_from([MUG, BOOK, "", "look"]))))
 def test_no_use_of_the_tools_raises(moves: list[tuple[str, str]]) -> None:
     sim = simulator(lambda messages: "look")

@@ -36,6 +36,7 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_network")
 @pytest.mark.parametrize("agent", chat_agents())
 def test_every_agent_plays_without_key_or_network(agent, run):

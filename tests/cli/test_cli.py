@@ -128,6 +128,7 @@ def test_what_an_environment_lacks_is_said_before_anything_is_written(verb, lack
     assert not Path("out").exists()
 
 
+@pytest.mark.long
 def test_the_installed_command_does_the_same(tmp_path):
     command = [sys.executable, "-m", "align_echo_command", "evaluate", "--env", "narnia", "--agent", "novice"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -138,6 +139,7 @@ def test_the_installed_command_does_the_same(tmp_path):
     assert done.stdout == ""
 
 
+@pytest.mark.long
 def test_the_former_way_to_start_the_command_names_the_new_one():
     command = [sys.executable, "-m", "align_echo.cli.main", "envs"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -167,6 +169,7 @@ def test_what_cannot_be_written_is_one_line_and_status_2(line, message, tmp_path
     assert "Exception ignored" not in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["--version", "doctor"])
 def test_a_reader_that_goes_away_is_no_error_to_talk_about(verb, tmp_path):
     line = f"{COMMAND} {verb} | true"

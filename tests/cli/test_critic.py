@@ -240,6 +240,7 @@ def test_resume_asks_for_the_same(examples, model, run):
     assert "critic was started with settings.lr = 0.0006, not 0.5" in err
 
 
+@pytest.mark.long
 def test_the_model_of_a_resumed_training_is_told_by_its_files_not_by_its_path(examples, model, run):
     shutil.copytree(model, "one")
     assert run(*train(examples, Path("one"), "--held-out", "0"))[0] == 0
@@ -289,6 +290,7 @@ def test_what_is_not_learned_from_is_counted_by_why(model, run):
     assert not Path("refused").exists()
 
 
+@pytest.mark.long
 def test_the_seed_of_a_config_counts_unless_the_command_names_another(examples, model, run):
     Path("settings.yaml").write_text("seed: 7\n")
     command = train(examples, model, "--held-out", "0", "--config", "settings.yaml")

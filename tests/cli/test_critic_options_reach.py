@@ -255,6 +255,7 @@ def test_options_of_collecting_act(name, command):
     check(COLLECTING[name], command("collect"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TURNING)
 def test_options_of_the_flywheel_act(name, command):
     check(TURNING[name], command("flywheel"))

@@ -64,6 +64,7 @@ def test_an_empty_reply_and_one_cut_before_its_first_letter_are_the_models_own(r
     assert [share.value for share in (result.unparsed, result.cut_off) if share] == [100.0, 50.0]
 
 
+@pytest.mark.long
 def test_replies_far_beyond_their_limit_fill_no_disk(run):
     with serving(lambda exchange: exchange.answer(said("x" * 200_000))) as server:
         assert run(*PLAYED, "--tasks", "1", "--base-url", server.url, "--max-tokens", "256")[0] == 0

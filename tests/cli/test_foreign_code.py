@@ -97,6 +97,7 @@ def decoys(folder: Path) -> set[str]:
     return {file.stem for file in folder.glob("*.py")} - {"desk", "desk_texts", "desk_later", "evil"}
 
 
+@pytest.mark.long
 def test_reading_a_run_runs_nothing_that_lies_beside_it(folder):
     assert "1 episode," in command(folder, "view", "run", "--out", "page.html")
     assert len(decoys(folder)) >= 3, "no import failed, so nothing was tried"
@@ -119,6 +120,7 @@ def test_no_verb_that_reads_runs_anything(folder, verb):
     assert not (folder / RAN).exists()
 
 
+@pytest.mark.long
 def test_a_module_that_the_command_names_is_played_and_no_decoy_beside_it(folder):
     named = ("--env", "desk:Desk", "--agent", "desk:Clerk", "--tasks", "2", "--out", "played")
     assert "2/2" in command(folder, "evaluate", *named)

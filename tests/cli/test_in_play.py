@@ -59,6 +59,7 @@ def test_an_agent_that_gains_is_counted_beside_the_placebo(run, few_fresh_tasks)
     assert run("view", "run", "--out", "all.html")[0] == 0
 
 
+@pytest.mark.long
 def test_a_run_that_is_stopped_in_its_play_goes_on_there(run, hardly_any_fresh_tasks, monkeypatch):
     shown = Display.episode
 

@@ -88,6 +88,7 @@ def test_critiques_that_cannot_be_read_are_counted_and_the_episode_played_withou
     assert {each.critique for each in played("run", 1)} == {""}
 
 
+@pytest.mark.long
 def test_a_critic_that_is_down_is_waited_for_and_nothing_is_played_in_its_place(run, endpoint):
     status, _, err = run(*COMMAND, "--critic", "down", "--base-url", endpoint.url, "--out", "run")
     assert status == 0, err

@@ -130,6 +130,7 @@ def test_a_bar_of_others_is_drawn_in_its_place_on_a_terminal_alone(monkeypatch):
     assert file.getvalue() == " loading 10%"
 
 
+@pytest.mark.long
 def test_a_traceback_steers_nothing():
     code = (
         "from align_echo.cli.output import redact_tracebacks; redact_tracebacks()\n"

@@ -93,6 +93,7 @@ def test_the_commands_and_the_code_of_the_page_on_viewing(run, capsys):
     assert capsys.readouterr().out == "3 episodes in first.html\n"
 
 
+@pytest.mark.long
 def test_the_page_is_served_until_it_is_stopped(tmp_path):
     write("run/trajectories/none.jsonl", [episode("x/1")])
     command = [sys.executable, "-m", "align_echo_command", "view", "run", "--serve", "--port", "0"]

@@ -127,6 +127,7 @@ def test_a_row_is_an_episode_as_it_was_sampled(tmp_path):
     assert {tuple(row["completion_ids"]) for row in rows}.isdisjoint(tuple(row["completion_ids"]) for row in again)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adapter", [None, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")])
 def test_two_steps_learn_and_the_next_episodes_are_drawn_with_what_was_learned(tmp_path, adapter):
     played = rollouts()

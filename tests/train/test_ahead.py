@@ -88,6 +88,7 @@ def test_a_resumed_run_plays_by_the_weights_of_one_that_was_not_disturbed(make, 
     assert played.of_harvest.items() <= wanted.of_harvest.items()
 
 
+@pytest.mark.long
 def test_what_is_played_while_held_out_tasks_are_is_played_by_its_own_weights(tmp_path):
     plain, evaluated = shared(), shared()
     wanted = run_ahead(tmp_path / "plain", plain)

@@ -369,6 +369,7 @@ def test_what_decides_how_is_learned_does_so(name, tmp_path):
     check(LEARNING[name], lambda values, run: record_of(values, tmp_path / str(run), Script()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PLAYING)
 def test_what_decides_what_is_played_does_so(name, tmp_path):
     check(PLAYING[name], lambda values, run: record_of(values, tmp_path / str(run)))

@@ -147,6 +147,7 @@ MOMENTS: dict[str, tuple[str, int, int]] = {
 """A moment, how often it is come to before the stop, and the step that is whole then."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_the_last_whole_step_is_kept_and_gone_on_from_to_the_bit(moment, tmp_path):
     name, at, step = MOMENTS[moment]
@@ -204,6 +205,7 @@ def test_an_evaluation_that_was_cut_short_is_made_when_the_run_goes_on(at, ahead
     assert first_state == other
 
 
+@pytest.mark.long
 def test_an_evaluation_that_was_cut_short_can_end_the_run(tmp_path):
     def scene(name: str, moment: str = "", at: int = 0) -> Scene:
         return Scene(tmp_path / name, pair, moment, at, save_steps=2, evaluated=True, scores=lambda step: -step)

@@ -77,6 +77,7 @@ def trained(config: TrainConfig, folder: Path, *, resume: bool = False) -> list[
     return seen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", methods())
 def test_every_method_runs_and_leaves_what_it_says(name, model, warm, tmp_path):
     config = config_of(name, str(warm / "policy") if name == "rcm" else model)

@@ -115,6 +115,7 @@ def test_without_a_server_left_the_run_ends_in_one_line(model, servers, tmp_path
         TrainingRun(served(model, servers, steps=3), tmp_path / "run").train(watch)
 
 
+@pytest.mark.long
 def test_whole_weights_are_published_to_servers_too(model, servers, tmp_path):
     values = {"optimising": {"lr": 1e-3, "critic_lr": 1e-3}, "weights": "shared"}
     seen = trained(served(model, servers[:1], **values), tmp_path / "run")

@@ -102,6 +102,7 @@ def test_settings_act(tmp_path):
     check(SCENE, lambda values, run: trained(SftSettings(**values), tmp_path / str(run)))
 
 
+@pytest.mark.long
 def test_another_seed_is_another_order(tmp_path):
     first, other, again = (
         trained(SftSettings(seed=seed, bf16=False, tokens_per_batch=16), tmp_path / str(run)).batches

@@ -110,6 +110,7 @@ def test_the_script_makes_no_markup_of_text_and_fits_its_files():
     assert {file.name for file in PAGE.glob("*.js")} == {*packing.SCRIPTS}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("large", [10**9, 0], ids=["plain", "compressed"])
 def test_hostile_text_comes_out_as_it_was_and_ends_no_element(tmp_path, monkeypatch, large):
     monkeypatch.setattr(packing, "LARGE", large)

@@ -31,6 +31,7 @@ class Holder:
         self.leased = pool.lease(self)
 
 
+@pytest.mark.long
 def test_a_lease_that_ends_while_another_is_given_does_not_block():
     pool = EnginePool(Collecting)
     holder = Holder(pool)

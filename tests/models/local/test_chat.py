@@ -211,6 +211,7 @@ def play(model: LocalModel, **options) -> list[Trajectory]:
     return run_tasks(lambda: RoomEnv(step_limit=4), agent, episodes, split="test", **options)
 
 
+@pytest.mark.long
 def test_rollouts_on_many_threads_are_those_of_one_and_confirmed_by_a_full_forward_pass(model, reference):
     together = play(model, workers=8)
     alone = play(model, workers=1)

@@ -191,6 +191,7 @@ def test_closing_ends_the_engines_that_were_named_and_spares_those_that_were_cha
     short.engine.close()
 
 
+@pytest.mark.long
 def test_without_torch_the_extra_to_install_is_named():
     printed = python(
         "import sys",

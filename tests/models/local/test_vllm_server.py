@@ -58,6 +58,7 @@ def test_replies_carry_the_log_probabilities_of_a_full_forward_pass(shared, ids,
     assert reply == ask(engine, ids, temperature=temperature, seed=seed, stop_ids=(2,))
 
 
+@pytest.mark.long
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     ids=st.lists(st.integers(0, 299), min_size=1, max_size=40).map(tuple),

@@ -92,6 +92,7 @@ def test_a_fork_has_its_own_and_leaves_the_parents_alone():
     assert is_right("5", "5")
 
 
+@pytest.mark.long
 def test_it_ends_with_its_process():
     code = (
         "from align_echo.wrappers.mathematics import verifier as v\n"

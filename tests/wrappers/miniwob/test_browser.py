@@ -63,6 +63,7 @@ def test_without_the_extra_the_error_is_its_install_line(monkeypatch):
 # ---------------------------------------------------------------- started, leased, replaced
 
 
+@pytest.mark.long
 @needs_browser
 def test_no_driver_is_looked_for_on_the_net(monkeypatch):
     from selenium.webdriver.common import driver_finder, selenium_manager

@@ -201,6 +201,7 @@ signal.pause()
 """
 
 
+@pytest.mark.long
 def test_a_driver_ends_with_its_process_though_one_that_was_forked_off_has_not_let_go(tmp_path):
     folder = folder_of(tmp_path)
     driver = program(tmp_path, "driver", f"{LISTENS}\n{GOES_ON}")

@@ -29,6 +29,7 @@ def test_the_expert_wins_and_each_of_its_actions_is_one_less_to_go(env, page):
     assert (env.state.won, left) == (True, 0)
 
 
+@pytest.mark.long
 def test_a_slip_that_can_be_made_good_is_and_costs_what_it_costs(env):
     begin(env, "click-checkboxes/4")
     left = env.oracle().distance()

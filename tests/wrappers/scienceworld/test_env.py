@@ -49,6 +49,7 @@ def test_a_wrong_focus_ends_the_episode_with_minus_100_and_score_0(env):
         env.step("look around")
 
 
+@pytest.mark.long
 def test_rewards_add_up_to_the_score_that_was_gained(env):
     env.reset(options={"task": FIND})
     start = env.state.score
@@ -111,6 +112,7 @@ def test_what_is_offered_are_forms_of_play_and_names(env):
     assert not is_invalid(env.step("look at sink")[0])
 
 
+@pytest.mark.long
 def test_the_oracle_follows_the_gold_path_and_says_when_it_was_left(env):
     play_gold(env, LIFE)
     assert (env.oracle().expert_action(), env.oracle().distance()) == (None, 0)

@@ -128,6 +128,7 @@ def test_what_the_way_needs_costs_nothing_and_a_detour_what_it_takes():
     assert costs_at_most(task, gold, (there, "teleport to bedroom"), "look around", 0) is False
 
 
+@pytest.mark.long
 @needs_engine
 def test_a_simulator_that_planned_a_gold_path_does_not_plan_it_at_every_reset():
     task = read_task(ANIMAL, "train")

@@ -58,6 +58,7 @@ def test_a_server_elsewhere_is_asked_through_the_proxy(monkeypatch):
         assert search_at("http://search.example/retrieve", "x", 3) == [Document("A", "b")]
 
 
+@pytest.mark.long
 def test_many_threads_search_one_server_at_once(server, corpus):
     titles = [document.title for document in corpus.documents[:200]]
     with ThreadPoolExecutor(32) as pool:

@@ -179,6 +179,7 @@ def test_walks_in_a_circle_are_left_out_where_nothing_is_done_on_them():
     assert without_circles(there, ("a", "b", "c", "b", "d", "d", "e")) == (east, "move south", "open door", west)
 
 
+@pytest.mark.long
 @needs_engine
 def test_the_expert_passes_over_what_the_gold_path_says_and_the_engine_refuses():
     env = ExpressEnv("train")

@@ -32,6 +32,7 @@ def test_the_novice_scores_more_than_with_its_placebo():
     assert mean_score(placebo=False) >= mean_score(placebo=True) + 0.15
 
 
+@pytest.mark.long
 def test_nothing_false_is_said_to_an_adversary():
     audit = PageAudit(base_env(align_echo.make("webshop", split="align_test", step_limit=10**6)), INTERFACE)
     adversary(audit, GOALS[:8], turns=6, seed=3)
