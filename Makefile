@@ -1,7 +1,7 @@
 # The commands of the README. Each does its own set-up; a set-up that is up to date touches no network.
 #   make demo     learn an interface for ALFWorld, print success without it, with its placebo and with it, and one game
 #   make test     the tests, but for the long and the slow ones
-#   make test-long  the long tests, of three seconds and more; `.ci/run` runs both
+#   make test-long  the long tests, of one and a half seconds and more; `.ci/run` runs both
 #   make check    linter and type checker
 #   make parity   the slow tests
 #   make bench    every speed study

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import threading
 
+import pytest
+
 from align_echo.wrappers.pool import EnginePool
 
 
