@@ -20,8 +20,9 @@ from align_echo.critic.labels import LABEL_RULES
 from align_echo.critic.language import FORMS
 from align_echo.errors import KEY_VARIABLES, AlignEchoError, install_line
 from align_echo.interface.contract import shipped_interfaces
-from align_echo.models.choosing import POCKET, POCKET_ENVIRONMENTS, read_name, what_pocket_lacks
-from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE, resolve_base_url, resolve_key, resolve_timeout
+from align_echo.models.choosing import POCKET_ENVIRONMENTS, read_name, what_pocket_lacks
+from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE, read_endpoint, resolve_key, resolve_timeout
+from align_echo.models.local import POCKET
 from align_echo.registry import OURS
 from align_echo.train.advantages import ADVANTAGES
 from align_echo.train.method import METHODS
@@ -166,7 +167,7 @@ def _setting(name: str) -> SetupFinding:
         value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
     try:
         if value and name == URL_VARIABLE:
-            value = resolve_base_url(value)
+            value = read_endpoint(None).url
         if value and name == SERVER_VARIABLE:
             value = request_url(value)
         if value and name == TIMEOUT_VARIABLE:

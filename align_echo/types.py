@@ -107,7 +107,7 @@ class WordChoice(Frozen):
 
     `said` is the word that its most likely next token begins, None if it begins none of them. `logprobs` are the
     natural log-probabilities of the words, in order: -inf for a word less probable than everything listed by the
-    endpoint, None if the model gives no probabilities. `models/choosing.py` defines the details for each model.
+    endpoint, None if the model gives no probabilities. `models/drawing.py` defines the details for each model.
     """
 
     model_config = ConfigDict(ser_json_inf_nan="strings")

@@ -19,10 +19,9 @@ from typing import Any
 import torch
 
 from align_echo.critic.ask import WORDS, ActionQuestion, Critic, ask, verdict_messages
-from align_echo.models.choosing import read_name
 from align_echo.models.drawing import draw
-from align_echo.models.local import load_local
 from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.loading import run_pocket
 from align_echo.types import Message
 from studies.pocket_model import pocket_model
 from studies.rounds import Round, at_least_one, rates
@@ -81,7 +80,7 @@ def main() -> None:
     if given.tokens < 100 or given.candidates < 1:
         parser.error("--tokens is at least 100, --candidates at least 1")
     torch.set_num_threads(1)
-    model = load_local(read_name("pocket"))
+    model = run_pocket()
     weights = pocket_model()[0]
     actions = [f"take mug {number} from shelf {number + 1}" for number in range(given.candidates)]
     arms = {"generate": one_by_one(model, weights), "scorer": at_once(model), "scorer, warm": at_once(model)}

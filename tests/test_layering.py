@@ -173,7 +173,7 @@ def test_the_command_line_is_thin():
 
 NAMES = "align_echo.models.choosing"
 DOORS = {
-    *("align_echo.models", "align_echo.agents.players", "align_echo.evaluate.plan", "align_echo.evaluate.grid"),
+    *("align_echo.agents.players", "align_echo.evaluate.plan", "align_echo.evaluate.grid"),
     *("align_echo.align.generation", "align_echo.train.role_models", "align_echo.cli.critic"),
     *("align_echo.installation", "align_echo.gaia.trial", "align_echo.gaia.flywheel", "align_echo.gaia.fit.intuitive"),
     *("align_echo.gaia.fit.reasoning", "align_echo.gaia.gui.fit"),

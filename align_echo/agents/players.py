@@ -19,7 +19,8 @@ from align_echo.agents.presets import AgentPreset, agent_preset
 from align_echo.agents.reasoning import Vanilla
 from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.models.choosing import POCKET, POCKET_ENVIRONMENTS, ModelName, read_name, what_pocket_lacks
+from align_echo.models.choosing import POCKET_ENVIRONMENTS, ModelName, read_name, what_pocket_lacks
+from align_echo.models.local import POCKET
 from align_echo.registry import OURS
 from align_echo.types import Agent, ChatModel, Described
 from align_echo.wrappers.environment import EnvironmentSpec

@@ -32,7 +32,8 @@ from align_echo.gaia.gui.screens import RuleAccuracy, ScreenTrialResult
 from align_echo.gaia.gui.trial import trial_on_screens
 from align_echo.gaia.trial import BaselineComparison, TrialResult, run_trial
 from align_echo.intervals import Estimate
-from align_echo.models.choosing import POCKET, ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.local import POCKET
 from align_echo.registry import quantity
 from align_echo.report.plots import figure
 from align_echo.rollout.display import Display, note

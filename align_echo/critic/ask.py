@@ -36,8 +36,7 @@ from align_echo.base.halting import on_threads
 from align_echo.base.plain_yaml import parse_json
 from align_echo.critic.language import ECHO, Critique, CritiqueForm, one_line
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError, UsageError
-from align_echo.models.choosing import choose
-from align_echo.models.drawing import model_for_sample
+from align_echo.models.drawing import choose, model_for_sample
 from align_echo.prompts import prompt_hash, render
 from align_echo.types import ChatModel, Fault, Frozen, Message, Tokens, Trajectory, Usage, WordChoice
 

@@ -1,141 +1,26 @@
-"""Names of models as users write them (`ModelName`), and the choice of a word: which of some words a model would say
-next, and how probable each is. One forward pass per verdict.
-
-Only the first token of the next reply matters. A model that can do this for many conversations at once has a method
-`choose` (`Choose`):
-
-- a local model returns the probability of the words' first differing tokens, given the tokens of their common prefix;
-- an OpenAI-compatible endpoint returns its 20 most likely first tokens. A token counts for a word if it is a prefix of
-  exactly that word (ignoring case and surrounding spaces).
-
-Any other model writes a reply, which must be one of the words, and gives no probabilities. Not here: the meaning of
-the words and the question (`align_echo.critic.ask`).
-"""
+"""Names of models as users write them: read once (`read_name`), then loaded (`load_model`)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Literal
 
-from align_echo.errors import ModelError, UsageError
-from align_echo.models.endpoint import resolve_base_url
-from align_echo.types import ChatModel, Completion, Message, WordChoice
+from align_echo.errors import MissingExtraError, UsageError
+from align_echo.models.endpoint import SCRIPTED_MODELS, read_endpoint
+from align_echo.models.local import ADAPTER, POCKET
+from align_echo.types import ChatModel
 
-MARKS = "*_`\"'"
-"""Characters around a word for emphasis or quotation."""
+if TYPE_CHECKING:
+    from align_echo.models.local.chat import LocalModel
 
-MAX_TOKENS = 8
-"""Token limit of a one-word reply."""
+# ---------------------------------------------------------------- parse a model's name
 
-THINKING_TOKENS = 2048
-"""Token limit of a reply that starts with thinking."""
-
-
-Choose = Callable[[Sequence[Sequence[Message]], Sequence[str]], list[WordChoice | ModelError]]
-"""Conversations and words -> a choice for each conversation, as the function `choose` returns it."""
-
-
-def choose(
-    model: ChatModel, conversations: Sequence[Sequence[Message]], words: Sequence[str]
-) -> list[WordChoice | ModelError]:
-    """Choose the next word of each conversation, in order. Return a `ModelError` in place of a failed choice.
-
-    Nothing is sampled: the same conversation always has the same answer. Raises `UsageError` for fewer than two words,
-    for words that cannot be distinguished, and for the causes listed at the model's `complete`.
-    """
-    check_words(words)
-    if not conversations:
-        return []
-    choose_at_once: Choose | None = getattr(model, "choose", None)
-    if choose_at_once is not None:
-        return choose_at_once(conversations, words)
-    return [_choose_by_reply(model, messages, words) for messages in conversations]
-
-
-def check_words(words: Sequence[str]) -> None:
-    """Raise `UsageError` unless there are at least two non-empty words, and they differ by more than case."""
-    plain = [_plain(word) for word in words]
-    if len(plain) < 2 or len(set(plain)) < len(plain) or not all(plain):
-        raise UsageError(f"give two words or more that differ by more than case to choose from, not {list(words)}")
-
-
-def word_choice(reply: Completion, words: Sequence[str]) -> WordChoice:
-    """Parse a full reply as one of the words, or as none of them.
-
-    Case, a final full stop, emphasis, quotation marks and text up to `</think>` are ignored.
-    """
-    text = _plain(reply.text.rpartition("</think>")[2].strip().strip(MARKS))
-    chosen = next((word for word in words if _plain(word) in (text, text.removesuffix("."))), None)
-    return WordChoice(said=chosen, usage=reply.usage, cached=reply.cached)
-
-
-def listed_choice(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> WordChoice:
-    """Compute a choice from the most likely first tokens: their texts and natural log-probabilities, at least one.
-
-    An unlisted word gets its upper bound: the probability of the least likely listed token, or the remaining mass.
-    """
-    totals = dict.fromkeys(words, 0.0)
-    for token, logprob in listed:
-        word = _begun_by(token, words)
-        if word is not None:
-            totals[word] += math.exp(logprob)
-    likeliest, _ = max(listed, key=lambda entry: entry[1])
-    chances = [math.exp(logprob) for _, logprob in listed]
-    most = max(min(*chances, 1 - math.fsum(chances)), 0.0) if any(totals.values()) else 0.0
-    logprobs = tuple(math.log(min(total or most, 1.0)) if total or most else -math.inf for total in totals.values())
-    return WordChoice(said=_begun_by(likeliest, words), logprobs=logprobs)
-
-
-def more_to_read(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> int:
-    """Return the number of reply tokens to read if the listed first tokens do not decide: 0 if they do.
-
-    The number is small after an opening mark, large after `<think>`.
-    """
-    if any(_begun_by(token, words) for token, _ in listed):
-        return 0
-    first = _plain(max(listed, key=lambda entry: entry[1])[0])
-    if first.startswith("<"):
-        return THINKING_TOKENS
-    return MAX_TOKENS if not first.strip(MARKS) else 0
-
-
-def _begun_by(token: str, words: Sequence[str]) -> str | None:
-    """Return the only word with this prefix, ignoring case; None if there is no such word or more than one."""
-    text = _plain(token)
-    matching_words = [word for word in words if _plain(word).startswith(text)] if text else []
-    return matching_words[0] if len(matching_words) == 1 else None
-
-
-def _plain(text: str) -> str:
-    return text.strip().lower()
-
-
-def _choose_by_reply(model: ChatModel, messages: Sequence[Message], words: Sequence[str]) -> WordChoice | ModelError:
-    try:
-        return word_choice(model.complete(messages, temperature=0.0, max_tokens=MAX_TOKENS), words)
-    except ModelError as error:
-        return error
-
-
-# ---------------------------------------------------------------- parse a model's name (`read_name`)
-
-POCKET: Final = "pocket"
 POCKET_ENVIRONMENTS = frozenset({"alfworld", "webshop"})
 """Environments that the pocket model was trained on."""
-
-SCRIPTED_MODELS = ("novice", "novice-careful", "novice-stubborn")
-"""Names of the scripted novices, usable wherever a chat model is named."""
-
-WITHOUT_ENDPOINT = (POCKET, *SCRIPTED_MODELS)
-"""Names of models in the package, suggested for a name that an endpoint does not know."""
-
-ADAPTER = "adapter_config.json"
-"""File that marks the folder of an adapter and names its base model."""
 
 MODEL_FILES = ("config.json", ADAPTER)
 
@@ -199,8 +84,8 @@ class ModelName:
         return scripted_name(self.text) if self.is_scripted else self.text
 
     def endpoint(self, base_url: str | None) -> str | None:
-        """Return the model's base URL; None for a script or a model in this process. Raises as `resolve_base_url`."""
-        return resolve_base_url(base_url) if self.has_endpoint else None
+        """Return the model's base URL; None for a script or a model in this process. Raises as `read_endpoint`."""
+        return read_endpoint(base_url).url if self.has_endpoint else None
 
 
 def read_name(name: str | ModelName) -> ModelName:
@@ -243,3 +128,63 @@ def what_pocket_lacks() -> str:
         return f"{' and '.join(missing)} not installed"
     has_weights = resources.files("align_echo.models").joinpath("pocket", "config.json").is_file()
     return "" if has_weights else "its weights are not in this installation"
+
+
+# ---------------------------------------------------------------- load a model
+
+
+def load_model(
+    name: str | ModelName, base_url: str | None = None, *, seed: int = 0, processes: int = 0
+) -> ChatModel:
+    """Load the chat model called `name`. All local models of one name share one engine.
+
+    `base_url` is for endpoints and vLLM servers (default: `OPENAI_BASE_URL`, else OpenAI's), `seed` for sampling from
+    local models. `processes` is for transformers models: the number of other processes that run the model (0: this
+    process runs it).
+
+    Raises `UsageError` for a base URL with a model that has no endpoint, a missing key, a path without a model, a
+    scripted novice, or unusable files of a local model; `MissingExtraError` or `MissingDataError` if a local model's
+    packages or data are missing, and `ModelError` if a server does not answer.
+    """
+    name = read_name(name)
+    if name.is_scripted:
+        raise UsageError(
+            f"{name} is a script of an environment's actions, not a language model: it plays by --model {name}, or in "
+            f'Python as align_echo.agents.novice_model.NoviceModel("alfworld", "{name}")'
+        )
+    if base_url and not name.has_endpoint:
+        raise UsageError(f"--model {name} runs in this process and is asked at no endpoint: leave --base-url out")
+    if name.is_local:
+        return _load_local(name, base_url, seed, processes)
+    if name.kind == "path":
+        odd = next((file for file in MODEL_FILES if os.path.lexists(os.path.join(name.text, file))), "")
+        why = f"its {odd} is no regular file" if odd else f"it has no {' and no '.join(MODEL_FILES)}"
+        raise UsageError(f"{name} is not the folder of a model: {why}")
+    from align_echo.models.openai_model import OpenAICompatibleModel
+
+    return OpenAICompatibleModel(name.text, base_url=base_url)
+
+
+def _load_local(name: ModelName, base_url: str | None, seed: int, processes: int) -> LocalModel:
+    if not name.source:
+        raise UsageError(f"--model {name} names no model: say which after the colon")
+    engine = POCKET if name.kind == POCKET else f"transformers:{name.source}"
+    try:
+        from align_echo.models.local import loading
+
+        if name.kind == "vllm-server":
+            model = loading.run_server(name.source, base_url=base_url)
+        elif name.kind == "vllm":
+            model = loading.run_vllm(name.source)
+        elif processes:
+            source = str(loading.pocket_folder()) if name.kind == POCKET else name.source
+            model = loading.run_in_processes(source, name=engine, processes=processes)
+        elif name.kind == POCKET:
+            model = loading.run_pocket()
+        else:
+            model = loading.run_transformers(name.source, name=engine)
+    except ImportError as error:
+        if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
+            raise
+        raise MissingExtraError(f"the local model {name}", "train") from None
+    return replace(model, seed=seed)

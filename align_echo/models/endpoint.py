@@ -1,6 +1,6 @@
 """Resolve the address and the key of a chat model: from the argument, the environment or the default.
 
-A base URL may contain `user:password@`. It is sent as HTTP basic authentication instead of a key, and is never stored
+A base URL may contain `user:password@`. It is sent as HTTP basic authentication instead of a key, and is never written
 or printed. Not here: sending requests (`models/client.py`).
 """
 
@@ -9,10 +9,18 @@ from __future__ import annotations
 import base64
 import os
 import re
-from urllib.parse import SplitResult, unquote, urlsplit
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
 
 from align_echo.errors import KEY_VARIABLES, UsageError, conceal
+from align_echo.models.local import POCKET
 from align_echo.types import ChatModel
+
+SCRIPTED_MODELS = ("novice", "novice-careful", "novice-stubborn")
+"""Names of the scripted novices, usable wherever an agent's model is named."""
+
+WITHOUT_ENDPOINT = (POCKET, *SCRIPTED_MODELS)
+"""Names of models in the package, suggested for a name that an endpoint does not know."""
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 URL_VARIABLE = "OPENAI_BASE_URL"
@@ -28,29 +36,53 @@ TIMEOUT = 600.0
 """Default deadline in seconds of one request and its full answer."""
 
 
-def resolve_base_url(base_url: str | None) -> str:
-    """Return the base URL of a model: the argument, else `$OPENAI_BASE_URL`, else OpenAI's.
+@dataclass(frozen=True)
+class Endpoint:
+    """Where chat models are asked: a base URL, and the `user:password` that it was given with ("" for none)."""
 
-    User and password are removed (see `resolve_authorization`). Raises `UsageError` for an invalid URL, without
-    repeating a password.
+    url: str
+    account: str = field(default="", repr=False)
+
+    def authorization(self, api_key: str | None) -> str | None:
+        """Return the `Authorization` header: user and password, else the key; None without either.
+
+        Raises as `resolve_key`.
+        """
+        key = resolve_key(api_key)
+        if not self.account:
+            return f"Bearer {key}" if key else None
+        user, _, password = self.account.partition(":")
+        token = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+        for secret in (password or user, token):
+            conceal(secret)
+        return f"Basic {token}"
+
+
+def read_endpoint(base_url: str | Endpoint | None) -> Endpoint:
+    """Read a base URL: the argument, else `$OPENAI_BASE_URL`, else OpenAI's. An `Endpoint` is returned unchanged.
+
+    No other code reads the variable. Raises `UsageError` for an invalid URL, without repeating a password.
     """
-    parts = _split_url(base_url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-def resolve_authorization(base_url: str | None, api_key: str | None) -> str | None:
-    """Return the `Authorization` header: user and password of the base URL, else the key; None without either.
-
-    Raises as `resolve_base_url` and `resolve_key`.
-    """
-    key, account = resolve_key(api_key), _split_url(base_url).netloc.rpartition("@")[0]
-    if not account:
-        return f"Bearer {key}" if key else None
-    user, _, password = account.partition(":")
-    token = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
-    for secret in (password or user, token):
-        conceal(secret)
-    return f"Basic {token}"
+    if isinstance(base_url, Endpoint):
+        return base_url
+    variable = "" if base_url else os.environ.get(URL_VARIABLE, "")
+    address = (base_url or variable or DEFAULT_BASE_URL).strip().rstrip("/")
+    named = f"the base URL in ${URL_VARIABLE}" if variable else "the base URL"
+    quoted_url = named if "@" in address else f"{named} {address!r}"
+    if not address.startswith(("http://", "https://")):
+        raise UsageError(f"{quoted_url} must start with http:// or https://, such as http://localhost:8000/v1")
+    try:
+        parts = urlsplit(address)
+        valid = bool(parts.hostname) and parts.port != 0 and address.isprintable() and " " not in address
+    except ValueError:
+        valid = False
+    if not valid:
+        hint = "; write / ? # and @ in a password as %2F %3F %23 and %40" if "@" in address else ""
+        raise UsageError(f"{quoted_url} cannot be read as http://HOST:PORT/PATH{hint}")
+    if parts.query or parts.fragment:
+        raise UsageError("a base URL ends before any ? or #: give a key as ALIGN_ECHO_API_KEY")
+    account, _, host = parts.netloc.rpartition("@")
+    return Endpoint(parts._replace(netloc=host).geturl(), account)
 
 
 def resolve_key(api_key: str | None) -> str | None:
@@ -109,25 +141,6 @@ def get_base_url(model: ChatModel) -> str:
     """Return the `base_url` of a model; "" for a model without an endpoint."""
     base_url: str = getattr(model, "base_url", "")
     return base_url
-
-
-def _split_url(base_url: str | None) -> SplitResult:
-    address = (base_url or os.environ.get(URL_VARIABLE) or DEFAULT_BASE_URL).strip().rstrip("/")
-    named = "the base URL" if base_url or not os.environ.get(URL_VARIABLE) else f"the base URL in ${URL_VARIABLE}"
-    quoted_url = named if "@" in address else f"{named} {address!r}"
-    if not address.startswith(("http://", "https://")):
-        raise UsageError(f"{quoted_url} must start with http:// or https://, such as http://localhost:8000/v1")
-    try:
-        parts = urlsplit(address)
-        valid = bool(parts.hostname) and parts.port != 0 and address.isprintable() and " " not in address
-    except ValueError:
-        valid = False
-    if not valid:
-        hint = "; write / ? # and @ in a password as %2F %3F %23 and %40" if "@" in address else ""
-        raise UsageError(f"{quoted_url} cannot be read as http://HOST:PORT/PATH{hint}")
-    if parts.query or parts.fragment:
-        raise UsageError("a base URL ends before any ? or #: give a key as ALIGN_ECHO_API_KEY")
-    return parts
 
 
 def _checked(key: str, name: str) -> str:

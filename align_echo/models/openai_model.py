@@ -28,7 +28,6 @@ from align_echo.errors import (
     without_secrets,
 )
 from align_echo.models.cache import Price, find_price
-from align_echo.models.choosing import MAX_TOKENS, WITHOUT_ENDPOINT, listed_choice, more_to_read, word_choice
 from align_echo.models.client import (
     EndpointClient,
     PassingFault,
@@ -40,7 +39,8 @@ from align_echo.models.client import (
     said_by,
     timed,
 )
-from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
+from align_echo.models.drawing import MAX_TOKENS, listed_choice, more_to_read, word_choice
+from align_echo.models.endpoint import DEFAULT_BASE_URL, WITHOUT_ENDPOINT, Endpoint, read_endpoint, resolve_timeout
 from align_echo.types import Completion, Message, Usage, WordChoice
 
 # ---------------------------------------------------------------- bodies of requests and answers
@@ -210,7 +210,7 @@ class OpenAICompatibleModel:
         self,
         model: str,
         *,
-        base_url: str | None = None,
+        base_url: str | Endpoint | None = None,
         api_key: str | None = None,
         max_concurrency: int = 8,
         timeout: float | None = None,
@@ -219,8 +219,9 @@ class OpenAICompatibleModel:
         wait: Callable[[float], None] = pause,
     ) -> None:
         self._model = model
-        self._base_url = resolve_base_url(base_url)
-        authorization = resolve_authorization(base_url, api_key)
+        endpoint = read_endpoint(base_url)
+        self._base_url = endpoint.url
+        authorization = endpoint.authorization(api_key)
         if authorization is None and self._base_url == DEFAULT_BASE_URL:
             raise UsageError(
                 f"the model {model} at {DEFAULT_BASE_URL} needs a key: {did_you_mean(model, WITHOUT_ENDPOINT)}"
@@ -294,7 +295,7 @@ class OpenAICompatibleModel:
         return [*drawn, *alone]
 
     def choose(self, conversations: Sequence[Sequence[Message]], words: Sequence[str]) -> list[WordChoice | ModelError]:
-        """Choose among the words by the first-token probabilities of each next reply; see `models/choosing.py`.
+        """Choose among the words by the first-token probabilities of each next reply; see `models/drawing.py`.
 
         Sends one request of one token per conversation. If an endpoint rejects log-probabilities or omits them, this
         and later calls ask for short replies instead.

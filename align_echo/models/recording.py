@@ -17,8 +17,7 @@ from pydantic import ConfigDict
 from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import ModelError, UsageError
 from align_echo.models.cache import ReplyCache, Stored, choice_key, request_key
-from align_echo.models.choosing import MAX_TOKENS, choose
-from align_echo.models.drawing import draw_each, model_for_sample
+from align_echo.models.drawing import MAX_TOKENS, choose, draw_each, model_for_sample
 from align_echo.models.endpoint import get_base_url
 from align_echo.types import ChatModel, Completion, Frozen, Message, Usage, WordChoice
 

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 from align_echo.critic.labels import LABEL_RULES
 from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError
-from align_echo.models.endpoint import resolve_base_url
+from align_echo.models.endpoint import read_endpoint
 from align_echo.registry import Registry, attempt, with_article
 from align_echo.train.advantages import AdvantageFunction, read_advantage
 from align_echo.train.rewards import REWARDS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def _address(url: str) -> str:
     if "@" in url:
         raise UsageError("a server's URL holds no user and password: set ALIGN_ECHO_API_KEY to the key")
-    address = resolve_base_url(url)
+    address = read_endpoint(url).url
     return address if address.endswith("/v1") else f"{address}/v1"
 
 

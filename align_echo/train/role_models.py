@@ -17,7 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from align_echo.base.files import clear
 from align_echo.errors import UsageError
-from align_echo.models.choosing import ADAPTER, POCKET, ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.local import ADAPTER, POCKET
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import ModelEngine
 from align_echo.models.local.loading import load_encoder, pocket_folder, read_checked_files

@@ -27,8 +27,7 @@ from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 from align_echo.agents.presets import get_episode_rules
 from align_echo.base.halting import check_halt, on_threads, pause
 from align_echo.errors import EngineError, first_line, portable
-from align_echo.models.choosing import choose
-from align_echo.models.drawing import draw_each, model_for_sample
+from align_echo.models.drawing import choose, draw_each, model_for_sample
 from align_echo.rollout.batches import run_episode
 from align_echo.rollout.faults import build_fault
 from align_echo.rollout.session import Episode, base_env, interface_on_record
@@ -183,7 +182,7 @@ class DistantModel:
         return drawn
 
     def choose(self, conversations: Sequence[Sequence[Message]], words: Sequence[str]) -> list[Any]:
-        """Choose the next word of each conversation, or return an error (`models/choosing.py`)."""
+        """Choose the next word of each conversation, or return an error (`models/drawing.py`)."""
         chosen = self._ask("choose", conversations, words)
         assert isinstance(chosen, list)
         return chosen

@@ -19,7 +19,7 @@ from align_echo.agents.reasoning import SelfRefine, Vanilla, ask_for
 from align_echo.agents.spec import AgentSetting
 from align_echo.errors import ModelError, UsageError
 from align_echo.models import CallLog, RecordingModel, ReplyCache, ScriptedModel
-from align_echo.models.choosing import SCRIPTED_MODELS
+from align_echo.models.endpoint import SCRIPTED_MODELS
 from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentView, Message, Trajectory, Turn, Usage
 from align_echo.wrappers.catalogue import environment

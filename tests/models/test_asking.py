@@ -10,7 +10,7 @@ import pytest
 from align_echo.base.halting import Halt, on_threads, pause, under
 from align_echo.errors import ModelError, UsageError
 from align_echo.models.client import PassingFault, RetryPolicy, ask
-from align_echo.models.endpoint import TIMEOUT, resolve_authorization, resolve_base_url, resolve_key, resolve_timeout
+from align_echo.models.endpoint import TIMEOUT, read_endpoint, resolve_key, resolve_timeout
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.types import Message
 from tests.hostile_endpoint.faults import FAULTS, said
@@ -33,13 +33,13 @@ def test_spaces_around_a_key_are_not_part_of_it_and_an_empty_variable_is_none(mo
     monkeypatch.setenv("OPENAI_API_KEY", "\tabc\r\n")
     assert resolve_key(None) == "abc"
     assert resolve_key(" given ") == "given"
-    assert resolve_authorization("http://h/v1", None) == "Bearer abc"
+    assert read_endpoint("http://h/v1").authorization(None) == "Bearer abc"
 
 
 def test_an_account_in_the_base_url_is_sent_in_the_place_of_a_key_and_is_not_in_the_url():
-    assert resolve_base_url("http://me:p%40ss@host:8000/v1/") == "http://host:8000/v1"
-    assert resolve_authorization("http://me:p%40ss@host/v1", "key") == "Basic bWU6cEBzcw=="
-    assert resolve_authorization("http://host/v1", None) is None
+    assert read_endpoint("http://me:p%40ss@host:8000/v1/").url == "http://host:8000/v1"
+    assert read_endpoint("http://me:p%40ss@host/v1").authorization("key") == "Basic bWU6cEBzcw=="
+    assert read_endpoint("http://host/v1").authorization(None) is None
 
 
 def test_the_deadline_comes_from_the_argument_or_the_variable(monkeypatch):

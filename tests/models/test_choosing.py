@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.models import ScriptedModel
-from align_echo.models.choosing import MAX_TOKENS, THINKING_TOKENS, choose, listed_choice, more_to_read, word_choice
+from align_echo.models.drawing import MAX_TOKENS, THINKING_TOKENS, choose, listed_choice, more_to_read, word_choice
 from align_echo.types import ChatModel, Completion, Message, Usage, WordChoice
 
 WORDS = ("correct", "wrong")

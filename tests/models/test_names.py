@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.models.choosing import read_name
+from align_echo.errors import UsageError
+from align_echo.models.choosing import load_model, read_name
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +57,12 @@ def test_what_a_name_says(text, kind, source, folder):
 def test_where_a_model_is_asked_and_how_it_is_called(text, local, endpoint, on_record):
     name = read_name(text)
     assert (name.is_local, name.endpoint("http://here/v1"), name.on_record) == (local, endpoint, on_record)
+
+
+@pytest.mark.parametrize("text", ["novice", "novice-careful", "novice-stubborn"])
+@pytest.mark.parametrize("base_url", [None, "http://127.0.0.1:9/v1"])
+def test_a_scripted_novice_is_no_model_at_an_endpoint(text, base_url, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    with pytest.raises(UsageError, match=f"{text} is a script of an environment's actions, not a language") as caught:
+        load_model(text, base_url)
+    assert str(caught.value).count("\n") == 0

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from align_echo.errors import ModelError
 from align_echo.models import Call, CallLog, RecordingModel, ReplyCache, ScriptedModel
 from align_echo.models.cache import choice_key, request_key
-from align_echo.models.choosing import choose
-from align_echo.models.drawing import draw, draw_each, model_for_sample
+from align_echo.models.drawing import choose, draw, draw_each, model_for_sample
 from align_echo.types import ChatModel, Completion, Message, Usage, WordChoice
 
 HELLO = (Message(role="user", content="Hello?"),)

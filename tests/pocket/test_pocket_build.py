@@ -9,8 +9,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from align_echo.errors import UsageError
-from align_echo.models.choosing import read_name
-from align_echo.models.local import load_local
+from align_echo.models import load_model
 from align_echo.train.sft import SftSettings
 from align_echo.types import Message
 from studies.pocket import corpus
@@ -43,7 +42,7 @@ def made(small_parts, tmp_path_factory):
 
 @pytest.mark.long
 def test_its_folder_serves_as_any_other_model(made):
-    model = load_local(read_name(f"transformers:{made}"))
+    model = load_model(f"transformers:{made}")
     reply = model.complete([Message(role="user", content="go")], temperature=0.0, max_tokens=4)
     assert reply.tokens is not None
     assert 1 <= len(reply.tokens.sampled_ids) <= 4

@@ -29,7 +29,8 @@ from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import UsageError, did_you_mean
 from align_echo.interface.contract import Interface
 from align_echo.intervals import Estimate, clustered_rate
-from align_echo.models.choosing import POCKET, POCKET_ENVIRONMENTS, what_pocket_lacks
+from align_echo.models.choosing import POCKET_ENVIRONMENTS, what_pocket_lacks
+from align_echo.models.local import POCKET
 from align_echo.rollout.session import base_env
 from align_echo.types import Frozen
 from align_echo.wrappers.environment import EnvironmentSpec

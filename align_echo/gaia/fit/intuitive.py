@@ -22,7 +22,8 @@ from align_echo.gaia.fit.folder import CriticDir, check_disk, read_settings, tra
 from align_echo.gaia.opinions import TrainingData, prepare_training_data
 from align_echo.gaia.presets import preset_file, preset_for, presets
 from align_echo.gaia.trial import BaselineComparison, compare_baselines
-from align_echo.models.choosing import POCKET, ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.local import POCKET
 from align_echo.train.needs import require_training
 from align_echo.types import Frozen
 

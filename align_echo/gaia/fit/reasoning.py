@@ -39,7 +39,8 @@ from align_echo.gaia.fit.folder import (
 )
 from align_echo.gaia.fit.intuitive import TrainingSummary, save_critic
 from align_echo.gaia.opinions import TrainingData, prepare_training_data
-from align_echo.models.choosing import POCKET, ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.local import POCKET
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.prompts import render

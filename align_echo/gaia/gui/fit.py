@@ -19,7 +19,8 @@ from align_echo.errors import MissingDataError, UsageError
 from align_echo.gaia.examples import LEAST_ACTIONS, check_enough, describe_left_out, is_held_out
 from align_echo.gaia.fit.folder import COMMAND, CriticDir
 from align_echo.gaia.gui.screens import PREDICTIONS, ProposedStep, read_predictions
-from align_echo.models.choosing import POCKET, ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.local import POCKET
 from align_echo.prompts import prompt_hash
 from align_echo.train.needs import require_pictures, require_training
 from align_echo.types import Frozen

@@ -92,7 +92,7 @@ class LocalModel:
     def choose(
         self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
     ) -> list[WordChoice | ModelError]:
-        """Compute each word's probability as the next reply of each conversation (`models/choosing.py`), one token
+        """Compute each word's probability as the next reply of each conversation (`models/drawing.py`), one token
         each.
 
         Uses the words' first differing tokens, after their common prefix. Shared prefixes of conversations are

@@ -25,8 +25,8 @@ from torch.nn.functional import embedding, linear, silu
 from align_echo.base.files import open_file
 from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import MissingDataError, UsageError, first_line
-from align_echo.models.choosing import POCKET
-from align_echo.models.endpoint import resolve_base_url
+from align_echo.models.endpoint import Endpoint, read_endpoint
+from align_echo.models.local import POCKET
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import run_bounded
@@ -165,15 +165,17 @@ def run_in_processes(source: str, *, name: str, processes: int) -> LocalModel:
     return _shared(("processes", name, source, weights, processes), start)
 
 
-def run_server(model: str, *, base_url: str | None = None) -> LocalModel:
+def run_server(model: str, *, base_url: str | Endpoint | None = None) -> LocalModel:
     """Use the model on a vLLM server. Its tokenizer is read from the path or hub name reported by the server."""
     from align_echo.models.local.vllm_server import VllmServer
 
+    endpoint = read_endpoint(base_url)
+
     def start() -> LocalModel:
-        server = VllmServer(model, base_url=base_url)
+        server = VllmServer(model, base_url=endpoint)
         return LocalModel(server, load_encoder(server.root))
 
-    return _shared(("server", model, resolve_base_url(base_url)), start)
+    return _shared(("server", model, endpoint.url), start)
 
 
 def run_vllm(source: str) -> LocalModel:

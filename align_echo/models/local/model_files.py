@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from align_echo.base.files import LARGEST_FILE, open_file
 from align_echo.base.plain_yaml import parse_json
 from align_echo.errors import UsageError
-from align_echo.models.choosing import ADAPTER
+from align_echo.models.local import ADAPTER
 
 _READ = ("*.json", "*.jinja", "*.txt", "*.model", "*.safetensors", "additional_chat_templates/*.jinja")
 _LONG = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "added_tokens.json", "*.index.json", "*.model")

@@ -18,7 +18,7 @@ from typing import IO, Any
 import torch
 
 from align_echo.errors import ModelError, portable
-from align_echo.models.choosing import POCKET
+from align_echo.models.local import POCKET
 from align_echo.models.local.engine import TokenReply
 from align_echo.models.local.engine_process import CancelledRequest, EngineSettings, ModelAnswer, ModelReady, NewWeights
 from align_echo.models.local.loading import run_pocket, run_transformers

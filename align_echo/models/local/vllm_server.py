@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from align_echo.base.halting import pause
 from align_echo.errors import ModelError, TokenDriftError, UsageError
 from align_echo.models.client import EndpointClient, PassingFault, RetryPolicy, ask, judged
-from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
+from align_echo.models.endpoint import DEFAULT_BASE_URL, Endpoint, read_endpoint, resolve_timeout
 from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest
 from align_echo.models.local.vllm_checks import (
     PROBES,
@@ -98,20 +98,21 @@ class VllmServer:
         self,
         model: str,
         *,
-        base_url: str | None = None,
+        base_url: str | Endpoint | None = None,
         api_key: str | None = None,
         max_concurrency: int = 256,
         timeout: float | None = None,
         retry: RetryPolicy | None = None,
         wait: Callable[[float], None] = pause,
     ) -> None:
-        self._base_url = resolve_base_url(base_url)
+        endpoint = read_endpoint(base_url)
+        self._base_url = endpoint.url
         if self._base_url == DEFAULT_BASE_URL:
             raise UsageError(f"vllm-server:{model} needs the server's base URL, such as http://localhost:8000/v1")
         self._where = f"{model or 'the model'} at {self._base_url}"
         self._retry = retry or RetryPolicy()
         self._wait = wait
-        authorization = resolve_authorization(base_url, api_key)
+        authorization = endpoint.authorization(api_key)
         self._client = EndpointClient(self._base_url, authorization=authorization, timeout=resolve_timeout(timeout))
         served = self._models(RetryPolicy(attempts=3))
         base_models = [listed for listed in served if listed.max_model_len]

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedModel
 
 from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
-from align_echo.models.choosing import choose
-from align_echo.models.drawing import draw, model_for_sample
+from align_echo.models.drawing import choose, draw, model_for_sample
 from align_echo.models.local.chat import LocalModel, conversation_ids, first_differing
 from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from align_echo.models.local.transformers_engine import TransformersEngine

@@ -16,8 +16,8 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.models import load_model
-from align_echo.models.choosing import read_name
-from align_echo.models.local import close_local, load_local
+from align_echo.models.local import close_local
+from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.loading import content_hash, load_encoder, run_transformers
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.types import Message
@@ -25,6 +25,12 @@ from tests.models.local.plain_loop import logprobs_of
 from tests.models.local.tiny import CHATML, tiny_backend, tiny_model, tiny_tokenizer
 
 CHAT = [Message(role="system", content="be brief"), Message(role="user", content="what now?")]
+
+
+def load(name: str, seed: int = 0) -> LocalModel:
+    model = load_model(name, seed=seed)
+    assert isinstance(model, LocalModel)
+    return model
 
 
 @pytest.fixture
@@ -36,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_a_model_by_its_path_and_all_that_name_it_share_one_engine(folder):
-    first, second = load_local(read_name(f"transformers:{folder}")), load_local(read_name(str(folder)), seed=3)
+    first, second = load(f"transformers:{folder}"), load(str(folder), seed=3)
     assert first.engine is second.engine
     assert first.name == f"transformers:{folder}"
     assert first.weights == content_hash(folder)
@@ -49,16 +55,16 @@ def test_a_folder_is_a_model_by_its_path_and_all_that_name_it_share_one_engine(f
     assert again is not first.engine, "a closed engine is started anew"
     assert isinstance(again, TransformersEngine)
     again.load_weights(tiny_model(seed=1).state_dict())
-    fresh = load_local(read_name(str(folder))).engine
+    fresh = load(str(folder)).engine
     assert fresh is not again, "an engine with other weights is no longer the files' model"
     again.close()
     fresh.close()
 
 
 def test_other_files_are_another_model(folder):
-    first = load_local(read_name(str(folder)))
+    first = load(str(folder))
     tiny_model(seed=1).save_pretrained(folder)
-    second = load_local(read_name(str(folder)))
+    second = load(str(folder))
     assert first.weights != second.weights
     assert first.engine is not second.engine
     first.engine.close()
@@ -88,13 +94,13 @@ def test_options_of_an_engine_make_an_engine_of_its_own(folder):
 
 def test_what_is_missing_is_said_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(MissingDataError, match=f"there is no folder {tmp_path}/nowhere"):
-        load_local(read_name(f"transformers:{tmp_path}/nowhere"))
+        load(f"transformers:{tmp_path}/nowhere")
     with pytest.raises(UsageError, match="no model can be loaded from") as caught:
-        load_local(read_name(f"transformers:{tmp_path}"))
+        load(f"transformers:{tmp_path}")
     assert "\n" not in str(caught.value)
     monkeypatch.setattr("align_echo.models.local.loading.resources.files", lambda package: tmp_path)
     with pytest.raises(MissingDataError, match="the pocket model is not in this installation"):
-        load_local(read_name("pocket"))
+        load("pocket")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +127,7 @@ def test_files_that_are_spoilt_are_refused_in_one_line(folder, spoil, message):
         make: Callable[..., PreTrainedTokenizerBase] = PreTrainedTokenizerFast
         make(tokenizer_object=tiny_backend(ends), eos_token="</s>").save_pretrained(folder)
     with pytest.raises((UsageError, MissingDataError), match=message) as caught:
-        load_local(read_name(str(folder)))
+        load(str(folder))
     assert "\n" not in str(caught.value)
 
 
@@ -182,7 +188,7 @@ def test_a_path_that_is_not_there_is_not_looked_for_on_the_hub(path, monkeypatch
 
 
 def test_closing_ends_the_engines_that_were_named_and_spares_those_that_were_changed(folder, tmp_path):
-    plain = load_local(read_name(str(folder)))
+    plain = load(str(folder))
     short = run_transformers(str(folder), name="tiny", context=64)
     short.engine.publish_weights(str(folder), lambda ids: logprobs_of(tiny_model(), ids, 1.0).tolist())
     close_local()

@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from align_echo.errors import ContextOverflowError, MissingDataError, ModelError, UsageError
-from align_echo.models.choosing import choose
+from align_echo.models.drawing import choose
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import Forward, SamplingConfig, TokenReply, TokenRequest

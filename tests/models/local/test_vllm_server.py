@@ -17,7 +17,7 @@ from align_echo.errors import (
     TokenDriftError,
     UsageError,
 )
-from align_echo.models.choosing import choose
+from align_echo.models.drawing import choose
 from align_echo.models.local.chat import LocalModel, first_differing
 from align_echo.models.local.engine import SamplingConfig, TokenRequest
 from align_echo.models.local.vllm_server import VllmServer
