@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from align_echo.agents.catalogue import AGENTS
-from align_echo.agents.players import MODEL_VARIABLE, choose_agent
+from align_echo.agents.players import MODEL_VARIABLE, choose_agent, default_model
 from align_echo.critic.best_of import RULES
 from align_echo.critic.labels import LABEL_RULES
 from align_echo.critic.language import FORMS
@@ -122,7 +122,7 @@ def _local_models() -> Iterator[SetupFinding]:
     for package in ("torch", "transformers"):
         yield _extra(package, "train", "for local models and training")
     yield _extra("vllm", "vllm", "only for models on GPUs with vLLM in this process")
-    lacks, plays = what_pocket_lacks(), choose_agent(None, os.environ.get(MODEL_VARIABLE) or None)
+    lacks, plays = what_pocket_lacks(), choose_agent(None, default_model())
     where = f" {' and '.join(sorted(POCKET_ENVIRONMENTS))}" if plays.model and plays.model.kind == POCKET else ""
     by_default = f"by default {plays.agent.name}{f' with the model {plays.model}' if plays.model else ''} plays{where}"
     yield SetupFinding(

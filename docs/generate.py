@@ -87,6 +87,8 @@ def default(parameter: Any) -> str:
         return ""
     if parameter.default is True:
         return "on"
+    if isinstance(parameter.default, list):
+        return ", ".join(f"`{item}`" for item in parameter.default)
     return f"`{parameter.default:g}`" if isinstance(parameter.default, float) else f"`{parameter.default}`"
 
 

@@ -27,10 +27,15 @@ from align_echo.wrappers.environment import EnvironmentSpec
 
 NOVICE = "novice"
 MODEL_VARIABLE = "ALIGN_ECHO_MODEL"
-"""Environment variable with the default model of commands without --model."""
+"""Environment variable with the model of verbs without --model."""
 
 WORKERS_WITH_ENDPOINT = 8
 WORKERS_WITH_LOCAL_MODEL = 32
+
+
+def default_model() -> str | None:
+    """Return the model named by the environment variable; None for none."""
+    return os.environ.get(MODEL_VARIABLE) or None
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def refuse_idle_model(player: AgentChoice, model: str | None) -> None:
     """Raise `UsageError` if --model names a model for an agent without one. A model of the environment variable is
     ignored.
     """
-    if player.model is None and model is not None and model != os.environ.get(MODEL_VARIABLE):
+    if player.model is None and model is not None and model != default_model():
         raise UsageError(
             f"the agent {player.agent.name} asks no model: leave --model out, or name an agent that asks one with "
             f"--agent ({', '.join(chat_agents())})"

@@ -9,8 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from align_echo.agents import options
+from align_echo.agents.options import VerbConfig
 from align_echo.agents.players import (
     AgentChoice,
     about,
@@ -19,6 +23,7 @@ from align_echo.agents.players import (
     choose_agent,
     choose_preset,
     choose_turns,
+    default_model,
     describe_agent,
     refuse_idle_model,
     require_expert,
@@ -41,7 +46,6 @@ from align_echo.rollout.session import try_reset
 from align_echo.types import Agent, ChatModel
 from align_echo.workers.ray_cluster import ONE_THREAD, RayWorkers, Workers, choose_workers, read_workers
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.environment import EnvironmentSpec
 
 MOST_PLAYED = 20
 """Default limit on tasks played after generation."""
@@ -108,78 +112,84 @@ class GenerationPlan:
         return f"backend: probe ({why}no language model is asked)"
 
 
-def plan_generation(
-    env: str | EnvironmentSpec,
-    *,
-    backend: BackendName = "auto",
-    model: str | None = None,
-    analyzer_model: str | None = None,
-    optimizer_model: str | None = None,
-    base_url: str | None = None,
-    max_tokens: int | None = None,
-    agent: str | None = None,
-    agent_preset: str | None = None,
-    iterations: int = ITERATIONS,
-    tasks_per_iteration: int | None = None,
-    seed: int = 0,
-    workers: int | str | None = None,
-    data_root: Path | None = None,
-    verify: bool = True,
-    allow_untested: bool = False,
-    play_tasks: int | None = None,
-) -> GenerationPlan:
-    """Check the options of `align-echo generate-interface` and plan the run.
+class GenerationConfig(VerbConfig):
+    """Options of `align-echo generate-interface`."""
+
+    env: options.Env
+    backend: Annotated[BackendName, Field(description="auto: hybrid if a model can write, else probe.")] = "auto"
+    model: options.Model = Field(default_factory=default_model)
+    analyzer_model: Annotated[str | None, Field(description="Default: --model.")] = None
+    optimizer_model: Annotated[str | None, Field(description="Default: --model.")] = None
+    base_url: options.BaseUrl = None
+    max_tokens: options.MaxTokens = None
+    agent: options.Agent = None
+    agent_preset: options.Preset = None
+    iterations: Annotated[int, Field(ge=1, description="Most iterations.")] = ITERATIONS
+    tasks_per_iteration: Annotated[int | None, Field(ge=1, description="Default: the paper's number.")] = None
+    play_tasks: Annotated[
+        int | None,
+        Field(ge=0, description="Tasks at the end: without it, with its placebo, with it; 0: none."),
+    ] = None
+    allow_untested: Annotated[bool, Field(description="Keep rules hybrid cannot test.")] = False
+    seed: options.Seed = 0
+    workers: options.WorkerCount = None
+    data_root: options.DataRoot = None
+
+
+def plan_generation(config: GenerationConfig, *, verify: bool = True) -> GenerationPlan:
+    """Resolve the names of a generation's options and check the options. `verify` is as in `GenerationPlan`.
 
     Raises `UsageError` for unknown names and conflicting options, and `MissingDataError` if the environment's data are
     missing.
     """
-    spec = environment(env)
+    spec = environment(config.env)
     default, analyzer, optimizer = (
-        read_name(name) if name else None for name in (model, analyzer_model, optimizer_model)
+        read_name(name) if name else None for name in (config.model, config.analyzer_model, config.optimizer_model)
     )
-    chosen = choose_backend(backend, default, analyzer, optimizer)
-    player = choose_agent(agent, default, (spec.name,))
-    preset = choose_preset(agent_preset, (player,))
+    chosen = choose_backend(config.backend, default, analyzer, optimizer)
+    player = choose_agent(config.agent, default, (spec.name,))
+    preset = choose_preset(config.agent_preset, (player,))
     spec = spec.with_settings(turns=choose_turns(None, preset, spec))
     asks = chosen != "probe"
     analyzer, optimizer = (analyzer or default, optimizer or default) if asks else (None, None)
     names = [name for name in (player.model, analyzer, optimizer) if name]
-    if base_url and not any(name.endpoint(base_url) for name in names):
+    if config.base_url and not any(name.endpoint(config.base_url) for name in names):
         raise UsageError("no model of this run is asked at an endpoint: leave --base-url out")
     if asks:
         refuse_unfit_writers(analyzer, optimizer, chosen)
     else:
-        refuse_idle_model(player, model)
+        refuse_idle_model(player, config.model)
         if not spec.lists_actions:
             raise UsageError(f"{spec.name} lists no actions, which the probe needs to know: use --backend llm")
-    if max_tokens and not names:
+    if config.max_tokens and not names:
         raise UsageError("this run asks no model: leave --max-tokens out")
     if not verify and chosen != "llm":
         raise UsageError("the probe is nothing but experiments: only the llm backend can leave them out")
-    if allow_untested and chosen != "hybrid":
+    if config.allow_untested and chosen != "hybrid":
         raise UsageError("only the hybrid backend has untested hypotheses: leave --allow-untested out")
-    world = TrainingSplit(spec, data_root)
+    world = TrainingSplit(spec, config.data_root)
+    seed, iterations, count = config.seed, config.iterations, config.tasks_per_iteration
     if player.agent.needs_expert:
-        rounds = [world.tasks(number, seed, tasks_per_iteration) for number in range(1, iterations + 1)]
-        require_expert(spec, world.split, list(dict.fromkeys(chain(*rounds))), data_root)
+        rounds = [world.tasks(number, seed, count) for number in range(1, iterations + 1)]
+        require_expert(spec, world.split, list(dict.fromkeys(chain(*rounds))), config.data_root)
     return GenerationPlan(
         world=world,
         player=player,
-        asked=backend,
+        asked=config.backend,
         chosen=chosen,
         analyzer=analyzer,
         optimizer=optimizer,
-        base_url=base_url,
+        base_url=config.base_url,
         fresh=fresh_tasks(world, iterations, seed),
         iterations=iterations,
-        tasks_per_iteration=tasks_per_iteration,
-        max_tokens=max_tokens,
+        tasks_per_iteration=count,
+        max_tokens=config.max_tokens,
         preset=preset,
         seed=seed,
-        workers=choose_workers(read_workers(workers), player),
+        workers=choose_workers(read_workers(config.workers), player),
         verify=verify,
-        allow_untested=allow_untested,
-        play_count=_play_count(world, play_tasks, seed, tasks_per_iteration),
+        allow_untested=config.allow_untested,
+        play_count=_play_count(world, config.play_tasks, seed, count),
     )
 
 

@@ -10,27 +10,28 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import Field
 
-from align_echo.agents.players import choose_agent
-from align_echo.cli import options
+from align_echo.agents import options
+from align_echo.agents.options import VerbConfig
 from align_echo.cli.console import leave, resumable, run_display, run_folder, say, stdout
+from align_echo.cli.options import Out, Resume, takes
+from align_echo.cli.options import folder as folder_option
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport
-from align_echo.critic.labels import LABEL_RULES
 from align_echo.errors import UsageError
-from align_echo.evaluate.plan import model_named, pick_tasks
 from align_echo.evaluate.tables import plain_table
 from align_echo.gaia import collect as collecting
 from align_echo.gaia import flywheel as wheels
-from align_echo.gaia.collect import CandidateSettings, CollectionSummary, States, plan_collection
+from align_echo.gaia.collect import CollectionConfig, CollectionSummary, plan_collection
 from align_echo.gaia.examples import LEAST_ACTIONS
-from align_echo.gaia.fit.folder import CRITIC, read_settings
+from align_echo.gaia.fit.folder import CRITIC, Epochs, LearningRate, SettingsFile, WeightsName, read_settings
 from align_echo.gaia.fit.intuitive import TrainingSummary, fit, read_fit_settings
-from align_echo.gaia.flywheel import Begin, FlywheelConfig, FlywheelSummary, critic_folder
+from align_echo.gaia.flywheel import FlywheelConfig, FlywheelSummary, critic_folder, plan_flywheel
 from align_echo.gaia.gui.fit import TINY, fit_screens
 from align_echo.gaia.gui.recording import RecordingResult, record_episodes
 from align_echo.gaia.gui.screens import RuleAccuracy, ScreenTrialResult
 from align_echo.gaia.gui.trial import trial_on_screens
-from align_echo.gaia.trial import BaselineComparison, TrialResult, run_trial
+from align_echo.gaia.trial import BaselineComparison, LabelRuleName, PickNames, TrialConfig, TrialResult, run_trial
 from align_echo.intervals import Estimate
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.local import POCKET
@@ -39,8 +40,6 @@ from align_echo.report.plots import figure
 from align_echo.rollout.display import Display, note
 from align_echo.rollout.faults import overstepped, tell, verdict
 from align_echo.train.needs import require_pictures, require_training
-from align_echo.workers.ray_cluster import read_workers
-from align_echo.wrappers.catalogue import environment
 
 # ---------------------------------------------------------------- print the results of the critic's verbs
 
@@ -195,82 +194,77 @@ def show_recording(recording: RecordingResult) -> None:
 
 # ---------------------------------------------------------------- `align-echo critic`
 
-Changes = Mapping[str, object]
-"""Settings by the names of their options, None for unset ones."""
-
 critic = typer.Typer(help="Collect labelled actions, train a critic on them, evaluate it.", no_args_is_help=True)
 
-Candidates = Annotated[int, typer.Option("--candidates", min=1, help="Replies drawn by the agent every turn.")]
-TopK = Annotated[int | None, typer.Option("--top-k", min=0, help="For a local model; default: 30, 0 disables it.")]
-TopP = Annotated[float | None, typer.Option("--top-p", min=0, max=1, help="For a local model; default: 0.8.")]
-WhoseStates = Annotated[
-    States,
-    typer.Option("--states", help="Whose actions are carried out: agent (the chosen candidate), expert, or mixed."),
-]
-Tasks = Annotated[int, typer.Option("--tasks", min=1, help="Number of tasks of the split.")]
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="YAML of settings, or small or paper-gaia; default: by the model's size."),
-]
-LabelRule = Annotated[
-    str | None,
-    typer.Option(
-        "--rule", help=f"Label rule: {', '.join(LABEL_RULES.entries())}, or module:NAME; default: the environment's."
-    ),
-]
-Picks = Annotated[
-    list[str] | None,
-    typer.Option("--pick", help="A rule of selection to compare with the registry's: module:NAME; repeatable."),
-]
-Examples = Annotated[list[Path], typer.Option("--examples", help="A collection's folder; may be given several times.")]
+class ScreenTrialConfig(VerbConfig):
+    """Options of `align-echo critic gui-steps`."""
+
+    predictions: Annotated[
+        Path | None, Field(description="An agent's predictions; default: predictions.jsonl there.")
+    ] = None
+    judge: Annotated[Path | None, Field(description="Folder of a critic of screens.")] = None
+    candidates: Annotated[
+        int | None, Field(ge=1, description="Most candidates of a step; default: as all steps have.")
+    ] = None
+    pick: PickNames = ()
+    seed: options.Seed = 0
+
+
+class CriticTrainingConfig(VerbConfig):
+    """Options of `align-echo critic train`."""
+
+    examples: Annotated[
+        tuple[Path, ...], Field(description="A collection's folder; may be given several times.")
+    ] = ()
+    recording: Annotated[
+        Path | None, Field(description="Instead: a step dataset's folder, for a critic on screens.")
+    ] = None
+    predictions: Annotated[
+        tuple[Path, ...],
+        Field(description="Predictions for --recording; repeatable. Default: its predictions.jsonl."),
+    ] = ()
+    model: Annotated[
+        str | None, Field(description="Initial model: a model's folder, pocket or, for screens, tiny-vl.")
+    ] = None
+    rule: LabelRuleName = None
+    weights: WeightsName = None
+    lr: LearningRate = None
+    epochs: Epochs = None
+    config: SettingsFile = None
+    held_out: Annotated[float, Field(description="Share of tasks held out of training.")] = 0.1
+    reasoning: Annotated[
+        bool, Field(description="Train a critic that writes a reason before its verdict, by GRPO.")
+    ] = False
+    least: Annotated[int, Field(ge=1, description="Fewest training actions allowed.")] = LEAST_ACTIONS
+    seed: Annotated[int | None, Field(ge=0, description="Seed of all random draws; default: 0.")] = None
+
+    @property
+    def changes(self) -> dict[str, object]:
+        """Return the settings named by options, None for unset ones."""
+        epochs = {} if self.reasoning else {"epochs": self.epochs}
+        return {"weights": self.weights, "lr": self.lr, "seed": self.seed, **epochs}
+
+    def check(self) -> None:
+        """Raise `UsageError` for contradictory options."""
+        examples, recording = bool(self.examples), self.recording is not None
+        if examples == recording or (self.predictions and not recording) or (self.rule and recording):
+            raise UsageError("give --examples, with a --rule if need be, or --recording, with --predictions if need be")
+        if self.reasoning and recording:
+            raise UsageError("a critic that reasons reads text: --reasoning is for --examples")
+        if self.reasoning and self.epochs is not None:
+            raise UsageError("--epochs is not for --reasoning, which counts steps: set `steps` in --config")
 
 
 @critic.command("collect")
-def collect(
-    env: options.Env,
-    agent: options.Agent = None,
-    model: options.Model = None,
-    split: Annotated[str | None, typer.Option("--split", help="Default: the environment's training split.")] = None,
-    tasks: Tasks = 100,
-    episodes_per_task: Annotated[int, typer.Option("--episodes-per-task", min=1, help="Episodes of each task.")] = 1,
-    candidates: Candidates = 8,
-    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Temperature of the agent's model.")] = 1.0,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    judge: Annotated[
-        str | None,
-        typer.Option("--judge", help="Critic that chooses the candidate to send, or self; default: the first is sent."),
-    ] = None,
-    states: WhoseStates = "agent",
-    rule: Annotated[
-        str | None, typer.Option("--rule", help="A label rule of your own, besides the environment's: module:NAME.")
-    ] = None,
-    interface: options.Interface = "none",
-    retract: options.Retract = True,
-    base_url: options.BaseUrl = None,
-    seed: options.Seed = 0,
-    workers: options.Workers = None,
-    out: options.Out = None,
-    resume: options.Resume = False,
-    data_root: options.DataRoot = None,
-) -> None:
+@takes(CollectionConfig)
+def collect(config: CollectionConfig, out: Out = None, resume: Resume = False) -> None:
     """Play tasks with several candidates a turn, label them by the environment's oracle, write them as Parquet."""
-    spec = environment(env)
-    split = split or spec.train_split
-    path = run_folder(out, resume, "collect", spec.name)
-    player = choose_agent(agent, model, (spec.name,))
-    drawing = CandidateSettings(
-        candidates, temperature, top_k, top_p, model_named(judge, player) if judge else None, states
-    )
-    plan = plan_collection(
-        spec, player, drawing, split=split, samples=episodes_per_task, interface=interface, retract=retract,
-        task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
-        base_url=base_url, seed=seed, workers=read_workers(workers), data_root=data_root,
-    )  # fmt: skip
+    plan = plan_collection(config)
+    path = run_folder(out, resume, "collect", plan.evaluation.spec.name)
     with run_display(path, resume=resume) as display:
-        collected = collecting.collect(plan, drawing, path, resume=resume, rule=rule, progress=display)
+        collected = collecting.collect(plan, path, resume=resume, progress=display)
     show_collected(collected)
-    conducts = {interface: collected.conduct}
+    conducts = {config.interface: collected.conduct}
     for line in tell(conducts):
         print(line)
     say(f"written: {path / 'examples.parquet'}, and the episodes and labels beside it")
@@ -278,85 +272,47 @@ def collect(
 
 
 @critic.command("train")
-def train(
-    examples: Annotated[
-        list[Path] | None, typer.Option("--examples", help="A collection's folder; may be given several times.")
-    ] = None,
-    recording: Annotated[
-        Path | None, typer.Option("--recording", help="Instead: a step dataset's folder, for a critic on screens.")
-    ] = None,
-    predictions: Annotated[
-        list[Path] | None,
-        typer.Option("--predictions", help="Predictions for --recording; repeatable. Default: its predictions.jsonl."),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", help="Initial model: a model's folder, pocket or, for screens, tiny-vl."),
-    ] = None,
-    rule: LabelRule = None,
-    weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: the preset's.")] = None,
-    lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default: the preset's.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Epochs; default: the preset's.")] = None,
-    config: Config = None,
-    held_out: Annotated[float, typer.Option("--held-out", help="Share of tasks held out of training.")] = 0.1,
-    reasoning: Annotated[
-        bool, typer.Option("--reasoning", help="Train a critic that writes a reason before its verdict, by GRPO.")
-    ] = False,
-    least: Annotated[int, typer.Option("--least", min=1, help="Fewest training actions allowed.")] = LEAST_ACTIONS,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of all random draws; default: 0.")] = None,
-    out: options.Out = None,
-    resume: options.Resume = False,
-) -> None:
+@takes(CriticTrainingConfig)
+def train(config: CriticTrainingConfig, out: Out = None, resume: Resume = False) -> None:
     """Train a critic on collected actions, one token each, and calibrate it on held-out tasks."""
-    if bool(examples) == bool(recording) or (predictions and not recording) or (rule and recording):
-        raise UsageError("give --examples, with a --rule if need be, or --recording, with --predictions if need be")
-    if reasoning and recording:
-        raise UsageError("a critic that reasons reads text: --reasoning is for --examples")
-    if reasoning and epochs is not None:
-        raise UsageError("--epochs is not for --reasoning, which counts steps: set `steps` in --config")
+    config.check()
     require_training()
-    if recording:
+    if config.recording:
         require_pictures()
-    start = read_name(model or (TINY if recording else POCKET))
+    start = read_name(config.model or (TINY if config.recording else POCKET))
     path = run_folder(out, resume, "critic", Path(start.text).name)
-    changes = {"weights": weights, "lr": lr, "seed": seed, **({} if reasoning else {"epochs": epochs})}
-    if recording:
-        _train_on_screens(path, recording, predictions or [], start, config, changes, held_out, least, resume)
-    elif reasoning:
-        _train_to_reason(path, examples or [], start, rule, config, changes, held_out, least, resume)
-    else:
-        _train(path, examples or [], start, rule, config, changes, held_out, least, resume)
+    with resumable(path), Display() as display:
+        if config.recording:
+            _train_on_screens(config, config.recording, start, path, resume, display)
+        elif config.reasoning:
+            _train_to_reason(config, start, path, resume, display)
+        else:
+            _train(config, start, path, resume, display)
 
 
-def _train(
-    path: Path, examples: list[Path], model: ModelName, rule: str | None, config: Path | None, changes: Changes,
-    share: float, least: int, resume: bool,
-) -> None:  # fmt: skip
+def _train(config: CriticTrainingConfig, model: ModelName, path: Path, resume: bool, display: Display) -> None:
     from align_echo.train.role_models import find_source
 
-    named = config is not None or any(value is not None for value in changes.values())
-    settings = read_fit_settings(find_source(model), config, changes) if named else None
-    with resumable(path), Display() as display:
-        fitted = fit(
-            examples, path, model=model, rule=rule, settings=settings, share=share, least=least,
-            resume=resume, progress=display,
-        )  # fmt: skip
+    named = config.config is not None or any(value is not None for value in config.changes.values())
+    settings = read_fit_settings(find_source(model), config.config, config.changes) if named else None
+    fitted = fit(
+        config.examples, path, model=model, rule=config.rule, settings=settings, share=config.held_out,
+        least=config.least, resume=resume, progress=display,
+    )  # fmt: skip
     show_fitted(fitted)
     say(f"written: {path / CRITIC}, to be named as --judge")
 
 
 def _train_to_reason(
-    path: Path, examples: list[Path], model: ModelName, rule: str | None, config: Path | None, changes: Changes,
-    share: float, least: int, resume: bool,
-) -> None:  # fmt: skip
+    config: CriticTrainingConfig, model: ModelName, path: Path, resume: bool, display: Display
+) -> None:
     from align_echo.gaia.fit.reasoning import ReasoningSettings, fit_reasoning
 
-    settings = read_settings(ReasoningSettings, config, changes)
-    with resumable(path), Display() as display:
-        fitted = fit_reasoning(
-            examples, path, model=model, rule=rule, settings=settings, share=share, least=least,
-            resume=resume, progress=display,
-        )  # fmt: skip
+    fitted = fit_reasoning(
+        config.examples, path, model=model, rule=config.rule,
+        settings=read_settings(ReasoningSettings, config.config, config.changes),
+        share=config.held_out, least=config.least, resume=resume, progress=display,
+    )  # fmt: skip
     if fitted.held_out is None:
         print("no task was held out: the critic is not tested")
     else:
@@ -365,47 +321,26 @@ def _train_to_reason(
 
 
 def _train_on_screens(
-    path: Path, recording: Path, predictions: list[Path], model: ModelName, config: Path | None, changes: Changes,
-    share: float, least: int, resume: bool,
-) -> None:  # fmt: skip
+    config: CriticTrainingConfig, recording: Path, model: ModelName, path: Path, resume: bool, display: Display
+) -> None:
     from align_echo.gaia.gui.learning import VisionSettings
 
-    settings = read_settings(VisionSettings, config, changes)
-    with resumable(path), Display() as display:
-        fitted = fit_screens(
-            recording, path, predictions=predictions, model=model, settings=settings, share=share, least=least,
-            resume=resume, progress=display,
-        )  # fmt: skip
+    fitted = fit_screens(
+        recording, path, predictions=config.predictions, model=model,
+        settings=read_settings(VisionSettings, config.config, config.changes),
+        share=config.held_out, least=config.least, resume=resume, progress=display,
+    )  # fmt: skip
     show_held_out(fitted.held_out, fitted.temperature, "episode")
     say(f"written: {path / CRITIC}, to be named as --judge of align-echo critic gui-steps")
 
 
 @critic.command("evaluate")
-def evaluate(
-    judge: Annotated[str, typer.Option("--judge", help="The critic: a model's name or folder.")],
-    examples: Examples,
-    rule: LabelRule = None,
-    pick: Picks = None,
-    env: Annotated[str | None, typer.Option("--env", help="Your own environment, if used: module:Name.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", help="Your own agent, if used: module:Name.")] = None,
-    reasoning: options.Reasoning = False,
-    votes: Annotated[
-        int | None, typer.Option("--votes", min=1, help="With --reasoning: verdicts per action; default: 1, greedy.")
-    ] = None,
-    base_url: options.BaseUrl = None,
-    seed: options.Seed = 0,
-    out: options.Out = None,
-    resume: options.Resume = False,
-) -> None:
+@takes(TrialConfig)
+def evaluate(config: TrialConfig, out: Out = None, resume: Resume = False) -> None:
     """Measure a critic on collected actions, and the success of best-of-N selection by it, for every N."""
-    if votes is not None and not reasoning:
-        raise UsageError("--votes counts reasoned verdicts: add --reasoning")
     path = run_folder(out, resume, "trial", "critic")
     with resumable(path), Display() as display:
-        result = run_trial(
-            judge, examples, path, rule=rule, picks=pick or (), env=env, agent=agent, base_url=base_url, seed=seed,
-            votes=(votes or 1) if reasoning else None, resume=resume, progress=display,
-        )  # fmt: skip
+        result = run_trial(config, path, resume=resume, progress=display)
     show_trial(result)
     say(f"written: {path / 'summary.json'}")
 
@@ -416,7 +351,7 @@ def gui_record(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", parser=options.folder, metavar="<path>", help="The step dataset: a folder that does not exist yet."
+            "--out", parser=folder_option, metavar="<path>", help="The step dataset: a folder that does not exist yet."
         ),
     ],
 ) -> None:
@@ -428,92 +363,32 @@ def gui_record(
 
 
 @critic.command("gui-steps")
+@takes(ScreenTrialConfig)
 def gui_steps(
+    config: ScreenTrialConfig,
     folder: Annotated[Path, typer.Argument(help="A step dataset: steps.jsonl and screens/.")],
-    predictions: Annotated[
-        Path | None, typer.Option("--predictions", help="An agent's predictions; default: predictions.jsonl there.")
-    ] = None,
-    judge: Annotated[Path | None, typer.Option("--judge", help="Folder of a critic of screens.")] = None,
-    candidates: Annotated[
-        int | None, typer.Option("--candidates", min=1, help="Most candidates of a step; default: as all steps have.")
-    ] = None,
-    pick: Picks = None,
-    seed: options.Seed = 0,
-    out: options.Out = None,
-    resume: options.Resume = False,
+    out: Out = None,
+    resume: Resume = False,
 ) -> None:
     """Score predicted actions on a step dataset: type, grounding, success, and best-of-N under a critic."""
     path = run_folder(out, resume, "gui-steps", folder.name)
     with resumable(path), Display() as display:
         result = trial_on_screens(
-            folder, path, predictions=predictions, judge=judge, candidates=candidates, picks=pick or (), seed=seed,
-            resume=resume, progress=display,
+            folder, path, predictions=config.predictions, judge=config.judge, candidates=config.candidates,
+            picks=config.pick, seed=config.seed, resume=resume, progress=display,
         )  # fmt: skip
     show_screens(result)
     say(f"written: {path / 'summary.json'}")
 
 
 @critic.command("flywheel")
-def flywheel(
-    env: options.Env,
-    agent: options.Agent = None,
-    model: options.Model = None,
-    critic_model: Annotated[
-        str, typer.Option("--critic-model", help="Initial model of the critic: pocket or a model's folder.")
-    ] = POCKET,
-    begin: Annotated[
-        Begin, typer.Option("--begin", help="Later rounds begin with: start (--critic-model) or last (critic before).")
-    ] = "start",
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Number of rounds.")] = 2,
-    split: Annotated[str | None, typer.Option("--split", help="Default: the environment's training split.")] = None,
-    tasks: Tasks = 100,
-    test_split: Annotated[
-        str | None, typer.Option("--test-split", help="Default: the environment's test split.")
-    ] = None,
-    test_tasks: Annotated[int, typer.Option("--test-tasks", min=1, help="Tasks of the test split, played once.")] = 50,
-    test_candidates: Annotated[
-        int | None, typer.Option("--test-candidates", min=2, help="Candidates of the test; default: as --candidates.")
-    ] = None,
-    candidates: Annotated[int, typer.Option("--candidates", min=2, help="Replies drawn by the agent every turn.")] = 8,
-    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Temperature of the agent's model.")] = 1.0,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    states: WhoseStates = "agent",
-    rule: LabelRule = None,
-    pick: Picks = None,
-    weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: the preset's.")] = None,
-    lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default: the preset's.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Epochs; default: the preset's.")] = None,
-    config: Config = None,
-    held_out: Annotated[float, typer.Option("--held-out", help="Share of tasks for the calibration.")] = 0.1,
-    seed: options.Seed = 0,
-    workers: options.Workers = None,
-    out: options.Out = None,
-    resume: options.Resume = False,
-) -> None:
+@takes(FlywheelConfig)
+def flywheel(config: FlywheelConfig, out: Out = None, resume: Resume = False) -> None:
     """Collect, train and evaluate a critic, and repeat under its guidance, for some rounds."""
-    require_training()
-    from align_echo.train.role_models import find_source
-
-    spec, start = environment(env), read_name(critic_model)
-    path = run_folder(out, resume, "flywheel", spec.name)
-    changes: Changes = {"weights": weights, "lr": lr, "epochs": epochs, "seed": seed}
-    settings = FlywheelConfig(
-        spec=spec,
-        player=choose_agent(agent, model, (spec.name,)),
-        settings=read_fit_settings(find_source(start), config, changes),
-        critic=start,
-        split=split or spec.train_split,
-        test_split=test_split or spec.test_split,
-        drawing=CandidateSettings(candidates, temperature, top_k, top_p, None, states),
-        test_candidates=test_candidates or candidates,
-        share=held_out,
-        rounds=rounds, tasks=tasks, test_tasks=test_tasks, begin=begin, rule=rule,
-        picks=tuple(pick or ()), seed=seed,
-        workers=read_workers(workers),
-    )  # fmt: skip
+    plan = plan_flywheel(config)
+    path = run_folder(out, resume, "flywheel", plan.spec.name)
     with run_display(path, resume=resume) as display:
-        summary = wheels.run_flywheel(settings, path, resume=resume, progress=display, watch=show_part)
+        summary = wheels.run_flywheel(plan, path, resume=resume, progress=display, watch=show_part)
     show_flywheel(summary)
-    say(f"written: {path / 'summary.json'}; the last critic is {critic_folder(path, rounds)}")
+    say(f"written: {path / 'summary.json'}; the last critic is {critic_folder(path, plan.rounds)}")
     leave(agent_broke=any("agent" in round_record.collected.faults_by_source for round_record in summary.rounds))

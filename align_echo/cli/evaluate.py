@@ -6,15 +6,12 @@ Not here: the work (`align_echo/evaluate`).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from align_echo.agents.players import about
-from align_echo.cli import options
 from align_echo.cli.console import cost, leave, run_display, run_folder, say, stdout
+from align_echo.cli.options import Out, Resume, takes
 from align_echo.evaluate.comparison import VariantComparison
-from align_echo.evaluate.plan import EvaluationPlan, plan_evaluation
+from align_echo.evaluate.plan import EvaluationConfig, EvaluationPlan, plan_evaluation
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.refinement import RefinementResult, rounds_table
 from align_echo.evaluate.rounds import refine
@@ -34,54 +31,10 @@ from align_echo.run_dir import agent_details
 from align_echo.types import Usage
 
 
-def evaluate(
-    env: options.Env,
-    agent: options.Agent = None,
-    interface: options.Interface = "none",
-    rules: Annotated[bool, typer.Option("--rules/--no-rules", help="InferRules on or off.")] = True,
-    feedback: Annotated[bool, typer.Option("--feedback/--no-feedback", help="WrapStep on or off.")] = True,
-    retract: options.Retract = True,
-    compare_all: Annotated[
-        bool, typer.Option("--compare", help="All variants: no interface, placebo, rules only, feedback only, both.")
-    ] = False,
-    placebo: options.Placebo = True,
-    split: Annotated[str | None, typer.Option("--split", help="Default: the environment's test split.")] = None,
-    tasks: Annotated[int | None, typer.Option("--tasks", help="Number of tasks; default: all of the split.")] = None,
-    episodes_per_task: Annotated[
-        int, typer.Option("--episodes-per-task", min=1, help="Samples of each task; needs a temperature above 0.")
-    ] = 1,
-    best_of: options.BestOf = 1,
-    judge: options.Judge = None,
-    pick: options.Pick = "critic",
-    reasoning: options.Reasoning = False,
-    abstain_below: options.AbstainBelow = 0.0,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    refine_rounds: options.RefineRounds = None,
-    critic: options.Critic = None,
-    critic_form: options.CriticForm = None,
-    model: options.Model = None,
-    base_url: options.BaseUrl = None,
-    temperature: options.Temperature = None,
-    max_tokens: options.MaxTokens = None,
-    agent_preset: options.AgentPreset = None,
-    engine: options.Engine = None,
-    turns: options.Turns = None,
-    seed: options.Seed = 0,
-    workers: options.Workers = None,
-    out: options.Out = None,
-    resume: options.Resume = False,
-    data_root: options.DataRoot = None,
-) -> None:
+@takes(EvaluationConfig)
+def evaluate(config: EvaluationConfig, out: Out = None, resume: Resume = False) -> None:
     """Play tasks with an agent and print success and consecutive invalid actions, with 95% intervals."""
-    plan = plan_evaluation(
-        env, agent=agent, interface=interface, rules=rules, feedback=feedback, retract=retract, compare_all=compare_all,
-        placebo=placebo, split=split, tasks=tasks, episodes_per_task=episodes_per_task, best_of=best_of, judge=judge,
-        pick=pick, reasoning=reasoning, abstain_below=abstain_below, top_k=top_k, top_p=top_p, critic=critic,
-        refine_rounds=refine_rounds, critic_form=critic_form, model=model, base_url=base_url, temperature=temperature,
-        max_tokens=max_tokens, agent_preset=agent_preset, engine=engine, turns=turns, seed=seed, workers=workers,
-        data_root=data_root,
-    )  # fmt: skip
+    plan = plan_evaluation(config)
     path = run_folder(out, resume, "evaluate", plan.spec.name)
     with run_display(path, resume=resume) as display:
         if plan.refining is None:

@@ -7,43 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from align_echo.agents.catalogue import AGENTS
-from align_echo.cli import options
 from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder, say
-from align_echo.evaluate.grid import GridSummary, faults_line, grid_table, play_grid, read_axes, refusals_lines
+from align_echo.cli.options import Out, Resume, takes
+from align_echo.evaluate.grid import (
+    GridConfig,
+    GridSummary,
+    faults_line,
+    grid_table,
+    plan_grid,
+    play_grid,
+    refusals_lines,
+)
 from align_echo.rollout.faults import InterfaceConduct, overstepped, tell, verdict
 
-DEFAULT_TASKS = 20
 
-
-def grid(
-    env: Annotated[list[str], typer.Option("--env", help="An environment; repeat it for more.")],
-    agent: Annotated[
-        list[str], typer.Option("--agent", help=f"An agent; repeat it for more: {', '.join(AGENTS.entries())}.")
-    ],
-    interface: Annotated[str, typer.Option("--interface", help="A shipped name, looked up in each environment.")],
-    tasks: Annotated[int, typer.Option("--tasks", help="Tasks of each environment's test split.")] = DEFAULT_TASKS,
-    model: options.Model = None,
-    base_url: options.BaseUrl = None,
-    temperature: options.Temperature = None,
-    placebo: options.Placebo = True,
-    retract: options.Retract = True,
-    max_tokens: options.MaxTokens = None,
-    agent_preset: options.AgentPreset = None,
-    seed: options.Seed = 0,
-    workers: options.Workers = None,
-    out: options.Out = None,
-    resume: options.Resume = False,
-) -> None:
+@takes(GridConfig)
+def grid(config: GridConfig, out: Out = None, resume: Resume = False) -> None:
     """Play environments x agents, without and with an interface, and print one table."""
-    axes = read_axes(
-        env, agent, interface, tasks=tasks, model=model, base_url=base_url, seed=seed, temperature=temperature,
-        placebo=placebo, retract=retract, max_tokens=max_tokens, agent_preset=agent_preset, workers=workers,
-    )  # fmt: skip
+    axes = plan_grid(config)
     path = run_folder(out, resume, "grid", "-".join(axes.interfaces))
     with run_display(path, resume=resume) as display:
         summary, played_by = play_grid(axes, path, resume=resume, progress=display)

@@ -21,13 +21,19 @@ from align_echo.align.sharing import (
     read_shared,
 )
 from align_echo.base.files import write_atomically
-from align_echo.cli import options
 from align_echo.cli.console import cost, leave, new_folder, run_display, run_folder, say, stdout
+from align_echo.cli.options import DataRoot, Env, Out, Resume, Seed, takes
 from align_echo.errors import UsageError, printable
-from align_echo.evaluate.ablation import ablate, ablation_lines, ablation_table, arm_conducts
+from align_echo.evaluate.ablation import (
+    AblationConfig,
+    ablate,
+    ablation_lines,
+    ablation_table,
+    arm_conducts,
+    plan_ablation,
+)
 from align_echo.evaluate.in_play import count_run_hints, keep_record
 from align_echo.evaluate.interface_diff import diff_interfaces, diff_lines
-from align_echo.evaluate.plan import plan_evaluation
 from align_echo.evaluate.tables import audit_lines, audit_table, hints_table, provenance_lines, rules_table
 from align_echo.interface.contract import Interface
 from align_echo.interface.hints import silenced_by
@@ -44,7 +50,7 @@ Name = Annotated[str, typer.Argument(help="A shipped name or a .py file.")]
 @interface.command("show")
 def show(
     name: Name,
-    env: options.Env,
+    env: Env,
     run: Annotated[
         Path | None, typer.Option("--run", help="Folder of evaluate or generate-interface: show how its hints did.")
     ] = None,
@@ -72,7 +78,7 @@ def show(
 
 
 @interface.command("check")
-def check(name: Name, env: options.Env) -> None:
+def check(name: Name, env: Env) -> None:
     """Load an interface in the sandbox without an episode; code that cannot run there is reported with its line."""
     chosen = _load_named(name, env)
     check_loads(chosen, name)
@@ -82,7 +88,7 @@ def check(name: Name, env: options.Env) -> None:
 @interface.command("audit")
 def audit(
     name: Name,
-    env: options.Env,
+    env: Env,
     agents: Annotated[
         str | None,
         typer.Option("--agents", help="Speakers, with commas: adversary, random, pocket, expert-slips, or an agent."),
@@ -91,9 +97,9 @@ def audit(
     games: Annotated[int | None, typer.Option("--games", min=1, help="Games; default: all of the split.")] = None,
     turns: Annotated[int, typer.Option("--turns", min=1, help="Steps of the walk in each game.")] = 30,
     per_state: Annotated[int, typer.Option("--per-state", min=1, help="Actions sent in each state of the walk.")] = 3,
-    seed: options.Seed = 0,
+    seed: Seed = 0,
     out: Annotated[Path | None, typer.Option("--out", help="A .json file for all figures and examples.")] = None,
-    data_root: options.DataRoot = None,
+    data_root: DataRoot = None,
 ) -> None:
     """Test every claim of an interface's messages in a copy of the state, with agents not used to generate it."""
     spec, chosen = environment(env), _load_named(name, env)
@@ -116,7 +122,7 @@ def audit(
 
 
 @interface.command("diff")
-def diff(first: Name, second: Name, env: options.Env, data_root: options.DataRoot = None) -> None:
+def diff(first: Name, second: Name, env: Env, data_root: DataRoot = None) -> None:
     """Show the differences of two interfaces: rules text, rules and evidence, source."""
     left, right = _load_named(first, env), _load_named(second, env)
     for line in diff_lines(diff_interfaces(environment(env), left, right, data_root)):
@@ -124,36 +130,13 @@ def diff(first: Name, second: Name, env: options.Env, data_root: options.DataRoo
 
 
 @interface.command("ablate")
-def ablate_rules(
-    name: Name,
-    env: options.Env,
-    agent: options.Agent = None,
-    model: options.Model = None,
-    base_url: options.BaseUrl = None,
-    temperature: options.Temperature = None,
-    agent_preset: options.AgentPreset = None,
-    split: Annotated[str | None, typer.Option("--split", help="Default: the environment's test split.")] = None,
-    tasks: Annotated[int | None, typer.Option("--tasks", help="Number of tasks; default: all of the split.")] = None,
-    seed: Annotated[
-        list[int] | None, typer.Option("--seed", min=0, help="Seed; repeat it for more runs of the same tasks.")
-    ] = None,
-    retract: options.Retract = True,
-    groups: Annotated[bool, typer.Option("--groups", help="Ablate rules by form of action.")] = False,
-    workers: options.Workers = None,
-    out: options.Out = None,
-    resume: options.Resume = False,
-    data_root: options.DataRoot = None,
-) -> None:
+@takes(AblationConfig)
+def ablate_rules(config: AblationConfig, name: Name, out: Out = None, resume: Resume = False) -> None:
     """Measure each rule: play an interface without one rule at a time, with all rules, and as a placebo."""
-    seeds = seed or [0]
-    plan = plan_evaluation(
-        env, agent=agent, interface=name, split=split, tasks=tasks, model=model, base_url=base_url,
-        temperature=temperature, agent_preset=agent_preset, seed=seeds[0], retract=retract, workers=workers,
-        data_root=data_root,
-    )  # fmt: skip
+    plan = plan_ablation(name, config)
     path = run_folder(out, resume, "ablate", plan.spec.name)
     with run_display(path, resume=resume) as display:
-        result = ablate(plan, path, seeds=seeds, groups=groups, resume=resume, progress=display)
+        result = ablate(plan, path, seeds=config.seed, groups=config.groups, resume=resume, progress=display)
     conducts = arm_conducts(result)
     stdout().print(ablation_table(result))
     print(*ablation_lines(result), *tell(conducts), sep="\n")
@@ -165,9 +148,9 @@ def ablate_rules(
 @interface.command("export")
 def export(
     name: Name,
-    env: options.Env,
+    env: Env,
     out: Annotated[Path, typer.Option("--out", help="The file to write.")],
-    data_root: options.DataRoot = None,
+    data_root: DataRoot = None,
 ) -> None:
     """Write an interface into one file to share: source, provenance, evidence and record, with a hash over all."""
     chosen = _load_named(name, env)
@@ -178,7 +161,7 @@ def export(
 
 @interface.command("import")
 def import_file(
-    file: Annotated[Path, typer.Argument(help="File of align-echo interface export.")], out: options.Out = None
+    file: Annotated[Path, typer.Argument(help="File of align-echo interface export.")], out: Out = None
 ) -> None:
     """Check the hash of an exported file, show its provenance, and write it for evaluate --interface."""
     imported = read_shared(file)
@@ -190,7 +173,7 @@ def import_file(
 
 
 @interface.command("bind")
-def bind(name: Name, env: options.Env, out: options.Out = None) -> None:
+def bind(name: Name, env: Env, out: Out = None) -> None:
     """Copy an interface for an environment it was not generated for, with that environment's contract and action
     format.
     """

@@ -1,17 +1,21 @@
-"""Options shared by several verbs, so that a name has one meaning everywhere."""
+"""Options of the command line, built from the config models of the verbs.
+
+Not here: the options themselves (`agents/options.py`, and the config model of each verb).
+"""
 
 from __future__ import annotations
 
+import inspect
+import types
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
+from pydantic.fields import FieldInfo
 
-from align_echo.agents.catalogue import AGENTS
-from align_echo.agents.players import MODEL_VARIABLE
-from align_echo.agents.presets import PRESETS
-from align_echo.critic.best_of import RULES
-from align_echo.critic.language import FORMS
+from align_echo.agents import options
+from align_echo.agents.options import VerbConfig
 
 
 def folder(text: str) -> Path:
@@ -21,107 +25,89 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
-Env = Annotated[str, typer.Option("--env", help="An environment's name (`align-echo envs` lists them) or module:Name.")]
-Agent = Annotated[
-    str | None,
-    typer.Option(
-        "--agent",
-        help=f"The agent: {', '.join(AGENTS.entries())}, or module:Class. Default: vanilla with a model or the pocket "
-        "model, else novice.",
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        envvar=MODEL_VARIABLE,
-        help="pocket: the small built-in model; transformers:PATH_OR_HUB, vllm:PATH_OR_HUB, vllm-server:NAME; "
-        "a name at an OpenAI-compatible endpoint; novice: an offline script, NOT a language model. "
-        "Default: pocket, or novice without torch.",
-    ),
-]
-Interface = Annotated[str, typer.Option("--interface", help="none, a shipped name, or a .py file.")]
-BaseUrl = Annotated[
-    str | None,
-    typer.Option("--base-url", help="Endpoint of the model; default: $OPENAI_BASE_URL, else OpenAI's own."),
-]
-Placebo = Annotated[
-    bool,
-    typer.Option("--placebo/--no-placebo", help="Also play the interface with neutral texts, as a control."),
-]
-Retract = Annotated[
-    bool, typer.Option("--retract/--no-retract", help="Withhold hints of rules that were followed without success.")
-]
-Temperature = Annotated[
-    float | None, typer.Option("--temperature", min=0, help="Sampling temperature; default: the agent's own.")
-]
-MaxTokens = Annotated[
-    int | None,
-    typer.Option("--max-tokens", min=256, help="Most tokens of a chat model's reply; default: 512 for an agent."),
-]
-AgentPreset = Annotated[
-    str | None,
-    typer.Option("--agent-preset", help=f"Settings of the agent and its episodes by name: {', '.join(PRESETS)}."),
-]
-Engine = Annotated[str | None, typer.Option("--engine", help="Engine of the environment; default: its first one.")]
-Turns = Annotated[int | None, typer.Option("--turns", min=1, help="Step limit; default: the environment's own.")]
-BestOf = Annotated[
-    int, typer.Option("--best-of", min=1, help="Candidates a turn; the best by a critic's verdict is sent.")
-]
-Judge = Annotated[
-    str | None, typer.Option("--judge", help="Critic of --best-of, named as for --model; default: the agent's own.")
-]
-Pick = Annotated[
-    str,
-    typer.Option(
-        "--pick", help=f"Rule to choose among --best-of's candidates: {', '.join(RULES.entries())}, or module:NAME."
-    ),
-]
-Reasoning = Annotated[
-    bool, typer.Option("--reasoning", help="The critic writes a reason before each verdict, greedily.")
-]
-AbstainBelow = Annotated[
-    float,
-    typer.Option("--abstain-below", min=0, max=1, help="Take the first candidate if the critic is less sure of all."),
-]
-TopK = Annotated[
-    int | None,
-    typer.Option("--top-k", min=0, help="Top-k sampling of a local model, 0 disables it; default: as --judge's data."),
-]
-TopP = Annotated[
-    float | None,
-    typer.Option(
-        "--top-p", min=0, max=1, help="Top-p sampling of a local model, 1 disables it; default: as in --judge's data."
-    ),
-]
-RefineRounds = Annotated[
-    int | None,
-    typer.Option("--refine-rounds", min=1, help="Rounds in which failed tasks are criticised and played again."),
-]
-Critic = Annotated[
-    str | None,
-    typer.Option("--critic", help="For --refine-rounds: a model as for --model, self, or none for fresh attempts."),
-]
-CriticForm = Annotated[
-    str | None,
-    typer.Option(
-        "--critic-form", help=f"The critic's prompt: {', '.join(FORMS.entries())}, or module:NAME. Default: echo."
-    ),
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")]
 Out = Annotated[
     Path | None,
     typer.Option("--out", parser=folder, metavar="<path>", help="Folder of the run; default: a new one under runs/."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")]
-DataRoot = Annotated[
-    Path | None,
-    typer.Option("--data-root", help="The environment's data folder; default: its own variable, else embedded data."),
-]
-Workers = Annotated[
-    str | None,
-    typer.Option(
-        "--workers",
-        help="Episodes at once (default: 32 with a local model, 8 at an endpoint, else 1), or processes:N, ray, ray://HOST:PORT.",
-    ),
-]
+
+
+def _help(option: Any) -> str:
+    """Return the description of a shared option."""
+    return str(next(part.description for part in get_args(option) if isinstance(part, FieldInfo)))
+
+
+Env = Annotated[str, typer.Option("--env", help=_help(options.Env))]
+InterfaceName = Annotated[str, typer.Option("--interface", help=_help(options.InterfaceName))]
+Seed = Annotated[int, typer.Option("--seed", min=0, help=_help(options.Seed))]
+DataRoot = Annotated[Path | None, typer.Option("--data-root", help=_help(options.DataRoot))]
+
+
+def takes(config: type[VerbConfig]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb an option for each field of a config model; the verb's first argument is the checked config.
+
+    A field gives the option's name, type, default, bounds and help. The verb's other arguments are options of its own.
+    """
+
+    def give_options(verb: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(verb, include_extras=True)
+        _, *others = inspect.signature(verb).parameters.values()
+        own = [parameter.replace(annotation=hints[parameter.name]) for parameter in others]
+        arguments = [each for each in own if _is_argument(each)]
+        options = [each for each in own if not _is_argument(each)]
+        fields = [_parameter(name, field) for name, field in config.model_fields.items()]
+
+        def command(**values: Any) -> None:
+            given = {field.name: values.pop(field.name) for field in fields}
+            verb(config(**{name: value for name, value in given.items() if value is not None}), **values)
+
+        parameters = [*arguments, *fields, *options]
+        command.__name__, command.__doc__, command.__module__ = verb.__name__, verb.__doc__, verb.__module__
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+        )
+        return command
+
+    return give_options
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    return any(isinstance(part, typer.models.ArgumentInfo) for part in get_args(parameter.annotation))
+
+
+def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    """Return the option of a field as a parameter of a command's function."""
+    spelling = f"--{name.replace('_', '-')}"
+    if field.default is True:
+        spelling += f"/--no-{name.replace('_', '-')}"
+    kind, details = _command_type(field)
+    bounds = {
+        name: getattr(detail, bound)
+        for detail in details
+        for name, bound in (("min", "ge"), ("max", "le"))
+        if hasattr(detail, bound)
+    }
+    option = typer.Option(spelling, help=field.description, **bounds)
+    default = field.default if field.default_factory is None else None
+    if field.is_required():
+        default = inspect.Parameter.empty
+    elif isinstance(default, tuple):
+        default = list(default)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+    )
+
+
+def _command_type(field: FieldInfo) -> tuple[Any, list[Any]]:
+    """Return the type of an option's text, and the constraints on its value or, for a repeated option, on each.
+
+    The type is the first of several, and a list for a tuple.
+    """
+    kinds = get_args(field.annotation) if get_origin(field.annotation) in (Union, types.UnionType) else ()
+    kind: Any = kinds[0] if kinds else field.annotation
+    if get_origin(kind) is tuple:
+        item = get_args(kind)[0]
+        details = [part for each in get_args(item)[1:] for part in each.metadata]
+        return list[get_args(item)[0] if details else item], details  # type: ignore[misc]
+    return (Union[kind, None] if type(None) in kinds else kind), field.metadata  # noqa: UP007

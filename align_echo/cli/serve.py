@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from align_echo.cli.options import Env, Interface
+from align_echo.cli.options import Env, InterfaceName
 from align_echo.loops import serving
 
 
@@ -13,7 +13,7 @@ def serve(
     loop: Annotated[serving.Loop, typer.Argument(help="openenv: a server on a port; mcp: a client that starts this.")],
     env: Env,
     split: Annotated[str | None, typer.Option("--split", help="Default: the environment's training split.")] = None,
-    interface: Interface = "none",
+    interface: InterfaceName = "none",
     record: Annotated[Path | None, typer.Option("--record", help="A .jsonl to add every episode to.")] = None,
     host: Annotated[str, typer.Option("--host", help="Host of openenv; default: this machine only.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of openenv; 0 takes a free one.")] = 8000,

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from align_echo.cli import options
 from align_echo.cli.console import cost, leave, print_whole, run_display, run_folder, say
+from align_echo.cli.options import Out, Resume
 from align_echo.evaluate.study import TABLES, build_tables, plan_study, play_study, study_conducts, study_notes
 from align_echo.evaluate.study_file import studies
 from align_echo.rollout.faults import overstepped, tell, verdict
@@ -20,8 +20,8 @@ def study(
     source: Annotated[
         str, typer.Argument(metavar="NAME|FILE.yaml", help=f"Built in: {', '.join(studies())}; or your own file.")
     ],
-    out: options.Out = None,
-    resume: options.Resume = False,
+    out: Out = None,
+    resume: Resume = False,
 ) -> None:
     """Run the generation and evaluation described by a YAML file, environments x agents, and print its tables."""
     plan = plan_study(source)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from align_echo.agents.players import MODEL_VARIABLE
-from align_echo.cli import options
+from align_echo.agents.players import MODEL_VARIABLE, default_model
 from align_echo.cli.console import resumable, run_folder, say
+from align_echo.cli.options import Out, Resume
 from align_echo.errors import UsageError
 from align_echo.rollout.display import note
 from align_echo.train.needs import first_alone_prints, require_training
@@ -27,7 +27,8 @@ def train(
     ] = None,
     env: Annotated[str | None, typer.Option("--env", help="The environment's name; default: the config's.")] = None,
     model: Annotated[
-        str | None, typer.Option("--model", envvar=MODEL_VARIABLE, help="pocket, a folder, transformers:HUB.")
+        str | None,
+        typer.Option("--model", help=f"pocket, a folder, transformers:HUB; default: ${MODEL_VARIABLE}, the config's."),
     ] = None,
     interface: Annotated[str | None, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="YAML; may begin with `method: METHOD`.")] = None,
@@ -37,14 +38,15 @@ def train(
         list[str] | None, typer.Option("--report-to", help="tensorboard, trackio, wandb, mlflow, or none; repeatable.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan without running it.")] = False,
-    out: options.Out = None,
-    resume: options.Resume = False,
+    out: Out = None,
+    resume: Resume = False,
 ) -> None:
     """Train by a method; write the signals of every step, checkpoints and the trained models to a folder."""
     require_training()
     if method == "list":
         _list_methods()
         return
+    model = model or default_model()
     changes: dict[str, Any] = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
     changes["report_to"] = None if report_to is None else [name for name in report_to if name != "none"]
     from align_echo.train.config import stored_config

@@ -14,11 +14,16 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 from rich.table import Table
 from rich.text import Text
 
+from align_echo.agents import options
+from align_echo.agents.options import VerbConfig
+from align_echo.agents.players import default_model
 from align_echo.align.hybrid.hypotheses import with_letters
 from align_echo.align.switching import list_switches, without_rules
 from align_echo.base.jsonl import JsonlFile
@@ -26,7 +31,7 @@ from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import EngineError, UsageError, printable
 from align_echo.evaluate.comparison import PLACEBO, build_variants
 from align_echo.evaluate.folder import Config, EvaluationDir
-from align_echo.evaluate.plan import EvaluationPlan
+from align_echo.evaluate.plan import EvaluationConfig, EvaluationPlan, plan_evaluation
 from align_echo.evaluate.playing import Experiment
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.interface.contract import Interface
@@ -157,6 +162,33 @@ def build_arms(interface: Interface, *, groups: bool = False) -> list[AblationAr
 
 def _arm(interface: Interface, number: int, rules: tuple[str, ...], action: str) -> AblationArm:
     return AblationArm(number, rules, action, without_rules(interface, rules, f"{interface.name}-without-{number}"))
+
+
+class AblationConfig(VerbConfig):
+    """Options of `align-echo interface ablate`."""
+
+    env: options.Env
+    agent: options.Agent = None
+    model: options.Model = Field(default_factory=default_model)
+    base_url: options.BaseUrl = None
+    temperature: options.Temperature = None
+    agent_preset: options.Preset = None
+    split: options.TestSplit = None
+    tasks: options.TaskCount = None
+    seed: Annotated[
+        tuple[Annotated[int, Field(ge=0)], ...],
+        Field(min_length=1, description="Seed; repeat it for more runs of the same tasks."),
+    ] = (0,)
+    retract: options.Retract = True
+    groups: Annotated[bool, Field(description="Ablate rules by form of action.")] = False
+    workers: options.WorkerCount = None
+    data_root: options.DataRoot = None
+
+
+def plan_ablation(interface: str, config: AblationConfig) -> EvaluationPlan:
+    """Plan the episodes of an interface with the first seed. Raises as `plan_evaluation`."""
+    shared = {name: value for name, value in config if name not in ("seed", "groups")}
+    return plan_evaluation(EvaluationConfig(**shared, interface=interface, seed=config.seed[0]))
 
 
 def ablate(

@@ -10,16 +10,20 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt
 from rich.table import Table
 
+from align_echo.agents import options
+from align_echo.agents.catalogue import AGENTS
+from align_echo.agents.options import VerbConfig
 from align_echo.agents.players import (
     AgentChoice,
     choose_agent,
     choose_preset,
     choose_turns,
+    default_model,
     model_on_record,
 )
 from align_echo.agents.presets import AgentPreset
@@ -374,48 +378,54 @@ def play_grid(
     return grid, list(dict.fromkeys(experiment.line for experiment in experiments))
 
 
-def read_axes(
-    env: Sequence[str],
-    agent: Sequence[str],
-    interface: str,
-    *,
-    tasks: int,
-    model: str | None = None,
-    base_url: str | None = None,
-    seed: int = 0,
-    temperature: float | None = None,
-    placebo: bool = True,
-    retract: bool = True,
-    max_tokens: int | None = None,
-    agent_preset: str | None = None,
-    workers: int | str | None = None,
-) -> GridPlan:
-    """Check the settings: every environment has the interface and the tasks, every agent its model.
+class GridConfig(VerbConfig):
+    """Options of `align-echo grid`."""
+
+    env: Annotated[tuple[str, ...], Field(min_length=1, description="An environment; repeat it for more.")]
+    agent: Annotated[
+        tuple[str, ...],
+        Field(min_length=1, description=f"An agent; repeat it for more: {', '.join(AGENTS.entries())}."),
+    ]
+    interface: Annotated[str, Field(description="A shipped name, looked up in each environment.")]
+    tasks: Annotated[int, Field(description="Tasks of each environment's test split.")] = 20
+    model: options.Model = Field(default_factory=default_model)
+    base_url: options.BaseUrl = None
+    temperature: options.Temperature = None
+    placebo: options.Placebo = True
+    retract: options.Retract = True
+    max_tokens: options.MaxTokens = None
+    agent_preset: options.Preset = None
+    seed: options.Seed = 0
+    workers: options.WorkerCount = None
+
+
+def plan_grid(config: GridConfig) -> GridPlan:
+    """Check the options: every environment has the interface and the tasks, every agent its model.
 
     Raises `UsageError`, `InterfaceError`.
     """
-    specs = tuple(environment(name) for name in env)
-    for axis, names in (("--env", [spec.name for spec in specs]), ("--agent", agent)):
+    specs = tuple(environment(name) for name in config.env)
+    for axis, names in (("--env", [spec.name for spec in specs]), ("--agent", config.agent)):
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
             raise UsageError(f"{axis} {repeated[0]} is there twice: name each once")
-    model_name = read_name(model) if model else None
-    players = tuple(choose_agent(name, model_name, [spec.name for spec in specs]) for name in agent)
-    if temperature is not None and not any(player.model for player in players):
+    model_name = read_name(config.model) if config.model else None
+    players = tuple(choose_agent(name, model_name, [spec.name for spec in specs]) for name in config.agent)
+    if config.temperature is not None and not any(player.model for player in players):
         raise UsageError("no agent of this grid asks a model: leave --temperature out")
     return GridPlan(
         environments=specs,
         players=players,
-        interface=interface,
-        interfaces={spec.name: _interface(spec, interface, retract) for spec in specs},
-        tasks={spec.name: pick_test_tasks(spec, tasks, seed) for spec in specs},
-        base_url=base_url,
-        seed=seed,
-        temperature=temperature,
-        placebo=placebo,
-        max_tokens=max_tokens,
-        preset=choose_preset(agent_preset, players),
-        workers=read_workers(workers),
+        interface=config.interface,
+        interfaces={spec.name: _interface(spec, config.interface, config.retract) for spec in specs},
+        tasks={spec.name: pick_test_tasks(spec, config.tasks, config.seed) for spec in specs},
+        base_url=config.base_url,
+        seed=config.seed,
+        temperature=config.temperature,
+        placebo=config.placebo,
+        max_tokens=config.max_tokens,
+        preset=choose_preset(config.agent_preset, players),
+        workers=read_workers(config.workers),
     )
 
 

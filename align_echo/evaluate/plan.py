@@ -1,7 +1,7 @@
 """`EvaluationPlan`: an evaluation with all names resolved and all options checked.
 
-`plan_evaluation` reads names and options; the other verbs that play build their plans themselves. Not here: playing
-(`playing.py`, `rounds.py`).
+`plan_evaluation` resolves the options of `EvaluationConfig`; the other verbs that play build their plans themselves.
+Not here: playing (`playing.py`, `rounds.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+
+from align_echo.agents import options
 from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.options import VerbConfig
 from align_echo.agents.players import (
     AgentChoice,
     build_agent,
@@ -21,6 +26,7 @@ from align_echo.agents.players import (
     choose_agent,
     choose_preset,
     choose_turns,
+    default_model,
     describe_agent,
     model_on_record,
     refuse_idle_model,
@@ -175,80 +181,123 @@ class EvaluationPlan:
         }
 
 
-def plan_evaluation(
-    env: str | EnvironmentSpec,
-    *,
-    agent: str | None = None,
-    interface: str = "none",
-    rules: bool = True,
-    feedback: bool = True,
-    retract: bool = True,
-    compare_all: bool = False,
-    placebo: bool = True,
-    split: str | None = None,
-    tasks: int | None = None,
-    episodes_per_task: int = 1,
-    best_of: int = 1,
-    judge: str | None = None,
-    pick: str = CRITIC.name,
-    reasoning: bool = False,
-    abstain_below: float = 0.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    refine_rounds: int | None = None,
-    critic: str | None = None,
-    critic_form: str | None = None,
-    model: str | None = None,
-    base_url: str | None = None,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-    agent_preset: str | None = None,
-    engine: str | None = None,
-    turns: int | None = None,
-    seed: int = 0,
-    workers: int | str | None = None,
-    data_root: Path | None = None,
-) -> EvaluationPlan:
-    """Build the plan of `align-echo evaluate` from options of the same names, with all names resolved and options
-    checked.
+class EvaluationConfig(VerbConfig):
+    """Options of `align-echo evaluate`."""
+
+    env: options.Env
+    agent: options.Agent = None
+    interface: options.InterfaceName = "none"
+    rules: Annotated[bool, Field(description="InferRules on or off.")] = True
+    feedback: Annotated[bool, Field(description="WrapStep on or off.")] = True
+    retract: options.Retract = True
+    compare: Annotated[
+        bool, Field(description="All variants: no interface, placebo, rules only, feedback only, both.")
+    ] = False
+    placebo: options.Placebo = True
+    split: options.TestSplit = None
+    tasks: options.TaskCount = None
+    episodes_per_task: Annotated[
+        int, Field(ge=1, description="Samples of each task; needs a temperature above 0.")
+    ] = 1
+    best_of: Annotated[
+        int, Field(ge=1, description="Candidates a turn; the best by a critic's verdict is sent.")
+    ] = 1
+    judge: Annotated[
+        str | None, Field(description="Critic of --best-of, named as for --model; default: the agent's own.")
+    ] = None
+    pick: Annotated[
+        str,
+        Field(
+            description=f"Rule to choose among --best-of's candidates: {', '.join(RULES.entries())}, or module:NAME."
+        ),
+    ] = CRITIC.name
+    reasoning: options.Reasoning = False
+    abstain_below: Annotated[
+        float, Field(ge=0, le=1, description="Take the first candidate if the critic is less sure of all.")
+    ] = 0.0
+    top_k: Annotated[
+        int | None,
+        Field(ge=0, description="Top-k sampling of a local model, 0 disables it; default: as --judge's data."),
+    ] = None
+    top_p: Annotated[
+        float | None,
+        Field(
+            ge=0, le=1, description="Top-p sampling of a local model, 1 disables it; default: as in --judge's data."
+        ),
+    ] = None
+    refine_rounds: Annotated[
+        int | None, Field(ge=1, description="Rounds in which failed tasks are criticised and played again.")
+    ] = None
+    critic: Annotated[
+        str | None,
+        Field(description="For --refine-rounds: a model as for --model, self, or none for fresh attempts."),
+    ] = None
+    critic_form: Annotated[
+        str | None,
+        Field(description=f"The critic's prompt: {', '.join(FORMS.entries())}, or module:NAME. Default: echo."),
+    ] = None
+    model: options.Model = Field(default_factory=default_model)
+    base_url: options.BaseUrl = None
+    temperature: options.Temperature = None
+    max_tokens: options.MaxTokens = None
+    agent_preset: options.Preset = None
+    engine: Annotated[
+        str | None, Field(description="Engine of the environment; default: its first one.")
+    ] = None
+    turns: Annotated[
+        int | None, Field(ge=1, strict=True, description="Step limit; default: the environment's own.")
+    ] = None
+    seed: options.Seed = 0
+    workers: options.WorkerCount = None
+    data_root: options.DataRoot = None
+
+
+def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
+    """Resolve the names of an evaluation's options and check the options.
 
     Raises `UsageError` for unknown names and contradictory options, `InterfaceError` for an interface that cannot be
     loaded, `MissingDataError` for missing data of an environment.
     """
-    spec = environment(env)
-    split = spec.check_split(split or spec.test_split)
-    player = choose_agent(agent, model, (spec.name,))
-    refuse_idle_model(player, model)
-    preset = choose_preset(agent_preset, (player,))
-    turns = choose_turns(turns, preset, spec)
-    spec = spec.with_settings(engine=engine, turns=turns)
-    refining = choose_refining(refine_rounds, critic, critic_form, player, compare_all=compare_all)
-    rule = RULES.get(pick)
-    judged_by = choose_judge(best_of, judge, player, pick=rule, abstain_below=abstain_below, reasoning=reasoning)
-    variants = choose_variants(
-        spec.interface(interface, retract=retract), rules=rules, feedback=feedback, compare_all=compare_all,
-        placebo=placebo,
-    )  # fmt: skip
-    if not retract and not any(variants.values()):
+    spec = environment(config.env)
+    split = spec.check_split(config.split or spec.test_split)
+    player = choose_agent(config.agent, config.model, (spec.name,))
+    refuse_idle_model(player, config.model)
+    preset = choose_preset(config.agent_preset, (player,))
+    turns = choose_turns(config.turns, preset, spec)
+    spec = spec.with_settings(engine=config.engine, turns=turns)
+    refining = choose_refining(config, player)
+    rule = RULES.get(config.pick)
+    judge = choose_judge(config, player, rule)
+    variants = choose_variants(config, spec.interface(config.interface, retract=config.retract))
+    if not config.retract and not any(variants.values()):
         raise UsageError("--no-retract lets an interface withhold no hint: add --interface NAME or PATH")
     return EvaluationPlan(
         spec=spec,
         split=split,
-        task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
+        task_ids=pick_tasks(
+            spec.tasks(split, config.data_root), config.tasks, task_type=spec.task_type, seed=config.seed
+        ),
+        interface=config.interface,
+        variants=variants,
         player=player,
-        workers=choose_workers(read_workers(workers), player),
-        samples=episodes_per_task,
-        judge=judged_by,
-        pick=rule,
-        truncation=choose_truncation(player, judged_by, top_k, top_p),
-        refining=refining,
+        base_url=config.base_url,
+        seed=config.seed,
+        workers=choose_workers(read_workers(config.workers), player),
+        data_root=config.data_root,
+        temperature=config.temperature,
+        max_tokens=config.max_tokens,
         preset=preset,
-        engine=engine,
+        engine=config.engine,
         turns=turns,
-        interface=interface, variants=variants, base_url=base_url, seed=seed, data_root=data_root,
-        temperature=temperature, max_tokens=max_tokens, best_of=best_of, reasoning=reasoning,
-        abstain_below=abstain_below,
-    )  # fmt: skip
+        samples=config.episodes_per_task,
+        best_of=config.best_of,
+        judge=judge,
+        pick=rule,
+        reasoning=config.reasoning,
+        abstain_below=config.abstain_below,
+        truncation=choose_truncation(player, judge, config.top_k, config.top_p),
+        refining=refining,
+    )
 
 
 def switches_on_record(interfaces: Iterable[Interface | None]) -> dict[str, bool]:
@@ -256,17 +305,16 @@ def switches_on_record(interfaces: Iterable[Interface | None]) -> dict[str, bool
     return {"retract": False} if any(interface and not interface.retract for interface in interfaces) else {}
 
 
-def choose_variants(
-    interface: Interface | None, *, rules: bool, feedback: bool, compare_all: bool, placebo: bool = True
-) -> dict[str, Interface | None]:
+def choose_variants(config: EvaluationConfig, interface: Interface | None) -> dict[str, Interface | None]:
     """Choose the variants to play, by name. Raises `UsageError` for switches that leave nothing to play or to compare.
     """
-    if not placebo and not compare_all:
+    rules, feedback = config.rules, config.feedback
+    if not config.placebo and not config.compare:
         raise UsageError("--no-placebo leaves a variant of --compare out: add --compare")
-    if compare_all and not (rules and feedback):
+    if config.compare and not (rules and feedback):
         raise UsageError("--compare plays every variant: leave out --no-rules and --no-feedback")
     if interface is None:
-        if compare_all:
+        if config.compare:
             raise UsageError("--compare needs an interface to compare with: add --interface NAME or PATH")
         if not (rules and feedback):
             raise UsageError("--no-rules and --no-feedback need an interface: add --interface NAME or PATH")
@@ -274,21 +322,20 @@ def choose_variants(
     if not rules and not feedback:
         raise UsageError("with --no-rules and --no-feedback nothing is left: say --interface none")
     variants = build_variants(interface)
-    if compare_all:
-        return {name: variant for name, variant in variants.items() if placebo or name != PLACEBO}
+    if config.compare:
+        return {name: variant for name, variant in variants.items() if config.placebo or name != PLACEBO}
     name = "full" if rules and feedback else "rules" if rules else "feedback"
     return {name: variants[name]}
 
 
-def choose_refining(
-    rounds: int | None, critic: str | None, form: str | None, player: AgentChoice, *, compare_all: bool
-) -> RefinementPlan | None:
+def choose_refining(config: EvaluationConfig, player: AgentChoice) -> RefinementPlan | None:
     """Choose the refinement rounds; None for none. Raises `UsageError` for contradictory options."""
+    rounds, critic, form = config.refine_rounds, config.critic, config.critic_form
     if rounds is None:
         if critic is not None or form is not None:
             raise UsageError("--critic and --critic-form are for rounds of refinement: add --refine-rounds K")
         return None
-    if compare_all:
+    if config.compare:
         raise UsageError("--refine-rounds plays one variant: leave --compare out")
     if critic is None:
         raise UsageError("--refine-rounds needs a critic: add --critic self, a model's NAME, or none")
@@ -303,19 +350,12 @@ def choose_refining(
     return RefinementPlan(rounds, chosen, FORMS.get(form) if form else ECHO)
 
 
-def choose_judge(
-    best_of: int,
-    judge: str | None,
-    player: AgentChoice,
-    *,
-    pick: SelectionRule,
-    abstain_below: float,
-    reasoning: bool = False,
-) -> ModelName | None:
+def choose_judge(config: EvaluationConfig, player: AgentChoice, pick: SelectionRule) -> ModelName | None:
     """Choose the model that judges candidates; None for the agent's own, or without judging.
 
     Raises `UsageError` for a judge without candidates, and for a script, which can only play.
     """
+    judge, reasoning, abstain_below = config.judge, config.reasoning, config.abstain_below
     flags = {
         "--judge": judge is not None,
         "--pick": pick != CRITIC,
@@ -323,7 +363,7 @@ def choose_judge(
         "--abstain-below": abstain_below > 0,
     }
     option = next((option for option, is_set in flags.items() if is_set), None)
-    if best_of == 1:
+    if config.best_of == 1:
         if option is not None:
             raise UsageError(f"{option} needs candidates to choose from: add --best-of N")
         return None

@@ -30,7 +30,7 @@ from align_echo.agents.players import (
     model_on_record,
     workers_for,
 )
-from align_echo.align.generation import GenerationPlan, generate_interface, plan_generation
+from align_echo.align.generation import GenerationConfig, GenerationPlan, generate_interface, plan_generation
 from align_echo.align.run_folder import RunFolder
 from align_echo.base.files import write_atomically
 from align_echo.base.jsonl import JsonlFile
@@ -307,8 +307,8 @@ def _generation(
     at_endpoint = asks or (player.model is not None and player.model.has_endpoint)
     key = "interface" if verify else f"ablations: {VERIFICATION}"
     with in_keys(f"{key}: {spec.name}, {player.agent.name}: "):
-        return plan_generation(
-            spec,
+        config = GenerationConfig(
+            env=spec,
             backend=file.backend,
             model=player.model.text if player.model else None,
             analyzer_model=file.analyzer_model,
@@ -321,8 +321,8 @@ def _generation(
             tasks_per_iteration=file.tasks_per_iteration,
             seed=seed,
             workers=file.workers,
-            verify=verify,
         )
+        return plan_generation(config, verify=verify)
 
 
 def _subfolder(file: StudyFile, spec: EnvironmentSpec, label: str, seed: int) -> str:

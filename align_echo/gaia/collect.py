@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import gymnasium as gym
 from pydantic import Field
 
+from align_echo.agents import options
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.players import AgentChoice, build_agent, require_expert
+from align_echo.agents.options import VerbConfig
+from align_echo.agents.players import AgentChoice, build_agent, choose_agent, default_model, require_expert
 from align_echo.agents.privileged import EXPERT
 from align_echo.agents.spec import AgentSetting
 from align_echo.base.files import write_atomically
@@ -32,6 +34,8 @@ from align_echo.evaluate.folder import Config
 from align_echo.evaluate.plan import (
     EvaluationPlan,
     SamplingLimits,
+    model_named,
+    pick_tasks,
     refuse_script,
 )
 from align_echo.evaluate.playing import Experiment
@@ -52,7 +56,8 @@ from align_echo.intervals import Percent, scored, success_rate
 from align_echo.models.choosing import ModelName
 from align_echo.rollout.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
 from align_echo.types import Agent, Frozen, Trajectory
-from align_echo.workers.ray_cluster import Workers, choose_workers
+from align_echo.workers.ray_cluster import Workers, choose_workers, read_workers
+from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
 # ---------------------------------------------------------------- A collection
@@ -229,6 +234,14 @@ TOP_K, TOP_P = 30, 0.8
 States = Literal["agent", "expert", "mixed"]
 """Whose actions are carried out: the agent's, the expert's as in GAIA's datasets, or either in half of the episodes."""
 
+CollectedTasks = Annotated[int, Field(ge=1, description="Number of tasks of the split.")]
+ModelTemperature = Annotated[float, Field(ge=0, description="Temperature of the agent's model.")]
+TopK = Annotated[int | None, Field(ge=0, description="For a local model; default: 30, 0 disables it.")]
+TopP = Annotated[float | None, Field(ge=0, le=1, description="For a local model; default: 0.8.")]
+ActionSource = Annotated[
+    States, Field(description="Whose actions are carried out: agent (the chosen candidate), expert, or mixed.")
+]
+
 OWN = {"expert": 0.0, "mixed": 0.5}
 """Share of episodes without the expert as leader."""
 
@@ -274,7 +287,79 @@ class CandidateSettings:
         return None if self.judge == player.model else self.judge
 
 
-def plan_collection(
+class CollectionConfig(VerbConfig):
+    """Options of `align-echo critic collect`."""
+
+    env: options.Env
+    agent: options.Agent = None
+    model: options.Model = Field(default_factory=default_model)
+    split: options.TrainSplit = None
+    tasks: CollectedTasks = 100
+    episodes_per_task: Annotated[int, Field(ge=1, description="Episodes of each task.")] = 1
+    candidates: Annotated[int, Field(ge=1, description="Replies drawn by the agent every turn.")] = 8
+    temperature: ModelTemperature = 1.0
+    top_k: TopK = None
+    top_p: TopP = None
+    judge: Annotated[
+        str | None,
+        Field(description="Critic that chooses the candidate to send, or self; default: the first is sent."),
+    ] = None
+    states: ActionSource = "agent"
+    rule: Annotated[
+        str | None, Field(description="A label rule of your own, besides the environment's: module:NAME.")
+    ] = None
+    interface: options.InterfaceName = "none"
+    retract: options.Retract = True
+    base_url: options.BaseUrl = None
+    seed: options.Seed = 0
+    workers: options.WorkerCount = None
+    data_root: options.DataRoot = None
+
+
+@dataclass(frozen=True)
+class CollectionPlan:
+    """A collection with all names resolved: the episodes to play, how candidates are drawn, and a label rule of the
+    user's own.
+    """
+
+    evaluation: EvaluationPlan
+    drawing: CandidateSettings
+    rule: str | None = None
+
+
+def plan_collection(config: CollectionConfig) -> CollectionPlan:
+    """Resolve the names of a collection's options and check the options. Raises as `build_collection`."""
+    spec = environment(config.env)
+    split = spec.check_split(config.split or spec.train_split)
+    player = choose_agent(config.agent, config.model, (spec.name,))
+    drawing = CandidateSettings(
+        candidates=config.candidates,
+        temperature=config.temperature,
+        top_k=config.top_k,
+        top_p=config.top_p,
+        judge=model_named(config.judge, player) if config.judge else None,
+        states=config.states,
+    )
+    evaluation = build_collection(
+        spec,
+        player,
+        drawing,
+        split=split,
+        task_ids=pick_tasks(
+            spec.tasks(split, config.data_root), config.tasks, task_type=spec.task_type, seed=config.seed
+        ),
+        samples=config.episodes_per_task,
+        interface=config.interface,
+        retract=config.retract,
+        base_url=config.base_url,
+        seed=config.seed,
+        workers=read_workers(config.workers),
+        data_root=config.data_root,
+    )
+    return CollectionPlan(evaluation, drawing, config.rule)
+
+
+def build_collection(
     spec: EnvironmentSpec,
     player: AgentChoice,
     drawing: CandidateSettings,
@@ -289,7 +374,7 @@ def plan_collection(
     workers: Workers | None = None,
     data_root: Path | None = None,
 ) -> EvaluationPlan:
-    """Plan a collection from tasks of a split.
+    """Build the plan of a collection from tasks of a split.
 
     Raises `UsageError` for settings that allow no sampling, judging or labelling, `MissingExtraError` without the extra
     for examples, `InterfaceError`.
@@ -325,20 +410,14 @@ def plan_collection(
 
 
 def collect(
-    plan: EvaluationPlan,
-    drawing: CandidateSettings,
-    path: Path,
-    *,
-    resume: bool = False,
-    number: int = 1,
-    rule: str | None = None,
-    progress: Progress = SILENT,
+    collection: CollectionPlan, path: Path, *, resume: bool = False, number: int = 1, progress: Progress = SILENT
 ) -> CollectionSummary:
     """Play a plan, label it and write a collection; parts already in the folder are reused. `number` is the flywheel's
-    round. Actions are labelled by the rules of the registry, and by this `rule` too, of your own (`module:Name`).
+    round. Actions are labelled by the rules of the registry, and by the plan's own rule too.
 
     Raises as `evaluate.playing.play`.
     """
+    plan, drawing, rule = collection.evaluation, collection.drawing, collection.rule
     experiment = Experiment(plan, path, resume=resume, progress=progress)
     agent = experiment.agent
     if not isinstance(agent, BestOf | ChatAgent):

@@ -16,28 +16,52 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
-from align_echo.agents.players import AgentChoice
+from align_echo.agents import options
+from align_echo.agents.options import VerbConfig
+from align_echo.agents.players import AgentChoice, choose_agent, default_model
 from align_echo.base.files import read_bytes
 from align_echo.base.plain_yaml import json_object
 from align_echo.base.progress import SILENT, Progress
 from align_echo.critic.labels import label_rules
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import EvaluationDir
-from align_echo.evaluate.plan import EvaluationPlan, pick_round_tasks
-from align_echo.gaia.collect import CandidateSettings, CollectionSummary, collect, plan_collection
+from align_echo.evaluate.plan import pick_round_tasks
+from align_echo.gaia.collect import (
+    ActionSource,
+    CandidateSettings,
+    CollectedTasks,
+    CollectionPlan,
+    CollectionSummary,
+    ModelTemperature,
+    TopK,
+    TopP,
+    build_collection,
+    collect,
+)
 from align_echo.gaia.examples import check_share
-from align_echo.gaia.fit.folder import CRITIC
-from align_echo.gaia.fit.intuitive import TrainingSummary, check_learner, fit
-from align_echo.gaia.trial import CEILING, SelectionResult, TrialResult, compared_rules, run_trial
+from align_echo.gaia.fit.folder import CRITIC, Epochs, LearningRate, SettingsFile, WeightsName
+from align_echo.gaia.fit.intuitive import TrainingSummary, check_learner, fit, read_fit_settings
+from align_echo.gaia.trial import (
+    CEILING,
+    LabelRuleName,
+    PickNames,
+    SelectionResult,
+    TrialConfig,
+    TrialResult,
+    compared_rules,
+    run_trial,
+)
 from align_echo.intervals import Percent
-from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.choosing import POCKET, ModelName, read_name
+from align_echo.train.needs import require_training
 from align_echo.types import Frozen
 from align_echo.version import __version__
-from align_echo.workers.ray_cluster import Workers
+from align_echo.workers.ray_cluster import Workers, read_workers
+from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -59,11 +83,13 @@ def unwatched(part: CollectionSummary | TrainingSummary | TrialResult) -> None:
 
 
 @dataclass(frozen=True)
-class FlywheelConfig:
-    """Settings of a flywheel. `tasks` of `split` are played in every round with the candidates of `drawing`, and
-    `test_tasks` of `test_split` once with `test_candidates`. Critics start from the model `critic` and train with
-    `settings`; `picks` are rules of selection to compare beside those of the registry. The `states` of `drawing` apply
-    to the first round and the tests; later rounds follow the critic.
+class FlywheelPlan:
+    """A flywheel with all names resolved.
+
+    `tasks` of `split` are played in every round with the candidates of `drawing`, and `test_tasks` of `test_split` once
+    with `test_candidates`. Critics start from the model `critic` and train with `settings`; `picks` are rules of
+    selection to compare beside those of the registry. The `states` of `drawing` apply to the first round and the tests;
+    later rounds follow the critic.
     """
 
     spec: EnvironmentSpec
@@ -85,7 +111,7 @@ class FlywheelConfig:
     workers: Workers | None = None
 
     def on_record(self) -> dict[str, Any]:
-        """Return the content of `config.json`."""
+        """Return the content of `plan.json`."""
         return {
             "command": COMMAND,
             "align_echo": __version__,
@@ -123,6 +149,73 @@ class FlywheelConfig:
         return pick_round_tasks(ids, count, number, task_type=self.spec.task_type, seed=self.seed)
 
 
+class FlywheelConfig(VerbConfig):
+    """Options of `align-echo critic flywheel`."""
+
+    env: options.Env
+    agent: options.Agent = None
+    model: options.Model = Field(default_factory=default_model)
+    critic_model: Annotated[
+        str, Field(description="Initial model of the critic: pocket or a model's folder.")
+    ] = POCKET
+    begin: Annotated[
+        Begin,
+        Field(description="Later rounds begin with: start (--critic-model) or last (critic before)."),
+    ] = "start"
+    rounds: Annotated[int, Field(ge=1, description="Number of rounds.")] = 2
+    split: options.TrainSplit = None
+    tasks: CollectedTasks = 100
+    test_split: options.TestSplit = None
+    test_tasks: Annotated[int, Field(ge=1, description="Tasks of the test split, played once.")] = 50
+    test_candidates: Annotated[
+        int | None, Field(ge=2, description="Candidates of the test; default: as --candidates.")
+    ] = None
+    candidates: Annotated[int, Field(ge=2, description="Replies drawn by the agent every turn.")] = 8
+    temperature: ModelTemperature = 1.0
+    top_k: TopK = None
+    top_p: TopP = None
+    states: ActionSource = "agent"
+    rule: LabelRuleName = None
+    pick: PickNames = ()
+    weights: WeightsName = None
+    lr: LearningRate = None
+    epochs: Epochs = None
+    config: SettingsFile = None
+    held_out: Annotated[float, Field(description="Share of tasks for the calibration.")] = 0.1
+    seed: options.Seed = 0
+    workers: options.WorkerCount = None
+
+
+def plan_flywheel(config: FlywheelConfig) -> FlywheelPlan:
+    """Resolve the names of a flywheel's options. Raises `UsageError`, `MissingExtraError` without the extra train."""
+    require_training()
+    from align_echo.train.role_models import find_source
+
+    spec, start = environment(config.env), read_name(config.critic_model)
+    changes = {"weights": config.weights, "lr": config.lr, "epochs": config.epochs, "seed": config.seed}
+    return FlywheelPlan(
+        spec=spec,
+        player=choose_agent(config.agent, config.model, (spec.name,)),
+        settings=read_fit_settings(find_source(start), config.config, changes),
+        critic=start,
+        split=config.split or spec.train_split,
+        test_split=config.test_split or spec.test_split,
+        drawing=CandidateSettings(
+            config.candidates, config.temperature, config.top_k, config.top_p, None, config.states
+        ),
+        test_candidates=config.test_candidates or config.candidates,
+        rounds=config.rounds,
+        tasks=config.tasks,
+        test_tasks=config.test_tasks,
+        begin=config.begin,
+        rule=config.rule,
+        picks=config.pick,
+        share=config.held_out,
+        seed=config.seed,
+        workers=read_workers(config.workers),
+    )
+
+
 class FlywheelRound(Frozen):
     """A round: its collection, its critic's training and evaluation on held-out tasks, and the share of states in which
     the critic's choice among all candidates is correct.
@@ -147,7 +240,7 @@ class FlywheelSummary(Frozen):
 
 
 def run_flywheel(
-    config: FlywheelConfig,
+    plan: FlywheelPlan,
     path: Path,
     *,
     resume: bool = False,
@@ -158,29 +251,29 @@ def run_flywheel(
 
     Raises as the parts do, and `UsageError` for a folder of something else.
     """
-    config.check()
-    tests = config.tasks_of(config.test_split, config.test_tasks, 1)
-    tasks_by_round = [config.tasks_of(config.split, config.tasks, number) for number in range(1, config.rounds + 1)]
-    _plan(_test_config(config), config.test_split, tests, config.seed)
-    _plan(config, config.split, tasks_by_round[0], config.seed)
-    stored_config = _as_stored(path, json.loads(json.dumps(config.on_record())))
+    plan.check()
+    tests = plan.tasks_of(plan.test_split, plan.test_tasks, 1)
+    tasks_by_round = [plan.tasks_of(plan.split, plan.tasks, number) for number in range(1, plan.rounds + 1)]
+    _plan(_test_plan(plan), plan.test_split, tests, plan.seed)
+    _plan(plan, plan.split, tasks_by_round[0], plan.seed)
+    stored_config = _as_stored(path, json.loads(json.dumps(plan.on_record())))
     run_dir = EvaluationDir(path, stored_config, resume=resume)
     run_dir.check()
     if not critic_folder(path, 1).is_dir():
-        check_learner(config.critic)
+        check_learner(plan.critic)
     with run_dir:
-        watch(_collect(path / "held-out", _test_config(config), config.test_split, tests, config.seed, progress))
+        watch(_collect(path / "held-out", _test_plan(plan), plan.test_split, tests, plan.seed, progress))
         rounds: list[FlywheelRound] = []
         judge: ModelName | None = None
         for number, tasks in enumerate(tasks_by_round, start=1):
-            progress.say(f"round {number} of {config.rounds}")
-            record, judge = _round(path, config, number, tasks, judge, progress, watch)
+            progress.say(f"round {number} of {plan.rounds}")
+            record, judge = _round(path, plan, number, tasks, judge, progress, watch)
             rounds.append(record)
         last = rounds[-1].trial
         flywheel = FlywheelSummary(
-            environment=config.spec.name,
+            environment=plan.spec.name,
             agent=rounds[0].collected.agent,
-            seed=config.seed,
+            seed=plan.seed,
             single=_find_success(last, "critic", 1).success,
             ceiling=_find_success(last, CEILING, _most_candidates(last)).success,
             rounds=tuple(rounds),
@@ -207,13 +300,13 @@ def check_disjoint(spec: EnvironmentSpec, split: str, test_split: str) -> None:
 
 def _as_stored(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     """Adapt the settings to an older flywheel, which stored null for an unnamed agent and model."""
-    stored = json_object(path / "config.json") or {}
+    stored = json_object(path / "plan.json") or {}
     return config | {key: None for key in ("agent", "model") if key in stored and stored[key] is None}
 
 
 def _round(
     path: Path,
-    config: FlywheelConfig,
+    plan: FlywheelPlan,
     number: int,
     tasks: list[str],
     judge: ModelName | None,
@@ -222,28 +315,28 @@ def _round(
 ) -> tuple[FlywheelRound, ModelName]:
     """Run a round, guided by the critic of the round before, and return its record and new critic."""
     folder = path / f"round-{number}"
-    round_config = replace(config, drawing=replace(config.drawing, judge=judge, states="agent")) if judge else config
-    seed = config.seed + SEEDS_APART * number
-    collected = _collect(folder / "collection", round_config, config.split, tasks, seed, progress, number=number)
+    round_plan = replace(plan, drawing=replace(plan.drawing, judge=judge, states="agent")) if judge else plan
+    seed = plan.seed + SEEDS_APART * number
+    collected = _collect(folder / "collection", round_plan, plan.split, tasks, seed, progress, number=number)
     watch(collected)
-    start = judge if judge and config.begin == "last" else config.critic
+    start = judge if judge and plan.begin == "last" else plan.critic
     collections = [path / f"round-{earlier}" / "collection" for earlier in range(1, number + 1)]
-    fitted = _fit(folder / "critic", config, start, collections, progress)
+    fitted = _fit(folder / "critic", plan, start, collections, progress)
     watch(fitted)
     critic = read_name(str(critic_folder(path, number)))
-    trial_result = _run_trial(folder / "trial", config, critic, path / "held-out", progress)
+    trial_result = _run_trial(folder / "trial", plan, critic, path / "held-out", progress)
     watch(trial_result)
     best = _find_success(trial_result, "critic", _most_candidates(trial_result))
     return FlywheelRound(number=number, collected=collected, fitted=fitted, trial=trial_result, best=best), critic
 
 
-def _test_config(config: FlywheelConfig) -> FlywheelConfig:
-    return replace(config, drawing=replace(config.drawing, candidates=config.test_candidates))
+def _test_plan(plan: FlywheelPlan) -> FlywheelPlan:
+    return replace(plan, drawing=replace(plan.drawing, candidates=plan.test_candidates))
 
 
 def _collect(
     folder: Path,
-    config: FlywheelConfig,
+    plan: FlywheelPlan,
     split: str,
     tasks: list[str],
     seed: int,
@@ -253,22 +346,20 @@ def _collect(
 ) -> CollectionSummary:
     if (folder / "summary.json").is_file():
         return _summary(CollectionSummary, folder)
-    plan = _plan(config, split, tasks, seed)
-    return collect(
-        plan, config.drawing, folder,
-        resume=_has_config(folder), number=number, rule=config.rule, progress=progress,
-    )  # fmt: skip
+    collection = _plan(plan, split, tasks, seed)
+    return collect(collection, folder, resume=_has_config(folder), number=number, progress=progress)
 
 
-def _plan(config: FlywheelConfig, split: str, tasks: list[str], seed: int) -> EvaluationPlan:
-    """Plan a collection. Raises as `plan_collection`."""
-    return plan_collection(
-        config.spec, config.player, config.drawing, split=split, task_ids=tasks, seed=seed, workers=config.workers
+def _plan(plan: FlywheelPlan, split: str, tasks: list[str], seed: int) -> CollectionPlan:
+    """Plan a collection. Raises as `build_collection`."""
+    evaluation = build_collection(
+        plan.spec, plan.player, plan.drawing, split=split, task_ids=tasks, seed=seed, workers=plan.workers
     )
+    return CollectionPlan(evaluation, plan.drawing, plan.rule)
 
 
 def _fit(
-    folder: Path, config: FlywheelConfig, start: ModelName, collections: list[Path], progress: Progress
+    folder: Path, plan: FlywheelPlan, start: ModelName, collections: list[Path], progress: Progress
 ) -> TrainingSummary:
     if (folder / "summary.json").is_file():
         return _summary(TrainingSummary, folder)
@@ -276,9 +367,9 @@ def _fit(
         collections,
         folder,
         model=start,
-        rule=config.rule,
-        settings=config.settings,
-        share=config.share,
+        rule=plan.rule,
+        settings=plan.settings,
+        share=plan.share,
         least=1,
         resume=_has_config(folder),
         progress=progress,
@@ -286,14 +377,14 @@ def _fit(
 
 
 def _run_trial(
-    folder: Path, config: FlywheelConfig, critic: ModelName, held_out: Path, progress: Progress
+    folder: Path, plan: FlywheelPlan, critic: ModelName, held_out: Path, progress: Progress
 ) -> TrialResult:
     if (folder / "summary.json").is_file():
         return _summary(TrialResult, folder)
-    return run_trial(
-        critic, [held_out], folder, rule=config.rule, picks=config.picks, seed=config.seed,
-        resume=_has_config(folder), progress=progress,
-    )  # fmt: skip
+    config = TrialConfig(
+        judge=critic.text, examples=(held_out,), rule=plan.rule, pick=plan.picks, seed=plan.seed
+    )
+    return run_trial(config, folder, resume=_has_config(folder), progress=progress)
 
 
 def _summary(kind: type[Summary], folder: Path) -> Summary:
@@ -306,7 +397,7 @@ def _summary(kind: type[Summary], folder: Path) -> Summary:
 
 
 def _has_config(folder: Path) -> bool:
-    return (folder / "config.json").is_file()
+    return (folder / "plan.json").is_file()
 
 
 def _most_candidates(result: TrialResult) -> int:

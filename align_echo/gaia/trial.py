@@ -15,14 +15,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
+from align_echo.agents import options
 from align_echo.agents.catalogue import AGENTS, agent_spec
 from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.options import VerbConfig
 from align_echo.agents.spec import AgentSetting
 from align_echo.base.dice import Dice
 from align_echo.base.files import read_text
@@ -40,7 +42,7 @@ from align_echo.gaia.examples import ActionExample, Conversation, LabelledEpisod
 from align_echo.gaia.opinions import RatedEpisode, opinions, without_repeats
 from align_echo.intervals import Floats, Percent, Points, bootstrap, clustered_rate
 from align_echo.models import ScriptedModel, load_model
-from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.choosing import read_name
 from align_echo.models.recording import get_weights
 from align_echo.run_dir import CONFIG
 from align_echo.types import Candidate, Frozen, Trajectory
@@ -341,59 +343,78 @@ PROGRESS_EVERY = 10
 """Episodes between two progress lines."""
 
 
+LabelRuleName = Annotated[
+    str | None,
+    Field(description=f"Label rule: {', '.join(LABEL_RULES.entries())}, or module:NAME; default: the environment's."),
+]
+PickNames = Annotated[
+    tuple[str, ...],
+    Field(description="A rule of selection to compare with the registry's: module:NAME; repeatable."),
+]
+
+
+class TrialConfig(VerbConfig):
+    """Options of `align-echo critic evaluate`."""
+
+    judge: Annotated[str, Field(description="The critic: a model's name or folder.")]
+    examples: Annotated[
+        tuple[Path, ...],
+        Field(min_length=1, description="A collection's folder; may be given several times."),
+    ]
+    rule: LabelRuleName = None
+    pick: PickNames = ()
+    env: Annotated[str | None, Field(description="Your own environment, if used: module:Name.")] = None
+    agent: Annotated[str | None, Field(description="Your own agent, if used: module:Name.")] = None
+    reasoning: options.Reasoning = False
+    votes: Annotated[
+        int | None, Field(ge=1, description="With --reasoning: verdicts per action; default: 1, greedy.")
+    ] = None
+    base_url: options.BaseUrl = None
+    seed: options.Seed = 0
+
+
 def run_trial(
-    judge: str | ModelName,
-    collections: Sequence[Path],
-    path: Path,
-    *,
-    rule: str | None = None,
-    env: str | None = None,
-    agent: str | None = None,
-    base_url: str | None = None,
-    seed: int = 0,
-    votes: int | None = None,
-    picks: Sequence[str] = (),
-    resume: bool = False,
-    progress: Progress = SILENT,
+    config: TrialConfig, path: Path, *, resume: bool = False, progress: Progress = SILENT
 ) -> TrialResult:
     """Evaluate the critic on all collections together, each episode once; writes `summary.json`, a `TrialResult`.
 
-    `judge` is a model's name or folder. `votes` is how often a reasoning critic is asked about an action; None for an
-    intuitive critic. `picks` are rules of selection to compare beside those of the registry. `env` and `agent` name
-    your own (`module:Name`) if the collections use them. Raises `UsageError`, also if the rule labels nothing or the
-    critic never gives a verdict, and `ModelError` for a model that cannot be asked.
+    Raises `UsageError`, also if the rule labels nothing or the critic never gives a verdict, and `ModelError` for a
+    model that cannot be asked.
     """
-    if env is not None:
-        environment(env)
-    if agent is not None:
-        agent_spec(agent)
-    compared_rules(picks)
-    judge = read_name(judge)
+    if config.votes is not None and not config.reasoning:
+        raise UsageError("--votes counts reasoned verdicts: add --reasoning")
+    if config.env is not None:
+        environment(config.env)
+    if config.agent is not None:
+        agent_spec(config.agent)
+    compared_rules(config.pick)
+    judge, votes = read_name(config.judge), (config.votes or 1) if config.reasoning else None
     refuse_script("--judge", judge)
-    all_episodes = [episode for collection in collections for episode in read_episodes(collection)]
+    all_episodes = [episode for collection in config.examples for episode in read_episodes(collection)]
     episodes = without_repeats(all_episodes)
     played, labelled = [episode.trajectory for episode in episodes], [episode.labels for episode in episodes]
-    chosen = LABEL_RULES.get(rule).name if rule else default_episode_rule(zip(played, labelled, strict=True))
+    pairs = zip(played, labelled, strict=True)
+    chosen = LABEL_RULES.get(config.rule).name if config.rule else default_episode_rule(pairs)
     no_opinions: list[dict[str, Verdict]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
     if not any(state.labels for state in collect_states(played, labelled, no_opinions, chosen)):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
     if judge.folder and _has_vision(judge.folder):
         raise UsageError(f"{judge} is a critic on screens: put it on trial with align-echo critic gui-steps")
     temperature = read_calibration(judge.folder).temperature if judge.folder and votes is None else 1.0
-    model = load_model(judge, base_url=base_url, seed=seed)
+    model = load_model(judge, base_url=config.base_url, seed=config.seed)
     critic = Critic(model, temperature, votes)
-    config: Config = {
+    record: Config = {
         "command": COMMAND,
         "align_echo": __version__,
         "critic": get_weights(model) or judge.text,
-        "base_url": judge.endpoint(base_url),
+        "base_url": judge.endpoint(config.base_url),
         "asked": {**critic.describe()},
         "rule": chosen,
-        "seed": seed,
-        **({"pick": list(picks)} if picks else {}),
+        "seed": config.seed,
+        **({"pick": list(config.pick)} if config.pick else {}),
         "episodes": hashlib.sha256(" ".join(episode.digest for episode in episodes).encode()).hexdigest(),
     }
-    run_dir = EvaluationDir(path, config, resume=resume)
+    run_dir = EvaluationDir(path, record, resume=resume)
     run_dir.check()
     if len(episodes) < len(all_episodes):
         repeated = len(all_episodes) - len(episodes)
@@ -406,9 +427,8 @@ def run_trial(
         )
         if not any(opinion.has_answer for turn in by_turn for opinion in turn.values()):
             raise UsageError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
-        result = measure_trial(
-            collect_states(played, labelled, by_turn, chosen), chosen, picks=picks, temperature=temperature, seed=seed
-        )
+        states = collect_states(played, labelled, by_turn, chosen)
+        result = measure_trial(states, chosen, picks=config.pick, temperature=temperature, seed=config.seed)
         run_dir.finish(result)
     return result
 

@@ -174,7 +174,7 @@ def arguments(values: Mapping[str, Any], *, switches: Collection[str] = ()) -> l
     """Options as they are written; switches are True or False."""
     written = []
     for name, value in values.items():
-        option = "--" + {"compare_all": "compare"}.get(name, name).replace("_", "-")
+        option = "--" + name.replace("_", "-")
         if value is False:
             written += [option.replace("--", "--no-")] if name in switches else []
         elif value is not None:

@@ -20,7 +20,7 @@ from align_echo.cli.main import main
 from align_echo.evaluate.comparison import run_variant
 from align_echo.gaia.collect import read_collection
 from align_echo.gaia.fit.intuitive import TrainingSummary
-from align_echo.gaia.trial import run_trial
+from align_echo.gaia.trial import TrialConfig, run_trial
 from align_echo.types import Trajectory
 from tests.cli import test_cli, test_critic
 from tests.cli.door_models import HINT, RULE, SPLITS, Drawn, arguments, sampling, script_models, told, write_interfaces
@@ -229,9 +229,9 @@ def command(monkeypatch, tmp_path):
         rule: Any = given_by_name["rule"] or "nearer"
         return TrainingSummary(rule=rule, learned_from=1, tasks=1, too_long=0, temperature=1.0, held_out=None)
 
-    def tried(*given: Any, **given_by_name: Any) -> Any:
-        records[-1].trials.append(given_by_name["rule"])
-        return run_trial(*given, **given_by_name)
+    def tried(config: TrialConfig, folder: Path, **given_by_name: Any) -> Any:
+        records[-1].trials.append(str(config.rule))
+        return run_trial(config, folder, **given_by_name)
 
     script_models(monkeypatch, records)
     monkeypatch.setattr("align_echo.evaluate.playing.run_variant", played)

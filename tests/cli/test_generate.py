@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import align_echo
-from align_echo.align.generation import plan_generation
+from align_echo.align.generation import GenerationConfig, plan_generation
 from align_echo.evaluate.comparison import VariantComparison
 from align_echo.interface.contract import identity
 from align_echo.models import CallLog
@@ -239,7 +239,7 @@ ROLES = ["--analyzer-model", "content", "--optimizer-model", "content"]
 
 
 def test_auto_takes_the_hybrid_backend_when_its_roles_have_models():
-    plan = plan_generation("alfworld", analyzer_model="content", optimizer_model="other")
+    plan = plan_generation(GenerationConfig(env="alfworld", analyzer_model="content", optimizer_model="other"))
     assert plan.about_backend == "backend: hybrid (auto: a model is configured), analyzer content, optimizer other"
 
 

@@ -11,7 +11,7 @@ from align_echo.agents.spec import AgentSetting
 from align_echo.align.switching import list_switches, without_rules
 from align_echo.base.jsonl import JsonlFile
 from align_echo.evaluate.ablation import build_arms, replay_without_rules
-from align_echo.evaluate.plan import plan_evaluation
+from align_echo.evaluate.plan import EvaluationConfig, plan_evaluation
 from align_echo.interface.contract import Interface, load_interface, save_interface
 from align_echo.rollout.batches import run_tasks
 from align_echo.types import Trajectory
@@ -60,7 +60,7 @@ def test_a_rule_is_worth_what_is_lost_without_it(run, few, tmp_path):
 
 
 def test_an_episode_that_is_not_played_anew_would_have_gone_just_so(few):
-    plan = plan_evaluation("alfworld", agent="novice", interface="few.py", tasks=2)
+    plan = plan_evaluation(EvaluationConfig(env="alfworld", agent="novice", interface="few.py", tasks=2))
     agent = plan.player.agent.build(AgentSetting(plan.spec, plan.split, None, 0, None, None, None))
 
     def play(interface: Interface) -> list[Trajectory]:

@@ -133,10 +133,10 @@ SCENES: dict[str, Scene[Evaluated]] = {
     ),
     "variants": Scene(
         {**PLAYED, "interface": "./knock.py"},
-        [row("compare_all", lambda played: played.parts, (False, "full"), (True, "feedback full none placebo rules"))],
+        [row("compare", lambda played: played.parts, (False, "full"), (True, "feedback full none placebo rules"))],
     ),
     "placebo": Scene(
-        {**PLAYED, "interface": "./knock.py", "compare_all": True},
+        {**PLAYED, "interface": "./knock.py", "compare": True},
         [row("placebo", lambda played: "placebo" in played.parts, (True, True), (False, False))],
     ),
     "candidates": Scene(

@@ -109,25 +109,29 @@ TRAININGS: dict[str, Scene[Given]] = {
     ),
 }
 
+def asked(option: str, *cases: Case) -> Row[Given]:
+    """An option of a trial, in the config that the trial is given."""
+    return row(option, lambda given: getattr(given.config, option), *cases)
+
+
 TRIALS: dict[str, Scene[Given]] = {
     "options": Scene(
         LEARNED | {"model": None},
         [
-            row("judge", lambda given: given.path, ("pocket", "pocket"), ("./start", "./start")),
-            row("examples", paths("examples"), ("./here", "here"), ("./there", "there")),
-            same("rule", "expert", "nearer", "continues"),
-            row("pick", lambda given: given.picks, (None, ()), ("mine:RULE", ["mine:RULE"])),
-            same("env", None, "mine:World"),
-            same("agent", None, "mine:Agent"),
-            same("base_url", None, "http://a/v1"),
-            same("seed", 1, 2),
-            row("reasoning", lambda given: given.votes is not None, (False, False), (True, True)),
+            asked("judge", ("pocket", "pocket"), ("./start", "./start")),
+            row("examples", lambda given: str(given.config.examples[0]), ("./here", "here"), ("./there", "there")),
+            asked("rule", ("expert", "expert"), ("nearer", "nearer"), ("continues", "continues")),
+            asked("pick", (None, ()), ("mine:RULE", ("mine:RULE",))),
+            asked("env", (None, None), ("mine:World", "mine:World")),
+            asked("agent", (None, None), ("mine:Agent", "mine:Agent")),
+            asked("base_url", (None, None), ("http://a/v1", "http://a/v1")),
+            asked("seed", (1, 1), (2, 2)),
+            asked("reasoning", (False, False), (True, True)),
             row("out", lambda given: given.folder.name, ("here", "here"), ("there", "there")),
         ],
     ),
     "votes": Scene(
-        {"judge": "pocket", "examples": "./here", "reasoning": True},
-        [row("votes", lambda given: given.votes, (None, 1), (3, 3))],
+        {"judge": "pocket", "examples": "./here", "reasoning": True}, [asked("votes", (None, None), (3, 3))]
     ),
 }
 
@@ -158,7 +162,7 @@ def command(monkeypatch):
     for where in ("cli.critic.fit", "gaia.fit.reasoning.fit_reasoning", "cli.critic.fit_screens"):
         what = where.rpartition(".")[2]
         monkeypatch.setattr(f"align_echo.{where}", heard(what, "collections", "path"))
-    monkeypatch.setattr("align_echo.cli.critic.run_trial", heard("trial", "path", "examples", "folder"))
+    monkeypatch.setattr("align_echo.cli.critic.run_trial", heard("trial", "config", "folder"))
 
     def begin(*verb: str) -> Callable[[dict[str, Any], int], Given]:
         def call(values: dict[str, Any], number: int) -> Given:

@@ -10,7 +10,7 @@ import gymnasium as gym
 import pytest
 
 import align_echo
-from align_echo.evaluate.plan import plan_evaluation
+from align_echo.evaluate.plan import EvaluationConfig, plan_evaluation
 from align_echo.evaluate.playing import play
 from align_echo.types import AgentReply, AgentView
 
@@ -46,7 +46,8 @@ DECLARED = align_echo.TextEnvironment(Corridor, step_limit=9, splits=SPLITS, is_
 
 def held(name: str, folder: Path, tasks: int, workers: int) -> int:
     """Bytes that are held at most while so many tasks are played and compared."""
-    plan = plan_evaluation(f"{__name__}:{name}", agent=f"{__name__}:Walker", tasks=tasks, workers=workers)
+    world, walker = f"{__name__}:{name}", f"{__name__}:Walker"
+    plan = plan_evaluation(EvaluationConfig(env=world, agent=walker, tasks=tasks, workers=workers))
     tracemalloc.start()
     try:
         assert play(plan, folder).variants["none"].episodes == tasks

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from align_echo.agents.players import describe_agent
-from align_echo.align.generation import plan_generation
+from align_echo.align.generation import GenerationConfig, plan_generation
 from align_echo.errors import UsageError
-from align_echo.evaluate.grid import _plan, read_axes
+from align_echo.evaluate.grid import GridConfig, _plan, plan_grid
 from align_echo.evaluate.in_play import evaluate_command
-from align_echo.evaluate.plan import EvaluationPlan, build_plan_agent, plan_evaluation
+from align_echo.evaluate.plan import EvaluationConfig, EvaluationPlan, build_plan_agent, plan_evaluation
 from align_echo.evaluate.study import plan_study
 from align_echo.evaluate.study_file import StudyFile
 from align_echo.models import ScriptedModel
@@ -32,24 +32,28 @@ def step_limit(plan: EvaluationPlan) -> int:
 
 def test_an_evaluation_is_played_by_the_preset_unless_it_says_otherwise():
     asked = {"agent": "react", "model": "novice", "agent_preset": PRESET, "tasks": 1}
-    plan = plan_evaluation("alfworld", **asked)  # type: ignore[arg-type]
+    plan = plan_evaluation(EvaluationConfig(env="alfworld", **asked))  # type: ignore[arg-type]
     assert (step_limit(plan), plan.spec.step_limit, plan.config["turns"]) == (100, 100, 100)
     assert agent_details(plan)["preset"] == PRESET
-    other = plan_evaluation("alfworld", **asked, turns=7, max_tokens=999, temperature=0.5)  # type: ignore[arg-type]
+    changed = {**asked, "turns": 7, "max_tokens": 999, "temperature": 0.5}
+    other = plan_evaluation(EvaluationConfig(env="alfworld", **changed))  # type: ignore[arg-type]
     told = agent_details(other)
     assert (step_limit(other), told["max_tokens"], told["temperature"], told["replies"]) == (7, "999", "0.5", "raw")
-    plain = plan_evaluation("alfworld", agent="react", model="novice", tasks=1)
+    plain = plan_evaluation(EvaluationConfig(env="alfworld", agent="react", model="novice", tasks=1))
     assert (step_limit(plain), "turns" in plain.config, "preset" in agent_details(plain)) == (50, False, False)
 
 
 @pytest.mark.parametrize("turns", [0, -3, True])
 def test_an_episode_without_a_turn_is_refused(turns):
-    with pytest.raises(UsageError, match="at least 1 turn"):
-        plan_evaluation("alfworld", agent="novice", turns=turns)
+    with pytest.raises(UsageError, match="turns: Input should be"):
+        plan_evaluation(EvaluationConfig(env="alfworld", agent="novice", turns=turns))
 
 
 def test_a_grid_plays_by_it_only_the_agents_that_ask_a_model():
-    axes = read_axes(["alfworld"], ["react", "novice"], "probe", tasks=1, model="novice", agent_preset=PRESET)
+    config = GridConfig(
+        env=("alfworld",), agent=("react", "novice"), interface="probe", tasks=1, model="novice", agent_preset=PRESET
+    )
+    axes = plan_grid(config)
     plans = {player.agent.name: _plan(axes, axes.environments[0], player) for player in axes.players}
     assert {name: step_limit(plan) for name, plan in plans.items()} == {"react": 100, "novice": 50}
     assert agent_details(plans["react"])["preset"] == PRESET
@@ -78,7 +82,8 @@ def test_a_study_names_the_key_of_a_preset_that_nobody_has():
 
 
 def test_an_interface_is_learned_with_the_presets_turns_and_agent():
-    plan = plan_generation("alfworld", backend="probe", agent="react", model="novice", agent_preset=PRESET)
+    config = GenerationConfig(env="alfworld", backend="probe", agent="react", model="novice", agent_preset=PRESET)
+    plan = plan_generation(config)
     env = plan.world.env()
     env.close()
     assert base_env(env).step_limit == 100
@@ -88,6 +93,7 @@ def test_an_interface_is_learned_with_the_presets_turns_and_agent():
 
 
 def test_the_command_that_measures_an_interface_asks_where_the_agents_model_is_asked_now():
-    plan = plan_generation("alfworld", backend="probe", agent="vanilla", model="looker", base_url="http://moved:1/v1")
+    asked = {"backend": "probe", "agent": "vanilla", "model": "looker", "base_url": "http://moved:1/v1"}
+    plan = plan_generation(GenerationConfig(env="alfworld", **asked))  # type: ignore[arg-type]
     command = evaluate_command(plan, Path("mine.py"))
     assert "--agent vanilla --model looker --base-url http://moved:1/v1 --compare" in command

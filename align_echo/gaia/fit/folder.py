@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import Field
 
 from align_echo.base.files import clear
 from align_echo.errors import UsageError
@@ -36,6 +38,15 @@ CRITIC = "critic"
 WARM = "warm"
 SIGNALS = "signals.jsonl"
 Settings = TypeVar("Settings", bound=Frozen)
+
+
+WeightsName = Annotated[str | None, Field(description="lora or full; default: the preset's.")]
+LearningRate = Annotated[float | None, Field(description="Learning rate; default: the preset's.")]
+Epochs = Annotated[int | None, Field(ge=1, description="Epochs; default: the preset's.")]
+SettingsFile = Annotated[
+    Path | None,
+    Field(description="YAML of settings, or small or paper-gaia; default: by the model's size."),
+]
 
 
 def read_settings(

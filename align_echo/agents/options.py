@@ -1,0 +1,83 @@
+"""Options that several verbs share, so that a name has one meaning on the command line and in Python.
+
+A verb's options are the fields of a config model (`VerbConfig`): the command line (`cli/options.py`), its help and the
+reference pages are built from it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, InstanceOf, ValidationError
+
+from align_echo.agents.catalogue import AGENTS
+from align_echo.agents.players import MODEL_VARIABLE
+from align_echo.agents.presets import PRESETS
+from align_echo.base.plain_yaml import first_wrong
+from align_echo.errors import UsageError
+from align_echo.types import Frozen
+from align_echo.wrappers.environment import EnvironmentSpec
+
+
+class VerbConfig(Frozen):
+    """Options of a verb, which its Python function takes as one argument.
+
+    Raises `UsageError` for an unknown option, and for a value of the wrong type or out of bounds.
+    """
+
+    def __init__(self, /, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UsageError(first_wrong(error)) from None
+
+
+Env = Annotated[
+    str | InstanceOf[EnvironmentSpec],
+    Field(description="An environment's name (`align-echo envs` lists them) or module:Name."),
+]
+Agent = Annotated[
+    str | None,
+    Field(
+        description=f"The agent: {', '.join(AGENTS.entries())}, or module:Class. Default: vanilla with a model or the "
+        "pocket model, else novice."
+    ),
+]
+Model = Annotated[
+    str | None,
+    Field(
+        description="pocket: the small built-in model; transformers:PATH_OR_HUB, vllm:PATH_OR_HUB, vllm-server:NAME; "
+        "a name at an OpenAI-compatible endpoint; novice: an offline script, NOT a language model. "
+        f"Default: ${MODEL_VARIABLE}, else pocket, or novice without torch."
+    ),
+]
+BaseUrl = Annotated[
+    str | None, Field(description="Endpoint of the model; default: $OPENAI_BASE_URL, else OpenAI's own.")
+]
+Temperature = Annotated[float | None, Field(ge=0, description="Sampling temperature; default: the agent's own.")]
+MaxTokens = Annotated[
+    int | None, Field(ge=256, description="Most tokens of a chat model's reply; default: 512 for an agent.")
+]
+Preset = Annotated[
+    str | None, Field(description=f"Settings of the agent and its episodes by name: {', '.join(PRESETS)}.")
+]
+InterfaceName = Annotated[str, Field(description="none, a shipped name, or a .py file.")]
+Placebo = Annotated[bool, Field(description="Also play the interface with neutral texts, as a control.")]
+Retract = Annotated[bool, Field(description="Withhold hints of rules that were followed without success.")]
+Reasoning = Annotated[bool, Field(description="The critic writes a reason before each verdict, greedily.")]
+TestSplit = Annotated[str | None, Field(description="Default: the environment's test split.")]
+TrainSplit = Annotated[str | None, Field(description="Default: the environment's training split.")]
+TaskCount = Annotated[int | None, Field(description="Number of tasks; default: all of the split.")]
+Seed = Annotated[int, Field(ge=0, description="Seed of all random draws.")]
+WorkerCount = Annotated[
+    str | int | None,
+    Field(
+        description="Episodes at once (default: 32 with a local model, 8 at an endpoint, else 1), or processes:N, ray, "
+        "ray://HOST:PORT."
+    ),
+]
+DataRoot = Annotated[
+    Path | None,
+    Field(description="The environment's data folder; default: its own variable, else embedded data."),
+]
