@@ -25,7 +25,7 @@ from align_echo.gaia.collect import CollectionConfig
 from align_echo.gaia.flywheel import FlywheelConfig
 from align_echo.gaia.trial import TrialConfig
 
-CONFIGS = {
+CONFIGS: dict[str, type[VerbConfig]] = {
     "evaluate": EvaluationConfig,
     "generate-interface": GenerationConfig,
     "grid": GridConfig,
