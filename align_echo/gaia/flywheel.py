@@ -56,7 +56,8 @@ from align_echo.gaia.trial import (
     run_trial,
 )
 from align_echo.intervals import Percent
-from align_echo.models.choosing import POCKET, ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.local import POCKET
 from align_echo.train.needs import require_training
 from align_echo.types import Frozen
 from align_echo.version import __version__
