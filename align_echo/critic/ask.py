@@ -255,7 +255,7 @@ class _WrittenQuestion:
     def ask(self) -> Verdict:
         critic, question = self.critic, self.question
         if isinstance(question, AttemptQuestion):
-            prompt, tokens, draws_at = critic.form.ask(question.attempt), CRITIQUE_TOKENS, 1.0
+            prompt, tokens, draws_at = critic.form.prompt(question.attempt), CRITIQUE_TOKENS, 1.0
             about: dict[str, Any] = {"form": critic.form.name, "sample": self.sample}
         else:
             prompt = reasoned_verdict_messages(question.conversation, question.action)
@@ -279,7 +279,7 @@ class _WrittenQuestion:
     def _read(self, text: str) -> dict[str, Any]:
         """Read a reply as fields of a verdict. Raises `ReplyFormatError`."""
         if isinstance(self.question, AttemptQuestion):
-            return {"critique": self.critic.form.read(text)}
+            return {"critique": self.critic.form.critique(text)}
         reason, label = parse_reasoned_verdict(text)
         return {"reason": reason, "label": label}
 

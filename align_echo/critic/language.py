@@ -17,7 +17,7 @@ from typing import Literal
 from align_echo.agents.parsing import after_label, reply_lines, visible_text
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.prompts import render
-from align_echo.registry import Registry, with_article
+from align_echo.registry import Registry, attempt, with_article
 from align_echo.types import Frozen, Message, Step, Trajectory
 
 # ---------------------------------------------------------------- an attempt as text
@@ -146,6 +146,28 @@ class CritiqueForm:
     ask: Callable[[Trajectory], list[Message]]
     read: Callable[[str], Critique]
     prompts: tuple[str, ...] = ()
+
+    def prompt(self, trajectory: Trajectory) -> list[Message]:
+        """Ask about an attempt. Raises `UsageError` if `ask` breaks, or returns anything else than messages."""
+        messages = attempt(lambda: self.ask(trajectory), f"the critic form {self.name} broke on an attempt")
+        listed = list(messages) if isinstance(messages, list | tuple) else []
+        if not listed or not all(isinstance(message, Message) for message in listed):
+            raise UsageError(
+                f"the critic form {self.name} asked {str(messages)[:60]!r}, not a list of align_echo.types.Message"
+            )
+        return listed
+
+    def critique(self, reply: str) -> Critique:
+        """Read a reply. Raises `ReplyFormatError` as `read` does, and `UsageError` if `read` breaks, or returns
+        anything else than a critique.
+        """
+        critique = attempt(lambda: self.read(reply), f"the critic form {self.name} broke on a reply")
+        if not isinstance(critique, Critique):
+            raise UsageError(
+                f"the critic form {self.name} read {str(critique)[:60]!r}, not an align_echo.Critique: "
+                "of a reply that it cannot read it raises ReplyFormatError"
+            )
+        return critique
 
 
 def _read_form(name: str, form: object) -> CritiqueForm:

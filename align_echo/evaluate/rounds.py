@@ -128,4 +128,7 @@ def _review(
         progress.status(f"{title}: {len(known)} of {len(attempts)}")
 
     review_all(review, missing, workers=experiment.plan.workers.threads, on_review=keep)
-    return [known[attempt_episode(attempt)] for attempt in attempts]
+    reviews = [known[attempt_episode(attempt)] for attempt in attempts]
+    if problems := [review.problem for review in reviews if review.critique is None and review.fault is None]:
+        progress.say(f"{title}: {len(problems)} of {len(reviews)} could not be read; the first: {problems[0]}")
+    return reviews

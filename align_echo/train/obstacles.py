@@ -148,6 +148,7 @@ def _unreadable_critiques(signals: Signals, config: TrainConfig) -> LearningObst
     if cut >= NEARLY_ALL * asked:
         return LearningObstacle("unread critiques", f"{fact}, as they were cut off", room, certain=True)
     advice = f"take a critic that knows its form (critic: FOLDER, or another --model), or {room}"
+    advice += "; critiques/ has the problem of each"
     return LearningObstacle("unread critiques", fact, advice, certain=True)
 
 

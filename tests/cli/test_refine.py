@@ -85,6 +85,8 @@ def test_critiques_that_cannot_be_read_are_counted_and_the_episode_played_withou
     assert status == 0, err
     result = summary("run").rounds[1]
     assert result.unread == result.played > 0
+    unread = f"{result.unread} of {result.unread}"
+    assert f"critiques before round 1: {unread} could not be read; the first: the reply must be one line" in err
     assert {each.critique for each in played("run", 1)} == {""}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from align_echo.critic.ask import AttemptQuestion, Critic, ask
-from align_echo.critic.language import ICRL, Critique
-from align_echo.errors import ContextOverflowError, ModelError
-from align_echo.types import Completion, Tokens
+from align_echo.critic.language import ICRL, Critique, CritiqueForm
+from align_echo.errors import ContextOverflowError, ModelError, UsageError
+from align_echo.types import Completion, Message, Tokens
 from tests.critic.attempts import Answering, attempt
 
 CALL = Tokens(context_ids=(1, 2), sampled_ids=(3,), logprobs=(-0.1,))
@@ -63,3 +65,23 @@ def test_a_broken_model_is_a_fault_and_an_attempt_that_is_too_long_is_none() -> 
     assert broken.fault.source == "model"
     long = ask(Critic(Answering(ContextOverflowError("too long"))), [AttemptQuestion(attempt())])[0]
     assert (long.critique, long.fault, long.problem) == (None, None, "too long")
+
+
+MEANT = Critique(reason="You never looked.")
+ASKED = [Message(role="user", content="What went wrong?")]
+USELESS: dict[str, tuple[Any, Any, str]] = {
+    "asks nothing": (lambda _: [], lambda _: MEANT, "asked '[]', not a list of align_echo.types.Message"),
+    "asks with a text": (lambda _: "Why?", lambda _: MEANT, "asked 'Why?', not a list of align_echo.types.Message"),
+    "breaks on an attempt": (lambda _: 1 / 0, lambda _: MEANT, "broke on an attempt: ZeroDivisionError: division by"),
+    "breaks on a reply": (lambda _: ASKED, lambda _: 1 / 0, "broke on a reply: ZeroDivisionError: division by zero"),
+    "reads a text": (lambda _: ASKED, lambda reply: reply[:8], "read 'Mistake:', not an align_echo.Critique: of"),
+}
+
+@pytest.mark.parametrize("case", USELESS)
+def test_a_form_of_ones_own_that_is_no_use_is_named_in_one_line(case: str) -> None:
+    asks, reads, why = USELESS[case]
+    form = CritiqueForm("coach:COACH", asks, reads)
+    with pytest.raises(UsageError, match="the critic form coach:COACH ") as refusal:
+        ask(Critic(Answering(Completion(text=REPLY)), form=form), [AttemptQuestion(attempt())])
+    assert why in str(refusal.value)
+    assert "\n" not in str(refusal.value)

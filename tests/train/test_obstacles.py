@@ -120,7 +120,9 @@ def test_critiques_that_nobody_could_read():
     }
     cut = "none of 4 critiques could be read, as they were cut off: raise collecting.critique_tokens, now 160"
     assert met(unread, "echo") == [cut]
-    assert "take a critic that knows its form" in met(unread | {"count/cut_critiques_of_lost_attempts": 0}, "echo")[0]
+    (whole,) = met(unread | {"count/cut_critiques_of_lost_attempts": 0}, "echo")
+    assert "take a critic that knows its form" in whole
+    assert whole.endswith("; critiques/ has the problem of each")
     assert met(unread | LEARNING, "icrl") == []  # its other attempts teach the policy
     verdicts = {"rows": 8, "count/unread_verdicts": 8, "critic/reward": 0.0}
     assert "no verdict of the critic could be read: teach the critic its form" in met(verdicts, "rcm")[0]
