@@ -60,7 +60,7 @@ def train(
 
     run = TrainingRun(chosen, folder, resume=resume)
     if dry_run:
-        print("\n".join([*printed_lines.announced(run), *printed_lines.describe_memory(chosen)]))
+        print("\n".join([*printed_lines.announced(run), *printed_lines.describe_memory(run.cost)]))
         return
     for line in printed_lines.announced(run):
         note(line)

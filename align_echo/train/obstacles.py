@@ -18,7 +18,6 @@ from align_echo.models.local.loading import read_checked_files
 from align_echo.rollout.faults import BROKE
 from align_echo.train.backbone import ROLES
 from align_echo.train.config import TrainConfig
-from align_echo.train.role_models import find_sources
 from align_echo.train.rows import Role
 from align_echo.train.signals import Signals
 from align_echo.wrappers.catalogue import environment
@@ -278,16 +277,15 @@ class RunCost:
     disk: int
 
 
-def estimate(config: TrainConfig) -> RunCost:
-    """Compute upper bounds for a config. Raises as `find_source` does, and `UsageError` for an unknown model or
-    environment.
+def estimate(config: TrainConfig, sources: Mapping[Role, str]) -> RunCost:
+    """Compute upper bounds for a config. `sources` come from `find_sources`. Raises `UsageError` for an unknown
+    environment, and for a model whose config cannot be read.
     """
     collecting = config.collecting
     turns = collecting.turns or environment(config.env).step_limit
     played = config.implementation.bounds(collecting)
     replies = played.episodes * turns * collecting.best_of
     rows = {"policy": played.rows, "critic": played.critiques}
-    sources = find_sources(config)
     sizes = {role: count_parameters(sources[role]) for role in (ROLES if config.weights == "models" else ROLES[:1])}
     return RunCost(
         episodes=played.episodes,

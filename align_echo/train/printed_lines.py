@@ -11,7 +11,7 @@ from align_echo.intervals import Estimate
 from align_echo.registry import quantity
 from align_echo.train import processes
 from align_echo.train.config import TrainConfig
-from align_echo.train.obstacles import RunCost, estimate
+from align_echo.train.obstacles import RunCost
 from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
 from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals
@@ -38,7 +38,7 @@ def announced(run: TrainingRun) -> list[str]:
     """Describe a run before it starts: method, model, environment, cost, files."""
     if run.is_finished:
         return [f"the run in {run.folder} is finished: nothing is left to do"]
-    config, cost = run.config, estimate(run.config)
+    config, cost = run.config, run.cost
     where = f"environment {config.env} (split {run.on_record['split']}, {len(run.tasks):,} tasks)"
     model = f"model {config.model}" + (f", critic {config.critic}" if config.critic else "")
     return [
@@ -55,9 +55,8 @@ def announced(run: TrainingRun) -> list[str]:
     ]
 
 
-def describe_memory(config: TrainConfig) -> list[str]:
+def describe_memory(cost: RunCost) -> list[str]:
     """Describe the run's memory by use."""
-    cost = estimate(config)
     head = f"memory for {cost.parameters:,} parameters, without activations and caches:"
     disk = f"disk for checkpoints and models: {cost.disk / 2**20:,.0f} MiB at most"
     return [head, *(f"  {size / 2**20:10,.0f} MiB  {what}" for what, size in cost.memory.items()), disk]

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ from align_echo.train.arguments import run_settings
 from align_echo.train.checkpoints import RoleCheckpoints
 from align_echo.train.config import TrainConfig
 from align_echo.train.needs import divides_weights, require_trl
-from align_echo.train.obstacles import ObstacleAlarm, estimate
+from align_echo.train.obstacles import ObstacleAlarm, RunCost, estimate
 from align_echo.train.processes import SharedStage
 from align_echo.train.role_models import RoleModels, find_sources, gather
 from align_echo.train.rollouts import ObservedStage, RolloutFiles
@@ -62,7 +62,6 @@ from align_echo.train.trackers import tracking
 from align_echo.train.trainer import RoleTrainer, build_optimizer
 from align_echo.version import __version__
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.environment import EnvironmentSpec
 
 # ---------------------------------------------------------------- set the number of torch threads for a while
 
@@ -219,27 +218,6 @@ def play_batch(config: TrainConfig, tasks: Sequence[str], stage: Stage, judge: P
     return replace(batch, signals=observed.signals(judge), episodes=episodes, reviewed=tuple(observed.reviewed))
 
 
-def local_stage(
-    config: TrainConfig, spec: EnvironmentSpec, crew: RoleModels, split: str, temperature: float
-) -> LocalStage:
-    """Build the stage of a config for a split, with the crew's policy and critic."""
-    interface = spec.interface(config.interface)
-    return LocalStage(
-        make_env=lambda: spec.make(split, interface=interface, step_limit=config.collecting.turns),
-        agent=lambda model: Vanilla(model, temperature=temperature, max_tokens=config.collecting.reply_tokens),
-        policy=crew.models["policy"],
-        critic=crew.models["critic"],
-        split=split,
-        action_format=spec.action_format,
-        form=FORMS.get(config.collecting.form),
-        critic_temperature=config.collecting.temperature,
-        critic_tokens=config.collecting.critique_tokens,
-        rule=config.collecting.rule or default_rule(spec),
-        workers=config.collecting.workers,
-        parts=count_parts(config, torch.cuda.is_available()),
-    )
-
-
 def count_parts(config: TrainConfig, on_gpu: bool) -> int:
     """Return in how many parts a batch is played.
 
@@ -267,6 +245,7 @@ class TrainingRun:
         self._split = self._spec.check_split(config.split or self._spec.train_split)
         self._held_out = self._spec.check_split(config.evaluating.split or self._spec.test_split)
         self._sources = find_sources(config)
+        self._interface = self._spec.interface(config.interface)
         self.on_record = self._record()
         self.tasks = select_tasks(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
         choose_tasks(0, self.tasks, config.collecting.tasks, config.seed)
@@ -275,7 +254,7 @@ class TrainingRun:
         self._resuming = resume
         self._resume = processes.call_on_first(lambda: self._run_dir(resume).find_checkpoint())
         if not resume:
-            processes.call_on_first(lambda: check_room(self.folder, estimate(config).disk))
+            processes.call_on_first(lambda: check_room(self.folder, self.cost.disk))
         self._rollouts = RolloutFiles(self.folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
         self._say: Callable[[str], None] = _ignore_line
@@ -287,6 +266,11 @@ class TrainingRun:
             require_trl()
         elif divides_weights():
             raise UsageError("our own trainer divides no weights (FSDP, DeepSpeed): take backend: trl")
+
+    @cached_property
+    def cost(self) -> RunCost:
+        """Return upper bounds on the run's cost."""
+        return estimate(self.config, self._sources)
 
     @property
     def begun_at(self) -> int:
@@ -305,7 +289,7 @@ class TrainingRun:
 
     def _record(self) -> dict[str, Any]:
         """Build the contents of `config.json`; a resumed run must have the same."""
-        interface = self._spec.interface(self.config.interface)
+        interface = self._interface
         return {
             "command": "train",
             "align_echo": __version__,
@@ -512,4 +496,19 @@ class TrainingRun:
         return self.begun_at if spent else self.config.steps
 
     def _stage(self, crew: RoleModels, split: str, temperature: float) -> LocalStage:
-        return local_stage(self.config, self._spec, crew, split, temperature)
+        """Build the stage of a split, with the crew's policy and critic."""
+        config, spec, interface = self.config, self._spec, self._interface
+        return LocalStage(
+            make_env=lambda: spec.make(split, interface=interface, step_limit=config.collecting.turns),
+            agent=lambda model: Vanilla(model, temperature=temperature, max_tokens=config.collecting.reply_tokens),
+            policy=crew.models["policy"],
+            critic=crew.models["critic"],
+            split=split,
+            action_format=spec.action_format,
+            form=FORMS.get(config.collecting.form),
+            critic_temperature=config.collecting.temperature,
+            critic_tokens=config.collecting.critique_tokens,
+            rule=config.collecting.rule or default_rule(spec),
+            workers=config.collecting.workers,
+            parts=count_parts(config, torch.cuda.is_available()),
+        )

@@ -15,6 +15,7 @@ from align_echo.rollout import batches
 from align_echo.run_dir import check_room
 from align_echo.train.config import checked_config, merged, method
 from align_echo.train.obstacles import estimate
+from align_echo.train.role_models import find_sources
 from align_echo.train.run import TrainingRun
 
 VERBS = {
@@ -55,7 +56,7 @@ def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_played(
 def test_a_training_is_told_how_much_its_checkpoints_take(monkeypatch, tmp_path):
     values = merged(method("echo"), {"weights": "models", "evaluating": {"every": 5}})
     config = checked_config(values, "test")
-    cost = estimate(config)
+    cost = estimate(config, find_sources(config))
     assert cost.disk == (3 * 3 + 2) * 4 * cost.parameters
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=cost.disk - 1))
     with pytest.raises(UsageError, match=f"and {cost.disk / 1e6:,.0f} MB are needed"):
@@ -64,7 +65,8 @@ def test_a_training_is_told_how_much_its_checkpoints_take(monkeypatch, tmp_path)
 
 
 def test_adapters_take_little_room(tmp_path):
-    assert estimate(checked_config(merged(method("echo"), {"weights": "adapters"}), "test")).disk == 0
+    config = checked_config(merged(method("echo"), {"weights": "adapters"}), "test")
+    assert estimate(config, find_sources(config)).disk == 0
 
 
 def test_a_folder_below_a_file_is_refused_in_one_line(tmp_path):

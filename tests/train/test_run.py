@@ -20,17 +20,21 @@ from safetensors.torch import load_file, save_file
 
 from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import UsageError
+from align_echo.interface.contract import Interface
 from align_echo.models import load_model
+from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.local.loading import content_hash
 from align_echo.rollout.session import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method
-from align_echo.train.obstacles import estimate
+from align_echo.train.obstacles import RunCost, estimate
 from align_echo.train.presets import methods
-from align_echo.train.role_models import RoleModels
+from align_echo.train.printed_lines import announced, describe_memory
+from align_echo.train.role_models import RoleModels, find_sources
 from align_echo.train.run import TrainingRun, choose_tasks, played_before, select_tasks
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage
 from align_echo.types import Message, Trajectory
+from align_echo.wrappers.environment import EnvironmentSpec
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
 SMALL = {
@@ -40,6 +44,11 @@ SMALL = {
     "optimising": {"lr": 1e-3},
     "collecting": {"tasks": 1, "samples": 2, "turns": 2, "reply_tokens": 4, "critique_tokens": 6, "workers": 4},
 }
+
+
+def cost_of(name: str, model: str, **changes: Any) -> RunCost:
+    config = config_of(name, model, **changes)
+    return estimate(config, find_sources(config))
 
 
 @pytest.fixture(scope="module")
@@ -334,6 +343,27 @@ def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before
     assert json.loads(file.read_text()) == summary
 
 
+def test_the_names_of_model_and_interface_are_looked_up_once_in_a_run(model, tmp_path, monkeypatch):
+    looked_up: list[str] = []
+    read_interface = EnvironmentSpec.read_interface
+
+    def read(spec: EnvironmentSpec, source: str, **options: Any) -> Interface | None:
+        looked_up.append(f"interface {source}")
+        return read_interface(spec, source, **options)
+
+    def read_model(name: str) -> ModelName:
+        looked_up.append(f"model {name}")
+        return read_name(name)
+
+    monkeypatch.setattr(EnvironmentSpec, "read_interface", read)
+    monkeypatch.setattr("align_echo.train.role_models.read_name", read_model)
+    config = config_of("grpo", model, steps=1, save_every=1, evaluating={"every": 1, "tasks": 1})
+    run = TrainingRun(config, tmp_path / "run")
+    assert describe_memory(run.cost)[1:], announced(run)
+    run.train(lambda step, signals: None)
+    assert sorted(looked_up) == ["interface none", f"model {model}"]
+
+
 def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 2})
     steps_told: list[int] = []
@@ -436,24 +466,24 @@ def test_every_lap_asks_for_other_tasks_each_once(size, count, seed):
 
 
 def test_the_estimate_of_a_step_by_hand(model):
-    cost = estimate(config_of("echo", model))
+    cost = cost_of("echo", model)
     assert (cost.episodes, cost.critiques, cost.most_turns) == (3, 2, 6)
     assert cost.rows == {"policy": 2, "critic": 2}
     assert cost.parameters == 2 * tiny_model(context=4096).num_parameters()
     assert cost.memory["gradients and optimizer"] == 3 * 4 * cost.parameters
     assert (cost.batches, cost.verdicts, cost.lessons, cost.evaluations) == (2, 0, 0, 0)
-    assert estimate(config_of("icrl", model)).episodes == 4
-    assert estimate(config_of("echo-no-critic", model)).rows == {"policy": 2}
-    luffy = estimate(config_of("luffy", model))
+    assert cost_of("icrl", model).episodes == 4
+    assert cost_of("echo-no-critic", model).rows == {"policy": 2}
+    luffy = cost_of("luffy", model)
     assert (luffy.episodes, luffy.lessons, luffy.most_turns, luffy.rows) == (1, 1, 4, {"policy": 2})
-    assert estimate(config_of("echo-frozen-policy", model)).rows == {"critic": 2}
-    assert estimate(config_of("sft", model)).rows == {"policy": 1}
-    assert estimate(config_of("rcm", model)).rows == {"critic": 4}
+    assert cost_of("echo-frozen-policy", model).rows == {"critic": 2}
+    assert cost_of("sft", model).rows == {"policy": 1}
+    assert cost_of("rcm", model).rows == {"critic": 4}
 
 
 def test_the_estimate_counts_candidates_verdicts_updates_and_evaluations(model):
     changes = {"steps": 7, "collecting": {"best_of": 3}, "step": {"updates": 2}, "save_every": None}
-    cost = estimate(config_of("grpo", model, **changes, evaluating={"every": 4, "tasks": 5}))
+    cost = cost_of("grpo", model, **changes, evaluating={"every": 4, "tasks": 5})
     assert (cost.episodes, cost.most_turns, cost.replies, cost.verdicts) == (2, 4, 12, 12)
     assert cost.batches == 4
     assert (cost.held_out, cost.evaluations) == (5, 4)  # before, after steps 4 and 7, and of what is kept

@@ -14,7 +14,6 @@ from align_echo.errors import ModelError, UsageError
 from align_echo.rollout.session import Episode
 from align_echo.train.config import TrainConfig
 from align_echo.train.method import METHODS, CollectingSettings
-from align_echo.train.obstacles import estimate
 from align_echo.train.printed_lines import announced
 from align_echo.train.rows import RolloutBatch, critic_row, policy_row
 from align_echo.train.run import TrainingRun
@@ -85,7 +84,7 @@ def test_two_roles_learn_from_what_two_servers_play_with_the_adapters_of_now(mod
 
     run = TrainingRun(served(model, servers), tmp_path / "run")
     assert any(f"played by the vLLM servers at {servers[0].url}, {servers[1].url}" in line for line in announced(run))
-    assert estimate(run.config).memory["engines"] == 0
+    assert run.cost.memory["engines"] == 0
     run.train(watch)
     assert published == [{"policy-1", "critic-2"}, {"policy-3", "critic-4"}]
     asked = [{request["model"] for request in server.requests} for server in servers]
