@@ -13,8 +13,7 @@ from align_echo.cli.options import Out, Resume, takes
 from align_echo.evaluate.comparison import VariantComparison
 from align_echo.evaluate.plan import EvaluationConfig, EvaluationPlan, plan_evaluation
 from align_echo.evaluate.playing import play
-from align_echo.evaluate.refinement import RefinementResult, rounds_table
-from align_echo.evaluate.rounds import refine
+from align_echo.evaluate.refinement import RefinementResult, refine, rounds_table
 from align_echo.evaluate.tables import (
     NAMES,
     interface_line,

@@ -1,14 +1,14 @@
 """Compare an agent on the same tasks under variants of an interface: none, its placebo, rules, feedback, full.
 
-Plays the episodes, measures each variant, and pairs variants task by task. Not here: writing (`folder.py`) and printing
-(`tables.py`).
+Measures the episodes of each variant, and pairs variants task by task. Not here: playing (`playing.py`), writing
+(`folder.py`) and printing (`tables.py`).
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -17,7 +17,6 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
-from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import UsageError
 from align_echo.interface.contract import Interface
 from align_echo.interface.hints import HintCount, count_hints, merged
@@ -39,9 +38,7 @@ from align_echo.intervals import (
 )
 from align_echo.rollout.faults import InterfaceConduct, fault_text, summarize_conduct
 from align_echo.rollout.refusals import AnswerShares, Known, RefusalCounts, RefusalJudge, pooled_percent
-from align_echo.rollout.session import Episode
-from align_echo.types import Agent, ChoiceCounts, Frozen, Step, Trajectory, Usage
-from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
+from align_echo.types import ChoiceCounts, Frozen, Step, Trajectory, Usage
 from align_echo.wrappers.environment import EnvironmentSpec
 
 BASELINE = "none"
@@ -148,35 +145,6 @@ def build_variants(interface: Interface) -> dict[str, Interface | None]:
         "feedback": interface.model_copy(update={"use_rules": False}),
         "full": interface,
     }
-
-
-def run_variant(
-    spec: EnvironmentSpec,
-    agent: Agent,
-    interface: Interface | None,
-    episodes: Sequence[Episode],
-    *,
-    split: str,
-    seed: int = 0,
-    workers: Workers = ONE_THREAD,
-    data_root: str | Path | None = None,
-    on_trajectory: Callable[[Trajectory], object],
-    progress: Progress = SILENT,
-) -> None:
-    """Play episodes under one variant; `on_trajectory` is called with each finished one. `progress` reports lost
-    workers.
-    """
-    play_tasks(
-        workers,
-        lambda: spec.make(split, interface=interface, data_root=data_root),
-        agent,
-        episodes,
-        split=split,
-        action_format=spec.action_format,
-        seed=seed,
-        on_trajectory=on_trajectory,
-        say=progress.say,
-    )
 
 
 def compare(

@@ -2,7 +2,7 @@
 
     config.json                    the settings; a resumed run must have the same
     trajectories/<part>.jsonl      one `Trajectory` a line, appended as each episode ends; a part is a variant or round
-    reviews/<part>.jsonl           one `ReviewRecord` a line, a critic's review before a round
+    reviews/<part>.jsonl           one `CritiqueRecord` a line, a critique before a round
     summary.json                   a `VariantComparison` or `RefinementResult`, written last
 
 Not here: the model's reply cache in `cache/`, which belongs to the model.
@@ -18,12 +18,12 @@ from typing import Literal, overload
 from pydantic import JsonValue
 
 from align_echo.base.jsonl import JsonlFile
+from align_echo.critic.ask import AttemptRecord
 from align_echo.errors import UsageError
-from align_echo.evaluate.refinement import ReviewRecord, attempt_episode
 from align_echo.interface.contract import Interface
 from align_echo.rollout.session import Episode
 from align_echo.run_dir import RunDir, finished_nothing, is_run_by
-from align_echo.types import Trajectory, impossible
+from align_echo.types import Frozen, Trajectory, impossible
 
 LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories", "reviews")
 """Files of an evaluation without any finished episode."""
@@ -31,6 +31,18 @@ LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories", 
 Config = Mapping[str, JsonValue]
 
 NOT_PLAYED = -1
+
+
+class CritiqueRecord(Frozen):
+    """A critic's verdict on an attempt (`review`), and the attempt."""
+
+    attempt: Episode
+    review: AttemptRecord
+
+
+def attempt_episode(attempt: Trajectory) -> Episode:
+    """Return the identity of an attempt of an agent."""
+    return Episode(attempt.task_id, attempt.sample, attempt.critique)
 
 
 @dataclass(frozen=True)
@@ -143,21 +155,21 @@ class EvaluationDir(RunDir):
         repeated = "its episode is played" if kind == "trajectories" else "its critique is asked for"
         return f"the last line of {file.path} is not whole and is left out: {repeated} again" if file.is_cut else ""
 
-    def reviewed(self, part: str, attempts: Sequence[Trajectory]) -> list[ReviewRecord]:
-        """Return the reviews of these attempts without a model fault; other records are dropped."""
+    def critiques(self, part: str, attempts: Sequence[Trajectory]) -> list[CritiqueRecord]:
+        """Return the critiques of these attempts without a model fault; other records are dropped."""
         wanted, file = {attempt_episode(attempt) for attempt in attempts}, self._file("reviews", part)
-        entries = list(file.entries(ReviewRecord))
+        entries = list(file.entries(CritiqueRecord))
         answered = [
-            (start, reviewed)
-            for start, reviewed in entries
-            if reviewed.review.fault is None and reviewed.attempt in wanted
+            (start, record)
+            for start, record in entries
+            if record.review.fault is None and record.attempt in wanted
         ]
         file.keep(start for start, _ in answered)
-        return [reviewed for _, reviewed in answered]
+        return [record for _, record in answered]
 
-    def add_review(self, part: str, reviewed: ReviewRecord) -> None:
-        """Store a new review."""
-        self._file("reviews", part).append(reviewed)
+    def add_critique(self, part: str, record: CritiqueRecord) -> None:
+        """Store a new critique."""
+        self._file("reviews", part).append(record)
 
     def _file(self, kind: str, part: str) -> JsonlFile:
         path = self.path / kind / f"{part}.jsonl"

@@ -1,7 +1,7 @@
 """`EvaluationPlan`: an evaluation with all names resolved and all options checked.
 
 `plan_evaluation` resolves the options of `EvaluationConfig`; the other verbs that play build their plans themselves.
-Not here: playing (`playing.py`, `rounds.py`).
+Not here: playing (`playing.py`, `refinement.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An arm is an agent under an interface, or without. `evaluate` and the cells of a grid and a study play variants of an
 interface as arms, an ablation the interface without some rules, refinement its rounds, a collection its one arm. Not
-here: refinement rounds (`rounds.py`), grids (`grid.py`), and printing (`tables.py`).
+here: refinement rounds (`refinement.py`), grids (`grid.py`), and printing (`tables.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Self
 
 from align_echo.agents.players import about, describe_agent
 from align_echo.base.progress import SILENT, Progress
-from align_echo.evaluate.comparison import VariantComparison, compare, run_variant
+from align_echo.evaluate.comparison import VariantComparison, compare
 from align_echo.evaluate.folder import Config, EvaluationDir, PartSetting
 from align_echo.evaluate.plan import (
     EvaluationPlan,
@@ -29,6 +29,7 @@ from align_echo.evaluate.tables import NAMES
 from align_echo.interface.contract import Interface
 from align_echo.rollout.session import Episode, try_reset
 from align_echo.types import Agent, Trajectory
+from align_echo.workers.ray_cluster import play_tasks
 
 
 class Experiment:
@@ -119,7 +120,8 @@ class Experiment:
         repeated faults.
         """
         plan, player, progress = self.plan, agent or self.agent, self.progress
-        setting = PartSetting(plan.spec.contract.environment, plan.split, player.name, plan.seed, interface)
+        spec, split, data_root = plan.spec, plan.split, plan.data_root
+        setting = PartSetting(spec.contract.environment, split, player.name, plan.seed, interface)
         if cut := self.folder.cut_line("trajectories", arm):
             progress.say(cut)
         played = self.folder.part(arm, episodes, setting)
@@ -131,17 +133,16 @@ class Experiment:
             if trajectory.fault is not None:
                 progress.broke(trajectory.task_id, trajectory.fault)
 
-        run_variant(
-            plan.spec,
+        play_tasks(
+            plan.workers,
+            lambda: spec.make(split, interface=interface, data_root=data_root),
             player,
-            interface,
             played.missing,
-            split=plan.split,
+            split=split,
+            action_format=spec.action_format,
             seed=plan.seed,
-            workers=plan.workers,
-            data_root=plan.data_root,
             on_trajectory=ended,
-            progress=progress,
+            say=progress.say,
         )
         return played
 

@@ -17,11 +17,11 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from align_echo.cli.main import main
-from align_echo.evaluate.comparison import run_variant
 from align_echo.gaia.collect import read_collection
 from align_echo.gaia.fit.intuitive import TrainingSummary
 from align_echo.gaia.trial import TrialConfig, run_trial
 from align_echo.types import Trajectory
+from align_echo.workers.ray_cluster import play_tasks
 from tests.cli import test_cli, test_critic
 from tests.cli.door_models import HINT, RULE, SPLITS, Drawn, arguments, sampling, script_models, told, write_interfaces
 from tests.models.local.tiny import tiny_config, tiny_model, tiny_tokenizer
@@ -219,9 +219,9 @@ def command(monkeypatch, tmp_path):
         tiny_tokenizer().save_pretrained(name)
     records: list[Made] = []
 
-    def played(*given: Any, **given_by_name: Any) -> None:
-        records[-1].workers.append(given_by_name["workers"].count)
-        run_variant(*given, **given_by_name)
+    def played(workers: Any, *given: Any, **given_by_name: Any) -> None:
+        records[-1].workers.append(workers.count)
+        play_tasks(workers, *given, **given_by_name)
 
     def fitted(collections: Sequence[Path], folder: Path, **given_by_name: Any) -> TrainingSummary:
         records[-1].fits.append({**given_by_name, "collections": collections})
@@ -234,7 +234,7 @@ def command(monkeypatch, tmp_path):
         return run_trial(config, folder, **given_by_name)
 
     script_models(monkeypatch, records)
-    monkeypatch.setattr("align_echo.evaluate.playing.run_variant", played)
+    monkeypatch.setattr("align_echo.evaluate.playing.play_tasks", played)
     monkeypatch.setattr("align_echo.gaia.flywheel.fit", fitted)
     monkeypatch.setattr("align_echo.gaia.flywheel.run_trial", tried)
 

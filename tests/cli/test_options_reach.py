@@ -16,8 +16,8 @@ pytest.importorskip("tokenizers")
 
 from align_echo.base.jsonl import JsonlFile
 from align_echo.cli.main import main
-from align_echo.evaluate import comparison
 from align_echo.types import Trajectory
+from align_echo.workers.ray_cluster import play_tasks
 from tests.cli import test_cli, test_grid
 from tests.cli.door_models import (
     FEEDBACK,
@@ -226,14 +226,13 @@ def play(monkeypatch, tmp_path):
     """Give a verb options, and say what was done. Local models are scripts."""
     write_interfaces(Path())
     records: list[Evaluated] = []
-    run_variant = comparison.run_variant
 
-    def played(*given: Any, **options: Any) -> None:
-        records[-1].workers.append(options["workers"].count)
-        run_variant(*given, **options)
+    def played(workers: Any, *given: Any, **options: Any) -> None:
+        records[-1].workers.append(workers.count)
+        play_tasks(workers, *given, **options)
 
     script_models(monkeypatch, records)
-    monkeypatch.setattr("align_echo.evaluate.playing.run_variant", played)
+    monkeypatch.setattr("align_echo.evaluate.playing.play_tasks", played)
 
     def begin(verb: str) -> Callable[[dict[str, Any], int], Evaluated]:
         def call(values: dict[str, Any], number: int) -> Evaluated:

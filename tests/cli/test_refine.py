@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from align_echo.evaluate.refinement import RefinementResult, ReviewRecord
+from align_echo.evaluate.folder import CritiqueRecord
+from align_echo.evaluate.refinement import RefinementResult
 from align_echo.models import CallLog
 from align_echo.rollout.display import Display
 from align_echo.types import Trajectory
@@ -67,7 +68,7 @@ def test_a_critic_at_an_endpoint_is_heard_and_on_record(run, endpoint):
     status, out, err = run(*COMMAND, "--critic", "wise", "--base-url", endpoint.url, "--out", "run")
     assert status == 0, err
     assert {trajectory.critique for trajectory in played("run", 1)} == {ADVICE}
-    reviews = records("run/reviews/round-1.jsonl", ReviewRecord)
+    reviews = records("run/reviews/round-1.jsonl", CritiqueRecord)
     assert {reviewed.attempt.task_id for reviewed in reviews} == {trajectory.task_id for trajectory in played("run", 1)}
     calls = [record for record in CallLog(Path("run/calls.jsonl")).read() if record.role == "critic"]
     assert {(call.model, call.reply) for call in calls} == {("wise", GOOD)}
@@ -141,14 +142,14 @@ def test_a_run_that_is_stopped_among_its_critiques_asks_for_none_twice(run, endp
 
     monkeypatch.setattr(Display, "status", status)
     assert run(*command, "--out", "run")[0] == 130
-    assert len(records("run/reviews/round-1.jsonl", ReviewRecord)) == 1
+    assert len(records("run/reviews/round-1.jsonl", CritiqueRecord)) == 1
     Path("run/cache").rename("elsewhere")  # what is kept must do without the cache of replies
     assert run(*command, "--resume", "--out", "run")[0] == 0
     assert len(endpoint.asked("wise")) == len(
         [call for call in CallLog(Path("run/calls.jsonl")).read() if call.role == "critic"]
     )
     kept = [
-        reviewed.attempt for number in (1, 2) for reviewed in records(f"run/reviews/round-{number}.jsonl", ReviewRecord)
+        record.attempt for number in (1, 2) for record in records(f"run/reviews/round-{number}.jsonl", CritiqueRecord)
     ]
     assert len(kept) == len(set(kept)) == len(endpoint.asked("wise"))
 

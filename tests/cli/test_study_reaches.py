@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from align_echo.cli.main import main
-from align_echo.evaluate.comparison import run_variant
 from align_echo.evaluate.study_file import StudyFile
+from align_echo.workers.ray_cluster import play_tasks
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.align.room_world import BOOK, GOOD_CODE, MUG
 from tests.cli.room_models import Heard, listen
@@ -137,16 +137,16 @@ def study(monkeypatch, tmp_path):
     records: list[Studied] = []
     make = AlignWrapper.__init__
 
-    def played(*given: Any, **options: Any) -> None:
-        records[-1].workers.append(options["workers"].count)
-        run_variant(*given, **options)
+    def played(workers: Any, *given: Any, **options: Any) -> None:
+        records[-1].workers.append(workers.count)
+        play_tasks(workers, *given, **options)
 
     def made(wrapper: AlignWrapper, env: Any, interface: Any, **options: Any) -> None:
         records[-1].retracts.add(interface.retract)
         make(wrapper, env, interface, **options)
 
     listen(monkeypatch, records)
-    monkeypatch.setattr("align_echo.evaluate.playing.run_variant", played)
+    monkeypatch.setattr("align_echo.evaluate.playing.play_tasks", played)
     monkeypatch.setattr(AlignWrapper, "__init__", made)
 
     def call(values: dict[str, Any], number: int) -> Studied:

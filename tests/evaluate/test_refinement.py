@@ -9,8 +9,8 @@ import pytest
 from align_echo.critic.ask import Verdict
 from align_echo.critic.language import Critique
 from align_echo.errors import ModelError, UsageError
-from align_echo.evaluate.folder import EvaluationDir, PartSetting
-from align_echo.evaluate.refinement import ReviewRecord, attempt_episode, refine_rounds, review_all
+from align_echo.evaluate.folder import CritiqueRecord, EvaluationDir, PartSetting, attempt_episode
+from align_echo.evaluate.refinement import criticise_all, refine_rounds
 from align_echo.rollout.session import Episode
 from align_echo.types import Fault, Trajectory
 
@@ -129,11 +129,11 @@ def test_a_critic_that_breaks_from_the_start_stops_the_run_and_one_that_recovers
 
     heals = 0
     with pytest.raises(ModelError, match="each of the first 4 attempts: gone"):
-        review_all(ask, attempts, on_review=lambda *_: None)
+        criticise_all(ask, attempts, on_critique=lambda *_: None)
     samples.clear()
     heals = 4
     came: list[Verdict] = []
-    reviews = review_all(ask, attempts, workers=3, on_review=lambda _, attempt: came.append(attempt))
+    reviews = criticise_all(ask, attempts, workers=3, on_critique=lambda _, attempt: came.append(attempt))
     assert sum(review.fault is None for review in reviews) == 1
     assert len(came) == len(reviews) == 8
 
@@ -146,8 +146,8 @@ def test_a_later_attempt_is_kept_only_while_what_led_to_it_stands(tmp_path):
     part = folder.part("round-2", [attempt_episode(attempt) for attempt in later], setting)
     for reviewed in later:
         part.add(reviewed)
-        folder.add_review("round-3", ReviewRecord(attempt=attempt_episode(reviewed), review=Verdict(form="echo")))
+        folder.add_critique("round-3", CritiqueRecord(attempt=attempt_episode(reviewed), review=Verdict(form="echo")))
     again = EvaluationDir(tmp_path / "run", {"agent": "a"}, resume=True).begin()
     assert list(again.part("round-2", [Episode("a", 2, "new advice"), Episode("b", 2)], setting)) == later[1:]
     standing = Stage().play(2, [Episode("a", 2, "new advice"), Episode("b", 2)])
-    assert [reviewed.attempt for reviewed in again.reviewed("round-3", standing)] == [Episode("b", 2)]
+    assert [reviewed.attempt for reviewed in again.critiques("round-3", standing)] == [Episode("b", 2)]
