@@ -51,15 +51,15 @@ def takes(config: type[VerbConfig]) -> Callable[[Callable[..., None]], Callable[
 
     def give_options(verb: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(verb, include_extras=True)
-        _, *others = inspect.signature(verb).parameters.values()
-        own = [parameter.replace(annotation=hints[parameter.name]) for parameter in others]
+        _, *rest = inspect.signature(verb).parameters.values()
+        own = [parameter.replace(annotation=hints[parameter.name]) for parameter in rest]
         arguments = [each for each in own if _is_argument(each)]
         options = [each for each in own if not _is_argument(each)]
         fields = [_parameter(name, field) for name, field in config.model_fields.items()]
 
         def command(**values: Any) -> None:
-            given = {field.name: values.pop(field.name) for field in fields}
-            verb(config(**{name: value for name, value in given.items() if value is not None}), **values)
+            chosen = {field.name: values.pop(field.name) for field in fields}
+            verb(config(**{name: value for name, value in chosen.items() if value is not None}), **values)
 
         parameters = [*arguments, *fields, *options]
         command.__name__, command.__doc__, command.__module__ = verb.__name__, verb.__doc__, verb.__module__

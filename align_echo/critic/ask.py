@@ -89,8 +89,8 @@ class Verdict(Frozen):
         """Read a recorded opinion, which says `broken` in place of the fault."""
         if not isinstance(record, Mapping) or "broken" not in record:
             return record
-        others = {key: value for key, value in record.items() if key != "broken"}
-        return others | ({"fault": UNKNOWN_FAULT} if record["broken"] else {})
+        rest = {key: value for key, value in record.items() if key != "broken"}
+        return rest | ({"fault": UNKNOWN_FAULT} if record["broken"] else {})
 
     @field_validator("p_correct")
     @classmethod
@@ -218,8 +218,9 @@ def ask(critic: Critic, questions: Sequence[Question], *, threads: int = AT_ONCE
         if (votes := 1 if isinstance(question, AttemptQuestion) else critic.votes or 0)
         for vote in range(votes)
     ]
-    few = min(len(written), threads)
-    replies = iter(on_threads(_WrittenQuestion.ask, written, few) if few > 1 else map(_WrittenQuestion.ask, written))
+    workers = min(len(written), threads)
+    answer = _WrittenQuestion.ask
+    replies = iter(on_threads(answer, written, workers) if workers > 1 else map(answer, written))
     return [
         next(replies)
         if isinstance(question, AttemptQuestion)

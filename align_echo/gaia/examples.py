@@ -371,8 +371,8 @@ def _label_turn(
         LabelledAction(
             action=action,
             explores=base_env(env).explores(view, action),
-            **{rule: found[index] for rule, found in by_rule.items() if rule in OURS},
-            own={rule: found[index] for rule, found in by_rule.items() if rule not in OURS},
+            **{rule: labels[index] for rule, labels in by_rule.items() if rule in OURS},
+            own={rule: labels[index] for rule, labels in by_rule.items() if rule not in OURS},
         )
         for index, action in enumerate(actions)
     )

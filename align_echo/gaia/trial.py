@@ -301,8 +301,8 @@ def pick_candidate(
     except UsageError:
         raise
     except Exception as error:
-        said = first_line(error) if isinstance(error, AgentError) else f"{type(error).__name__}: {first_line(error)}"
-        raise UsageError(f"the rule of selection {rule.name} broke: {said}") from error
+        reason = first_line(error) if isinstance(error, AgentError) else f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"the rule of selection {rule.name} broke: {reason}") from error
 
 
 def _taken(rule: SelectionRule, state: JudgedState, n: int, temperature: float, seed: int) -> str | None:

@@ -115,17 +115,18 @@ def read_advantage(name: str, entry: object) -> CheckedAdvantage:
     return advantages
 
 
-def counted(name: str, made: object, groups: Sequence[Hashable]) -> GroupAdvantages:
+def counted(name: str, result: object, groups: Sequence[Hashable]) -> GroupAdvantages:
     """Check advantages and count the groups in which all are 0, if this is not done. Raises `UsageError`."""
-    if isinstance(made, GroupAdvantages):
-        return made
+    if isinstance(result, GroupAdvantages):
+        return result
     try:
-        values = tuple(map(float, made))  # type: ignore[call-overload]
+        values = tuple(map(float, result))  # type: ignore[call-overload]
     except (TypeError, ValueError):
         values = ()
     if len(values) != len(groups) or not all(map(math.isfinite, values)):
         raise UsageError(
-            f"the advantage {name} gives {str(made)[:60]} for {len(groups)} rows: it must give a finite number for each"
+            f"the advantage {name} gives {str(result)[:60]} for {len(groups)} rows: "
+            "it must give a finite number for each"
         )
     members: dict[Hashable, list[float]] = defaultdict(list)
     for key, value in zip(groups, values, strict=True):

@@ -308,13 +308,13 @@ def batch_loss(
     )
 
 
-def checked_loss(name: str, made: object) -> BatchLoss:
+def checked_loss(name: str, result: object) -> BatchLoss:
     """Check what the loss of a method returned. Raises `UsageError`."""
-    if not isinstance(made, BatchLoss):
-        raise UsageError(f"the loss of {name} gives {with_article(type(made).__name__)}, and must give a BatchLoss")
-    if not isinstance(made.loss, torch.Tensor) or made.loss.shape != () or not made.loss.requires_grad:
+    if not isinstance(result, BatchLoss):
+        raise UsageError(f"the loss of {name} gives {with_article(type(result).__name__)}, and must give a BatchLoss")
+    if not isinstance(result.loss, torch.Tensor) or result.loss.shape != () or not result.loss.requires_grad:
         raise UsageError(f"the loss of {name} must be a scalar tensor with a gradient: see objective.summed")
-    return made
+    return result
 
 
 def try_loss(name: str, loss: LossFunction, objective: ObjectiveSettings) -> None:
@@ -327,7 +327,7 @@ def try_loss(name: str, loss: LossFunction, objective: ObjectiveSettings) -> Non
         return loss(batch, logprobs, objective, old=logprobs.detach(), reference=reference, stale=False)
 
     failure = f"the loss of {name} fails"
-    made = checked_loss(name, attempt(tried, failure)).loss
-    (gradient,) = attempt(lambda: torch.autograd.grad(made, logprobs), failure)
-    if not math.isfinite(float(made.detach())) or not gradient.isfinite().all():
+    result = checked_loss(name, attempt(tried, failure)).loss
+    (gradient,) = attempt(lambda: torch.autograd.grad(result, logprobs), failure)
+    if not math.isfinite(float(result.detach())) or not gradient.isfinite().all():
         raise UsageError(f"the loss of {name} and its gradient must be finite numbers: on two rows they are not")

@@ -78,11 +78,11 @@ class ObstacleAlarm:
 
     def lines(self, step: int, signals: Signals) -> list[str]:
         """Return the lines to print after a step with these signals."""
-        met = obstacles(step, signals, self._config)
-        if not met:
+        new_obstacles = obstacles(step, signals, self._config)
+        if not new_obstacles:
             return self._ended(step)
         self._in_a_row += 1
-        due = [obstacle for obstacle in met if self._is_due(step, obstacle)]
+        due = [obstacle for obstacle in new_obstacles if self._is_due(step, obstacle)]
         for obstacle in due:
             self._last_warning[obstacle.kind] = step
             self._facts[obstacle.kind] = obstacle.fact

@@ -59,7 +59,7 @@ def describe_memory(cost: RunCost) -> list[str]:
     """Describe the run's memory by use."""
     head = f"memory for {cost.parameters:,} parameters, without activations and caches:"
     disk = f"disk for checkpoints and models: {cost.disk / 2**20:,.0f} MiB at most"
-    return [head, *(f"  {size / 2**20:10,.0f} MiB  {what}" for what, size in cost.memory.items()), disk]
+    return [head, *(f"  {size / 2**20:10,.0f} MiB  {item}" for item, size in cost.memory.items()), disk]
 
 
 def step_line(step: int, steps: int, signals: Signals) -> str:

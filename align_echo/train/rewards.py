@@ -61,8 +61,8 @@ def _read(name: str, entry: object) -> CriticReward:
     def reward(before: float, after: float) -> float:
         value = entry(before, after)
         if not isinstance(value, Real) or not math.isfinite(value):
-            given = f"scores {before:g} and {after:g}"
-            raise UsageError(f"the critic reward {name} gives {value!r} for {given}: it must give a finite number")
+            scores = f"scores {before:g} and {after:g}"
+            raise UsageError(f"the critic reward {name} gives {value!r} for {scores}: it must give a finite number")
         return float(value)
 
     for scores in TRIED:

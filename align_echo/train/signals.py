@@ -83,19 +83,20 @@ def play_signals(played: Sequence[Trajectory], judge: PlayJudge | None) -> Signa
     if sound:
         outgrown = sum(trajectory.context_overflow for trajectory in sound)
         signals["policy/context_limit_share"] = outgrown / len(sound)
-    whole = [trajectory for trajectory in sound if trajectory.steps]
-    if not whole:
+    non_empty = [trajectory for trajectory in sound if trajectory.steps]
+    if not non_empty:
         return signals
-    steps = [step for trajectory in whole for step in trajectory.steps]
+    steps = [step for trajectory in non_empty for step in trajectory.steps]
     signals["policy/no_action_share"] = sum(step.action is None for step in steps) / len(steps)
     signals["policy/cut_share"] = sum(step.cut_off for step in steps) / len(steps)
-    signals["policy/turn_limit_share"] = sum(trajectory.steps[-1].truncated for trajectory in whole) / len(whole)
-    refused = judge(whole) if judge is not None else RefusedTurns()
+    cut_short = sum(trajectory.steps[-1].truncated for trajectory in non_empty)
+    signals["policy/turn_limit_share"] = cut_short / len(non_empty)
+    refused = judge(non_empty) if judge is not None else RefusedTurns()
     if refused.turns is not None:
         signals["policy/invalid_share"] = refused.turns / len(steps)
     if refused.in_runs is not None:
         signals["policy/invalid_run_share"] = refused.in_runs / len(steps)
-    conduct = summarize_conduct(whole)
+    conduct = summarize_conduct(non_empty)
     failures = conduct.failed_turns + conduct.failed_resets
     return signals | ({"count/interface_failures": failures} if failures else {})
 

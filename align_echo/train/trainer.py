@@ -254,8 +254,8 @@ class RoleTrainer(RoleCheckpoints):
             logprobs, entropies = self._forward(role_model, batch)
             reference = self._reference(batch) if self._settings.objective.beta else None
             old = logprobs.detach() if current.old[index] is None else current.old[index]
-            given: Any = {"old": old, "reference": reference, "stale": self._settings.ahead}
-            loss = (self._loss or batch_loss)(batch, logprobs, self._settings.objective, **given)
+            inputs: Any = {"old": old, "reference": reference, "stale": self._settings.ahead}
+            loss = (self._loss or batch_loss)(batch, logprobs, self._settings.objective, **inputs)
         if not math.isfinite(float(loss.loss.detach())) or abs(float(loss.loss.detach())) > self._settings.max_loss:
             self._give_up(batch, logprobs)
         self.accelerator.backward(loss.loss)

@@ -84,8 +84,8 @@ def trees(conversations: Sequence[Sequence[int]], *, most_tokens: int) -> list[T
     shared = [0, *(common(conversations[left], conversations[right]) for left, right in pairwise(order))]
     groups: list[list[int]] = []
     size = 0
-    for row, alike in zip(order, shared, strict=True):
-        added = len(conversations[row]) - alike
+    for row, common_ids in zip(order, shared, strict=True):
+        added = len(conversations[row]) - common_ids
         if not groups or size + added > most_tokens:
             groups.append([])
             size, added = 0, len(conversations[row])

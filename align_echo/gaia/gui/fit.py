@@ -123,12 +123,12 @@ def _train(
         return learn_on_screens(model, encoder, learned, settings, checkpoints, resume=resume, progress=progress)
 
     def verdicts(critic: Any) -> list[LabelledVerdict]:
-        said = verdicts_on(critic, encoder, tested, at_once=settings.at_once)
+        verdicts = verdicts_on(critic, encoder, tested, at_once=settings.at_once)
         return [
             LabelledVerdict(
                 example.step.episode, action_type(parse(example.action)), example.label, verdict.label, verdict.logit
             )
-            for example, verdict in zip(tested, said, strict=True)
+            for example, verdict in zip(tested, verdicts, strict=True)
         ]
 
     def save(critic: Any, folder: Path) -> None:

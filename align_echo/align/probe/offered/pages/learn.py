@@ -49,12 +49,12 @@ MIN_FREE = 2
 
 @dataclass(frozen=True, eq=False)
 class PageSeen:
-    """Page of a task. `taken` holds the accepted parts' indices by form; `offered` the offered names in lower case;
+    """Page of a task. `accepted` holds the accepted parts' indices by form, `offered` the offered names in lower case;
     `moving` texts leading to another page."""
 
     state: LabState
     parts: tuple[str, ...]
-    taken: dict[str, frozenset[int]]
+    accepted: dict[str, frozenset[int]]
     offered: frozenset[str]
     moving: frozenset[str]
 
@@ -237,7 +237,7 @@ def takes_any_case(lab: Lab, pages: Sequence[PageSeen]) -> bool:
     """Check if names are accepted in other letter case, on all of up to `STRANGE` testable pages."""
     verdicts: list[bool] = []
     for page in pages:
-        for form, indices in page.taken.items():
+        for form, indices in page.accepted.items():
             for index in sorted(indices):
                 part = page.parts[index]
                 has_effect = changes(lab, page.state, runtime.fill(form, part))
@@ -278,7 +278,7 @@ class PartTrial(NamedTuple):
     text: str
     features: tuple[str, ...]
     shape: str
-    taken: bool
+    accepted: bool
 
 
 def frame_texts(pages: Sequence[PageSeen]) -> list[str]:
@@ -313,14 +313,15 @@ def closed_rule(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Spec:
     for page in pages:
         lower = [part.lower() for part in page.parts]
         for index, part in enumerate(page.parts):
-            is_accepted = index in page.taken[form]
+            is_accepted = index in page.accepted[form]
             features = tuple(runtime.features_of(lower, index))
             seen = PartTrial(page.task_id, lower[index], features, runtime.shape_of(part), is_accepted)
             by_text[lower[index]].append(seen)
             tried[runtime.region_of(spec, lower, index)].append(seen)
             lies |= {lower[index]} if lower[index] in page.offered and not is_accepted else set()
-    sure = [text for text in spec["frame"] if by_text[text] and all(seen.taken for seen in by_text[text])]
-    never = [text for text in sorted(lies) if _often(by_text[text]) and not any(seen.taken for seen in by_text[text])]
+    sure = [text for text in spec["frame"] if by_text[text] and all(seen.accepted for seen in by_text[text])]
+    often = [text for text in sorted(lies) if _often(by_text[text])]
+    never = [text for text in often if not any(seen.accepted for seen in by_text[text])]
     regions = {}
     for key, rows in sorted(tried.items()):
         region = region_rule([seen for seen in rows if seen.text not in sure and seen.text not in never])
@@ -347,7 +348,7 @@ def region_rule(rows: Sequence[PartTrial]) -> Spec | None:
         return {"open": "all", "not": exceptions, "shapes": []}
     shapes = _shapes(rows)
     rest = [seen for seen in rows if seen.shape not in shapes]
-    if any(seen.taken for seen in rest):
+    if any(seen.accepted for seen in rest):
         return {"open": "", "not": [], "shapes": shapes} if shapes else None
     return {"open": "none", "not": [], "shapes": shapes}
 
@@ -358,8 +359,8 @@ def _exceptions(rows: Sequence[PartTrial]) -> list[str] | None:
     for seen in rows:
         for feature in seen.features:
             known[feature].append(seen)
-    usable = {feature for feature, rows in known.items() if _often(rows) and not any(seen.taken for seen in rows)}
-    left = [seen for seen in rows if not seen.taken]
+    usable = {feature for feature, rows in known.items() if _often(rows) and not any(seen.accepted for seen in rows)}
+    left = [seen for seen in rows if not seen.accepted]
     chosen: list[str] = []
     while left and len(chosen) < MOST_EXCEPTIONS:
         counts = Counter(feature for seen in left for feature in seen.features if feature in usable)
@@ -368,7 +369,7 @@ def _exceptions(rows: Sequence[PartTrial]) -> list[str] | None:
         best = min(counts, key=lambda feature: (-counts[feature], feature))
         chosen.append(best)
         left = [seen for seen in left if best not in seen.features]
-    accepted = [seen for seen in rows if seen.taken]
+    accepted = [seen for seen in rows if seen.accepted]
     enough = len(accepted) >= MIN_OPEN and len({seen.task_id for seen in accepted}) >= MIN_TASKS
     return sorted(chosen) if enough and not left else None
 
@@ -381,7 +382,7 @@ def _shapes(rows: Iterable[PartTrial]) -> list[str]:
     return sorted(
         shape
         for shape, having in by_shape.items()
-        if all(seen.taken for seen in having) and len({seen.text for seen in having}) >= MIN_TEXTS and _often(having)
+        if all(seen.accepted for seen in having) and len({seen.text for seen in having}) >= MIN_TEXTS and _often(having)
     )
 
 

@@ -83,7 +83,7 @@ def _region_trials(spec: Spec, form: str, pages: Sequence[PageSeen]) -> TrialCou
 def _hold(trials: TrialCounts, claim: str, page: PageSeen, form: str, index: int, verdict: str) -> None:
     """Count a rule's verdict on a part; a rule without a verdict is not tested."""
     if verdict:
-        passed = (verdict == "yes") == (index in page.taken[form])
+        passed = (verdict == "yes") == (index in page.accepted[form])
         example = runtime.fill(form, page.parts[index])
         trials.count(claim, page.task_id, "" if passed else f"{page.task_id}: {example}")
 
