@@ -19,7 +19,7 @@ from align_echo.registry import NamedModuleFinder, Registry, _entry_points
 from align_echo.types import AgentView
 from align_echo.workers.shipping import RolloutSpec, pack, unpack
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environment, recorded_environment
-from tests.view.episodes import episode
+from tests.report.view.episodes import episode
 
 KIOSK = """
 import gymnasium

@@ -19,7 +19,7 @@ import pytest
 from align_echo.base.jsonl import JsonlFile
 from align_echo.types import Trajectory
 from tests.report.folders import evaluated
-from tests.view.episodes import episode, write
+from tests.report.view.episodes import episode, write
 
 ROOT = Path(__file__).parents[2]
 RAN = "RAN"

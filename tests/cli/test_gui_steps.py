@@ -20,7 +20,7 @@ from align_echo.gaia.gui.fit import ScreenFitResult, tiny_vision
 from align_echo.gaia.gui.screens import ScreenTrialResult
 from align_echo.gaia.gui.vision import ScreenModel
 from align_echo.rollout.display import Display
-from tests.gui.drawn_screens import dataset
+from tests.gaia.gui.drawn_screens import dataset
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
 

@@ -11,7 +11,7 @@ import pytest
 from align_echo.cli.main import main
 from align_echo.interface.contract import Provenance, RuleRecord
 from align_echo.types import Evidence, Usage
-from tests.view.episodes import LAST, RECORD, RICH, broken, episode, hostile, lost, write
+from tests.report.view.episodes import LAST, RECORD, RICH, broken, episode, hostile, lost, write
 
 LABEL = "mine@0123456789abcdef"
 

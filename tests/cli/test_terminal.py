@@ -15,7 +15,7 @@ from align_echo.cli.console import stdout
 from align_echo.cli.output import redacted_output
 from align_echo.rollout.display import Display, note
 from align_echo.types import Fault
-from tests.view.episodes import episode, write
+from tests.report.view.episodes import episode, write
 
 STEERING = {
     "a title": "\x1b]0;pwned\x07",

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from align_echo.report.view import inspect_logs
-from tests.view.episodes import episode, hostile, lost, write
-from tests.view.test_packing import episodes, stored
+from tests.report.view.episodes import episode, hostile, lost, write
+from tests.report.view.test_packing import episodes, stored
 
 ROOT = Path(__file__).parents[2]
 

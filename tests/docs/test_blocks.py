@@ -27,7 +27,7 @@ from align_echo.critic.language import FORMS
 from align_echo.evaluate.study_file import StudyFile, checked_study
 from tests.docs.pages import INDENTED, ROOT, Block, blocks, blocks_of, in_backquotes, own_modules
 from tests.report.folders import evaluated
-from tests.view.episodes import episode
+from tests.report.view.episodes import episode
 
 KINDS = {"python", "yaml", "toml", "json", "sh", "bash", "text", INDENTED}
 
@@ -40,8 +40,8 @@ NOT_RUN = {
 """Pages whose Python is compiled and its names looked up, but which is not run: why, and what the text gives it."""
 
 RUN_BY = {
-    "README.md": "tests/test_readme.py",
-    "docs/extending.md": "tests/test_extending.py",
+    "README.md": "tests/docs/test_readme.py",
+    "docs/extending.md": "tests/docs/test_extending.py",
     "docs/viewing.md": "tests/cli/test_view.py",
 }
 """Pages whose Python another test runs, together with their commands."""

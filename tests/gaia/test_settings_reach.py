@@ -37,8 +37,8 @@ from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.train.batching import batches
 from align_echo.train.trainer import RoleTrainer
 from align_echo.train.tree_attention import trees
+from tests.gaia.gui.drawn_screens import dataset
 from tests.gaia.test_examples import example
-from tests.gui.drawn_screens import dataset
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 from tests.reach import Case, Row, Scene, check, fields, unseen
 from tests.train.updates import Group, updates_kept

@@ -27,9 +27,9 @@ from align_echo.report.writing import PLOTS, write_report
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 from tests.report import folders
 from tests.report.folders import evaluated, hint, variant
-from tests.view.browsing import AT_START, PHONE, missing
-from tests.view.episodes import episode
-from tests.view.episodes import write as write_episodes
+from tests.report.view.browsing import AT_START, PHONE, missing
+from tests.report.view.episodes import episode
+from tests.report.view.episodes import write as write_episodes
 
 CONFIG = """\
 method: {method}

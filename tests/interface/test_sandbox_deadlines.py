@@ -184,7 +184,7 @@ import os, signal, sys
 from pathlib import Path
 from align_echo.errors import EngineError
 from tests.play import QUICK, TASK, source, wrapped
-from tests.test_sandbox_deadlines import process_of
+from tests.interface.test_sandbox_deadlines import process_of
 
 env = wrapped(source(), sandbox=QUICK)
 env.reset(options={"task": TASK})
@@ -201,7 +201,7 @@ except EngineError as error:
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="the worker's stand-in is a shell script")
 def test_a_worker_that_never_starts_takes_no_more_than_a_turn(tmp_path):
-    root, sign, binary = Path(__file__).parents[1], tmp_path / "sign", tmp_path / "monty"
+    root, sign, binary = Path(__file__).parents[2], tmp_path / "sign", tmp_path / "monty"
     real = Path(sys.executable).with_name("monty")
     binary.write_text(f"#!/bin/sh\nif [ -e '{sign}' ]; then exec sleep 20 2>/dev/null; fi\nexec '{real}' \"$@\"\n")
     binary.chmod(0o755)

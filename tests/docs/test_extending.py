@@ -15,7 +15,7 @@ import pytest
 from align_echo.types import Trajectory
 from tests.align.endpoint import Raw, serve
 
-PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
 FILES = dict(re.findall(r"```python\n# file: (\S+)\n(.*?)```", PAGE, flags=re.DOTALL))
 COMMANDS = re.findall(r"^ {4}(align-echo .+)$", PAGE, flags=re.MULTILINE)
 

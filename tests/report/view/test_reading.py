@@ -6,7 +6,7 @@ import json
 
 from align_echo.report.view.finding import find_episodes
 from align_echo.report.view.reading import DamagedLine, OracleLabels, ReviewIndex, describe_damage, read_episodes
-from tests.view.episodes import HALF, episode, lost, write
+from tests.report.view.episodes import HALF, episode, lost, write
 
 
 def test_a_damaged_line_is_told_and_all_others_are_read(tmp_path):

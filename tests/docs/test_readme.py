@@ -29,7 +29,7 @@ from align_echo.interface.contract import load_interface
 from align_echo.wrappers.catalogue import environment
 from tests.align.endpoint import serve
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 INLINE = re.compile(r"`((?:make|align-echo|pip) [^`]+)`")
 TRANSCRIPT = re.compile(r"<!-- transcript: (.*?) -->\n```text\n(.*?)```.*?```text\n(.*?)```", re.DOTALL)

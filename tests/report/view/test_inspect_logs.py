@@ -10,7 +10,7 @@ import pytest
 from align_echo.errors import UsageError
 from align_echo.report.view.inspect_logs import write_logs
 from align_echo.types import Usage
-from tests.view.episodes import HALF, HARM, LAST, RICH, broken, episode, hostile, lost, write
+from tests.report.view.episodes import HALF, HARM, LAST, RICH, broken, episode, hostile, lost, write
 
 inspect_log = pytest.importorskip("inspect_ai.log", reason="the extra inspect is not installed")
 

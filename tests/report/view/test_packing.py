@@ -17,7 +17,7 @@ from align_echo.errors import UsageError
 from align_echo.report.view import packing
 from align_echo.report.view.finding import find_episodes
 from align_echo.report.view.packing import pack, write_page
-from tests.view.episodes import HALF, HARM, RICH, broken, episode, hostile, lost, write
+from tests.report.view.episodes import HALF, HARM, RICH, broken, episode, hostile, lost, write
 
 PAGE = Path(packing.__file__).parent / "page"
 

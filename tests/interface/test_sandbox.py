@@ -21,7 +21,7 @@ from tests.room_env import CONTRACT
 
 SHORT = Sandbox(seconds=1.0)
 """For code that hangs: what comes before the hang has time enough on a busy machine."""
-STATEFUL = Path(__file__).parent / "data" / "stateful_interface.py"
+STATEFUL = Path(__file__).parents[1] / "data" / "stateful_interface.py"
 
 
 def answer(action: str) -> EngineReply:
@@ -257,7 +257,7 @@ def test_leaving_python_in_the_middle_of_an_episode_is_clean():
 
 def run_script(text: str) -> str:
     """Standard output of a fresh Python. It must end by itself, without an error."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", text], cwd=root, env=os.environ | {"PYTHONPATH": str(root)}, timeout=60,
         capture_output=True, text=True, check=False,

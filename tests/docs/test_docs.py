@@ -29,7 +29,7 @@ from align_echo.rollout.faults import InterfaceConduct, InterfaceTrouble
 from align_echo.types import ChoiceCounts
 from align_echo.wrappers.gui.steps import GuiStep
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")])
 
 

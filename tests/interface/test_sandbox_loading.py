@@ -15,9 +15,9 @@ from align_echo.errors import InterfaceError
 from align_echo.interface.sandbox import loading
 from align_echo.interface.sandbox.session import Sandbox
 from align_echo.wrappers.catalogue import environment
+from tests.interface.test_sandbox import opened
 from tests.play import source
 from tests.room_env import CONTRACT
-from tests.test_sandbox import opened
 
 RENAMED = CONTRACT.model_copy(update={"wrap_step_args": ("agent_action", "logger", "env")})
 

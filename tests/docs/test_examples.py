@@ -22,7 +22,7 @@ from tests.align.endpoint import serve
 from tests.align.llm.test_every_environment import HEAD, Analyst, Lesson
 from tests.align.room_world import code
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SHIPPED = ("align_echo", "wrappers", "interfaces", "prompts", "align_echo_command.py")
 SHIPPED_ALSO = ("pyproject.toml", "README.md", "LICENSE")
 DOOR = Lesson(

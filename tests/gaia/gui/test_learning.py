@@ -18,7 +18,7 @@ from align_echo.errors import UsageError
 from align_echo.gaia.gui.fit import tiny_vision
 from align_echo.gaia.gui.learning import VisionSettings, balanced, learn_on_screens, steps
 from align_echo.gaia.gui.vision import next_logits
-from tests.gui.drawn_screens import dataset, examples_in, learn
+from tests.gaia.gui.drawn_screens import dataset, examples_in, learn
 
 FEW = VisionSettings(weights="full", lr=1e-3, batch_size=4, at_once=2, save_every=2)
 

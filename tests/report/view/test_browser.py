@@ -14,8 +14,8 @@ from align_echo.interface.contract import Provenance, RuleRecord
 from align_echo.report.view.packing import write_page
 from align_echo.types import Evidence, Usage
 from align_echo.wrappers.miniwob.chromium import BrowserProcess
-from tests.view.browsing import AT_START, DESKTOP, PHONE, Page, missing
-from tests.view.episodes import HARM, LAST, RECORD, RICH, broken, episode, hostile, lost, write
+from tests.report.view.browsing import AT_START, DESKTOP, PHONE, Page, missing
+from tests.report.view.episodes import HARM, LAST, RECORD, RICH, broken, episode, hostile, lost, write
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 

@@ -11,7 +11,7 @@ import pytest
 
 from align_echo.errors import UsageError
 from align_echo.report.view.serving import ViewerServer, make_viewer
-from tests.view.episodes import episode, write
+from tests.report.view.episodes import episode, write
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from align_echo.errors import UsageError
 from align_echo.report.view.finding import find_episodes, resolve_part, select_part
-from tests.view.episodes import episode, lost, write
+from tests.report.view.episodes import episode, lost, write
 
 
 def names(*paths: Path) -> list[tuple[str, str]]:
