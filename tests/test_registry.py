@@ -12,8 +12,10 @@ import pytest
 
 import align_echo
 from align_echo.agents.catalogue import AGENTS, agent_spec
-from align_echo.agents.spec import AgentSetting
+from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.errors import UsageError
+from align_echo.models import ScriptedModel
 from align_echo.registry import Registry
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environment
@@ -112,6 +114,36 @@ def test_an_agent_is_a_class_that_is_made_without_arguments():
     assert spec.build(setting).name == "silent"
     with pytest.raises(UsageError, match="made without arguments"):
         agent_spec("tests.test_registry:Needy").build(setting)
+
+
+class Raises(Silent):
+    def __init__(self) -> None:
+        raise RuntimeError("no engine\nof mine")
+
+
+class Unread(ChatAgent):
+    """Lacks `read`, which a chat agent needs."""
+
+    name = "unread"
+
+    def conversation(self, view):
+        return []
+
+
+def need_a_wish(setting: AgentSetting) -> Needy:
+    return Needy()  # type: ignore[call-arg]
+
+
+SPEC = AgentSpec("mine", "Mine", False, need_a_wish)
+
+
+@pytest.mark.parametrize("name", ["Raises", "Unread", "SPEC"])
+def test_an_agent_that_cannot_be_made_is_one_line(name):
+    setting = AgentSetting(environment("alfworld"), "train", model=ScriptedModel([]))
+    named = f"the agent tests.test_registry:{name} cannot be made"
+    with pytest.raises(UsageError, match=rf"^{named}: \w+Error: .+$") as refused:
+        agent_spec(f"tests.test_registry:{name}").build(setting)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.fixture

@@ -13,11 +13,16 @@ from dataclasses import replace
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.spec import AgentSetting, AgentSpec, check_agent
 from align_echo.errors import UsageError
-from align_echo.registry import Registry, with_article
+from align_echo.registry import Registry, attempt, with_article
 from align_echo.types import Agent
 
 
 def _read_entry(name: str, entry: object) -> AgentSpec:
+    spec = _make_spec(name, entry)
+    return replace(spec, build=lambda setting: attempt(lambda: spec.build(setting), f"the agent {name} cannot be made"))
+
+
+def _make_spec(name: str, entry: object) -> AgentSpec:
     if isinstance(entry, AgentSpec):
         return replace(entry, name=name)
     if isinstance(entry, type) and issubclass(entry, ChatAgent):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, InstanceOf, ValidationError
+from pydantic import Field, InstanceOf, ValidationError, field_validator
 
 from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import MODEL_VARIABLE
@@ -26,11 +26,20 @@ class VerbConfig(Frozen):
     Raises `UsageError` for an unknown option, and for a value of the wrong type or out of bounds.
     """
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_empty(cls, value: object) -> object:
+        parts = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(part, str) and not part.strip() for part in parts):
+            raise ValueError("the name is empty: leave it out, or name one")
+        return value
+
     def __init__(self, /, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise UsageError(first_wrong(error)) from None
+            option, _, reason = first_wrong(error).partition(":")
+            raise UsageError(f"--{option.replace('_', '-')}:{reason}") from None
 
 
 Env = Annotated[

@@ -46,7 +46,7 @@ def train(
     if method == "list":
         _list_methods()
         return
-    model = model or default_model()
+    model = default_model() if model is None else model
     changes: dict[str, Any] = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
     changes["report_to"] = None if report_to is None else [name for name in report_to if name != "none"]
     from align_echo.train.config import stored_config
@@ -79,8 +79,9 @@ def _config(method: str | None, file: Path | None, changes: dict[str, Any]) -> T
 
     if method and file:
         raise UsageError("--method and --config exclude each other: write `method: METHOD` into the config")
-    values = read_file(file) if file else values_of(method or DEFAULT_METHOD)
-    return checked_config(merged(values, changes), str(file or f"--method {method or DEFAULT_METHOD}"))
+    chosen_method = DEFAULT_METHOD if method is None else method
+    values = read_file(file) if file else values_of(chosen_method)
+    return checked_config(merged(values, changes), str(file or f"--method {chosen_method}"))
 
 
 def _list_methods() -> None:

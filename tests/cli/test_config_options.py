@@ -106,10 +106,12 @@ def test_what_the_model_refuses_the_command_refuses(arguments):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "name"),
-        ({"name": "a", "items": (1,)}, "items.0: Input should be greater than or equal to 2"),
-        ({"name": "a", "share": 2}, "share"),
-        ({"name": "a", "shares": 0.5}, "shares: there is no such setting"),
+        ({}, "--name"),
+        ({"name": ""}, "--name: the name is empty"),
+        ({"name": "a", "model": " "}, "--model: the name is empty"),
+        ({"name": "a", "items": (1,)}, "--items.0: "),
+        ({"name": "a", "share": 2}, "--share"),
+        ({"name": "a", "later_share": 0.5}, "--later-share: there is no such setting"),
     ],
 )
 def test_in_python_a_wrong_option_is_one_line(values, message):
