@@ -21,7 +21,14 @@ from align_echo.critic.language import FORMS
 from align_echo.errors import KEY_VARIABLES, AlignEchoError, install_line
 from align_echo.interface.contract import shipped_interfaces
 from align_echo.models.choosing import POCKET_ENVIRONMENTS, read_name, what_pocket_lacks
-from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE, read_endpoint, resolve_key, resolve_timeout
+from align_echo.models.endpoint import (
+    DEFAULT_BASE_URL,
+    TIMEOUT_VARIABLE,
+    URL_VARIABLE,
+    read_endpoint,
+    resolve_key,
+    resolve_timeout,
+)
 from align_echo.models.local import POCKET
 from align_echo.registry import OURS
 from align_echo.train.advantages import ADVANTAGES
@@ -122,7 +129,7 @@ def _local_models() -> Iterator[SetupFinding]:
     for package in ("torch", "transformers"):
         yield _extra(package, "train", "for local models and training")
     yield _extra("vllm", "vllm", "only for models on GPUs with vLLM in this process")
-    lacks, plays = what_pocket_lacks(), choose_agent(None, default_model())
+    lacks, plays = what_pocket_lacks(), choose_agent(None, default_model(), base_url=DEFAULT_BASE_URL)
     where = f" {' and '.join(sorted(POCKET_ENVIRONMENTS))}" if plays.model and plays.model.kind == POCKET else ""
     by_default = f"by default {plays.agent.name}{f' with the model {plays.model}' if plays.model else ''} plays{where}"
     yield SetupFinding(
@@ -163,7 +170,7 @@ def _keys() -> Iterator[SetupFinding]:
 def _setting(name: str) -> SetupFinding:
     value = os.environ.get(name)
     if name == MODEL_VARIABLE:
-        backend = "hybrid" if value and not read_name(value).only_plays else "probe"
+        backend = "hybrid" if value and not read_name(value, DEFAULT_BASE_URL).only_plays else "probe"
         value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
     try:
         if value and name == URL_VARIABLE:

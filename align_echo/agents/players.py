@@ -19,7 +19,7 @@ from align_echo.agents.presets import AgentPreset, agent_preset
 from align_echo.agents.reasoning import Vanilla
 from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.models.choosing import POCKET_ENVIRONMENTS, ModelName, read_name, what_pocket_lacks
+from align_echo.models.choosing import POCKET_ENVIRONMENTS, ModelName, load_model, read_name, what_pocket_lacks
 from align_echo.models.local import POCKET
 from align_echo.registry import OURS
 from align_echo.types import Agent, ChatModel, Described
@@ -47,9 +47,14 @@ class AgentChoice:
 
 
 def choose_agent(
-    agent: str | None, model: str | ModelName | None, environments: Collection[str] = POCKET_ENVIRONMENTS
+    agent: str | None,
+    model: str | ModelName | None,
+    environments: Collection[str] = POCKET_ENVIRONMENTS,
+    base_url: str | None = None,
 ) -> AgentChoice:
-    """Choose the agent and model by name, or the defaults. Raises `UsageError` for an unknown agent.
+    """Choose the agent and model by name, or the defaults. `base_url` is where a model at an endpoint is asked.
+
+    Raises `UsageError` for an unknown agent, and for an invalid base URL.
 
     Without either, the vanilla agent plays with the pocket model if that can run and was trained for the environments,
     else the scripted novice plays by itself. Other agents without a model get the scripted novice as their model.
@@ -58,7 +63,8 @@ def choose_agent(
     chosen = agent_spec(agent or (Vanilla.kind if model or ready else NOVICE))
     if not chosen.asks_model:
         return AgentChoice(chosen, None)
-    return AgentChoice(chosen, read_name(model or (POCKET if ready and chosen.name == Vanilla.kind else NOVICE)))
+    default = POCKET if ready and chosen.name == Vanilla.kind else NOVICE
+    return AgentChoice(chosen, read_name(model or default, base_url))
 
 
 def refuse_idle_model(player: AgentChoice, model: str | None) -> None:
@@ -107,27 +113,19 @@ def workers_for(player: AgentChoice) -> int:
     return WORKERS_WITH_LOCAL_MODEL if player.model.is_local else WORKERS_WITH_ENDPOINT
 
 
-def chat_model(
-    name: ModelName, *, spec: EnvironmentSpec, base_url: str | None, seed: int, processes: int = 0
-) -> ChatModel:
+def chat_model(name: ModelName, *, spec: EnvironmentSpec, seed: int, processes: int = 0) -> ChatModel:
     """Load the agent's chat model, or build the environment's scripted novice if the name is one of its names.
 
     `processes` are as in `load_model`. Raises as `load_model` does, and `UsageError` if there is no scripted novice.
     """
-    if not name.is_scripted:
-        from align_echo.models import load_model
-
-        return load_model(name, base_url=base_url, seed=seed, processes=processes)
-    if base_url:
-        raise UsageError(f"--model {name} is a script and is asked at no endpoint: leave --base-url out")
-    return NoviceModel(spec.name, name.text, seed=seed)
+    if name.is_scripted:
+        return NoviceModel(spec.name, name.text, seed=seed)
+    return load_model(name, seed=seed, processes=processes)
 
 
-def model_on_record(name: ModelName | None, base_url: str | None) -> dict[str, str | None]:
+def model_on_record(name: ModelName | None) -> dict[str, str | None]:
     """Return the `config.json` entries of the agents' model: its name and its endpoint."""
-    if name is None:
-        return {"model": None, "base_url": None}
-    return {"model": name.on_record, "base_url": name.endpoint(base_url)}
+    return {"model": None, "base_url": None} if name is None else {"model": name.on_record, "base_url": name.base_url}
 
 
 def build_agent(agent: AgentSpec, setting: AgentSetting) -> Agent:

@@ -136,24 +136,30 @@ class GenerationConfig(VerbConfig):
     data_root: options.DataRoot = None
 
 
-def plan_generation(config: GenerationConfig, *, verify: bool = True) -> GenerationPlan:
+def plan_generation(
+    config: GenerationConfig, *, player: AgentChoice | None = None, verify: bool = True
+) -> GenerationPlan:
     """Resolve the names of a generation's options and check the options. `verify` is as in `GenerationPlan`.
+
+    `player` is the agent with its model if they are resolved already: the options for them are not read then.
 
     Raises `UsageError` for unknown names and conflicting options, and `MissingDataError` if the environment's data are
     missing.
     """
     spec = environment(config.env)
     default, analyzer, optimizer = (
-        read_name(name) if name else None for name in (config.model, config.analyzer_model, config.optimizer_model)
+        read_name(name, config.base_url) if name else None
+        for name in (None if player else config.model, config.analyzer_model, config.optimizer_model)
     )
+    default = player.model if player else default
     chosen = choose_backend(config.backend, default, analyzer, optimizer)
-    player = choose_agent(config.agent, default, (spec.name,))
+    player = player or choose_agent(config.agent, default, (spec.name,))
     preset = choose_preset(config.agent_preset, (player,))
     spec = spec.with_settings(turns=choose_turns(None, preset, spec))
     asks = chosen != "probe"
     analyzer, optimizer = (analyzer or default, optimizer or default) if asks else (None, None)
     names = [name for name in (player.model, analyzer, optimizer) if name]
-    if config.base_url and not any(name.endpoint(config.base_url) for name in names):
+    if config.base_url and not any(name.endpoint for name in names):
         raise UsageError("no model of this run is asked at an endpoint: leave --base-url out")
     if asks:
         refuse_unfit_writers(analyzer, optimizer, chosen)
@@ -223,7 +229,7 @@ def generate_interface(
         world.split,
         world.data_root,
         plan.seed,
-        _agent_model(folder, plan),
+        _model(folder, plan, plan.player.model, "agent"),
         max_tokens=tokens,
         preset=plan.preset,
     )
@@ -286,27 +292,12 @@ def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None
             )
 
 
-def _agent_model(folder: RunFolder, plan: GenerationPlan) -> ChatModel | None:
-    """Load the agent's model; None for an agent without a model."""
-    name, base_url = plan.player.model, plan.base_url
-    if name is None:
-        return None
-    url = base_url if name.endpoint(base_url) else None
-    processes = plan.workers.model_processes
-    return folder.record(
-        chat_model(name, spec=plan.world.spec, base_url=url, seed=plan.seed, processes=processes), "agent"
-    )
-
-
 def _model(folder: RunFolder, plan: GenerationPlan, name: ModelName | None, role: str) -> ChatModel | None:
     """Load a model and record its replies in the run folder; None for an unused role."""
     if name is None:
         return None
-    from align_echo.models import load_model
-
-    base_url = plan.base_url if name.has_endpoint else None
     processes = plan.workers.model_processes
-    return folder.record(load_model(name, base_url=base_url, seed=plan.seed, processes=processes), role)
+    return folder.record(chat_model(name, spec=plan.world.spec, seed=plan.seed, processes=processes), role)
 
 
 def _backend(plan: GenerationPlan, agent: Agent, folder: RunFolder, progress: Progress) -> Backend:

@@ -49,7 +49,7 @@ from align_echo.evaluate.playing import Experiment
 from align_echo.evaluate.tables import NOT_DEFINED, WORTH, cell, failed_on, plain_table, refusals_line
 from align_echo.interface.contract import Interface
 from align_echo.intervals import Percent, Points, Score, ScoreChange, SharePoints
-from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
 from align_echo.rollout.faults import InterfaceConduct
 from align_echo.rollout.refusals import AnswerShares, Known
 from align_echo.rollout.session import try_reset
@@ -312,7 +312,6 @@ class GridPlan:
     interface: str
     interfaces: dict[str, Interface]
     tasks: dict[str, list[str]]
-    base_url: str | None
     seed: int
     temperature: float | None = None
     placebo: bool = True
@@ -336,7 +335,7 @@ class GridPlan:
             "interfaces": {name: interface.label for name, interface in self.interfaces.items()},
             "interface_contents": interface_fingerprints(self.interfaces),
             "tasks": {name: list(ids) for name, ids in self.tasks.items()},
-            **model_on_record(self.model, self.base_url),
+            **model_on_record(self.model),
             "seed": self.seed,
             **({} if self.temperature is None else {"temperature": self.temperature}),
             **({"placebo": True} if self.placebo else {}),
@@ -409,8 +408,9 @@ def plan_grid(config: GridConfig) -> GridPlan:
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
             raise UsageError(f"{axis} {repeated[0]} is there twice: name each once")
-    model_name = read_name(config.model) if config.model else None
+    model_name = read_name(config.model, config.base_url) if config.model else None
     players = tuple(choose_agent(name, model_name, [spec.name for spec in specs]) for name in config.agent)
+    refuse_idle_base_url(config.base_url, [player.model for player in players if player.model])
     if config.temperature is not None and not any(player.model for player in players):
         raise UsageError("no agent of this grid asks a model: leave --temperature out")
     return GridPlan(
@@ -419,7 +419,6 @@ def plan_grid(config: GridConfig) -> GridPlan:
         interface=config.interface,
         interfaces={spec.name: _interface(spec, config.interface, config.retract) for spec in specs},
         tasks={spec.name: pick_test_tasks(spec, config.tasks, config.seed) for spec in specs},
-        base_url=config.base_url,
         seed=config.seed,
         temperature=config.temperature,
         placebo=config.placebo,
@@ -458,7 +457,6 @@ def _plan(axes: GridPlan, spec: EnvironmentSpec, player: AgentChoice) -> Evaluat
         interface=interface.name,
         variants={name: variant for name, variant in build_variants(interface).items() if name in sides},
         player=player,
-        base_url=axes.base_url,
         seed=axes.seed,
         workers=choose_workers(axes.workers, player),
         data_root=None,

@@ -73,7 +73,6 @@ def plan_play(plan: GenerationPlan, generated: GenerationResult, path: Path) -> 
         interface=str(file),
         variants={name: variants[name] for name in ARMS},
         player=plan.player,
-        base_url=plan.base_url,
         seed=plan.seed,
         workers=plan.workers,
         data_root=world.data_root,
@@ -147,7 +146,7 @@ def evaluate_command(plan: GenerationPlan, interface: Path) -> str:
     """Return the command to evaluate an interface on the test split."""
     model = plan.player.model
     options = f" --model {model}" if model else ""
-    if model and plan.base_url and model.endpoint(plan.base_url):
+    if model and model.endpoint and plan.base_url:
         options += f" --base-url {plan.base_url}"
     options += f" --agent-preset {plan.preset.name}" if plan.preset else ""
     who = f"--env {plan.world.spec.name} --agent {plan.player.agent.name}{options}"

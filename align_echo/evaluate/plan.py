@@ -41,7 +41,7 @@ from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, build_variants
 from align_echo.evaluate.folder import Config
 from align_echo.interface.contract import Interface
-from align_echo.models.choosing import ModelName, read_name
+from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
 from align_echo.rollout.session import Episode
 from align_echo.run_dir import interface_fingerprints
 from align_echo.types import Agent, ChatModel
@@ -115,7 +115,7 @@ class SamplingLimits:
 class EvaluationPlan:
     """An evaluation with all settings checked.
 
-    `interface` is the display name of the variants' interface; `judge` names the model that judges candidates, None for
+    `interface` is the display name of the variants' interface; `critic` names the critic of candidates, None for
     the agent's own, or without judging. `engine` and `turns` are the requested values; `spec` already includes them.
     """
 
@@ -125,7 +125,6 @@ class EvaluationPlan:
     interface: str
     variants: dict[str, Interface | None]
     player: AgentChoice
-    base_url: str | None = None
     seed: int = 0
     workers: Workers = ONE_THREAD
     data_root: Path | None = None
@@ -136,7 +135,7 @@ class EvaluationPlan:
     turns: int | None = None
     samples: int = 1
     best_of: int = 1
-    judge: ModelName | None = None
+    critic: ModelName | None = None
     pick: SelectionRule = CRITIC
     reasoning: bool = False
     abstain_below: float = 0.0
@@ -146,8 +145,8 @@ class EvaluationPlan:
     @property
     def models(self) -> list[ModelName]:
         """Return the names of all models in use, the agent's first."""
-        critic = self.refining.critic if self.refining else None
-        return list(dict.fromkeys(filter(None, (self.player.model, self.judge, critic))))
+        refining_critic = self.refining.critic if self.refining else None
+        return list(dict.fromkeys(filter(None, (self.player.model, self.critic, refining_critic))))
 
     @property
     def episodes(self) -> list[Episode]:
@@ -167,7 +166,7 @@ class EvaluationPlan:
             "interface_contents": interface_fingerprints(self.variants),
             **({"interface_named": self.interface} if any(self.variants.values()) else {}),
             "agent": self.player.agent.name,
-            **model_on_record(self.player.model, self.base_url),
+            **model_on_record(self.player.model),
             **({"agent_preset": self.preset.name} if self.preset else {}),
             **({} if self.engine is None else {"engine": self.engine}),
             **({} if self.turns is None else {"turns": self.turns}),
@@ -260,18 +259,18 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
     """
     spec = environment(config.env)
     split = spec.check_split(config.split or spec.test_split)
-    player = choose_agent(config.agent, config.model, (spec.name,))
+    player = choose_agent(config.agent, config.model, (spec.name,), config.base_url)
     refuse_idle_model(player, config.model)
     preset = choose_preset(config.agent_preset, (player,))
     turns = choose_turns(config.turns, preset, spec)
     spec = spec.with_settings(engine=config.engine, turns=turns)
     refining = choose_refining(config, player)
     rule = RULES.get(config.pick)
-    judge = choose_judge(config, player, rule)
+    critic = choose_critic(config, player, rule)
     variants = choose_variants(config, spec.interface(config.interface, retract=config.retract))
     if not config.retract and not any(variants.values()):
         raise UsageError("--no-retract lets an interface withhold no hint: add --interface NAME or PATH")
-    return EvaluationPlan(
+    plan = EvaluationPlan(
         spec=spec,
         split=split,
         task_ids=pick_tasks(
@@ -280,7 +279,6 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
         interface=config.interface,
         variants=variants,
         player=player,
-        base_url=config.base_url,
         seed=config.seed,
         workers=choose_workers(read_workers(config.workers), player),
         data_root=config.data_root,
@@ -291,13 +289,15 @@ def plan_evaluation(config: EvaluationConfig) -> EvaluationPlan:
         turns=turns,
         samples=config.episodes_per_task,
         best_of=config.best_of,
-        judge=judge,
+        critic=critic,
         pick=rule,
         reasoning=config.reasoning,
         abstain_below=config.abstain_below,
-        truncation=choose_truncation(player, judge, config.top_k, config.top_p),
+        truncation=choose_truncation(player, critic, config.top_k, config.top_p),
         refining=refining,
     )
+    refuse_idle_base_url(config.base_url, plan.models)
+    return plan
 
 
 def switches_on_record(interfaces: Iterable[Interface | None]) -> dict[str, bool]:
@@ -343,17 +343,17 @@ def choose_refining(config: EvaluationConfig, player: AgentChoice) -> Refinement
         if form is not None:
             raise UsageError("--critic none asks nobody: leave --critic-form out")
         return RefinementPlan(rounds, None, ECHO)
-    chosen = model_named(critic, player)
+    chosen = model_named(critic, player, config.base_url)
     if chosen is None:
         raise UsageError(f"the agent {player.agent.name} has no model of its own: name one with --critic, or none")
     refuse_script("--critic", chosen)
     return RefinementPlan(rounds, chosen, FORMS.get(form) if form else ECHO)
 
 
-def choose_judge(config: EvaluationConfig, player: AgentChoice, pick: SelectionRule) -> ModelName | None:
-    """Choose the model that judges candidates; None for the agent's own, or without judging.
+def choose_critic(config: EvaluationConfig, player: AgentChoice, pick: SelectionRule) -> ModelName | None:
+    """Choose the critic of candidates; None for the agent's own model, or without a critic.
 
-    Raises `UsageError` for a judge without candidates, and for a script, which can only play.
+    Raises `UsageError` for a critic without candidates, and for a script, which can only play.
     """
     judge, reasoning, abstain_below = config.judge, config.reasoning, config.abstain_below
     flags = {
@@ -377,20 +377,20 @@ def choose_judge(config: EvaluationConfig, player: AgentChoice, pick: SelectionR
         raise UsageError(f"--pick {pick.name} goes by probabilities alone: leave --reasoning and --abstain-below out")
     if reasoning and abstain_below > 0:
         raise UsageError("--abstain-below needs probabilities, which --reasoning has none of: leave one of them out")
-    chosen = model_named(judge or SELF, player)
+    chosen = model_named(judge or SELF, player, config.base_url)
     refuse_script("--judge", chosen)
     return None if chosen == player.model else chosen
 
 
-def model_named(text: str, player: AgentChoice) -> ModelName | None:
+def model_named(text: str, player: AgentChoice, base_url: str | None) -> ModelName | None:
     """Resolve a user's model name; "self" is the agent's own model, None for an agent without one."""
-    return player.model if text == SELF else read_name(text)
+    return player.model if text == SELF else read_name(text, base_url)
 
 
 def choose_truncation(
-    player: AgentChoice, judge: ModelName | None, top_k: int | None, top_p: float | None
+    player: AgentChoice, critic: ModelName | None, top_k: int | None, top_p: float | None
 ) -> SamplingLimits | None:
-    """Choose the sampling restrictions: the requested ones; else those of the judge's training data, if unique; else
+    """Choose the sampling restrictions: the requested ones; else those of the critic's training data, if unique; else
     None.
 
     Raises `UsageError` for a model at an endpoint, and for an invalid share.
@@ -402,16 +402,16 @@ def choose_truncation(
         if top_p is not None and not 0 < top_p <= 1:
             raise UsageError(f"--top-p is above 0 and at most 1 (off), not {top_p}")
         return SamplingLimits(top_k or 0, 1.0 if top_p is None else top_p)
-    settings = {(drawn.top_k, drawn.top_p) for drawn in read_judge_sampling(judge)}
+    settings = {(drawn.top_k, drawn.top_p) for drawn in read_critic_sampling(critic)}
     (setting,) = settings if len(settings) == 1 else [(None, None)]
     return (
         SamplingLimits(setting[0], setting[1]) if local and setting[0] is not None and setting[1] is not None else None
     )
 
 
-def read_judge_sampling(judge: ModelName | None) -> tuple[SamplingSettings, ...]:
-    """Read the sampling settings of a judge's training data; empty if its folder does not record them."""
-    return read_sampling(judge.folder) if judge and judge.folder else ()
+def read_critic_sampling(critic: ModelName | None) -> tuple[SamplingSettings, ...]:
+    """Read the sampling settings of a critic's training data; empty if its folder does not record them."""
+    return read_sampling(critic.folder) if critic and critic.folder else ()
 
 
 def refuse_script(option: str, model: ModelName | None) -> None:
@@ -430,7 +430,7 @@ def model_loader(plan: EvaluationPlan, path: Path) -> Models:
     """Return a loader of the plan's chat models. A model with several roles is loaded once.
 
     Replies of an endpoint are cached and logged in the run's folder, by role. Those of a local model cost nothing to
-    repeat, and are complete in the trajectories and reviews.
+    repeat, and are complete in the trajectories and critiques.
     """
     from align_echo.models import CallLog, RecordingModel, ReplyCache
 
@@ -438,25 +438,13 @@ def model_loader(plan: EvaluationPlan, path: Path) -> Models:
 
     @functools.cache
     def load(name: ModelName) -> ChatModel:
-        return chat_model(
-            name,
-            spec=plan.spec,
-            base_url=_base_url(plan, name),
-            seed=plan.seed,
-            processes=plan.workers.model_processes,
-        )
+        return chat_model(name, spec=plan.spec, seed=plan.seed, processes=plan.workers.model_processes)
 
     def model_of(role: str, name: ModelName) -> ChatModel:
         model = load(name)
         return model if name.is_local else RecordingModel(model, role=role, cache=cache, log=log)
 
     return model_of
-
-
-def _base_url(plan: EvaluationPlan, name: ModelName) -> str | None:
-    """Return `--base-url` for models asked at an endpoint; without any, `chat_model` refuses it."""
-    at_endpoint = [model for model in plan.models if model.endpoint(plan.base_url)]
-    return None if at_endpoint and name not in at_endpoint else plan.base_url
 
 
 def build_plan_agent(plan: EvaluationPlan, models: Models) -> Agent:
@@ -500,10 +488,10 @@ def build_plan_agent(plan: EvaluationPlan, models: Models) -> Agent:
 
 
 def _critic(plan: EvaluationPlan, models: Models, player: ChatAgent) -> Critic | None:
-    """Build the judge of candidates; None for the agent's own model in one word, or without judging."""
+    """Build the critic of candidates; None for the agent's own model in one word, or without a critic."""
     if plan.reasoning:
-        return Critic(models("judge", plan.judge) if plan.judge else player.model, votes=1)
-    return build_critic(models("judge", plan.judge), plan.judge) if plan.judge else None
+        return Critic(models("judge", plan.critic) if plan.critic else player.model, votes=1)
+    return build_critic(models("judge", plan.critic), plan.critic) if plan.critic else None
 
 
 def truncated(model: ChatModel, truncation: SamplingLimits) -> ChatModel:
@@ -521,8 +509,8 @@ def build_critic(model: ChatModel, name: ModelName) -> Critic:
 
 
 def sampling_warnings(plan: EvaluationPlan, player: Agent) -> list[str]:
-    """Return a warning if candidates are sampled differently from the judge's training data."""
-    training_settings = read_judge_sampling(plan.judge)
+    """Return a warning if candidates are sampled differently from the critic's training data."""
+    training_settings = read_critic_sampling(plan.critic)
     if not training_settings or not isinstance(player, BestOf):
         return []
     local, cut = plan.player.model is not None and plan.player.model.is_local, plan.truncation or SamplingLimits(0, 1.0)

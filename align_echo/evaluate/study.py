@@ -125,7 +125,7 @@ class StudyPlan:
         usual = {"retract"} if self.file.retract else set()
         asked = self.file.model_dump(mode="json", exclude={"base_url", "workers", *usual})
         models = {
-            self.labels[folder]: model_on_record(plan.player.model, plan.base_url)["model"]
+            self.labels[folder]: model_on_record(plan.player.model)["model"]
             for folder, plan in self.evaluations.items()
         }
         played = {
@@ -174,7 +174,7 @@ def plan_study(source: str | Path | StudyFile) -> StudyPlan:
 def _players(file: StudyFile, specs: Iterable[EnvironmentSpec]) -> dict[str, AgentChoice]:
     """Choose the agents by label. Raises `UsageError` for a model without use, and for a repeated agent."""
     names = [spec.name for spec in specs]
-    chosen = {entry: choose_agent(*entry, environments=names) for entry in file.agents}
+    chosen = {entry: choose_agent(*entry, environments=names, base_url=file.base_url) for entry in file.agents}
     _refuse_one_folder("agents", map(agent_label, chosen))
     earlier: dict[tuple[str | None, ...], AgentEntry] = {}
     for entry, player in chosen.items():
@@ -199,7 +199,7 @@ def _refuse_idle_settings(file: StudyFile, players: Iterable[AgentChoice]) -> No
         raise UsageError("no agent of this study asks a model: leave agent_preset out")
     if file.max_tokens is not None and not (playing or writers):
         raise UsageError("no model is asked in this study: leave max_tokens out")
-    if file.base_url is not None and not (writers or any(model.has_endpoint for model in playing)):
+    if file.base_url is not None and not (writers or any(model.endpoint for model in playing)):
         raise UsageError("no model is asked at an endpoint in this study: leave base_url out")
 
 
@@ -289,7 +289,6 @@ def _evaluation(
         interface=shipped.name if shipped else plan.interfaces[folder],
         variants=plan.variants_in(folder, shipped) if shipped else {},
         player=player,
-        base_url=file.base_url if model and model.has_endpoint else None,
         seed=seed,
         workers=ThreadWorkers(file.workers or workers_for(player)),
         temperature=file.temperature if model else None,
@@ -304,25 +303,24 @@ def _generation(
 ) -> GenerationPlan:
     """Plan the generation of an agent's interface in an environment."""
     asks = bool(file.analyzer_model or file.optimizer_model or file.backend == "llm")
-    at_endpoint = asks or (player.model is not None and player.model.has_endpoint)
+    at_endpoint = asks or (player.model is not None and player.model.endpoint is not None)
     key = "interface" if verify else f"ablations: {VERIFICATION}"
     with in_keys(f"{key}: {spec.name}, {player.agent.name}: "):
         config = GenerationConfig(
             env=spec,
             backend=file.backend,
-            model=player.model.text if player.model else None,
+            model=None,
             analyzer_model=file.analyzer_model,
             optimizer_model=file.optimizer_model,
             base_url=file.base_url if at_endpoint else None,
             max_tokens=file.max_tokens if asks or player.model else None,
-            agent=player.agent.name,
             agent_preset=file.agent_preset if player.model else None,
             iterations=file.iterations,
             tasks_per_iteration=file.tasks_per_iteration,
             seed=seed,
             workers=file.workers,
         )
-        return plan_generation(config, verify=verify)
+        return plan_generation(config, player=player, verify=verify)
 
 
 def _subfolder(file: StudyFile, spec: EnvironmentSpec, label: str, seed: int) -> str:

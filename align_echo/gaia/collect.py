@@ -53,7 +53,7 @@ from align_echo.gaia.examples import (
     write_examples,
 )
 from align_echo.intervals import Percent, scored, success_rate
-from align_echo.models.choosing import ModelName
+from align_echo.models.choosing import ModelName, refuse_idle_base_url
 from align_echo.rollout.faults import InterfaceConduct, fault_text, faults_by_source, summarize_conduct
 from align_echo.types import Agent, Frozen, Trajectory
 from align_echo.workers.ray_cluster import Workers, choose_workers, read_workers
@@ -248,7 +248,7 @@ OWN = {"expert": 0.0, "mixed": 0.5}
 
 @dataclass(frozen=True)
 class CandidateSettings:
-    """Sampling settings of candidates. `judge` names the critic that chooses among them, possibly the agent's own
+    """Sampling settings of candidates. `critic` names the critic that chooses among them, possibly the agent's own
     model; None takes the first.
 
     `top_k` and `top_p` None mean the paper's values for a local model; an endpoint uses its own.
@@ -258,7 +258,7 @@ class CandidateSettings:
     temperature: float
     top_k: int | None
     top_p: float | None
-    judge: ModelName | None
+    critic: ModelName | None
     states: States = "agent"
 
     def truncation(self, model: ModelName | None) -> SamplingLimits | None:
@@ -268,8 +268,8 @@ class CandidateSettings:
             return None
         return SamplingLimits(TOP_K if self.top_k is None else self.top_k, TOP_P if self.top_p is None else self.top_p)
 
-    def judged_by(self, player: AgentChoice) -> ModelName | None:
-        """Return the model name of the judge, None for the agent's own model or no judge.
+    def critic_for(self, player: AgentChoice) -> ModelName | None:
+        """Return the model name of the critic, None for the agent's own model or no critic.
 
         Raises `UsageError` for settings that allow no sampling or judging.
         """
@@ -279,12 +279,12 @@ class CandidateSettings:
             raise UsageError(f"--candidates {self.candidates} needs a --temperature above 0, not {self.temperature}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UsageError(f"--top-p is above 0 and at most 1 (off), not {self.top_p}")
-        if self.judge is None:
+        if self.critic is None:
             return None
         if self.candidates == 1:
             raise UsageError("--judge needs candidates to take from: --candidates above 1")
-        refuse_script("--judge", self.judge)
-        return None if self.judge == player.model else self.judge
+        refuse_script("--judge", self.critic)
+        return None if self.critic == player.model else self.critic
 
 
 class CollectionConfig(VerbConfig):
@@ -331,13 +331,13 @@ def plan_collection(config: CollectionConfig) -> CollectionPlan:
     """Resolve the names of a collection's options and check the options. Raises as `build_collection`."""
     spec = environment(config.env)
     split = spec.check_split(config.split or spec.train_split)
-    player = choose_agent(config.agent, config.model, (spec.name,))
+    player = choose_agent(config.agent, config.model, (spec.name,), config.base_url)
     drawing = CandidateSettings(
         candidates=config.candidates,
         temperature=config.temperature,
         top_k=config.top_k,
         top_p=config.top_p,
-        judge=model_named(config.judge, player) if config.judge else None,
+        critic=model_named(config.judge, player, config.base_url) if config.judge else None,
         states=config.states,
     )
     evaluation = build_collection(
@@ -351,11 +351,11 @@ def plan_collection(config: CollectionConfig) -> CollectionPlan:
         samples=config.episodes_per_task,
         interface=config.interface,
         retract=config.retract,
-        base_url=config.base_url,
         seed=config.seed,
         workers=read_workers(config.workers),
         data_root=config.data_root,
     )
+    refuse_idle_base_url(config.base_url, evaluation.models)
     return CollectionPlan(evaluation, drawing, config.rule)
 
 
@@ -369,7 +369,6 @@ def build_collection(
     samples: int = 1,
     interface: str = "none",
     retract: bool = True,
-    base_url: str | None = None,
     seed: int = 0,
     workers: Workers | None = None,
     data_root: Path | None = None,
@@ -396,15 +395,14 @@ def build_collection(
         variants={BASELINE: spec.interface(interface, retract=retract)},
         task_ids=list(task_ids),
         player=player,
-        base_url=base_url,
         seed=seed,
         workers=choose_workers(workers, player),
         data_root=data_root,
         temperature=drawing.temperature,
         samples=samples,
         best_of=drawing.candidates,
-        judge=drawing.judged_by(player),
-        pick=CRITIC if drawing.judge else FIRST,
+        critic=drawing.critic_for(player),
+        pick=CRITIC if drawing.critic else FIRST,
         truncation=drawing.truncation(player.model),
     )
 

@@ -131,7 +131,7 @@ class FlywheelPlan:
             "share": self.share,
             "seed": self.seed,
             **vars(self.drawing),
-            "judge": self.drawing.judge and self.drawing.judge.text,
+            "judge": self.drawing.critic and self.drawing.critic.text,
             "settings": self.settings.model_dump(mode="json"),
             **({"pick": list(self.picks)} if self.picks else {}),
         }
@@ -139,7 +139,7 @@ class FlywheelPlan:
     def check(self) -> None:
         """Raise `UsageError` for settings that allow no sampling or labelling, or for splits with common tasks."""
         check_disjoint(self.spec, self.split, self.test_split)
-        self.drawing.judged_by(self.player)
+        self.drawing.critic_for(self.player)
         check_share(self.share)
         label_rules(self.spec, [self.rule] if self.rule else [])
         compared_rules(self.picks)
@@ -265,10 +265,10 @@ def run_flywheel(
     with run_dir:
         watch(_collect(path / "held-out", _test_plan(plan), plan.test_split, tests, plan.seed, progress))
         rounds: list[FlywheelRound] = []
-        judge: ModelName | None = None
+        critic: ModelName | None = None
         for number, tasks in enumerate(tasks_by_round, start=1):
             progress.say(f"round {number} of {plan.rounds}")
-            record, judge = _round(path, plan, number, tasks, judge, progress, watch)
+            record, critic = _round(path, plan, number, tasks, critic, progress, watch)
             rounds.append(record)
         last = rounds[-1].trial
         flywheel = FlywheelSummary(
@@ -310,17 +310,18 @@ def _round(
     plan: FlywheelPlan,
     number: int,
     tasks: list[str],
-    judge: ModelName | None,
+    last_critic: ModelName | None,
     progress: Progress,
     watch: Watch,
 ) -> tuple[FlywheelRound, ModelName]:
     """Run a round, guided by the critic of the round before, and return its record and new critic."""
     folder = path / f"round-{number}"
-    round_plan = replace(plan, drawing=replace(plan.drawing, judge=judge, states="agent")) if judge else plan
+    guided = replace(plan.drawing, critic=last_critic, states="agent")
+    round_plan = replace(plan, drawing=guided) if last_critic else plan
     seed = plan.seed + SEEDS_APART * number
     collected = _collect(folder / "collection", round_plan, plan.split, tasks, seed, progress, number=number)
     watch(collected)
-    start = judge if judge and plan.begin == "last" else plan.critic
+    start = last_critic if last_critic and plan.begin == "last" else plan.critic
     collections = [path / f"round-{earlier}" / "collection" for earlier in range(1, number + 1)]
     fitted = _fit(folder / "critic", plan, start, collections, progress)
     watch(fitted)

@@ -42,7 +42,7 @@ from align_echo.gaia.examples import ActionExample, Conversation, LabelledEpisod
 from align_echo.gaia.opinions import RatedEpisode, opinions, without_repeats
 from align_echo.intervals import Floats, Percent, Points, bootstrap, clustered_rate
 from align_echo.models import ScriptedModel, load_model
-from align_echo.models.choosing import read_name
+from align_echo.models.choosing import read_name, refuse_idle_base_url
 from align_echo.models.recording import get_weights
 from align_echo.run_dir import CONFIG
 from align_echo.types import Candidate, Frozen, Trajectory
@@ -388,8 +388,9 @@ def run_trial(
     if config.agent is not None:
         agent_spec(config.agent)
     compared_rules(config.pick)
-    judge, votes = read_name(config.judge), (config.votes or 1) if config.reasoning else None
-    refuse_script("--judge", judge)
+    critic_name, votes = read_name(config.judge, config.base_url), (config.votes or 1) if config.reasoning else None
+    refuse_script("--judge", critic_name)
+    refuse_idle_base_url(config.base_url, [critic_name])
     all_episodes = [episode for collection in config.examples for episode in read_episodes(collection)]
     episodes = without_repeats(all_episodes)
     played, labelled = [episode.trajectory for episode in episodes], [episode.labels for episode in episodes]
@@ -398,16 +399,16 @@ def run_trial(
     no_opinions: list[dict[str, Verdict]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
     if not any(state.labels for state in collect_states(played, labelled, no_opinions, chosen)):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
-    if judge.folder and _has_vision(judge.folder):
-        raise UsageError(f"{judge} is a critic on screens: put it on trial with align-echo critic gui-steps")
-    temperature = read_calibration(judge.folder).temperature if judge.folder and votes is None else 1.0
-    model = load_model(judge, base_url=config.base_url, seed=config.seed)
+    if critic_name.folder and _has_vision(critic_name.folder):
+        raise UsageError(f"{critic_name} is a critic on screens: put it on trial with align-echo critic gui-steps")
+    temperature = read_calibration(critic_name.folder).temperature if critic_name.folder and votes is None else 1.0
+    model = load_model(critic_name, seed=config.seed)
     critic = Critic(model, temperature, votes)
     record: Config = {
         "command": COMMAND,
         "align_echo": __version__,
-        "critic": get_weights(model) or judge.text,
-        "base_url": judge.endpoint(config.base_url),
+        "critic": get_weights(model) or critic_name.text,
+        "base_url": critic_name.base_url,
         "asked": {**critic.describe()},
         "rule": chosen,
         "seed": config.seed,
@@ -420,13 +421,13 @@ def run_trial(
         repeated = len(all_episodes) - len(episodes)
         progress.say(f"{repeated} episodes are in several of the collections: each counts once")
     actions = sum(len(proposed_actions(step)) for trajectory in played for step in trajectory.steps)
-    progress.say(f"asking {judge} about {actions:,} actions")
+    progress.say(f"asking {critic_name} about {actions:,} actions")
     with run_dir:
         by_turn = opinions(
             critic, episodes, path, on_episode=lambda done: _report_progress(progress, done, len(episodes))
         )
         if not any(opinion.has_answer for turn in by_turn for opinion in turn.values()):
-            raise UsageError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
+            raise UsageError(f"{critic_name} said neither correct nor wrong of any action: it cannot be put on trial")
         states = collect_states(played, labelled, by_turn, chosen)
         result = measure_trial(states, chosen, picks=config.pick, temperature=temperature, seed=config.seed)
         run_dir.finish(result)

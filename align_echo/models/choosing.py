@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.util import find_spec
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from align_echo.errors import MissingExtraError, UsageError
-from align_echo.models.endpoint import SCRIPTED_MODELS, read_endpoint
+from align_echo.models.endpoint import SCRIPTED_MODELS, Endpoint, read_endpoint
 from align_echo.models.local import ADAPTER, POCKET
 from align_echo.types import ChatModel
 
@@ -36,13 +37,15 @@ Kind = Literal["pocket", "scripted", "endpoint", "path"] | Prefix
 class ModelName:
     """A model's name and its parsed parts: the kind of model and its `source`, the name without a prefix.
 
-    `folder` is the source's folder on this machine, None if there is none.
+    `folder` is the source's folder on this machine, None if there is none. `endpoint` is where the model is asked, None
+    for a script or a model in this process.
     """
 
     text: str
     kind: Kind
     source: str
     folder: Path | None
+    endpoint: Endpoint | None = None
 
     def __str__(self) -> str:
         """Return the name as the user wrote it."""
@@ -74,31 +77,37 @@ class ModelName:
         return self.is_scripted or self.kind == POCKET
 
     @property
-    def has_endpoint(self) -> bool:
-        """True if the model is reached at a base URL."""
-        return self.kind in ("endpoint", "path", "vllm-server")
+    def base_url(self) -> str | None:
+        """Base URL at which the model is asked, without user and password; None for a model without an endpoint."""
+        return self.endpoint.url if self.endpoint else None
 
     @property
     def on_record(self) -> str:
         """Name of the model in a run's files."""
         return scripted_name(self.text) if self.is_scripted else self.text
 
-    def endpoint(self, base_url: str | None) -> str | None:
-        """Return the model's base URL; None for a script or a model in this process. Raises as `read_endpoint`."""
-        return read_endpoint(base_url).url if self.has_endpoint else None
 
-
-def read_name(name: str | ModelName) -> ModelName:
-    """Parse a model's name. A `ModelName` is returned unchanged.
+def read_name(name: str | ModelName, base_url: str | None = None) -> ModelName:
+    """Parse a model's name, and find its endpoint if it has one (see `read_endpoint`). A `ModelName` is returned
+    unchanged.
 
     No other code parses names or looks for the folders in them. A missing model raises nothing here; `load_model`
-    reports it.
+    reports it. Raises `UsageError` for an invalid base URL.
     """
     if isinstance(name, ModelName):
         return name
     kind, source = _kind_and_source(name)
     has_folder = kind not in (POCKET, "vllm-server") and Path(source).is_dir()
-    return ModelName(name, kind, source, Path(source) if has_folder else None)
+    endpoint = read_endpoint(base_url) if kind in ("endpoint", "path", "vllm-server") else None
+    return ModelName(name, kind, source, Path(source) if has_folder else None, endpoint)
+
+
+def refuse_idle_base_url(base_url: str | None, models: Iterable[ModelName]) -> None:
+    """Raise `UsageError` for a base URL if none of the models is asked at an endpoint."""
+    names = list(models)
+    if base_url and names and not any(name.endpoint for name in names):
+        where = "is a script" if names[0].is_scripted else "runs in this process"
+        raise UsageError(f"--model {names[0]} {where} and is asked at no endpoint: leave --base-url out")
 
 
 def _kind_and_source(text: str) -> tuple[Kind, str]:
@@ -138,34 +147,33 @@ def load_model(
 ) -> ChatModel:
     """Load the chat model called `name`. All local models of one name share one engine.
 
-    `base_url` is for endpoints and vLLM servers (default: `OPENAI_BASE_URL`, else OpenAI's), `seed` for sampling from
-    local models. `processes` is for transformers models: the number of other processes that run the model (0: this
-    process runs it).
+    `base_url` is for endpoints and vLLM servers (default: `OPENAI_BASE_URL`, else OpenAI's); a `ModelName` has its own.
+    `seed` is for sampling from local models. `processes` is for transformers models: the number of other processes that
+    run the model (0: this process runs it).
 
     Raises `UsageError` for a base URL with a model that has no endpoint, a missing key, a path without a model, a
     scripted novice, or unusable files of a local model; `MissingExtraError` or `MissingDataError` if a local model's
     packages or data are missing, and `ModelError` if a server does not answer.
     """
-    name = read_name(name)
+    name = read_name(name, base_url)
     if name.is_scripted:
         raise UsageError(
             f"{name} is a script of an environment's actions, not a language model: it plays by --model {name}, or in "
             f'Python as align_echo.agents.novice_model.NoviceModel("alfworld", "{name}")'
         )
-    if base_url and not name.has_endpoint:
-        raise UsageError(f"--model {name} runs in this process and is asked at no endpoint: leave --base-url out")
+    refuse_idle_base_url(base_url, [name])
     if name.is_local:
-        return _load_local(name, base_url, seed, processes)
+        return _load_local(name, seed, processes)
     if name.kind == "path":
         odd = next((file for file in MODEL_FILES if os.path.lexists(os.path.join(name.text, file))), "")
         why = f"its {odd} is no regular file" if odd else f"it has no {' and no '.join(MODEL_FILES)}"
         raise UsageError(f"{name} is not the folder of a model: {why}")
     from align_echo.models.openai_model import OpenAICompatibleModel
 
-    return OpenAICompatibleModel(name.text, base_url=base_url)
+    return OpenAICompatibleModel(name.text, base_url=name.endpoint)
 
 
-def _load_local(name: ModelName, base_url: str | None, seed: int, processes: int) -> LocalModel:
+def _load_local(name: ModelName, seed: int, processes: int) -> LocalModel:
     if not name.source:
         raise UsageError(f"--model {name} names no model: say which after the colon")
     engine = POCKET if name.kind == POCKET else f"transformers:{name.source}"
@@ -173,7 +181,7 @@ def _load_local(name: ModelName, base_url: str | None, seed: int, processes: int
         from align_echo.models.local import loading
 
         if name.kind == "vllm-server":
-            model = loading.run_server(name.source, base_url=base_url)
+            model = loading.run_server(name.source, base_url=name.endpoint)
         elif name.kind == "vllm":
             model = loading.run_vllm(name.source)
         elif processes:

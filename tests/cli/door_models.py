@@ -152,9 +152,9 @@ class Drawn:
 def script_models(patch: pytest.MonkeyPatch, records: Sequence[Drawn]) -> None:
     """Let local models be scripts, which tell the last of the records what they are asked."""
 
-    def load(name: ModelName, base_url: str | None, seed: int, processes: int) -> LocalModel:
+    def load(name: ModelName, seed: int, processes: int) -> LocalModel:
         engine = records[-1].engines.setdefault(name.source, ScriptedEngine(name.source, ENCODER, said, liked))
-        records[-1].base_urls.add(base_url)
+        records[-1].base_urls.add(name.base_url)
         return LocalModel(engine, ENCODER, seed=seed, weights=name.source)
 
     patch.setattr("align_echo.models.choosing._load_local", load)

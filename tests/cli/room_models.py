@@ -100,8 +100,8 @@ class Listening:
 def listen(patch: pytest.MonkeyPatch, records: Sequence[Heard]) -> None:
     """Let every model that is loaded be one that answers, and tell the last of the records."""
 
-    def load(name: ModelName, base_url: str | None = None, *, seed: int = 0, processes: int = 0) -> Listening:
-        records[-1].loaded.add((base_url, seed))
+    def load(name: ModelName, *, seed: int = 0, processes: int = 0) -> Listening:
+        records[-1].loaded.add((name.base_url, seed))
         return Listening(name.text, records[-1])
 
-    patch.setattr("align_echo.models.load_model", load)
+    patch.setattr("align_echo.agents.players.load_model", load)

@@ -20,6 +20,7 @@ from align_echo.cli.main import main
 from align_echo.gaia.collect import read_collection
 from align_echo.gaia.fit.intuitive import TrainingSummary
 from align_echo.gaia.trial import TrialConfig, run_trial
+from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.types import Trajectory
 from align_echo.workers.ray_cluster import play_tasks
 from tests.cli import test_cli, test_critic
@@ -158,7 +159,7 @@ COLLECTING: dict[str, Scene[Made]] = {
     ),
     "server": Scene(
         {**PLAYED, "model": "vllm-server:first"},
-        [row("base_url", lambda made: str(*made.base_urls), (None, "None"), ("http://a/v1", "http://a/v1"))],
+        [row("base_url", lambda made: str(*made.base_urls), (None, DEFAULT_BASE_URL), ("http://a/v1", "http://a/v1"))],
     ),
 }
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from align_echo.cli.main import main
+from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.workers.ray_cluster import play_tasks
 from tests.align.hybrid import test_hybrid
 from tests.align.room_world import BOOK, MUG
@@ -79,7 +80,7 @@ SCENES: dict[str, Scene[Generated]] = {
             row("model", lambda made: made.models("agent"), ("player", "player"), ("other", "other")),
             row("analyzer_model", lambda made: made.models("analyzer"), ("analyst", "analyst"), (None, "other")),
             row("optimizer_model", lambda made: made.models("optimizer"), (None, "player"), ("writer", "writer")),
-            row("base_url", lambda made: made.base_urls, (None, "None"), ("http://a/v1", "http://a/v1")),
+            row("base_url", lambda made: made.base_urls, (None, DEFAULT_BASE_URL), ("http://a/v1", "http://a/v1")),
             row("max_tokens", lambda made: made.limits, (300, [300]), (400, [400])),
             row("agent", is_react, ("vanilla", False), ("react", True)),
             row("tasks_per_iteration", lambda made: len(made.tasks), (2, 2), (1, 1)),

@@ -16,6 +16,7 @@ pytest.importorskip("tokenizers")
 
 from align_echo.base.jsonl import JsonlFile
 from align_echo.cli.main import main
+from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.types import Trajectory
 from align_echo.workers.ray_cluster import play_tasks
 from tests.cli import test_cli, test_grid
@@ -183,7 +184,7 @@ SCENES: dict[str, Scene[Evaluated]] = {
             row(
                 "base_url",
                 lambda played: str(*played.base_urls),
-                *((None, "None"), ("http://127.0.0.1:9", "http://127.0.0.1:9")),
+                *((None, DEFAULT_BASE_URL), ("http://127.0.0.1:9", "http://127.0.0.1:9")),
             )
         ],
     ),

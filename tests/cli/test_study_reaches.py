@@ -16,6 +16,7 @@ import yaml
 
 from align_echo.cli.main import main
 from align_echo.evaluate.study_file import StudyFile
+from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.workers.ray_cluster import play_tasks
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.align.room_world import BOOK, GOOD_CODE, MUG
@@ -86,7 +87,7 @@ SCENES: dict[str, Scene[Studied]] = {
             row("placebo", lambda study: bool(study.paths("**/placebo.jsonl")), (True, True), (False, False)),
             row("retract", lambda study: study.retracts == {True}, (True, True), (False, False)),
             row("ablations", lambda study: study.parts, ([], "main"), (["rules", "feedback"], "feedback main rules")),
-            row("base_url", lambda study: study.base_urls, (None, "None"), ("http://a/v1", "http://a/v1")),
+            row("base_url", lambda study: study.base_urls, (None, DEFAULT_BASE_URL), ("http://a/v1", "http://a/v1")),
             row("temperature", lambda study: study.temperatures, (0.3, [0.3]), (0.9, [0.9])),
             row("max_tokens", lambda study: study.limits, (300, [300]), (400, [400])),
             row("workers", lambda study: study.workers[0], (2, 2), (3, 3)),

@@ -55,8 +55,8 @@ def test_what_a_name_says(text, kind, source, folder):
     ],
 )
 def test_where_a_model_is_asked_and_how_it_is_called(text, local, endpoint, on_record):
-    name = read_name(text)
-    assert (name.is_local, name.endpoint("http://here/v1"), name.on_record) == (local, endpoint, on_record)
+    name = read_name(text, "http://here/v1")
+    assert (name.is_local, name.base_url, name.on_record) == (local, endpoint, on_record)
 
 
 @pytest.mark.parametrize("text", ["novice", "novice-careful", "novice-stubborn"])

@@ -205,7 +205,7 @@ def _speaker(
     player = choose_agent(None if name == POCKET else name, POCKET if name == POCKET else None)
     if player.agent.needs_expert:
         require_expert(spec, split, tasks, data_root)
-    model = None if player.model is None else chat_model(player.model, spec=spec, base_url=None, seed=seed)
+    model = None if player.model is None else chat_model(player.model, spec=spec, seed=seed)
     temperature = 1.0 if name == POCKET else None
     setting = AgentSetting(spec, split, data_root=data_root, seed=seed, model=model, temperature=temperature)
     return agent_speaks(build_agent(player.agent, setting))
