@@ -21,7 +21,7 @@ from align_echo.train.methods.echo import METHOD as PLAIN_ECHO
 from align_echo.train.methods.grpo import METHOD as PLAIN_GRPO
 from align_echo.train.methods.icrl import METHOD as PLAIN_ICRL
 from align_echo.train.rows import RolloutBatch
-from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
+from align_echo.train.stage import ActionProposal, CritiqueRequest, Made, Stage
 from align_echo.types import Trajectory
 
 WINNING = 0.6
@@ -51,8 +51,8 @@ class GradedStage:
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         return [_graded(trajectory) for trajectory in self._stage.play(episodes)]
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
-        reviews = self._stage.review(requests)
+    def critique(self, requests: Sequence[CritiqueRequest]) -> list[Verdict]:
+        reviews = self._stage.critique(requests)
         return [review.model_copy(update={"critique": _critique(review), "problem": ""}) for review in reviews]
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:

@@ -86,7 +86,7 @@ class Verdict(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _read_broken(cls, record: Any) -> Any:
-        """Read a recorded opinion, which says `broken` in place of the fault."""
+        """Read a recorded verdict, which says `broken` in place of the fault."""
         if not isinstance(record, Mapping) or "broken" not in record:
             return record
         rest = {key: value for key, value in record.items() if key != "broken"}
@@ -118,17 +118,19 @@ class Verdict(Frozen):
 UNKNOWN_FAULT = Fault(source="model", error="ModelError", message="")
 
 
-def _opinion_record(verdict: Verdict) -> dict[str, Any]:
+def _action_record(verdict: Verdict) -> dict[str, Any]:
     broken = verdict.fault is not None
     return {"action": verdict.action, "verdict": verdict.label, "logit": verdict.logit, "broken": broken}
 
 
-REVIEW_KEYS = ("form", "sample", "reply", "critique", "problem", "cut", "fault", "usage", "tokens")
+CRITIQUE_KEYS = ("form", "sample", "reply", "critique", "problem", "cut", "fault", "usage", "tokens")
 
-ActionRecord = Annotated[Verdict, PlainSerializer(_opinion_record)]
+ActionRecord = Annotated[Verdict, PlainSerializer(_action_record)]
 """A verdict on an action in `opinions.jsonl`."""
 
-AttemptRecord = Annotated[Verdict, PlainSerializer(lambda verdict: {key: getattr(verdict, key) for key in REVIEW_KEYS})]
+AttemptRecord = Annotated[
+    Verdict, PlainSerializer(lambda verdict: {key: getattr(verdict, key) for key in CRITIQUE_KEYS})
+]
 """A verdict on an attempt in a run's `reviews`."""
 
 

@@ -101,10 +101,10 @@ def by_critic(actions: Sequence[str | None], judged: Mapping[str, Verdict], abst
     if not 0 <= abstain_below <= 1:
         raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
     usable = _usable_indices(actions)
-    opinions = {
+    verdicts = {
         index: judged[action] for index in usable if (action := actions[index]) is not None and action in judged
     }
-    p_correct = {index: opinion.p_correct for index, opinion in opinions.items() if opinion.label == "correct"}
+    p_correct = {index: verdict.p_correct for index, verdict in verdicts.items() if verdict.label == "correct"}
     known = {index: p for index, p in p_correct.items() if p is not None}
     if not p_correct:
         return usable[0]
@@ -176,10 +176,10 @@ def by_tilted(
     return max(tilted, key=tilted.__getitem__)
 
 
-def _log_odds(opinion: Verdict | None) -> float:
-    if opinion is None or opinion.p_correct is None:
+def _log_odds(verdict: Verdict | None) -> float:
+    if verdict is None or verdict.p_correct is None:
         return 0.0
-    p = min(max(opinion.p_correct, SURE), 1 - SURE)
+    p = min(max(verdict.p_correct, SURE), 1 - SURE)
     return math.log(p / (1 - p))
 
 

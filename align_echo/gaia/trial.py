@@ -1,7 +1,7 @@
-"""Evaluate a critic: its opinion of every candidate of a collection, and the success of selection by it.
+"""Evaluate a critic: its verdict on every candidate of a collection, and the success of selection by it.
 
     config.json       the settings; a resumed trial must have the same
-    opinions.jsonl    the critic's opinions, episode by episode (`opinions.py`)
+    opinions.jsonl    the critic's verdicts, episode by episode (`verdicts.py`)
     summary.json      `TrialResult`, written last
 
 Not here: asking the critic (`critic/ask.py`).
@@ -39,7 +39,7 @@ from align_echo.evaluate.folder import Config, EvaluationDir
 from align_echo.evaluate.plan import refuse_script
 from align_echo.gaia.collect import default_episode_rule, read_collection
 from align_echo.gaia.examples import ActionExample, Conversation, LabelledEpisode, proposed_actions, turn_candidates
-from align_echo.gaia.opinions import RatedEpisode, opinions, without_repeats
+from align_echo.gaia.verdicts import RatedEpisode, collect_verdicts, without_repeats
 from align_echo.intervals import Floats, Percent, Points, bootstrap, clustered_rate
 from align_echo.models import ScriptedModel, load_model
 from align_echo.models.choosing import read_name, refuse_idle_base_url
@@ -158,12 +158,12 @@ CEILING: Final = "pass"
 
 @dataclass(frozen=True)
 class JudgedState:
-    """A state with candidates. `labels` are those of the labelled actions, `opinions` the critic's."""
+    """A state with candidates. `labels` are those of the labelled actions, `verdicts` the critic's."""
 
     task: str
     candidates: tuple[Candidate, ...]
     labels: Mapping[str, Label]
-    opinions: Mapping[str, Verdict]
+    verdicts: Mapping[str, Verdict]
 
 
 class SelectionResult(Frozen):
@@ -192,22 +192,22 @@ class TrialResult(Frozen):
 def collect_states(
     played: Sequence[Trajectory],
     labelled: Sequence[LabelledEpisode],
-    opinions: Sequence[Mapping[str, Verdict]],
+    verdicts: Sequence[Mapping[str, Verdict]],
     rule: str,
 ) -> list[JudgedState]:
-    """Collect the states in which all actions have a label. `opinions` are by turn, over all episodes in order.
+    """Collect the states in which all actions have a label. `verdicts` are by turn, over all episodes in order.
 
     A state without any action counts as well: no rule can choose a correct one there.
     """
-    by_turn = iter(opinions)
+    by_turn = iter(verdicts)
     states = []
     for trajectory, labels in zip(played, labelled, strict=True):
         for step, actions in zip(trajectory.steps, labels.turns, strict=True):
-            turn_opinions = next(by_turn)
+            turn_verdicts = next(by_turn)
             known_labels = {action.action: label for action in actions if (label := action.label(rule)) is not None}
             no_action = bool(turn_candidates(step)) and not proposed_actions(step)
             if no_action or (known_labels and len(known_labels) == len(actions)):
-                states.append(JudgedState(trajectory.task_id, turn_candidates(step), known_labels, turn_opinions))
+                states.append(JudgedState(trajectory.task_id, turn_candidates(step), known_labels, turn_verdicts))
     return states
 
 
@@ -220,10 +220,10 @@ def measure_trial(
     if not any(state.labels for state in states):
         raise UsageError(f"no state has candidates that are all labelled by the rule {rule!r}")
     rows = [
-        LabelledVerdict(state.task, action_type(action), label, opinion.label, opinion.logit)
+        LabelledVerdict(state.task, action_type(action), label, verdict.label, verdict.logit)
         for state in states
         for action, label in state.labels.items()
-        if (opinion := state.opinions.get(action)) is not None
+        if (verdict := state.verdicts.get(action)) is not None
     ]
     return TrialResult(
         label_rule=rule,
@@ -258,7 +258,7 @@ def curve(
         for candidate in state.candidates
         if candidate.action is not None
     )
-    sure = all(verdict.logit is not None for state in states for verdict in state.opinions.values())
+    sure = all(verdict.logit is not None for state in states for verdict in state.verdicts.values())
     rules = [
         name
         for name in rules or compared_rules()
@@ -285,17 +285,17 @@ def correct_choices(
 def pick_candidate(
     rule: SelectionRule,
     actions: Sequence[str | None],
-    opinions: Mapping[str, Verdict],
+    verdicts: Mapping[str, Verdict],
     *,
     temperature: float,
     dice: Dice,
     logprobs: Sequence[Sequence[float] | None] = (),
 ) -> int:
-    """Choose a candidate by a rule, with `opinions` and `logprobs` if the rule needs them.
+    """Choose a candidate by a rule, with `verdicts` and `logprobs` if the rule needs them.
 
     Raises `UsageError` as the rules in `critic/best_of.py`, and for a rule that breaks.
     """
-    judged = {action: opinion.at(temperature) for action, opinion in opinions.items()} if rule.needs_judge else {}
+    judged = {action: verdict.at(temperature) for action, verdict in verdicts.items()} if rule.needs_judge else {}
     try:
         return rule.pick(CandidateSet(actions, dice, judged, logprobs))
     except UsageError:
@@ -309,7 +309,7 @@ def _taken(rule: SelectionRule, state: JudgedState, n: int, temperature: float, 
     actions = _actions(state, n)
     dice = Dice(f"{seed} {state.task} {actions}")
     logprobs = [None if candidate.logprob is None else [candidate.logprob] for candidate in state.candidates[:n]]
-    return actions[pick_candidate(rule, actions, state.opinions, temperature=temperature, dice=dice, logprobs=logprobs)]
+    return actions[pick_candidate(rule, actions, state.verdicts, temperature=temperature, dice=dice, logprobs=logprobs)]
 
 
 def _actions(state: JudgedState, n: int) -> list[str | None]:
@@ -396,8 +396,8 @@ def run_trial(
     played, labelled = [episode.trajectory for episode in episodes], [episode.labels for episode in episodes]
     pairs = zip(played, labelled, strict=True)
     chosen = LABEL_RULES.get(config.rule).name if config.rule else default_episode_rule(pairs)
-    no_opinions: list[dict[str, Verdict]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
-    if not any(state.labels for state in collect_states(played, labelled, no_opinions, chosen)):
+    no_verdicts: list[dict[str, Verdict]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
+    if not any(state.labels for state in collect_states(played, labelled, no_verdicts, chosen)):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
     if critic_name.folder and _has_vision(critic_name.folder):
         raise UsageError(f"{critic_name} is a critic on screens: put it on trial with align-echo critic gui-steps")
@@ -423,10 +423,10 @@ def run_trial(
     actions = sum(len(proposed_actions(step)) for trajectory in played for step in trajectory.steps)
     progress.say(f"asking {critic_name} about {actions:,} actions")
     with run_dir:
-        by_turn = opinions(
+        by_turn = collect_verdicts(
             critic, episodes, path, on_episode=lambda done: _report_progress(progress, done, len(episodes))
         )
-        if not any(opinion.has_answer for turn in by_turn for opinion in turn.values()):
+        if not any(verdict.has_answer for turn in by_turn for verdict in turn.values()):
             raise UsageError(f"{critic_name} said neither correct nor wrong of any action: it cannot be put on trial")
         states = collect_states(played, labelled, by_turn, chosen)
         result = measure_trial(states, chosen, picks=config.pick, temperature=temperature, seed=config.seed)

@@ -10,7 +10,7 @@
     refined.py      effect of critiques: scores before and after, refining against sampling again, log w_t
     critiques.py    length and readability of critiques
     drift.py        diagnoses in critiques, by phase of training
-    judged.py       critics of single actions: best-of-N and pass@N, reliability
+    action_critics.py  critics of single actions: best-of-N and pass@N, reliability
     writing.py      `align-echo report`: the page (`page/`) and the PNG files
 
 Nothing here plays, trains or asks a model. Not here: episodes turn by turn (`align_echo.report.view`).

@@ -27,7 +27,7 @@ from align_echo.report.view.finding import EPISODES, PASSED_BY, make_unique, run
 from align_echo.report.view.reading import DamagedLine, describe_damage, read_records
 from align_echo.run_dir import CONFIG, SUMMARY, flat
 from align_echo.train.presets import implementation_for, methods, preset_settings, with_new_keys
-from align_echo.train.rollouts import CRITIQUES, ReviewedAttempt
+from align_echo.train.rollouts import CRITIQUES, CritiquedAttempt
 from align_echo.types import Trajectory
 
 # ---------------------------------------------------------------- find the folders of runs, at any depth
@@ -344,7 +344,7 @@ class ReportData:
         """Read its stored critiques, each with the first step trained on it, in order."""
         files = [file for file in (run.folder / CRITIQUES).glob("*.jsonl") if file.stem.isdecimal()]
         for file in sorted(files, key=lambda file: int(file.stem)):
-            for attempt in self.lines(run, file, ReviewedAttempt):
+            for attempt in self.lines(run, file, CritiquedAttempt):
                 yield int(file.stem), attempt.review
 
     def phase(self, run: RecordedRun, step: int) -> str:

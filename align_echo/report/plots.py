@@ -1,7 +1,7 @@
 """Data types of a plot: pictures with a table of their figures, their n, their commands and their control.
 
 A plot that cannot be drawn gives a reason instead. Not here: drawing pictures (`drawing.py`), and their content
-(`variants.py`, `trained.py`, `refined.py`, `critiques.py`, `drift.py`, `judged.py`).
+(`variants.py`, `trained.py`, `refined.py`, `critiques.py`, `drift.py`, `action_critics.py`).
 """
 
 from __future__ import annotations

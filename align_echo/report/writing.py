@@ -19,7 +19,7 @@ from typing import Any
 
 from align_echo.base.files import write_atomically
 from align_echo.errors import UsageError, printable, without_secrets
-from align_echo.report import critiques, drift, judged, refined, trained, variants
+from align_echo.report import action_critics, critiques, drift, refined, trained, variants
 from align_echo.report.drawing import picture, require_drawing
 from align_echo.report.html_page import check_html_file, fill_page
 from align_echo.report.material import ReportData, find_runs
@@ -31,7 +31,7 @@ PLOTS: tuple[PlotKind, ...] = (
     *refined.PLOTS,
     *critiques.PLOTS,
     *drift.PLOTS,
-    *judged.PLOTS,
+    *action_critics.PLOTS,
 )
 """All plots, in the order of the page."""
 

@@ -25,7 +25,7 @@ from align_echo.critic.ask import Label, Verdict
 from align_echo.errors import AlignEchoError, TrainingError
 from align_echo.rollout.session import Episode
 from align_echo.train.needs import how_many, keep_to_this_machine
-from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
+from align_echo.train.stage import ActionProposal, CritiqueRequest, Made, Stage
 from align_echo.types import Trajectory
 
 LONGEST_WAIT = timedelta(hours=3)
@@ -148,9 +148,9 @@ class SharedStage:
         """Play an episode of the policy for each."""
         return _shared(self._stage.play, episodes)
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
+    def critique(self, requests: Sequence[CritiqueRequest]) -> list[Verdict]:
         """Ask the critic for a reply to each."""
-        return _shared(self._stage.review, requests)
+        return _shared(self._stage.critique, requests)
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Label | None]]:
         """Label the action of each turn."""

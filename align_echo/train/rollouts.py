@@ -1,7 +1,7 @@
 """Rollouts saved for reading: the episodes of one task of every batch, with the critic's replies.
 
     rollouts/<step>.jsonl    a `Trajectory` a line: each attempt, followed by those after critiques of it
-    critiques/<step>.jsonl   a `ReviewedAttempt` a line: the critic's full replies, unreadable ones too
+    critiques/<step>.jsonl   a `CritiquedAttempt` a line: the critic's full replies, unreadable ones too
 
 The task is the one with the most varied scores. Steps that learn from the same batch share a file, named after the
 first of them. Not saved: token ids, and replies about single actions (RCM).
@@ -27,7 +27,7 @@ from align_echo.rollout.refusals import PlayJudge
 from align_echo.rollout.session import Episode
 from align_echo.train.rows import RolloutBatch
 from align_echo.train.signals import Signals, play_signals
-from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
+from align_echo.train.stage import ActionProposal, CritiqueRequest, Made, Stage
 from align_echo.types import Frozen, Trajectory, Usage
 
 ROLLOUTS, CRITIQUES = "rollouts", "critiques"
@@ -44,7 +44,7 @@ class RolloutSettings(Frozen, allow_inf_nan=False):
     """Maximum size for the whole run."""
 
 
-class ReviewedAttempt(Frozen):
+class CritiquedAttempt(Frozen):
     """A critic's reply about attempt number `attempt` (its `sample`) at task `task_id`."""
 
     task_id: str
@@ -68,10 +68,10 @@ class RolloutFiles:
 
     def keep(self, step: int, batch: RolloutBatch) -> None:
         """Write the rollouts of a batch under the number of its first `step`, if there is room."""
-        group = side_by_side(widest_group(batch.episodes), batch.reviewed)[: self._settings.episodes]
+        group = side_by_side(widest_group(batch.episodes), batch.critiqued)[: self._settings.episodes]
         parts: dict[str, Sequence[BaseModel]] = {
             ROLLOUTS: [without_tokens(episode) for episode in group],
-            CRITIQUES: select_reviews(group, batch.reviewed),
+            CRITIQUES: select_critiques(group, batch.critiqued),
         }
         size = sum(len(record.model_dump_json().encode()) + 1 for records in parts.values() for record in records)
         if self._written + size > room(step, self._steps, self._settings.mebibytes * MEBIBYTE):
@@ -112,13 +112,13 @@ def _variance(group: Sequence[Trajectory]) -> float:
     return statistics.pvariance(scores) if scores else 0.0
 
 
-def side_by_side(group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, Verdict]]) -> list[Trajectory]:
+def side_by_side(group: Sequence[Trajectory], critiqued: Sequence[tuple[Trajectory, Verdict]]) -> list[Trajectory]:
     """Order the episodes of a task: each is followed by the attempts after critiques of it."""
     known = {id(episode) for episode in group}
     criticised: dict[str, deque[Trajectory]] = defaultdict(deque)
-    for attempt, review in reviewed:
-        if review.critique is not None and id(attempt) in known:
-            criticised[review.advice].append(attempt)
+    for attempt, verdict in critiqued:
+        if verdict.critique is not None and id(attempt) in known:
+            criticised[verdict.advice].append(attempt)
     following: dict[int, list[Trajectory]] = defaultdict(list)
     first: list[Trajectory] = []
     for episode in group:
@@ -133,16 +133,16 @@ def side_by_side(group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajector
     return [attempt for episode in first for attempt in with_following(episode)]
 
 
-def select_reviews(
-    group: Sequence[Trajectory], reviewed: Sequence[tuple[Trajectory, Verdict]]
-) -> list[ReviewedAttempt]:
+def select_critiques(
+    group: Sequence[Trajectory], critiqued: Sequence[tuple[Trajectory, Verdict]]
+) -> list[CritiquedAttempt]:
     """Select the critic's replies about these episodes, in order."""
     known = {id(episode) for episode in group}
     return [
-        ReviewedAttempt(
-            task_id=attempt.task_id, attempt=attempt.sample, review=review.model_copy(update={"tokens": None})
+        CritiquedAttempt(
+            task_id=attempt.task_id, attempt=attempt.sample, review=verdict.model_copy(update={"tokens": None})
         )
-        for attempt, review in reviewed
+        for attempt, verdict in critiqued
         if id(attempt) in known
     ]
 
@@ -158,14 +158,14 @@ def without_tokens(episode: Trajectory) -> Trajectory:
 
 class ObservedStage:
     """A stage that records what another one does: the policy's episodes in `played` (broken ones too), the expert's in
-    `lessons_played`, attempts with the critic's reviews in `reviewed`.
+    `lessons_played`, attempts with the critic's verdicts in `critiqued`.
     """
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self.played: list[Trajectory] = []
         self.lessons_played: list[Trajectory] = []
-        self.reviewed: list[tuple[Trajectory, Verdict]] = []
+        self.critiqued: list[tuple[Trajectory, Verdict]] = []
         self._spent = Usage()
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
@@ -184,13 +184,13 @@ class ObservedStage:
         self._spent = sum((trajectory.usage for trajectory in played), self._spent)
         return played
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
-        """Ask the critic for reviews, timed as "critic"."""
+    def critique(self, requests: Sequence[CritiqueRequest]) -> list[Verdict]:
+        """Ask the critic for critiques, timed as "critic"."""
         with self._timed("critic"):
-            reviews = self._stage.review(requests)
-        self.reviewed += [(request.attempt, review) for request, review in zip(requests, reviews, strict=True)]
-        self._spent = sum((review.usage for review in reviews), self._spent)
-        return reviews
+            verdicts = self._stage.critique(requests)
+        self.critiqued += [(request.attempt, verdict) for request, verdict in zip(requests, verdicts, strict=True)]
+        self._spent = sum((verdict.usage for verdict in verdicts), self._spent)
+        return verdicts
 
     def judge(self, proposals: Sequence[ActionProposal]) -> list[Verdict]:
         """Ask the critic for verdicts, timed as "critic"."""
@@ -233,7 +233,7 @@ class ObservedStage:
         for seen, _ in parts:
             self.played += seen.played
             self.lessons_played += seen.lessons_played
-            self.reviewed += seen.reviewed
+            self.critiqued += seen.critiqued
             self._spent += seen._spent
             for kind, seconds in seen._seconds.items():
                 self._seconds[kind] += seconds * took / alone if alone else 0.0

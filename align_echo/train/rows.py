@@ -46,7 +46,7 @@ class RolloutBatch:
 
     `refinements` are pairs of scores: an attempt's, and that of the next attempt (after a critique, if any). `counts`
     holds event counts, such as "broken rollouts" and "unread critiques". `steps` is the number of turns played.
-    `ObservedStage` adds the rest: `signals` of play, all `episodes` (the expert's too), and `reviewed`, attempts with
+    `ObservedStage` adds the rest: `signals` of play, all `episodes` (the expert's too), and `critiqued`, attempts with
     the critic's replies.
     """
 
@@ -56,7 +56,7 @@ class RolloutBatch:
     steps: int = 0
     signals: dict[str, float] = field(default_factory=dict)
     episodes: tuple[Trajectory, ...] = ()
-    reviewed: tuple[tuple[Trajectory, Verdict], ...] = ()
+    critiqued: tuple[tuple[Trajectory, Verdict], ...] = ()
 
 
 def policy_row(trajectory: Trajectory, group: str) -> Row:

@@ -215,7 +215,7 @@ def play_batch(config: TrainConfig, tasks: Sequence[str], stage: Stage, judge: P
     observed = ObservedStage(SharedStage(stage))
     batch = config.implementation.collect(tasks, observed, config.collecting)
     episodes = (*observed.played, *observed.lessons_played)
-    return replace(batch, signals=observed.signals(judge), episodes=episodes, reviewed=tuple(observed.reviewed))
+    return replace(batch, signals=observed.signals(judge), episodes=episodes, critiqued=tuple(observed.critiqued))
 
 
 def count_parts(config: TrainConfig, on_gpu: bool) -> int:

@@ -1,4 +1,4 @@
-"""The interface for methods to play: episodes of the policy, reviews and verdicts of the critic.
+"""The interface for methods to play: episodes of the policy, critiques and verdicts of the critic.
 
 Methods see a stage and no trainer. Not here: environments and models, and updates of weights between steps.
 """
@@ -32,8 +32,8 @@ episodes."""
 
 
 @dataclass(frozen=True)
-class ReviewRequest:
-    """A request for a review of an attempt; `sample` numbers several reviews of the same attempt."""
+class CritiqueRequest:
+    """A request for a critique of an attempt; `sample` numbers several critiques of the same attempt."""
 
     attempt: Trajectory
     sample: int = 0
@@ -41,7 +41,7 @@ class ReviewRequest:
 
 @dataclass(frozen=True)
 class ActionProposal:
-    """A proposed action to judge: that of an attempt's turn, counted from 0. `sample` as for reviews."""
+    """A proposed action to judge: that of an attempt's turn, counted from 0. `sample` as for critiques."""
 
     attempt: Trajectory
     turn: int
@@ -62,8 +62,8 @@ class Stage(Protocol):
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Play an episode of the policy for each."""
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
-        """Ask the critic for a review of each attempt. No attempt may be broken."""
+    def critique(self, requests: Sequence[CritiqueRequest]) -> list[Verdict]:
+        """Ask the critic for a critique of each attempt. No attempt may be broken."""
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Label | None]]:
         """Label the action of each turn of each episode; None if the oracle cannot tell."""
@@ -131,8 +131,8 @@ class LocalStage:
             hopeless=self.hopeless,
         )
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
-        """Ask the critic for a review of each attempt."""
+    def critique(self, requests: Sequence[CritiqueRequest]) -> list[Verdict]:
+        """Ask the critic for a critique of each attempt."""
         questions = [AttemptQuestion(request.attempt, request.sample) for request in requests]
         return ask(self._critic, questions, threads=self.workers)
 

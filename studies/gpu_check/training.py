@@ -26,7 +26,7 @@ from align_echo.train.config import TrainConfig, checked_config, merged, method
 from align_echo.train.role_models import RoleModels
 from align_echo.train.run import TrainingRun, choose_tasks
 from align_echo.train.signals import Signals
-from align_echo.train.stage import PARTS, LocalStage, Made, ReviewRequest, Stage
+from align_echo.train.stage import PARTS, CritiqueRequest, LocalStage, Made, Stage
 from align_echo.train.trainer import RoleTrainer
 from align_echo.types import AgentView, Completion, Trajectory
 from align_echo.wrappers.catalogue import make, tasks
@@ -95,9 +95,9 @@ class WatchedStage(LocalStage):
         self._count(played)
         return played
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
+    def critique(self, requests: Sequence[CritiqueRequest]) -> list[Verdict]:
         with self._phase(CRITIC):
-            reviews = super().review(requests)
+            reviews = super().critique(requests)
         self._count(reviews)
         return reviews
 

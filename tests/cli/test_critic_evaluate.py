@@ -14,8 +14,8 @@ pytest.importorskip("datasets")
 
 from align_echo.base.jsonl import JsonlFile
 from align_echo.cli.main import main
-from align_echo.gaia.opinions import EpisodeOpinions
 from align_echo.gaia.trial import TrialResult
+from align_echo.gaia.verdicts import EpisodeVerdicts
 from align_echo.types import Trajectory
 from tests.align.endpoint import Endpoint, Status, serve
 from tests.holder import holder
@@ -122,7 +122,7 @@ def test_a_resumed_trial_asks_for_the_same(evaluate):
 def test_what_a_critic_that_broke_left_open_is_asked_again(evaluate, endpoint):
     assert evaluate("falling", "--out", "trial")[0] == 0
     assert outcome("trial").critic.unreadable > 0
-    kept = JsonlFile(Path("trial/opinions.jsonl")).read(EpisodeOpinions)
+    kept = JsonlFile(Path("trial/opinions.jsonl")).read(EpisodeVerdicts)
     assert all(call.complete for call in kept)
     assert len(kept) < 2
     before = len(endpoint.asked("falling"))
@@ -134,15 +134,15 @@ def test_what_a_critic_that_broke_left_open_is_asked_again(evaluate, endpoint):
 def test_a_reply_that_cannot_be_read_is_an_answer_and_is_not_asked_for_again(evaluate, endpoint):
     assert evaluate("mumbling", "--reasoning", "--out", "trial")[0] == 0
     assert outcome("trial").critic.unreadable > 0
-    assert len(JsonlFile(Path("trial/opinions.jsonl")).read(EpisodeOpinions)) == 2
+    assert len(JsonlFile(Path("trial/opinions.jsonl")).read(EpisodeVerdicts)) == 2
     before = len(endpoint.asked("mumbling"))
     assert evaluate("mumbling", "--reasoning", "--out", "trial", "--resume")[0] == 0
     assert len(endpoint.asked("mumbling")) == before
 
 
-def test_opinions_of_before_faults_were_told_are_read():
+def test_verdicts_of_before_faults_were_recorded_are_read():
     line = '{"episode": "e", "turns": [[{"action": "look", "verdict": "wrong", "logit": null}]]}'
-    assert EpisodeOpinions.model_validate_json(line).complete
+    assert EpisodeVerdicts.model_validate_json(line).complete
 
 
 @pytest.mark.long

@@ -131,7 +131,7 @@ def test_a_state_counts_only_if_every_action_has_a_label_or_no_reply_held_one():
     labelled = LabelledEpisode(task_id="t", sample=0, turns=turns)
     said = [{name: Verdict(action=name, label="correct")} for name in "pqrs"]
     found = collect_states([played], [labelled], said, "nearer")
-    assert [(len(one.candidates), dict(one.labels), next(iter(one.opinions))) for one in found] == [
+    assert [(len(one.candidates), dict(one.labels), next(iter(one.verdicts))) for one in found] == [
         (2, {"x": "correct", "y": "wrong"}, "p"),
         (2, {}, "r"),
         (2, {"x": "correct"}, "s"),

@@ -11,7 +11,7 @@ from align_echo.base.jsonl import JsonlFile
 from align_echo.critic.ask import Verdict
 from align_echo.critic.language import Critique
 from align_echo.evaluate.comparison import VariantComparison
-from align_echo.train.rollouts import ReviewedAttempt
+from align_echo.train.rollouts import CritiquedAttempt
 
 FIGURE = {"value": 0.5, "n": 8, "ci95": [0.25, 0.75]}
 
@@ -49,7 +49,7 @@ def trained(
         for reason in reasons[step - 1] if step <= len(reasons) else ():
             critique = Critique(reason=reason, suggestions=("look",))
             review = Verdict(form="echo", reply=f"<reason>{reason}</reason>", critique=critique)
-            kept = ReviewedAttempt(task_id="goal-1", attempt=0, review=review)
+            kept = CritiquedAttempt(task_id="goal-1", attempt=0, review=review)
             JsonlFile(folder / "critiques" / f"{step}.jsonl").append(kept)
     for step, score in (held_out or {}).items():
         figures = {"score": {**FIGURE, "value": score, "ci95": [0.0, 1.0]}, "success": FIGURE}

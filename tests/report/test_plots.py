@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 from align_echo.critic.ask import Label, Verdict, probability
 from align_echo.critic.calibration import ReliabilityBin
 from align_echo.gaia.trial import JudgedState, TrialResult, measure_trial
-from align_echo.report import critiques, drift, judged, refined, trained, variants
+from align_echo.report import action_critics, critiques, drift, refined, trained, variants
 from align_echo.report.material import ReportData, find_method, find_runs
 from align_echo.report.plots import DrawnPlot
 from align_echo.train.config import checked_config, method
@@ -247,7 +247,7 @@ def trial_in(folder: Path, tried: str) -> Path:
 
 @pytest.mark.long
 def test_a_critic_stands_beside_the_placebo_and_what_could_be_reached(tmp_path, tried):
-    drawn = judged.selection(material(trial_in(tmp_path / "trial", tried)))
+    drawn = action_critics.selection(material(trial_in(tmp_path / "trial", tried)))
     ends = {row[1]: row[3].partition(" ")[0] for row in rows(drawn) if row[2] == "2"}
     assert (ends["critic"], ends["pass"]) == ("75.0", "100.0")
     assert "placebo" in ends
@@ -259,7 +259,7 @@ def test_the_rounds_of_a_flywheel_are_one_picture(tmp_path, tried):
     folders.write_json(tmp_path / "wheel" / "config.json", wheel)
     for number in (1, 2):
         trial_in(tmp_path / "wheel" / f"round-{number}" / "trial", tried)
-    drawn = judged.selection(material(tmp_path / "wheel"))
+    drawn = action_critics.selection(material(tmp_path / "wheel"))
     assert isinstance(drawn, DrawnPlot)
     assert drawn.panels[0].title == "wheel, by round"
     assert drawn.commands == ("align-echo critic flywheel --env webshop --rounds 2",)
@@ -273,7 +273,7 @@ def test_bins_hold_what_the_critic_said_against_what_is_so(tmp_path, tried):
     assert [(each.actions, each.correct) for each in summary.critic.before.bins] == [(5, 1), (3, 3)]
     assert [each.p_correct for each in summary.critic.before.bins] == pytest.approx([low, high])
     assert summary.critic.before.ece == pytest.approx(sum(abs(b.correct - b.actions * b.p_correct) for b in bins) / 8)
-    (row,) = rows(judged.reliability(material(trial_in(tmp_path / "trial", tried))))
+    (row,) = rows(action_critics.reliability(material(trial_in(tmp_path / "trial", tried))))
     assert (row[2], row[-1]) == ("8", "2.00")
 
 
@@ -282,8 +282,8 @@ def test_a_trial_of_an_older_version_is_read_and_said_to_hold_no_bins(tmp_path, 
     for part in ("before", "after"):
         del summary["critic"][part]["bins"]
     old = material(trial_in(tmp_path / "trial", json.dumps(summary)))
-    assert judged.reliability(old) == "measured by a version that kept no bins, measure again: trial"
-    assert isinstance(judged.selection(old), DrawnPlot)
+    assert action_critics.reliability(old) == "measured by a version that kept no bins, measure again: trial"
+    assert isinstance(action_critics.selection(old), DrawnPlot)
 
 
 def test_many_rules_are_all_in_the_table_and_the_most_shown_in_the_picture(tmp_path):

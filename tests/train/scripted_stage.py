@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from align_echo.critic.ask import Label, Verdict
 from align_echo.critic.language import Critique
 from align_echo.rollout.session import Episode
-from align_echo.train.stage import ActionProposal, Made, ReviewRequest, Stage
+from align_echo.train.stage import ActionProposal, CritiqueRequest, Made, Stage
 from align_echo.types import Fault, Step, Tokens, Trajectory, Usage
 
 BROKEN = Fault(source="environment", error="EngineError", message="gone")
@@ -22,20 +22,20 @@ class ScriptedStage:
     """
 
     score: Callable[[Episode], float | None]
-    advice: Callable[[ReviewRequest], str | None] = lambda request: f"hint {request.sample}"
+    advice: Callable[[CritiqueRequest], str | None] = lambda request: f"hint {request.sample}"
     expert_wins: Callable[[str], bool] = lambda query: True
     label: Callable[[str, int], Label | None] = lambda query, turn: "correct" if turn else "wrong"
     verdict: Callable[[ActionProposal], Label | Fault | None] = lambda proposal: "correct"
     spent: int = 0
     played: list[Episode] = field(default_factory=list)
-    asked: list[ReviewRequest] = field(default_factory=list)
+    asked: list[CritiqueRequest] = field(default_factory=list)
     proposed: list[ActionProposal] = field(default_factory=list)
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         self.played += episodes
         return [self._episode(episode) for episode in episodes]
 
-    def review(self, requests: Sequence[ReviewRequest]) -> list[Verdict]:
+    def critique(self, requests: Sequence[CritiqueRequest]) -> list[Verdict]:
         self.asked += requests
         return [self._review(request) for request in requests]
 
@@ -93,7 +93,7 @@ class ScriptedStage:
             return Verdict(fault=outcome)
         return Verdict(label=outcome, tokens=tokens, usage=Usage(completion_tokens=self.spent))
 
-    def _review(self, request: ReviewRequest) -> Verdict:
+    def _review(self, request: CritiqueRequest) -> Verdict:
         advice = self.advice(request)
         return Verdict(
             form="echo",

@@ -19,7 +19,7 @@ from align_echo.train.methods.regenerate import regenerate
 from align_echo.train.methods.sft import sft
 from align_echo.train.rewards import linear_gain, saturation_gain
 from align_echo.train.rows import Role, RolloutBatch
-from align_echo.train.stage import ActionProposal, ReviewRequest
+from align_echo.train.stage import ActionProposal, CritiqueRequest
 from tests.train.scripted_stage import BROKEN, OPENING, TOLD_OPENING, ScriptedStage
 
 
@@ -77,7 +77,7 @@ def test_echo_without_its_critic_plays_as_much_and_measures_what_sampling_again_
 
 
 def test_a_critique_that_cannot_be_read_is_not_played_and_earns_the_least():
-    def advice(request: ReviewRequest) -> str | None:
+    def advice(request: CritiqueRequest) -> str | None:
         return "hint" if request.sample else None
 
     stage = ScriptedStage(lambda episode: 0.75, advice)

@@ -138,7 +138,7 @@ def test_parts_that_overlap_are_told_as_one_and_their_time_is_the_clocks(monkeyp
     observed = ObservedStage(ScriptedStage(lambda episode: 0.5))
     echo(["a", "b"], observed, refinements=2)
     assert [trajectory.task_id for trajectory in observed.played] == ["a"] * 3 + ["b"] * 3
-    assert [attempt.task_id for attempt, _ in observed.reviewed] == ["a", "a", "b", "b"]
+    assert [attempt.task_id for attempt, _ in observed.critiqued] == ["a", "a", "b", "b"]
     signals = observed.signals(None)
     assert signals["seconds/play"] == pytest.approx(14 * 16 / 28)
     assert signals["seconds/critic"] == pytest.approx(14 * 12 / 28)

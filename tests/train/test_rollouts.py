@@ -10,10 +10,10 @@ import pytest
 from align_echo.base.jsonl import JsonlFile
 from align_echo.rollout.session import Episode
 from align_echo.train.config import checked_config, method
-from align_echo.train.rollouts import MEBIBYTE, ReviewedAttempt, RolloutFiles, RolloutSettings, room
+from align_echo.train.rollouts import MEBIBYTE, CritiquedAttempt, RolloutFiles, RolloutSettings, room
 from align_echo.train.rows import RolloutBatch
 from align_echo.train.run import play_batch
-from align_echo.train.stage import ReviewRequest
+from align_echo.train.stage import CritiqueRequest
 from align_echo.types import Trajectory
 from tests.train.scripted_stage import ScriptedStage
 
@@ -23,7 +23,9 @@ def score(episode: Episode) -> float:
 
 
 def harvest_of(
-    name: str, samples: int = 2, advice: Callable[[ReviewRequest], str | None] = lambda request: f"try {request.sample}"
+    name: str,
+    samples: int = 2,
+    advice: Callable[[CritiqueRequest], str | None] = lambda request: f"try {request.sample}",
 ) -> RolloutBatch:
     config = checked_config({**method(name), "collecting": {**method(name)["collecting"], "samples": samples}}, name)
     return play_batch(config, ["easy", "mixed", "lost"], ScriptedStage(score, advice))
@@ -67,7 +69,7 @@ def test_equal_critiques_of_several_attempts_are_not_mixed_up(tmp_path):
 def test_whole_replies_of_the_critic_are_kept_and_those_that_nobody_could_read_too(tmp_path):
     harvest = harvest_of("echo", advice=lambda request: None if request.sample else "open it")
     RolloutFiles(tmp_path, RolloutSettings(), 1).keep(1, harvest)
-    reviews = JsonlFile(tmp_path / "critiques" / "1.jsonl").read(ReviewedAttempt)
+    reviews = JsonlFile(tmp_path / "critiques" / "1.jsonl").read(CritiquedAttempt)
     assert {(reviewed.task_id, reviewed.attempt) for reviewed in reviews} == {("mixed", 0)}
     assert [reviewed.review.reply for reviewed in reviews] == ["open it", "?"]
     assert [reviewed.review.problem for reviewed in reviews] == ["", "cannot be read"]

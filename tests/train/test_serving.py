@@ -18,7 +18,7 @@ from align_echo.train.printed_lines import announced
 from align_echo.train.rows import RolloutBatch, critic_row, policy_row
 from align_echo.train.run import TrainingRun
 from align_echo.train.signals import Signals
-from align_echo.train.stage import ReviewRequest, Stage
+from align_echo.train.stage import CritiqueRequest, Stage
 from align_echo.wrappers.plain import TextEnvironment
 from tests.doors import Doors
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
@@ -53,7 +53,7 @@ def by_number(queries: Sequence[str], stage: Stage, collecting: CollectingSettin
     samples = range(collecting.samples)
     attempts = stage.play([Episode(query, sample=sample) for query in queries for sample in samples])
     attempts = [attempt for attempt in attempts if attempt.fault is None]
-    reviews = stage.review([ReviewRequest(attempt, number) for number, attempt in enumerate(attempts)])
+    reviews = stage.critique([CritiqueRequest(attempt, number) for number, attempt in enumerate(attempts)])
     rows = [policy_row(attempt, attempt.task_id) for attempt in attempts]
     rows += [critic_row(reply, attempt.task_id, 0.0) for attempt, reply in zip(attempts, reviews, strict=True)]
     earning = tuple(replace(row, reward=sum(row.tokens.ids) % 97 / 97) for row in rows)

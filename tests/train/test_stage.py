@@ -25,7 +25,7 @@ from align_echo.train.methods.icrl import icrl
 from align_echo.train.rollouts import ObservedStage
 from align_echo.train.rows import RolloutBatch, critic_row, policy_row, without_critique
 from align_echo.train.run import count_parts
-from align_echo.train.stage import PARTS, ActionProposal, LocalStage, ReviewRequest
+from align_echo.train.stage import PARTS, ActionProposal, CritiqueRequest, LocalStage
 from align_echo.types import Trajectory
 from tests.models.local.tiny import tiny_encoder, tiny_model
 from tests.room_env import TASK_IDS, RoomEnv
@@ -68,7 +68,7 @@ def test_a_row_moved_to_the_opening_without_critique_differs_in_that_alone(stage
 
 def test_reviews_keep_what_was_drawn_and_say_what_cannot_be_read(stage):
     (attempt,) = stage.play([Episode(TASK_IDS[0])])
-    reviews = stage.review([ReviewRequest(attempt, sample) for sample in range(3)])
+    reviews = stage.critique([CritiqueRequest(attempt, sample) for sample in range(3)])
     assert [review.sample for review in reviews] == [0, 1, 2]
     assert len({review.tokens.sampled_ids for review in reviews}) == 3
     assert len({review.tokens.context_ids for review in reviews}) == 1
@@ -124,7 +124,7 @@ def test_critiques_and_verdicts_are_drawn_as_the_stage_says(stage, monkeypatch):
     (attempt,) = told.play([Episode(TASK_IDS[0])])
     assert set(asked) == {(1.0, 6)}
     asked.clear()
-    told.review([ReviewRequest(attempt)])
+    told.critique([CritiqueRequest(attempt)])
     told.judge([ActionProposal(acted(attempt), 1)])
     assert asked == [(0.3, 5)] * 2
 
@@ -175,7 +175,7 @@ def test_what_is_harvested_is_the_same_however_many_parts_go_on_at_once(stage, r
     whole, in_parts = (recipe((*TASK_IDS, TASK_IDS[0]), stage) for stage in observed)
     told = [sorted((t.task_id, t.sample, t.critique, t.actions) for t in stage.played) for stage in observed]
     assert told[0] == told[1]
-    said = [sorted((t.task_id, t.sample, review.reply) for t, review in stage.reviewed) for stage in observed]
+    said = [sorted((t.task_id, t.sample, review.reply) for t, review in stage.critiqued) for stage in observed]
     assert said[0] == said[1]
     drawn, drawn_in_parts = ([row.tokens.logprobs for row in harvest.rows] for harvest in (whole, in_parts))
     for here, there in zip(drawn, drawn_in_parts, strict=True):
@@ -203,7 +203,7 @@ def test_what_one_part_raises_ends_the_others(stage):
             under_way.wait()
             raise UsageError("no such task")
         try:
-            part.review([ReviewRequest(attempt, sample) for sample in range(1000)])
+            part.critique([CritiqueRequest(attempt, sample) for sample in range(1000)])
         except CancelledError:
             given_up.set()
             raise

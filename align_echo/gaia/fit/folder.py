@@ -18,7 +18,7 @@ from pydantic import Field
 
 from align_echo.base.files import clear
 from align_echo.errors import UsageError
-from align_echo.gaia.opinions import TrainingData
+from align_echo.gaia.verdicts import TrainingData
 from align_echo.models.choosing import ModelName
 from align_echo.prompts import prompt_hash
 from align_echo.run_dir import (

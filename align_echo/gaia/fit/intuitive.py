@@ -19,9 +19,9 @@ from align_echo.critic.ask import WORDS, write_sampling
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.gaia.examples import LEAST_ACTIONS, ActionExample, check_both, check_enough, describe_left_out
 from align_echo.gaia.fit.folder import CriticDir, check_disk, read_settings, training_config
-from align_echo.gaia.opinions import TrainingData, prepare_training_data
 from align_echo.gaia.presets import preset_file, preset_for, presets
 from align_echo.gaia.trial import BaselineComparison, compare_baselines
+from align_echo.gaia.verdicts import TrainingData, prepare_training_data
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.local import POCKET
 from align_echo.train.needs import require_training

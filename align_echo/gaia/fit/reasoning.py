@@ -38,7 +38,7 @@ from align_echo.gaia.fit.folder import (
     training_config,
 )
 from align_echo.gaia.fit.intuitive import TrainingSummary, save_critic
-from align_echo.gaia.opinions import TrainingData, prepare_training_data
+from align_echo.gaia.verdicts import TrainingData, prepare_training_data
 from align_echo.models.choosing import ModelName, read_name
 from align_echo.models.local import POCKET
 from align_echo.models.local.chat import LocalModel

@@ -153,14 +153,14 @@ def _parsed(text: str) -> GuiAction | None:
 
 def screen_trial(
     proposed: Sequence[ProposedStep],
-    opinions: Sequence[Mapping[str, Verdict]] | None = None,
+    verdicts: Sequence[Mapping[str, Verdict]] | None = None,
     *,
     picks: Sequence[str] = (),
     temperature: float = 1.0,
     most: int | None = None,
     seed: int = 0,
 ) -> ScreenTrialResult:
-    """Compute all figures, with at most `most` candidates per step; `opinions` are a critic's, by step and action.
+    """Compute all figures, with at most `most` candidates per step; `verdicts` are a critic's, by step and action.
     `picks` are rules of selection to compare beside those of the registry.
 
     Raises `UsageError` if there is no step, or `most` is below 1.
@@ -174,14 +174,14 @@ def screen_trial(
         unparsed=sum(proposal.actions.count(None) for proposal in proposed),
         right_types=dict(sorted(Counter(right_type(proposal.step) for proposal in proposed).items())),
         first=matched(proposed, [proposal.actions[0] for proposal in proposed]),
-        critic=None if opinions is None else report(verdicts(proposed, opinions), temperature, seed=seed),
-        curve=tuple(curve(proposed, opinions, picks=picks, temperature=temperature, most=most, seed=seed)),
+        critic=None if verdicts is None else report(label_verdicts(proposed, verdicts), temperature, seed=seed),
+        curve=tuple(curve(proposed, verdicts, picks=picks, temperature=temperature, most=most, seed=seed)),
     )
 
 
 def curve(
     proposed: Sequence[ProposedStep],
-    opinions: Sequence[Mapping[str, Verdict]] | None = None,
+    verdicts: Sequence[Mapping[str, Verdict]] | None = None,
     *,
     picks: Sequence[str] = (),
     temperature: float = 1.0,
@@ -197,15 +197,15 @@ def curve(
     rules = [
         name
         for name in compared_rules(picks)
-        if not (rule := RULES.get(name)).needs_logprobs and (opinions is not None or not rule.needs_judge)
+        if not (rule := RULES.get(name)).needs_logprobs and (verdicts is not None or not rule.needs_judge)
     ]
-    opinions = opinions or [{}] * len(proposed)
+    verdicts = verdicts or [{}] * len(proposed)
     successes = []
     for n in range(1, min(fewest, most or fewest) + 1):
         for name in (*rules, CEILING):
             indices = [
                 _index(name, proposal, n, about, temperature, seed)
-                for proposal, about in zip(proposed, opinions, strict=True)
+                for proposal, about in zip(proposed, verdicts, strict=True)
             ]
             selected = [proposal.actions[index] for proposal, index in zip(proposed, indices, strict=True)]
             gain = _gain(proposed, selected, first, seed)
@@ -213,15 +213,15 @@ def curve(
     return successes
 
 
-def verdicts(
-    proposed: Sequence[ProposedStep], opinions: Sequence[Mapping[str, Verdict]]
+def label_verdicts(
+    proposed: Sequence[ProposedStep], verdicts: Sequence[Mapping[str, Verdict]]
 ) -> list[LabelledVerdict]:
     """Pair a critic's verdicts on the distinct actions of all steps with the labels."""
     return [
-        LabelledVerdict(proposal.step.episode, action_type(parse(text)), label, opinion.label, opinion.logit)
-        for proposal, by_action in zip(proposed, opinions, strict=True)
+        LabelledVerdict(proposal.step.episode, action_type(parse(text)), label, verdict.label, verdict.logit)
+        for proposal, by_action in zip(proposed, verdicts, strict=True)
         for text, label in proposal.labels.items()
-        if (opinion := by_action.get(text)) is not None
+        if (verdict := by_action.get(text)) is not None
     ]
 
 
@@ -240,14 +240,14 @@ def matched(proposed: Sequence[ProposedStep], selected: Sequence[GuiAction | Non
 
 
 def _index(
-    rule: str, proposed: ProposedStep, n: int, opinions: Mapping[str, Verdict], temperature: float, seed: int
+    rule: str, proposed: ProposedStep, n: int, verdicts: Mapping[str, Verdict], temperature: float, seed: int
 ) -> int:
     """Return the index of the candidate selected by a rule among the first n."""
     if rule == CEILING:
         right = [index for index, action in enumerate(proposed.actions[:n]) if _succeeds(action, proposed.step)]
         return right[0] if right else 0
     dice = Dice(f"{seed} {proposed.step.id} {n}")
-    return pick_candidate(RULES.get(rule), proposed.texts[:n], opinions, temperature=temperature, dice=dice)
+    return pick_candidate(RULES.get(rule), proposed.texts[:n], verdicts, temperature=temperature, dice=dice)
 
 
 def _succeeds(action: GuiAction | None, step: GuiStep) -> bool:

@@ -1,7 +1,7 @@
 """Trial on a step dataset: score its predictions, and let a critic on screens select among them.
 
     config.json       the settings; a resumed run must use the same
-    opinions.jsonl    the critic's opinions, step by step (`gaia/opinions.py`)
+    opinions.jsonl    the critic's verdicts, step by step (`gaia/verdicts.py`)
     summary.json      `ScreenTrialResult`, written last
 
 Not here: the figures (`screens.py`), and the critic (`vision.py`).
@@ -28,8 +28,8 @@ from align_echo.gaia.gui.screens import (
     read_predictions,
     screen_trial,
 )
-from align_echo.gaia.opinions import FILE, StepOpinions, by_action
 from align_echo.gaia.trial import compared_rules
+from align_echo.gaia.verdicts import FILE, StepVerdicts, by_action
 from align_echo.prompts import prompt_hash
 from align_echo.train.needs import require_training
 from align_echo.version import __version__
@@ -84,11 +84,11 @@ def trial_on_screens(
         if critic is None:
             result = screen_trial(proposed, picks=picks, most=candidates, seed=seed)
         else:
-            opinions = collect_opinions(critic, folder, proposed, path / FILE, progress)
-            if not any(opinion.has_answer for step in opinions for opinion in step.values()):
+            verdicts = collect_screen_verdicts(critic, folder, proposed, path / FILE, progress)
+            if not any(verdict.has_answer for step in verdicts for verdict in step.values()):
                 raise UsageError("the critic said nothing of any action: there is none to ask it about")
             result = screen_trial(
-                proposed, opinions, picks=picks, temperature=critic.temperature, most=candidates, seed=seed
+                proposed, verdicts, picks=picks, temperature=critic.temperature, most=candidates, seed=seed
             )
         run_dir.finish(result)
     return result
@@ -110,23 +110,23 @@ def _critic(folder: Path) -> Critic:
     return load_critic(folder)
 
 
-def collect_opinions(
+def collect_screen_verdicts(
     critic: Critic, folder: Path, proposed: Sequence[ProposedStep], file: Path, progress: Progress = SILENT
 ) -> list[Mapping[str, Verdict]]:
     """Ask the critic about the distinct actions of each step, except those already in `file`."""
     stored = JsonlFile(file)
-    known = {record.step: record for record in stored.read(StepOpinions)}
+    known = {record.step: record for record in stored.read(StepVerdicts)}
     progress.say(f"asking about {sum(len(step.labels) for step in proposed):,} actions on {len(proposed):,} screens")
-    opinions: list[Mapping[str, Verdict]] = []
+    verdicts: list[Mapping[str, Verdict]] = []
     for done, step in enumerate(proposed, start=1):
         record = known.get(step.step.id)
         if record is None:
-            record = StepOpinions(step=step.step.id, said=tuple(_asked(critic, folder, step)))
+            record = StepVerdicts(step=step.step.id, said=tuple(_asked(critic, folder, step)))
             stored.append(record)
-        opinions.append(by_action(record.said))
+        verdicts.append(by_action(record.said))
         if done % TOLD == 0 and done < len(proposed):
             progress.say(f"{done} of {len(proposed)} screens")
-    return opinions
+    return verdicts
 
 
 def _asked(critic: Critic, folder: Path, proposed: ProposedStep) -> list[Verdict]:

@@ -2,7 +2,7 @@
 
     finding.py    finds the files with episodes, with their run and part
     reading.py    reads the episodes of a file, and collects its damaged lines
-    reading.py  a critic's reviews of the episodes, from separate files
+    reading.py  a critic's critiques of the episodes, from separate files
     reading.py     an oracle's labels of the actions, from a collection
     listing.py   the recorded rules of the interfaces, and which of them fit a message
     listing.py    `align-echo show`: an overview of a run, and one episode turn by turn, as lines

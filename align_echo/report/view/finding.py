@@ -23,7 +23,7 @@ from align_echo.run_dir import CONFIG
 EPISODES, ITERATIONS, ROLLOUTS = "trajectories", "iterations", "rollouts"
 
 CRITIQUES = {EPISODES: "reviews", ROLLOUTS: "critiques"}
-"""Folder of a critic's reviews for each folder of episodes."""
+"""Folder of a critic's critiques for each folder of episodes."""
 
 MOST_NAMED = 12
 """Most parts named in a message."""
@@ -34,7 +34,7 @@ PASSED_BY = {"cache", "checkpoints"}
 
 @dataclass(frozen=True)
 class EpisodeFile:
-    """A file of episodes: a `part` of a `run`. `critiques` is the file of a critic's reviews, if there is one."""
+    """A file of episodes: a `part` of a `run`. `critiques` is the file of a critic's critiques, if there is one."""
 
     file: Path
     folder: Path

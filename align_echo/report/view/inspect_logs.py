@@ -34,11 +34,11 @@ from align_echo.errors import MissingExtraError, UsageError, printable, without_
 from align_echo.intervals import Estimate, mean_score, scored, success_rate
 from align_echo.report.view.finding import EpisodeFile, find_episodes
 from align_echo.report.view.reading import (
+    CritiqueIndex,
     DamagedLine,
     Labels,
     OracleLabels,
-    PlacedReview,
-    ReviewIndex,
+    PlacedCritique,
     describe_damage,
     read_episodes,
 )
@@ -67,7 +67,7 @@ def write_logs(paths: Sequence[Path], out: Path) -> tuple[list[Path], list[Damag
         raise UsageError(f"{out} is a file: --eval names a folder")
     parts = find_episodes(paths)
     damaged: list[DamagedLine] = []
-    critiques, labels = ReviewIndex(parts, damaged), OracleLabels(parts, damaged)
+    critiques, labels = CritiqueIndex(parts, damaged), OracleLabels(parts, damaged)
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     unfinished = Path(mkdtemp(prefix=".", dir=out))
@@ -87,7 +87,7 @@ def write_logs(paths: Sequence[Path], out: Path) -> tuple[list[Path], list[Damag
 
 
 def _write_log(
-    part: EpisodeFile, critiques: ReviewIndex, labels: OracleLabels, damaged: list[DamagedLine], folder: Path
+    part: EpisodeFile, critiques: CritiqueIndex, labels: OracleLabels, damaged: list[DamagedLine], folder: Path
 ) -> None:
     """Write the log of a part; none without episodes."""
     from inspect_ai.log import write_eval_log
@@ -101,7 +101,11 @@ def _write_log(
 
 
 def _log(
-    part: EpisodeFile, episodes: Sequence[Trajectory], critiques: ReviewIndex, labels: OracleLabels, damaged: list[str]
+    part: EpisodeFile,
+    episodes: Sequence[Trajectory],
+    critiques: CritiqueIndex,
+    labels: OracleLabels,
+    damaged: list[str],
 ) -> EvalLog:
     from inspect_ai.log import EvalLog, EvalStats
 
@@ -170,7 +174,7 @@ def _sample_id(task_id: str) -> str:
 def _sample(
     trajectory: Trajectory,
     name: tuple[str, int],
-    placed_reviews: Sequence[PlacedReview],
+    placed_reviews: Sequence[PlacedCritique],
     labels: Sequence[Labels],
     model: str,
 ) -> EvalSample:

@@ -23,7 +23,14 @@ from align_echo.errors import InterfaceError, UsageError, did_you_mean, printabl
 from align_echo.interface.contract import Provenance, RuleRecord, load_interface, shipped_interfaces
 from align_echo.registry import quantity
 from align_echo.report.view.finding import EpisodeFile, select_part
-from align_echo.report.view.reading import DamagedLine, Labels, OracleLabels, PlacedReview, ReviewIndex, read_episodes
+from align_echo.report.view.reading import (
+    CritiqueIndex,
+    DamagedLine,
+    Labels,
+    OracleLabels,
+    PlacedCritique,
+    read_episodes,
+)
 from align_echo.rollout.faults import fault_text
 from align_echo.types import Choice, HintEvent, Step, Trajectory, Usage, source_in
 
@@ -212,11 +219,12 @@ def _list_names(names: Sequence[str]) -> str:
 def episode_lines(
     listed: ListedEpisode, peers: Sequence[ListedEpisode], parts: Sequence[EpisodeFile], damaged: list[DamagedLine]
 ) -> Iterator[str]:
-    """Print an episode turn by turn, with the experiments behind its interface's messages and a critic's reviews."""
+    """Print an episode turn by turn, with the experiments behind its interface's messages and a critic's critiques."""
     part, trajectory = listed
     folders = {other_part.folder: None for other_part in parts}
     provenance = provenances([trajectory.interface], folders).get(trajectory.interface)
-    reviews = ReviewIndex(parts, damaged).for_episode(part, trajectory.task_id, trajectory.sample, trajectory.critique)
+    index = CritiqueIndex(parts, damaged)
+    critiques = index.for_episode(part, trajectory.task_id, trajectory.sample, trajectory.critique)
     labels = OracleLabels(parts, damaged).for_episode(part, trajectory)
     yield _line(f"{trajectory.task_id}, sample {trajectory.sample}, {part.run}: {part.part}", 300)
     agent, interface = _line(trajectory.agent, 80), _line(trajectory.interface, 120)
@@ -230,9 +238,9 @@ def episode_lines(
     yield from _wrapped("rules told up front: ", trajectory.rules)
     yield from _wrapped("", trajectory.initial_observation)
     yield from _turns(trajectory.steps, labels, provenance)
-    for review in reviews:
+    for placed in critiques:
         yield ""
-        yield from _review(review)
+        yield from _critique(placed)
     if peers:
         yield ""
         yield from _wrapped("the same task: ", "; ".join(_describe_peer(part, peer) for peer in peers[:20]))
@@ -316,7 +324,7 @@ def _hint(event: HintEvent, provenance: Provenance | None) -> Iterator[str]:
             yield from _wrapped("          on record: ", f"{rule.text} ({evidence}){more}")
 
 
-def _review(placed: PlacedReview) -> Iterator[str]:
+def _critique(placed: PlacedCritique) -> Iterator[str]:
     review = placed.review
     if review.critique is None:
         why = fault_text(review.fault) if review.fault else review.problem

@@ -30,11 +30,11 @@ from align_echo.report.html_page import check_html_file, fill_page
 from align_echo.report.view.finding import EpisodeFile, find_episodes
 from align_echo.report.view.listing import provenances, rules_behind
 from align_echo.report.view.reading import (
+    CritiqueIndex,
     DamagedLine,
     Labels,
     OracleLabels,
-    PlacedReview,
-    ReviewIndex,
+    PlacedCritique,
     describe_damage,
     read_episodes,
 )
@@ -88,7 +88,7 @@ def pack(parts: Sequence[EpisodeFile]) -> PackedPage:
     """Put all episodes of these files into a page. Raises `UsageError` if none can be read."""
     damaged: list[DamagedLine] = []
     index = _Index()
-    critiques, labels = ReviewIndex(parts, damaged), OracleLabels(parts, damaged)
+    critiques, labels = CritiqueIndex(parts, damaged), OracleLabels(parts, damaged)
     size = 0
     chunks = []
     for number, chunk in enumerate(_chunks(parts, critiques, labels, index, damaged)):
@@ -122,7 +122,7 @@ def write_page(paths: Sequence[Path], out: Path | None = None) -> tuple[Path, Pa
 
 def _chunks(
     parts: Sequence[EpisodeFile],
-    critiques: ReviewIndex,
+    critiques: CritiqueIndex,
     labels: OracleLabels,
     index: _Index,
     damaged: list[DamagedLine],
@@ -145,7 +145,7 @@ def _chunks(
 
 
 def _row(
-    trajectory: Trajectory, reviews: Sequence[PlacedReview], index: _Index, part: int, position: tuple[int, int]
+    trajectory: Trajectory, reviews: Sequence[PlacedCritique], index: _Index, part: int, position: tuple[int, int]
 ) -> list[Any]:
     """Build an episode's row in the list. `page/data.js` names the columns in this order."""
     hints = {event: _number(index.hints, event.rule) for step in trajectory.steps for event in step.hints}
@@ -175,9 +175,9 @@ def _row(
 
 
 def _episode(
-    trajectory: Trajectory, placed_reviews: Sequence[PlacedReview], labels: Sequence[Labels]
+    trajectory: Trajectory, placed_reviews: Sequence[PlacedCritique], labels: Sequence[Labels]
 ) -> dict[str, Any]:
-    """Serialise an episode without default values, with its reviews and labels."""
+    """Serialise an episode without default values, with its critiques and labels."""
     fields = trajectory.model_dump(exclude_defaults=True, exclude={"steps", "played_under"})
     reviews = [placed.review.model_dump(exclude_defaults=True, exclude={"tokens"}) for placed in placed_reviews]
     turns = [_turn(step, turn_labels) for step, turn_labels in zip(trajectory.steps, labels, strict=True)]

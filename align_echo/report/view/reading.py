@@ -150,8 +150,8 @@ _Attempt = tuple[str, str, str, int, str]
 """Run, part (for a step of training), task, sample, and (for a round) the critique given to the agent."""
 
 
-class _ReviewRecord(BaseModel):
-    """A review with its attempt: an `Episode`, or its number and its task."""
+class _CritiqueRecord(BaseModel):
+    """A critique with its attempt: an `Episode`, or its number and its task."""
 
     attempt: Episode | int
     review: Verdict
@@ -159,28 +159,28 @@ class _ReviewRecord(BaseModel):
 
 
 @dataclass(frozen=True)
-class PlacedReview:
-    """A review, and the part with the episodes after it."""
+class PlacedCritique:
+    """A critique, and the part with the episodes after it."""
 
     review: Verdict
     part: str
 
 
-class ReviewIndex:
-    """All reviews of some runs, by attempt."""
+class CritiqueIndex:
+    """All critiques of some runs, by attempt."""
 
     def __init__(self, parts: Sequence[EpisodeFile], damaged: list[DamagedLine]) -> None:
         """Reads the files for these parts; damaged lines are added to `damaged`."""
-        self._heard: dict[_Attempt, list[PlacedReview]] = defaultdict(list)
+        self._heard: dict[_Attempt, list[PlacedCritique]] = defaultdict(list)
         for part in parts:
-            for record in read_records(part.critiques, _ReviewRecord, damaged) if part.critiques else ():
+            for record in read_records(part.critiques, _CritiqueRecord, damaged) if part.critiques else ():
                 if isinstance(record.attempt, int):
                     attempt: _Attempt = (part.run, part.part, record.task_id, record.attempt, "")
                 else:
                     attempt = (part.run, "", record.attempt.task_id, record.attempt.sample, record.attempt.critique)
-                self._heard[attempt].append(PlacedReview(record.review, part.part))
+                self._heard[attempt].append(PlacedCritique(record.review, part.part))
 
-    def for_episode(self, part: EpisodeFile, task_id: str, sample: int, critique: str) -> list[PlacedReview]:
-        """Return the reviews of an episode."""
+    def for_episode(self, part: EpisodeFile, task_id: str, sample: int, critique: str) -> list[PlacedCritique]:
+        """Return the critiques of an episode."""
         of_round = self._heard.get((part.run, "", task_id, sample, critique), [])
         return of_round + self._heard.get((part.run, part.part, task_id, sample, ""), [])

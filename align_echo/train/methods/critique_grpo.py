@@ -14,7 +14,7 @@ from align_echo.rollout.session import Episode
 from align_echo.train.method import BatchCost, CollectingSettings, Method
 from align_echo.train.methods.refining import RefinedAttempt, refine, scores, tally
 from align_echo.train.rows import RolloutBatch, policy_row, without_critique
-from align_echo.train.stage import ReviewRequest, Stage
+from align_echo.train.stage import CritiqueRequest, Stage
 from align_echo.types import Trajectory
 
 SAMPLES = 8
@@ -27,7 +27,7 @@ def critique_grpo(tasks: Sequence[str], stage: Stage, *, samples: int = SAMPLES)
 
     def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[RefinedAttempt]]:
         played = part.play([Episode(task, sample) for task in share for sample in range(samples)])
-        requests = [ReviewRequest(trajectory, trajectory.sample) for trajectory in failed(played)]
+        requests = [CritiqueRequest(trajectory, trajectory.sample) for trajectory in failed(played)]
         return played, refine(part, requests, lambda request: request.sample + samples)
 
     parts = stage.overlapped(collect, tasks)

@@ -12,7 +12,7 @@ from align_echo.train.method import BatchCost, CollectingSettings, Method
 from align_echo.train.methods.refining import RefinedAttempt, critic_rows, refine, scores, tally
 from align_echo.train.rewards import REWARDS, CriticReward, saturation_gain
 from align_echo.train.rows import RolloutBatch, policy_row
-from align_echo.train.stage import ReviewRequest, Stage
+from align_echo.train.stage import CritiqueRequest, Stage
 from align_echo.types import Trajectory
 
 REFINEMENTS = 8
@@ -34,7 +34,7 @@ def echo(
     def collect(part: Stage, share: Sequence[str]) -> tuple[list[Trajectory], list[RefinedAttempt]]:
         attempts = part.play([Episode(task) for task in share])
         sound = [attempt for attempt in attempts if attempt.fault is None]
-        requests = [ReviewRequest(attempt, sample) for attempt in sound for sample in range(refinements)]
+        requests = [CritiqueRequest(attempt, sample) for attempt in sound for sample in range(refinements)]
         return attempts, refine(part, requests, lambda request: 1 + request.sample)
 
     parts = stage.overlapped(collect, tasks)

@@ -13,7 +13,7 @@ from align_echo.train.method import BatchCost, CollectingSettings, Method
 from align_echo.train.methods.refining import RefinedAttempt, critic_rows, refine, scores, tally
 from align_echo.train.rewards import REWARDS, CriticReward, revision_reward
 from align_echo.train.rows import RolloutBatch, Row, policy_row, without_critique
-from align_echo.train.stage import ReviewRequest, Stage
+from align_echo.train.stage import CritiqueRequest, Stage
 from align_echo.types import Trajectory
 
 SESSIONS = 8
@@ -39,7 +39,7 @@ def icrl(
         first = part.play([Episode(task, session) for task in share for session in range(sessions)])
         latest, by_round = first, list[list[RefinedAttempt]]()
         for _ in range(1, rounds):
-            requests = [ReviewRequest(lost, lost.sample) for lost in failed(latest)]
+            requests = [CritiqueRequest(lost, lost.sample) for lost in failed(latest)]
             by_round.append(refine(part, requests, lambda request: request.sample + sessions))
             latest = [session.after for session in by_round[-1] if session.after is not None]
         return first, by_round

@@ -10,31 +10,31 @@ from align_echo.critic.ask import Verdict
 from align_echo.rollout.session import Episode
 from align_echo.train.rewards import CriticReward
 from align_echo.train.rows import Row, critic_row
-from align_echo.train.stage import ReviewRequest, Stage
+from align_echo.train.stage import CritiqueRequest, Stage
 from align_echo.types import Trajectory
 
 
 @dataclass(frozen=True)
 class RefinedAttempt:
-    """An attempt with a critic's review. `after` is the next attempt, None without a readable critique."""
+    """An attempt with the critic's verdict on it. `after` is the next attempt, None without a readable critique."""
 
     attempt: Trajectory
-    review: Verdict
+    verdict: Verdict
     after: Trajectory | None
 
 
 def refine(
-    stage: Stage, requests: Sequence[ReviewRequest], sample: Callable[[ReviewRequest], int]
+    stage: Stage, requests: Sequence[CritiqueRequest], sample: Callable[[CritiqueRequest], int]
 ) -> list[RefinedAttempt]:
-    """Review the attempts; play the task again under each readable critique, with the number `sample(request)`."""
-    reviewed = list(zip(requests, stage.review(requests), strict=True))
-    readable = [(request, review) for request, review in reviewed if review.critique is not None]
+    """Criticise the attempts; play the task again under each readable critique, with the number `sample(request)`."""
+    criticised = list(zip(requests, stage.critique(requests), strict=True))
+    readable = [(request, verdict) for request, verdict in criticised if verdict.critique is not None]
     played = iter(
-        stage.play([Episode(request.attempt.task_id, sample(request), review.advice) for request, review in readable])
+        stage.play([Episode(request.attempt.task_id, sample(request), verdict.advice) for request, verdict in readable])
     )
     return [
-        RefinedAttempt(request.attempt, review, None if review.critique is None else next(played))
-        for request, review in reviewed
+        RefinedAttempt(request.attempt, verdict, None if verdict.critique is None else next(played))
+        for request, verdict in criticised
     ]
 
 
@@ -46,10 +46,10 @@ def critic_rows(refined: Iterable[RefinedAttempt], reward: CriticReward) -> list
     """
     rows = []
     for session in refined:
-        broken = session.review.fault is not None or (session.after is not None and session.after.fault is not None)
-        if not broken and session.review.tokens is not None:
+        broken = session.verdict.fault is not None or (session.after is not None and session.after.fault is not None)
+        if not broken and session.verdict.tokens is not None:
             after = session.after.score if session.after is not None else 0.0
-            rows.append(critic_row(session.review, session.attempt.task_id, reward(session.attempt.score, after)))
+            rows.append(critic_row(session.verdict, session.attempt.task_id, reward(session.attempt.score, after)))
     return rows
 
 
@@ -70,10 +70,10 @@ def tally(played: Iterable[Trajectory], refined: Iterable[RefinedAttempt] = ()) 
     if choices:
         counts["missing verdicts"] = sum(choice.counts.no_verdict for choice in choices)
     for session in refined:
-        counts["broken critiques"] += session.review.fault is not None
-        if session.review.fault is None:
+        counts["broken critiques"] += session.verdict.fault is not None
+        if session.verdict.fault is None:
             outcome = "won" if session.attempt.won else "lost"
             counts[f"critiques of {outcome} attempts"] += 1
-            counts[f"unread critiques of {outcome} attempts"] += session.review.critique is None
-            counts[f"cut critiques of {outcome} attempts"] += session.review.cut
+            counts[f"unread critiques of {outcome} attempts"] += session.verdict.critique is None
+            counts[f"cut critiques of {outcome} attempts"] += session.verdict.cut
     return counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from align_echo.report.view.finding import find_episodes
-from align_echo.report.view.reading import DamagedLine, OracleLabels, ReviewIndex, describe_damage, read_episodes
+from align_echo.report.view.reading import CritiqueIndex, DamagedLine, OracleLabels, describe_damage, read_episodes
 from tests.report.view.episodes import HALF, episode, lost, write
 
 
@@ -82,7 +82,7 @@ def test_critiques_of_rounds_and_of_training_are_found_by_their_attempt(tmp_path
         (tmp_path / f"run/{name}.jsonl").write_text(json.dumps(record) + "\n")
     parts = {part.part: part for part in find_episodes([tmp_path / "run"])}
     damaged: list[DamagedLine] = []
-    said = ReviewIndex([*parts.values()], damaged)
+    said = CritiqueIndex([*parts.values()], damaged)
 
     def heard(part: str, task: str, sample: int = 0, critique: str = "") -> list[tuple[str, str]]:
         return [(each.part, each.review.advice) for each in said.for_episode(parts[part], task, sample, critique)]

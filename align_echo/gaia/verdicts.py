@@ -1,7 +1,7 @@
-"""Ask a critic about every candidate of played episodes, and store the opinions so that a resumed trial asks nothing
+"""Ask a critic about every candidate of played episodes, and store the verdicts so that a resumed trial asks nothing
 twice.
 
-    opinions.jsonl    one `EpisodeOpinions` a line, appended after each episode; for screens one `StepOpinions` a line,
+    opinions.jsonl    one `EpisodeVerdicts` a line, appended after each episode; for screens one `StepVerdicts` a line,
                       appended after each step
 
 Not here: the figures (`trial.py`, `gui/screens.py`), and the identity of the critic (a run's folder has one critic).
@@ -66,8 +66,8 @@ def hash_episode(trajectory: Trajectory) -> str:
     return hashlib.sha256(trajectory.model_dump_json().encode()).hexdigest()
 
 
-class EpisodeOpinions(Frozen):
-    """Opinions on the distinct candidates of each turn of an episode, identified by its digest."""
+class EpisodeVerdicts(Frozen):
+    """Verdicts on the distinct candidates of each turn of an episode, identified by its digest."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
@@ -76,7 +76,7 @@ class EpisodeOpinions(Frozen):
 
     @property
     def by_turn(self) -> list[Mapping[str, Verdict]]:
-        """Return each turn's opinions by action."""
+        """Return each turn's verdicts by action."""
         return [by_action(turn) for turn in self.turns]
 
     @property
@@ -84,11 +84,11 @@ class EpisodeOpinions(Frozen):
         """Return whether the model answered about every action. An unreadable reply counts as an answer: it would come
         again.
         """
-        return not any(opinion.fault for turn in self.turns for opinion in turn)
+        return not any(verdict.fault for turn in self.turns for verdict in turn)
 
 
-class StepOpinions(Frozen):
-    """Opinions on the distinct proposed actions of a dataset's step, identified by its id."""
+class StepVerdicts(Frozen):
+    """Verdicts on the distinct proposed actions of a dataset's step, identified by its id."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
@@ -96,9 +96,9 @@ class StepOpinions(Frozen):
     said: tuple[ActionRecord, ...]
 
 
-def by_action(opinions: Iterable[Verdict]) -> dict[str, Verdict]:
-    """Index opinions by action."""
-    return {opinion.action: opinion for opinion in opinions}
+def by_action(verdicts: Iterable[Verdict]) -> dict[str, Verdict]:
+    """Index verdicts by action."""
+    return {verdict.action: verdict for verdict in verdicts}
 
 
 def without_repeats(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
@@ -106,25 +106,25 @@ def without_repeats(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
     return list({episode.digest: episode for episode in reversed(episodes)}.values())[::-1]
 
 
-def opinions(
+def collect_verdicts(
     critic: Critic,
     episodes: Sequence[RatedEpisode],
     folder: Path,
     *,
     on_episode: Callable[[int], None] = lambda done: None,
 ) -> list[Mapping[str, Verdict]]:
-    """Return the critic's opinions by turn, over all episodes in order. Opinions already in the folder are reused.
+    """Return the critic's verdicts by turn, over all episodes in order. Verdicts already in the folder are reused.
 
     The file appears with the first complete episode. `on_episode` is called with the number of finished episodes.
     """
     file = JsonlFile(folder / FILE)
-    known = {record.episode: record for record in file.read(EpisodeOpinions)}
+    known = {record.episode: record for record in file.read(EpisodeVerdicts)}
 
-    def judge(episode: RatedEpisode) -> EpisodeOpinions:
+    def judge(episode: RatedEpisode) -> EpisodeVerdicts:
         digest = episode.digest
         if digest in known:
             return known[digest]
-        record = EpisodeOpinions(episode=digest, turns=tuple(_opinions_by_turn(critic, episode)))
+        record = EpisodeVerdicts(episode=digest, turns=tuple(_verdicts_by_turn(critic, episode)))
         if record.complete:
             file.append(record)
         return record
@@ -142,19 +142,19 @@ def opinions(
     return by_turn
 
 
-def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[str, Verdict]]:
-    """Read the opinions of a finished trial on these episodes, by turn, over all in order.
+def read_verdicts(played: Sequence[Trajectory], folder: Path) -> list[Mapping[str, Verdict]]:
+    """Read the verdicts of a finished trial on these episodes, by turn, over all in order.
 
     Raises `MissingDataError` for a missing episode.
     """
-    known = {record.episode: record for record in JsonlFile(folder / FILE).read(EpisodeOpinions)}
+    known = {record.episode: record for record in JsonlFile(folder / FILE).read(EpisodeVerdicts)}
     records = [known.get(hash_episode(trajectory)) for trajectory in played]
     if None in records:
-        raise MissingDataError(f"{folder} lacks opinions of episodes: go on with align-echo critic evaluate --resume")
+        raise MissingDataError(f"{folder} lacks verdicts on episodes: go on with align-echo critic evaluate --resume")
     return [turn for record in records if record is not None for turn in record.by_turn]
 
 
-def _opinions_by_turn(critic: Critic, episode: RatedEpisode) -> Iterator[tuple[Verdict, ...]]:
+def _verdicts_by_turn(critic: Critic, episode: RatedEpisode) -> Iterator[tuple[Verdict, ...]]:
     for turn, step in enumerate(episode.trajectory.steps):
         actions = proposed_actions(step)
         if not actions:
