@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -154,13 +155,42 @@ def test_evidence_that_does_not_exist_is_refused(cites: str, reason: str) -> Non
         parse_analyzer_move(block(VALUES, cites), TASKS, OUTCOMES, True)
 
 
-@given(st.sampled_from(OPERATIONS), content)
+QUOTES = ('""', "''", "``", "“”", "‘’", "«»")
+bare = content.filter(lambda text: text.strip()[0] not in "".join(QUOTES) and not re.search("= *[\"']", text))
+unquoted = st.text(st.characters(exclude_characters="<>\\" + "".join(QUOTES)), min_size=1, max_size=50)
+
+
+def asked(operation: str, argument: str) -> str:
+    return f"Let me see.\n<operation> {operation} </operation>\n<argument>{argument}</argument>"
+
+
+def none_if_said(operation: str, argument: str) -> str:
+    return "" if operation == "run_task" and argument.strip().lower() == "none" else argument.strip()
+
+
+@given(st.sampled_from(OPERATIONS), bare)
 @example("run_task", "NONE")
+@example("execute_agent_action", "text = 1")
+@example("execute_agent_action", "say `hello`")
 def test_an_operation_is_read_with_its_argument(operation: str, argument: str) -> None:
-    reply = f"Let me see.\n<operation> {operation} </operation>\n<argument>{argument}</argument>"
-    meant = "" if operation == "run_task" and argument.strip().lower() == "none" else argument.strip()
+    meant = ExperimentRequest(operation=operation, argument=none_if_said(operation, argument))
     for parse in PARSERS[3:]:
-        assert parse(reply) == ExperimentRequest(operation=operation, argument=meant)
+        assert parse(asked(operation, argument)) == meant
+
+
+@given(st.sampled_from(OPERATIONS), st.sampled_from(QUOTES), unquoted.filter(lambda text: text.strip()))
+@example("run_task", "``", "0")
+def test_quotes_around_the_whole_argument_are_no_part_of_it(operation: str, quotes: str, argument: str) -> None:
+    meant = ExperimentRequest(operation=operation, argument=none_if_said(operation, argument))
+    for parse in PARSERS[3:]:
+        assert parse(asked(operation, f"{quotes[0]}{argument}{quotes[1]}")) == meant
+
+
+@pytest.mark.parametrize("quotes", QUOTES)
+def test_quotes_around_nothing_are_no_argument(quotes: str) -> None:
+    for operation in WITH_ARGUMENT:
+        with pytest.raises(ReplyFormatError, match="needs an <argument>"):
+            parse_checker_move(asked(operation, f"{quotes[0]} {quotes[1]}"), OUTCOMES, True)
 
 
 @pytest.mark.parametrize("operation", WITH_ARGUMENT)
