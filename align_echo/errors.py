@@ -236,15 +236,23 @@ def require(feature: str, extra: str, modules: Iterable[str], note: str = "") ->
         raise MissingExtraError(feature, extra, note)
 
 
-def did_you_mean(name: str, names: Iterable[str], *, most: int = 3) -> str:
+def did_you_mean(name: str, names: Iterable[str], *, most: int = 3, quoted: bool = False) -> str:
     """Suggest the most similar names as a question with a trailing space; "" if none is similar."""
     near = get_close_matches(name, list(names), n=most, cutoff=0.5)
+    near = [repr(each) for each in near] if quoted else near
     return f"did you mean {' or '.join(near)}? " if near else ""
 
 
 def first_line(error: BaseException) -> str:
     """Return the first line of a third-party error, for use in our messages."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def unreadable(file: object, error: OSError | ValueError) -> str:
+    """Say that a file is missing, or why it cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return f"there is no file {file}"
+    return f"cannot read {file}: {getattr(error, 'strerror', None) or first_line(error)}"
 
 
 def portable(error: BaseException, unknown: type[Exception] = RuntimeError) -> Exception:

@@ -22,7 +22,8 @@ from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, 
 
 from align_echo.base.files import read_bytes, write_atomically
 from align_echo.base.jsonl import JsonlFile
-from align_echo.errors import UsageError
+from align_echo.base.plain_yaml import first_wrong
+from align_echo.errors import UsageError, unreadable
 from align_echo.interface.contract import Interface, load_interface, save_interface
 from align_echo.intervals import Percent, Score, ScoreChange
 from align_echo.models.cache import ReplyCache, find_price
@@ -331,7 +332,7 @@ class RunFolder:
         try:
             return _MISALIGNMENTS.validate_json(read_bytes(file))
         except ValidationError as error:
-            raise UsageError(f"{file} is damaged: delete it and resume; {error.errors()[0]['msg']}") from error
+            raise UsageError(f"{file} is damaged: delete it and resume; {first_wrong(error)}") from error
 
     def save_interface(self, iteration: int, interface: Interface) -> Path:
         """Write an iteration's interface."""
@@ -371,8 +372,10 @@ class RunFolder:
         file = self.path / name
         try:
             return kind.model_validate_json(read_bytes(file))
-        except (OSError, ValidationError) as error:
-            raise UsageError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
+        except OSError as error:
+            raise UsageError(unreadable(file, error)) from error
+        except ValidationError as error:
+            raise UsageError(f"{file} is damaged: {first_wrong(error)}") from error
 
 
 _MISALIGNMENTS = TypeAdapter(list[Misalignment])

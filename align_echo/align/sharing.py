@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from align_echo.base.files import read_bytes, write_atomically
 from align_echo.base.plain_yaml import first_wrong, parse_json
-from align_echo.errors import InterfaceError, UsageError, first_line, printable, redacted
+from align_echo.errors import InterfaceError, UsageError, first_line, printable, redacted, unreadable
 from align_echo.interface.contract import (
     MAX_SOURCE,
     Interface,
@@ -108,7 +108,7 @@ def read_shared(file: Path) -> Interface:
     except UsageError:
         raise
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror or error}") from error
+        raise UsageError(unreadable(file, error)) from error
     except ValueError as error:
         raise UsageError(f"{file} is no interface that was exported: {first_line(error)}") from error
     shared = _validate(file, parsed)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from align_echo.base.files import read_bytes, read_lines
 from align_echo.errors import UsageError, first_line
@@ -177,14 +178,64 @@ def in_yaml(value: object) -> str:
     return text if text.isprintable() and text else repr(text)
 
 
-def first_wrong(error: ValidationError) -> str:
-    """Describe the first setting refused by pydantic, in clearer words if necessary."""
-    wrong = error.errors()[0]
-    ours = {"extra_forbidden": "there is no such setting", "too_short": "the list is empty: name at least one"}
-    reason = ours.get(wrong["type"], wrong["msg"].removeprefix("Value error, "))
-    if wrong["type"].endswith("_parsing"):
-        reason = f"{reason.partition(',')[0]}, not {wrong['input']!r:.60}"
-    return ": ".join(filter(None, (".".join(map(str, wrong["loc"])), reason)))
+REASONS = {
+    "missing": "it is missing",
+    "extra_forbidden": "there is no such setting",
+    "too_short": "the list is empty: name at least one",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "finite_number": "must be a finite number",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be a text",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must hold names and values",
+    "mapping_type": "must hold names and values",
+    "model_type": "must hold names and values",
+    "model_attributes_type": "must hold names and values",
+    "none_required": "must be left out",
+}
+"""Reasons of pydantic in our words, by its type of error; the values in braces are of the error's context."""
+
+
+def first_wrong(error: ValidationError, *, unnamed: Collection[object] = (), of_settings: bool = False) -> str:
+    """Describe the first value that pydantic refused.
+
+    Parts of a value's place that are `unnamed` are left out. With a missing setting, name an unknown setting too: it
+    may be a misspelling.
+    """
+    errors = error.errors(include_url=False)
+    unknown = [wrong for wrong in errors[1:] if wrong["type"] == "extra_forbidden"]
+    is_misspelt = of_settings and errors[0]["type"] == "missing"
+    told = errors[:1] + (unknown[:1] if is_misspelt else [])
+    places = [".".join(str(part) for part in wrong["loc"] if part not in unnamed) for wrong in told]
+    return "; ".join(
+        ": ".join(filter(None, (place, _reason(wrong)))) for place, wrong in zip(places, told, strict=True)
+    )
+
+
+def _reason(wrong: ErrorDetails) -> str:
+    """Return why a value was refused, and the value if it is a short one."""
+    context, value = wrong.get("ctx", {}), wrong["input"]
+    reason = wrong["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ").partition("\n")[0]
+    if wrong["type"] in REASONS:
+        reason = REASONS[wrong["type"]].format(**context)
+    elif wrong["type"] in ("literal_error", "enum"):
+        reason = f"must be {context['expected'].replace(chr(39), '')}"
+    elif reason.startswith("Input should "):
+        reason = f"must {reason.removeprefix('Input should ')}"
+    short = isinstance(value, str | int | float) and len(repr(value)) <= LONGEST_SHOWN
+    if short and wrong["type"].startswith(("greater", "less")):
+        return f"{reason}, not {value}"
+    return f"{reason}, not {value!r}" if short and reason.startswith("must ") else reason
 
 
 def braced(text: str, command: str) -> list[str]:

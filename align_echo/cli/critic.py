@@ -16,7 +16,6 @@ from align_echo.agents import options
 from align_echo.agents.options import VerbConfig
 from align_echo.cli.console import leave, resumable, run_display, run_folder, say, stdout
 from align_echo.cli.options import Out, Resume, takes
-from align_echo.cli.options import folder as folder_option
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport
 from align_echo.errors import UsageError
 from align_echo.evaluate.tables import plain_table
@@ -194,7 +193,7 @@ def show_recording(recording: RecordingResult) -> None:
 
 # ---------------------------------------------------------------- `align-echo critic`
 
-critic = typer.Typer(help="Collect labelled actions, train a critic on them, evaluate it.", no_args_is_help=True)
+critic = typer.Typer(help="Collect labelled actions, train a critic on them, evaluate it.")
 
 class ScreenTrialConfig(VerbConfig):
     """Options of `align-echo critic gui-steps`."""
@@ -350,9 +349,7 @@ def gui_record(
     episodes: Annotated[Path, typer.Argument(help="Episodes on MiniWoB: a folder of collect or evaluate.")],
     out: Annotated[
         Path,
-        typer.Option(
-            "--out", parser=folder_option, metavar="<path>", help="The step dataset: a folder that does not exist yet."
-        ),
+        typer.Option("--out", help="The step dataset: a folder that does not exist yet."),
     ],
 ) -> None:
     """Replay episodes of MiniWoB and write their turns as a step dataset, with screenshots and predictions."""

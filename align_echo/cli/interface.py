@@ -62,15 +62,15 @@ def show(
     if keep and run is None:
         raise UsageError("--keep keeps what a run counted: name its folder with --run DIR")
     chosen = _load_named(name, env)
+    counted = None if run is None else count_run_hints(chosen, run)
     print(printable("\n".join(provenance_lines(chosen))))
     if chosen.provenance.rules:
         stdout().print(rules_table(chosen.provenance.rules))
     for unresolved in chosen.provenance.unresolved:
         print(f"no rule stood its experiments for: {printable(unresolved)}")
-    if run is not None:
-        record = count_run_hints(chosen, run)
-        stdout().print(hints_table(record, f"Hints in the episodes of {run}"))
-        chosen = keep_record(chosen, Path(name), record) if keep else chosen
+    if counted is not None:
+        stdout().print(hints_table(counted, f"Hints in the episodes of {run}"))
+        chosen = keep_record(chosen, Path(name), counted) if keep else chosen
     if chosen.record:
         stdout().print(hints_table(chosen.record, "Record of earlier runs, with which every episode begins"))
     for rule in sorted(silenced_by(chosen.record)):

@@ -6,13 +6,16 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
 
 import typer
-from typer.core import TyperGroup
+from pydantic import ValidationError
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.main import get_group
 
 from align_echo.base import halting
+from align_echo.base.plain_yaml import first_wrong
 from align_echo.base.progress import printed_notices
 from align_echo.cli.output import redacted_output
 from align_echo.errors import AlignEchoError
@@ -33,12 +36,71 @@ VERBS = ("generate-interface", "evaluate", "grid", "study", "train", "show", "vi
          "serve", "shop", "retrieval-server", "critic", "interface")  # fmt: skip
 
 
+PLACEHOLDERS = {Path: "<path>", int: "<n>", float: "<x>", str: "<text>"}
+"""Stand-ins for values in the help, by the first of these types that an option takes."""
+
+
+def _value_type(parameter: Any) -> Any:
+    """Return the type of an option's or argument's value, or of each of several; None for a switch or a choice."""
+    annotation = parameter.type_descriptor.annotation
+    return next((kind for kind in (annotation, *get_args(annotation)) if kind in PLACEHOLDERS), None)
+
+
+class _Verb(TyperCommand):
+    """A verb with plain placeholders in its help. It refuses an empty text: as a path it means the current folder."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        for parameter in self.params:
+            is_argument = isinstance(parameter, TyperArgument)
+            placeholder = str(parameter.name).upper() if is_argument else PLACEHOLDERS.get(_value_type(parameter))
+            parameter.metavar = parameter.metavar or placeholder
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter in self.params:
+            value = given.get(str(parameter.name))
+            texts = value if isinstance(value, list | tuple) else [value]
+            if any(isinstance(text, str) and not text.strip() for text in texts):
+                is_path = _value_type(parameter) is Path
+                problem = "it is empty: give it a path" if is_path else "the name is empty: leave it out, or name one"
+                raise typer.BadParameter(problem, ctx, cast(Any, parameter))
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        arguments = [parameter for parameter in self.params if isinstance(parameter, TyperArgument)]
+        return ["[OPTIONS]", *(str(argument.metavar) for argument in arguments)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if isinstance(parameter, TyperArgument):
+                rows["Arguments"] += [(str(parameter.metavar), record[1])] if record else []
+            else:
+                rows["Options"] += [record] if record else []
+        for title, lines in rows.items():
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
+
+
+def _print_help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
 def _build_command(name: str) -> Any:
     """Build the command of a verb. Its module is imported only now, since each imports a part of the library."""
     python_name = name.replace("-", "_")
     verb = getattr(importlib.import_module(f"align_echo.cli.{python_name}"), python_name)
     standalone = typer.Typer(rich_markup_mode=None)
-    standalone.add_typer(verb, name=name) if isinstance(verb, typer.Typer) else standalone.command()(verb)
+    if isinstance(verb, typer.Typer):
+        for command in verb.registered_commands:
+            command.cls = _Verb
+        standalone.add_typer(verb, name=name, invoke_without_command=True, callback=_print_help)
+    else:
+        standalone.command(cls=_Verb)(verb)
     return get_group(standalone).commands[name]
 
 
@@ -61,8 +123,7 @@ def _root(
     if version:
         print(f"align-echo {__version__}")
         raise typer.Exit
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+    _print_help(context)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +139,7 @@ def _status(arguments: Sequence[str] | None) -> int:
         status = app(args=arguments, prog_name="align-echo", standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:
-        return _fail(_renaming_message(error) or error.format_message(), "; see align-echo --help")
+        return _fail(_renaming_message(error) or _message(error), f"; see {_command_path(error)} --help")
     except AlignEchoError as error:
         return _fail(str(error))
     except BrokenPipeError:
@@ -92,6 +153,25 @@ def _status(arguments: Sequence[str] | None) -> int:
     finally:
         close_local()
     return status if isinstance(status, int) else 0
+
+
+def _command_path(error: typer.TyperException) -> str:
+    """Return the command whose help lists what the error is about."""
+    context = getattr(error, "ctx", None)
+    return context.command_path if context else "align-echo"
+
+
+def _message(error: typer.TyperException) -> str:
+    """Return the message of an error of the command line; for a value that is refused, in our own words."""
+    if type(error) is not typer.BadParameter or error.param is None:
+        return error.format_message()
+    reason = error.message
+    if isinstance(error.__cause__, ValidationError):
+        *others, last = map(str, error.param.type_descriptor.choices or ("",))
+        given = error.__cause__.errors(include_url=False)[0]["input"]
+        reason = f"must be {', '.join(others)} or {last}, not {given!r}" if others else first_wrong(error.__cause__)
+    name = error.param.opts[0] if error.param.opts[0].startswith("-") else str(error.param.name).upper()
+    return f"{name}: {reason}"
 
 
 def _renaming_message(error: typer.TyperException) -> str:

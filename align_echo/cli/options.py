@@ -17,17 +17,9 @@ from pydantic.fields import FieldInfo
 from align_echo.agents import options
 from align_echo.agents.options import VerbConfig
 
-
-def folder(text: str) -> Path:
-    """Parse --out; an empty name would mean the current folder."""
-    if not text.strip():
-        raise typer.TyperException("--out names no folder")
-    return Path(text)
-
-
 Out = Annotated[
     Path | None,
-    typer.Option("--out", parser=folder, metavar="<path>", help="Folder of the run; default: a new one under runs/."),
+    typer.Option("--out", help="Folder of the run; default: a new one under runs/."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")]
 

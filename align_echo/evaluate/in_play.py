@@ -209,8 +209,11 @@ _EPISODES = ("trajectories/*.jsonl", "iterations/*/trajectories.jsonl")
 def count_run_hints(interface: Interface, folder: Path) -> tuple[HintCount, ...]:
     """Count the outcomes of the interface's hints, by rule, in a folder of `evaluate` or `generate-interface`.
 
-    Episodes of its placebo do not count. Raises `UsageError` if none was played under exactly this source.
+    Episodes of its placebo do not count. Raises `UsageError` for a missing folder, and if none was played under
+    exactly this source.
     """
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}: name the folder of a run")
     labels: dict[str, None] = {}
     played = []
     for trajectory in _episodes(folder):

@@ -20,7 +20,7 @@ from align_echo.align.generation import BackendName
 from align_echo.align.loop import ITERATIONS
 from align_echo.base.files import read_text
 from align_echo.base.plain_yaml import first_wrong, in_yaml, yaml_mapping
-from align_echo.errors import UsageError, did_you_mean, first_line
+from align_echo.errors import UsageError, did_you_mean, unreadable
 from align_echo.types import Frozen
 
 GENERATE = "generate"
@@ -161,7 +161,7 @@ def read_study(name: str | Path) -> StudyFile:
     try:
         content = read_text(Path(text))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {text}: {first_line(error)}") from None
+        raise UsageError(unreadable(text, error)) from None
     return checked_study(content, text)
 
 
@@ -170,7 +170,7 @@ def checked_study(text: str, source: str) -> StudyFile:
     try:
         file = StudyFile.model_validate(yaml_mapping(text, source))
     except ValidationError as error:
-        raise UsageError(f"{source}: {first_wrong(error)}") from None
+        raise UsageError(f"{source}: {first_wrong(error, of_settings=True)}") from None
     refuse_contradictions(file, source)
     return file
 

@@ -24,7 +24,7 @@ from align_echo.agents import options
 from align_echo.agents.options import VerbConfig
 from align_echo.agents.players import AgentChoice, choose_agent, default_model
 from align_echo.base.files import read_bytes
-from align_echo.base.plain_yaml import json_object
+from align_echo.base.plain_yaml import first_wrong, json_object
 from align_echo.base.progress import SILENT, Progress
 from align_echo.critic.labels import label_rules
 from align_echo.errors import UsageError
@@ -394,8 +394,9 @@ def _summary(kind: type[Summary], folder: Path) -> Summary:
     try:
         return kind.model_validate_json(read_bytes(folder / "summary.json"))
     except ValidationError as error:
-        why = error.errors()[0]["msg"]
-        raise UsageError(f"{folder / 'summary.json'} is damaged ({why}): delete it and resume") from error
+        raise UsageError(
+            f"{folder / 'summary.json'} is damaged ({first_wrong(error)}): delete it and resume"
+        ) from error
 
 
 def _has_config(folder: Path) -> bool:

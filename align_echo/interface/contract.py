@@ -25,8 +25,8 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError
 
 from align_echo.base.files import read_bytes, read_text, write_atomically
-from align_echo.base.plain_yaml import parse_json
-from align_echo.errors import InterfaceError, did_you_mean
+from align_echo.base.plain_yaml import first_wrong, parse_json
+from align_echo.errors import InterfaceError, did_you_mean, first_line
 from align_echo.interface.hints import HintCount, silenced_by
 from align_echo.types import Evidence, Frozen, PlayedInterface, Usage
 
@@ -372,7 +372,8 @@ def load_interface(
         content = read_bytes(file) if isinstance(file, Path) else file.read_bytes()
         source = content.decode()  # not `read_text`: line ends belong to the content and its hash
     except (OSError, UnicodeDecodeError) as error:
-        raise InterfaceError(f"cannot read the interface {name_or_path}: {error}") from error
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise InterfaceError(f"cannot read the interface {name_or_path}: {reason}") from error
     sidecar = _sidecar(file)
     record: dict[str, Any] = {}
     hints: tuple[HintCount, ...] = ()
@@ -382,8 +383,8 @@ def load_interface(
             stored = InterfaceContract.model_validate(record["contract"])
             provenance = Provenance.model_validate(record["provenance"])
             hints = _HINTS.validate_python(record.get("hints", []))
-        except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
-            reason = str(error).partition("\n")[0]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = first_wrong(error) if isinstance(error, ValidationError) else first_line(error)
             raise InterfaceError(f"the interface's record {sidecar} is not readable: {reason}") from error
     else:
         if contract is None:

@@ -26,8 +26,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from align_echo.base.files import open_file, read_bytes
 from align_echo.base.jsonl import append_line
-from align_echo.base.plain_yaml import parse_json
-from align_echo.errors import UsageError
+from align_echo.base.plain_yaml import first_wrong, parse_json
+from align_echo.errors import UsageError, first_line
 from align_echo.types import Completion, Frozen, Message, WordChoice
 
 Stored = TypeVar("Stored", Completion, WordChoice)
@@ -195,8 +195,8 @@ def _user_prices(path: str) -> Mapping[str, Price]:
         return {}
     try:
         return TypeAdapter(dict[str, Price]).validate_python(parse_json(Path(path).read_text(encoding="utf-8")))
-    except (OSError, ValueError, ValidationError) as error:
-        why = str(error).splitlines()[0]
+    except (OSError, ValueError) as error:
+        why = first_wrong(error) if isinstance(error, ValidationError) else first_line(error)
         raise UsageError(
             f"{PRICES_VARIABLE}={path} is not readable as {{model: {{prompt, completion}}}}: {why}"
         ) from error

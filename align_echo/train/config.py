@@ -16,7 +16,7 @@ from align_echo.base.files import read_text
 from align_echo.base.plain_yaml import first_wrong, yaml_mapping
 from align_echo.critic.labels import LABEL_RULES
 from align_echo.critic.language import FORMS
-from align_echo.errors import UsageError, did_you_mean, first_line
+from align_echo.errors import UsageError, did_you_mean, unreadable
 from align_echo.registry import OURS
 from align_echo.run_dir import CONFIG
 from align_echo.train.advantages import ADVANTAGES
@@ -191,7 +191,7 @@ def read_file(path: Path) -> dict[str, Any]:
     try:
         settings = yaml_mapping(read_text(path), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {first_line(error)}") from None
+        raise UsageError(unreadable(path, error)) from None
     refuse_old_keys(settings, str(path))
     base = settings.pop("base", settings.get("method"))
     return merged(method(str(base)), settings) if base is not None else settings
@@ -255,7 +255,7 @@ def _problem(error: ValidationError) -> str:
     if first["loc"] == ("method",) and first["type"] == "missing":
         names = ", ".join(methods())
         return f"method: nothing says how to train: begin the file with method: METHOD, one of {names}"
-    return first_wrong(error)
+    return first_wrong(error, of_settings=True)
 
 
 def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:

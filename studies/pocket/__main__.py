@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from align_echo.errors import AlignEchoError, MissingExtraError, UsageError, first_line
+from align_echo.base.plain_yaml import first_wrong
+from align_echo.errors import AlignEchoError, MissingExtraError, UsageError, unreadable
 
 
 def main(
@@ -35,11 +36,9 @@ def make(out: Path, settings: Path | None, *, start: Path | None = None, resume:
     try:
         wanted = PocketSettings.model_validate_json(settings.read_bytes()) if settings else PocketSettings()
     except OSError as error:
-        raise UsageError(f"cannot read {settings}: {first_line(error)}") from None
+        raise UsageError(unreadable(settings, error)) from None
     except ValidationError as error:
-        wrong = error.errors()[0]
-        place = ".".join(map(str, wrong["loc"])) or "the file"
-        raise UsageError(f"{settings}: {place}: {wrong['msg']}") from None
+        raise UsageError(f"{settings}: {first_wrong(error)}") from None
     if resume and not any(out.glob("checkpoints-*/checkpoint-*")):
         raise UsageError(f"there is no checkpoint in {out} to go on from: leave --resume out")
     return build(wanted, out, start=start, resume=resume)

@@ -156,7 +156,7 @@ def test_alfworlds_own_engine_is_asked_and_answers_the_same(run, monkeypatch):
 
 
 BAD = {
-    "no turns": (evaluate("novice", "--turns", "0"), "Invalid value for '--turns'"),
+    "no turns": (evaluate("novice", "--turns", "0"), "--turns: must be at least 1, not 0"),
     "an engine that ALFWorld lacks": (
         evaluate("novice", "--engine", "slow"),
         "alfworld has no engine 'slow'; it has fast, textworld",

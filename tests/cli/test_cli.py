@@ -302,7 +302,7 @@ def test_a_damaged_line_is_refused_with_its_field_and_what_to_do(run):
     file.write_text(json.dumps({**first, "won": "maybe"}) + "\n")
     status, _, err = run(*EVALUATE, "--resume", "--out", "run")
     assert status == 2
-    assert "line 1 is damaged: won: Input should be a valid boolean; take the line out, or name another --out" in err
+    assert "line 1 is damaged: won: must be true or false, not 'maybe'; take the line out, or name another --out" in err
 
 
 def test_the_same_command_twice_gives_the_same_summary(run):
@@ -455,4 +455,5 @@ def test_ctrl_c_on_the_installed_command(tmp_path):
 def test_an_option_by_its_old_name_is_answered_with_its_new_one(command, old, new, run):
     status, out, err = run(*command, old, "x")
     assert (status, out) == (2, "")
-    assert err == f"align-echo: {old} of {' '.join(command[:2])} is called {new} now; see align-echo --help\n"
+    verb = " ".join(command[:2])
+    assert err == f"align-echo: {old} of {verb} is called {new} now; see align-echo {verb} --help\n"

@@ -109,7 +109,7 @@ def test_what_the_model_refuses_the_command_refuses(arguments):
         ({}, "--name"),
         ({"name": ""}, "--name: the name is empty"),
         ({"name": "a", "model": " "}, "--model: the name is empty"),
-        ({"name": "a", "items": (1,)}, "--items.0: "),
+        ({"name": "a", "items": (1,)}, "--items.0: must be at least 2, not 1"),
         ({"name": "a", "share": 2}, "--share"),
         ({"name": "a", "later_share": 0.5}, "--later-share: there is no such setting"),
     ],

@@ -325,15 +325,15 @@ def test_a_wrong_value_is_told_by_where_it_comes_from(examples, model, run):
     config = ("--config", "settings.yaml")
     for more, message in (
         ((*config, "--lr", "-1"), "settings.yaml: rank: "),
-        (("--lr", "-1"), "--lr: Input should be greater than 0"),
-        (("--reasoning", "--lr", "inf"), "--lr: Input should be a finite number"),
-        (("--weights", "some"), "--weights: Input should be 'lora' or 'full'"),
+        (("--lr", "-1"), "--lr: must be above 0"),
+        (("--reasoning", "--lr", "inf"), "--lr: must be a finite number"),
+        (("--weights", "some"), "--weights: must be lora or full"),
     ):
         status, out, err = run(*train(examples, model, *more))
         assert (status, out, err.count("\n")) == (2, "", 1), err
         assert f"align-echo: {message}" in err
     Path("settings.yaml").write_text("{lr: .inf, rank: 2}")
-    for more, message in ((config, "settings.yaml: lr: "), ((*config, "--lr", "-1"), "--lr: Input should be greater")):
+    for more, message in ((config, "settings.yaml: lr: "), ((*config, "--lr", "-1"), "--lr: must be above 0")):
         status, _, err = run(*train(examples, model, *more))
         assert (status, err.count("\n")) == (2, 1)
         assert f"align-echo: {message}" in err
@@ -390,7 +390,7 @@ BAD = {
         "16 actions are too few to learn from (none was left out): a critic needs 100; collect more (align-echo critic "
         "collect --tasks N), or add --least 16 to learn from these all the same",
     ),
-    "no learning rate": (["critic", "train", "--examples", "E", "--lr", "-1"], "lr: Input should be greater than 0"),
+    "no learning rate": (["critic", "train", "--examples", "E", "--lr", "-1"], "lr: must be above 0"),
     "a model that cannot learn": (["critic", "train", "--examples", "E", "--model", "gpt"], "cannot be trained"),
     "only examples": (["critic", "evaluate", "--judge", "pocket", "--examples", "E"], "no finished collection"),
 }

@@ -160,9 +160,10 @@ def test_what_a_critic_said_is_shown_with_the_attempt(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "refused"),
     [
-        (["nowhere"], "there is no nowhere"),
+        (["nowhere"], "there is no folder or file nowhere: name the folder of a run, or a .jsonl file of episodes"),
         (["."], ". holds no episodes: name the folder of a run, or a .jsonl file of episodes"),
-        (["station", "--part", "ful"], "there is no part 'ful' here; did you mean full? there are none, full"),
+        (["station", "--part", "ful"], "there is no part 'ful' here; did you mean 'full'? there are 'none', 'full'"),
+        (["alone", "--part", "nope"], "there is no part 'nope' here; there is only 'none'"),
         (["station", "sun"], "no task here has 'sun' in its id; there are station/10, station/11, station/2"),
         (["station", "1"], "'1' is in the ids of 2 tasks, name more of it: station/10, station/11"),
         (["station", "10", "--sample", "7"], "station/10 has no sample 7 here; it has 0, 1"),
@@ -173,12 +174,13 @@ def test_bad_input_is_refused_in_one_line(run, station, arguments, refused, tmp_
     if arguments == ["."]:
         (tmp_path / "bare").mkdir()
         monkeypatch.chdir(tmp_path / "bare")
+    write(tmp_path / "alone/trajectories/none.jsonl", [lost()])
     assert run("show", *arguments) == (2, "", f"align-echo: {refused}\n")
 
 
 def test_a_part_without_an_episode_that_can_be_read_is_told(run, station):
     (station / "trajectories/none.jsonl").write_text("no json\n")
-    refused = "align-echo: part none has no episode that can be read\n"
+    refused = "align-echo: the part 'none' has no episode that can be read\n"
     assert run("show", station, "look", "--part", "none") == (2, "", refused)
 
 
@@ -188,7 +190,7 @@ def test_hostile_text_steers_nothing_and_a_damaged_line_is_said(run, tmp_path):
         status, out, err = run("show", tmp_path / "run", *([f"task/{number}"] if number is not None else []))
         assert status == 0
         assert [sign for sign in out if not (sign.isprintable() or sign == "\n")] == []
-        assert err == f"{file} line 10 is damaged and left out: environment: Field required\n"
+        assert err == f"{file} line 10 is damaged and left out: environment: it is missing\n"
         assert len(out) < 100_000
         assert max(map(len, out.splitlines())) < 500
     assert "half \ufffd a character shown" in out

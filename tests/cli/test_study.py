@@ -60,7 +60,7 @@ BAD = {
     "base 60": (SHIPPED.replace("tasks: 2", "tasks: 1:2"), f"mine.yaml: line 4: '1:2' {MISREAD}"),
     "octal": (SHIPPED.replace("tasks: 2", "tasks: 010"), f"mine.yaml: line 4: '010' {MISREAD}"),
     "a set": (SHIPPED.replace("[novice]", "!!set {novice}"), "mine.yaml: line 2: the tag"),
-    "true tasks": (SHIPPED.replace("tasks: 2", "tasks: true"), "mine.yaml: tasks: Input should be a valid integer"),
+    "true tasks": (SHIPPED.replace("tasks: 2", "tasks: true"), "mine.yaml: tasks: must be a whole number"),
     "true temperature": (REACT + "temperature: true\n", "mine.yaml: temperature: write a number"),
     "a key twice": (SHIPPED + "tasks: 3\n", "mine.yaml: line 6: the key 'tasks' is there twice"),
     "no list": (SHIPPED.replace("[alfworld, webshop]", "webshop"), "mine.yaml: environments: write a list: [webshop]"),
@@ -74,10 +74,14 @@ BAD = {
         LEARNED.replace("[[novice, expert]]", "[novice, expert]"),
         "transfer.0: write a pair: [[",
     ),
-    "workers without end": (SHIPPED + "workers: 100000000\n", "mine.yaml: workers: Input should be less than or equal"),
+    "workers without end": (SHIPPED + "workers: 100000000\n", "mine.yaml: workers: must be at most"),
     "no tasks": (SHIPPED.replace("tasks: 2", "tasks: 0"), "mine.yaml: tasks: "),
     "too many tasks": (SHIPPED.replace("tasks: 2", "tasks: 135"), "alfworld: the split has 134 tasks"),
-    "missing key": ("environments: [alfworld]\nagents: [novice]\n", "mine.yaml: interface: Field required"),
+    "misspelt key": (
+        "environments: [alfworld]\nagents: [novice]\nfoo: 1\n",
+        "mine.yaml: interface: it is missing; foo: there is no such setting",
+    ),
+    "missing key": ("environments: [alfworld]\nagents: [novice]\n", "mine.yaml: interface: it is missing"),
     "unknown environment": (SHIPPED.replace("webshop", "narnia"), "unknown environment 'narnia'"),
     "environment twice": (SHIPPED.replace("webshop", "alfworld"), "environments: alfworld is there twice"),
     "unknown agent": (SHIPPED.replace("novice", "bond"), "unknown agent 'bond'"),
@@ -142,8 +146,8 @@ def test_the_ending_of_a_file_is_read_without_regard_to_case(run):
 
 @pytest.mark.parametrize("name", ["", " "])
 def test_an_empty_name_is_no_folder(name, run):
-    status, out, err = run("study", "offline", "--out", name)
-    assert (status, out, err) == (2, "", "align-echo: --out names no folder; see align-echo --help\n")
+    refused = "align-echo: --out: it is empty: give it a path; see align-echo study --help\n"
+    assert run("study", "offline", "--out", name) == (2, "", refused)
     assert list(Path().iterdir()) == []
 
 
@@ -155,7 +159,7 @@ def test_a_name_that_no_study_has_is_answered_with_those_there_are(run):
     status, _, err = run("study", "ofline", "--out", "out")
     assert (status, err.count("\n")) == (2, 1)
     assert "unknown study 'ofline'; did you mean offline? known: offline, probe; your own is a FILE.yaml" in err
-    assert "cannot read nowhere.yaml" in run("study", "nowhere.yaml")[2]
+    assert "there is no file nowhere.yaml" in run("study", "nowhere.yaml")[2]
 
 
 def test_studies_that_come_along_can_be_played():

@@ -37,7 +37,7 @@ def test_a_damaged_line_is_said_and_the_rest_is_written(run):
     file = hostile("run/trajectories/none.jsonl")
     status, out, err = run("view", "run", "--out", "here.html")
     assert (status, out.partition(",")[0]) == (0, "here.html: 9 episodes")
-    assert err == f"{file.resolve()} line 10 is damaged and left out: environment: Field required\n"
+    assert err == f"{file.resolve()} line 10 is damaged and left out: environment: it is missing\n"
 
 
 def test_runs_become_logs_of_inspect_ai(run, tmp_path):
@@ -45,7 +45,7 @@ def test_runs_become_logs_of_inspect_ai(run, tmp_path):
     file = hostile("run/trajectories/none.jsonl")
     status, out, err = run("view", "run", "--eval", "logs")
     assert (status, out) == (0, "logs: 1 .eval; look at them with `inspect view --log-dir logs`\n")
-    assert err == f"{file.resolve()} line 10 is damaged and left out: environment: Field required\n"
+    assert err == f"{file.resolve()} line 10 is damaged and left out: environment: it is missing\n"
     assert [file.suffix for file in Path("logs").iterdir()] == [".eval"]
     assert not list(tmp_path.glob("*.html"))
 
@@ -59,11 +59,14 @@ def test_logs_of_inspect_ai_need_it(run, monkeypatch):
     assert not Path("logs").exists()
 
 
+MISSING = "there is no folder or file nowhere: name the folder of a run, or a .jsonl file of episodes"
+
+
 @pytest.mark.parametrize(
     ("arguments", "refused"),
     [
-        (["nowhere"], "there is no nowhere"),
-        (["run", "nowhere"], "there is no nowhere"),
+        (["nowhere"], MISSING),
+        (["run", "nowhere"], MISSING),
         (["bare"], "bare holds no episodes: name the folder of a run, or a .jsonl file of episodes"),
         (["run", "--out", "bare"], "--out names an .html file, not bare"),
         (["run", "--out", "bare.html"], "bare.html is a folder: name another file with --out"),

@@ -45,7 +45,7 @@ def test_an_evaluation_is_played_by_the_preset_unless_it_says_otherwise():
 
 @pytest.mark.parametrize("turns", [0, -3, True])
 def test_an_episode_without_a_turn_is_refused(turns):
-    with pytest.raises(UsageError, match="--turns: "):
+    with pytest.raises(UsageError, match="--turns: must be"):
         plan_evaluation(EvaluationConfig(env="alfworld", agent="novice", turns=turns))
 
 

@@ -198,7 +198,7 @@ def test_damaged_lines_and_what_is_not_finished_are_named_and_the_rest_is_drawn(
     assert lines[2].startswith("the last line of ")
     assert lines[2].endswith("runs/echo-1/signals.jsonl is not whole and is left out")
     assert "runs/first is not finished: it has no summary.json yet" in lines[3]
-    assert "third/summary.json is damaged and left out: environment: Field required" in lines[4]
+    assert "third/summary.json is damaged and left out: environment: it is missing" in lines[4]
     page = BeautifulSoup((tmp_path / "page.html").read_text(encoding="utf-8"), "html.parser")
     assert [item.get_text() for item in page.select(".trouble li")] == lines
 
@@ -210,9 +210,9 @@ IMPOSSIBLE: dict[str, tuple[str, object, str]] = {
     "an end without bounds": ("success_rate.ci95", [0, math.inf], "inf is no number in [0, 100]"),
     "ends swapped": ("success_rate.ci95", [90, 60], "its interval [90, 60] ends before it begins"),
     "a value beside its interval": ("success_rate.value", 20, "its interval [55, 95] does not hold its value 20"),
-    "no task": ("success_rate.n", 0, "Input should be greater than 0"),
-    "a count below 0": ("episodes", -3, "Input should be greater than or equal to 0"),
-    "turns below 0": ("mean_turns", -1.5, "Input should be greater than or equal to 0"),
+    "no task": ("success_rate.n", 0, "must be above 0"),
+    "a count below 0": ("episodes", -3, "must be at least 0"),
+    "turns below 0": ("mean_turns", -1.5, "must be at least 0"),
 }
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from align_echo.base.files import write_atomically
 from align_echo.base.plain_yaml import parse_json
-from align_echo.errors import EngineError, MissingDataError, UsageError
+from align_echo.errors import EngineError, MissingDataError, UsageError, unreadable
 from align_echo.wrappers.alfworld import oracle
 from align_echo.wrappers.alfworld.spec import FOLDER, GAME, TASK_TYPES, TRAJECTORY
 from align_echo.wrappers.cache import cache_folder
@@ -262,7 +262,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         record = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise EngineError(f"cannot read {path}: {error}") from error
+        raise EngineError(unreadable(path, error)) from error
     if not isinstance(record, dict):
         raise EngineError(f"{path} holds no JSON object")
     return record

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from align_echo.base.files import open_file
+from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import MissingDataError, MissingExtraError, ReplyFormatError, UsageError, first_line
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import (
@@ -195,10 +196,7 @@ def records(file: Path, kind: type[Record]) -> Iterator[tuple[int, Record]]:
             try:
                 yield number, kind.model_validate_json(line, strict=True)
             except ValidationError as error:
-                first = error.errors()[0]
-                where = ".".join(map(str, first["loc"]))
-                problem = f"{where}: {first['msg']}" if where else first["msg"]
-                raise UsageError(f"{file} line {number}: {' '.join(problem.split())}") from error
+                raise UsageError(f"{file} line {number}: {first_wrong(error)}") from error
 
 
 def _save_steps(steps: Iterable[UnsavedStep], screens: Path) -> Iterator[GuiStep]:
@@ -224,7 +222,7 @@ def _save_steps(steps: Iterable[UnsavedStep], screens: Path) -> Iterator[GuiStep
                 box=step.box,
             )
         except ValidationError as error:
-            raise UsageError(f"the step {step.id!r} cannot be written: {error.errors()[0]['msg']}") from error
+            raise UsageError(f"the step {step.id!r} cannot be written: {first_wrong(error)}") from error
 
 
 def _digest(file: Path) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from align_echo.base.plain_yaml import parse_json
-from align_echo.errors import EngineError, MissingDataError, UsageError
+from align_echo.errors import EngineError, MissingDataError, UsageError, unreadable
 from align_echo.wrappers.cache import SearchIndex, cache_folder
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
 from align_echo.wrappers.webshop.reward import (
@@ -124,7 +124,7 @@ def _read(path: Path, kind: type) -> Any:
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+        raise UsageError(unreadable(path, error)) from error
     if not isinstance(content, kind):
         raise UsageError(f"{path} is not in WebShop's layout: expected a JSON {'list' if kind is list else 'object'}")
     return content

@@ -21,6 +21,7 @@ from align_echo.align.experiments import clip
 from align_echo.align.hybrid.hypotheses import HYPOTHESIS, KINDS, ActionJudge, Hypothesis, StatedClaim, WrongWording
 from align_echo.align.hybrid.runtime import bound_names, filled_form, slots_of
 from align_echo.align.probe.lab import LabState
+from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import ReplyFormatError
 from align_echo.types import Frozen, Trajectory
 
@@ -191,10 +192,7 @@ def _hypothesis(written: Any, task_ids: Collection[str]) -> Hypothesis:
     try:
         return HYPOTHESIS.validate_python(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part not in KINDS)
-        reason = str(first["msg"]).removeprefix("Value error, ")
-        raise ReplyFormatError(f"{where}: {reason}" if where else reason) from error
+        raise ReplyFormatError(first_wrong(error, unnamed=KINDS)) from error
 
 
 def _key(key: object) -> str:

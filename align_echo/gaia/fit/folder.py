@@ -17,6 +17,7 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import Field
 
 from align_echo.base.files import clear
+from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import UsageError
 from align_echo.gaia.verdicts import TrainingData
 from align_echo.models.choosing import ModelName
@@ -66,10 +67,8 @@ def read_settings(
         values = {**(read_file(base) if base else {}), **(read_file(file) if file else {})}
         return kind.model_validate(values | overrides)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "settings"
-        source = "--" if where in overrides else f"{file}: "
-        raise UsageError(f"{source}{where}: {first['msg']}") from error
+        source = "--" if error.errors()[0]["loc"][:1] in [(name,) for name in overrides] else f"{file}: "
+        raise UsageError(f"{source}{first_wrong(error, of_settings=True)}") from error
 
 
 def training_config(

@@ -76,8 +76,11 @@ def select_part(parts: Sequence[EpisodeFile], name: str | None) -> list[EpisodeF
     wanted = [part for part in parts if name in (None, part.part)]
     if not wanted:
         names = list(dict.fromkeys(part.part for part in parts))
-        listed = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" * (len(names) > MOST_NAMED))
-        raise UsageError(f"there is no part {name!r} here; {did_you_mean(str(name), names)}there are {listed}")
+        listed, more = ", ".join(map(repr, names[:MOST_NAMED])), len(names) - MOST_NAMED
+        hint = did_you_mean(str(name), names, quoted=True) if len(names) > 1 else ""
+        there = "there is only" if len(names) == 1 else "there are"
+        listed += f" and {more} more" if more > 0 else ""
+        raise UsageError(f"there is no part {name!r} here; {hint}{there} {listed}")
     return wanted
 
 
@@ -85,7 +88,7 @@ def _list_files(path: Path, resolved: Path) -> list[Path]:
     if resolved.is_file():
         return [resolved]
     if not resolved.is_dir():
-        raise UsageError(f"there is no {path}")
+        raise UsageError(f"there is no folder or file {path}: name the folder of a run, or a .jsonl file of episodes")
     return list(_walk(resolved))
 
 

@@ -192,7 +192,7 @@ def find_episode(
     ids = [task_id for task_id in all_ids if task.lower() in task_id.lower()]
     ids = [task] if task in ids else ids
     if not all_ids:
-        raise UsageError(f"{f'part {part}' if part else 'the run'} has no episode that can be read")
+        raise UsageError(f"{f'the part {part!r}' if part else 'the run'} has no episode that can be read")
     if not ids:
         near = did_you_mean(task, all_ids)
         raise UsageError(f"no task here has {_line(task, 120)!r} in its id; {near}there are {_list_names([*all_ids])}")

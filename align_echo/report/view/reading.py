@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from align_echo.base.files import read_lines
-from align_echo.base.plain_yaml import parse_json
+from align_echo.base.plain_yaml import first_wrong, parse_json
 from align_echo.critic.ask import Verdict
 from align_echo.errors import printable
 from align_echo.gaia.collect import LABELS
@@ -103,12 +103,7 @@ def _is_cut(line: bytes, error: ValueError) -> bool:
 
 
 def _reason(error: ValueError) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        reason = f"{where}: {first['msg']}" if where else first["msg"]
-    else:
-        reason = str(error)
+    reason = first_wrong(error) if isinstance(error, ValidationError) else str(error)
     return " ".join(printable(reason[:LONGEST_REASON]).split())
 
 

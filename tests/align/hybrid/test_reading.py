@@ -58,7 +58,7 @@ def test_all_kinds_are_read() -> None:
     ("written", "told"),
     [
         ({"kind": "magic", "action": "a {0}"}, "kind must be one of needs, instead, no_effect, claim"),
-        ({"kind": "needs", "action": "a {0}"}, "step: Field required"),
+        ({"kind": "needs", "action": "a {0}"}, "step: it is missing"),
         ({"kind": "needs", "action": "{0}", "step": "open {0}"}, "has no word of its own"),
         ({"kind": "needs", "action": "put {0} {1}", "step": "open {0}"}, "stand side by side"),
         ({"kind": "needs", "action": "a", "step": "a"}, "cannot need itself"),

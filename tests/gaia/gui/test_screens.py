@@ -145,7 +145,7 @@ def test_predictions_are_read_in_the_order_of_the_steps(tmp_path):
         ({"step": "1", "candidates": []}, "line 2: the step '1' has no candidate"),
         ({"step": "1", "candidates": HIT}, "line 2: candidates: "),
         ({"step": "1", "candidates": [1]}, "line 2: candidates.0: "),
-        ({"step": "1"}, "line 2: candidates: Field required"),
+        ({"step": "1"}, "line 2: candidates: it is missing"),
         ("click(1, 2)", "line 2: "),
     ],
 )

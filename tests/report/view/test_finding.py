@@ -63,12 +63,13 @@ def test_a_part_may_be_named_by_its_file_or_folder_and_counts_once(evaluation, t
 
 
 def test_what_is_not_there_is_said_in_one_line(evaluation, tmp_path):
-    with pytest.raises(UsageError, match=r"^there is no .*nowhere$"):
+    with pytest.raises(UsageError, match=r"^there is no folder or file .*nowhere: name the folder of a run"):
         find_episodes([evaluation, tmp_path / "nowhere"])
     (tmp_path / "bare").mkdir()
     with pytest.raises(UsageError, match=r"bare holds no episodes: name the folder of a run"):
         find_episodes([evaluation, tmp_path / "bare"])
-    with pytest.raises(UsageError, match=r"no part 'ful' here; did you mean full\? there are none, placebo, full"):
+    refused = r"no part 'ful' here; did you mean 'full'\? there are 'none', 'placebo', 'full'"
+    with pytest.raises(UsageError, match=refused):
         select_part(find_episodes([evaluation]), "ful")
 
 

@@ -127,7 +127,7 @@ def test_hostile_text_comes_out_as_it_was(tmp_path):
         assert sample.scores is None
     assert [len(name) for name in samples if not name.startswith("task/")] == [200]
     assert [entry.line for entry in damaged] == [10]
-    told = f"{file} line 10 is damaged and left out: environment: Field required"
+    told = f"{file} line 10 is damaged and left out: environment: it is missing"
     assert read(log).eval.metadata["damaged"] == [told]
 
 

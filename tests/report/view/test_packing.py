@@ -122,7 +122,7 @@ def test_hostile_text_comes_out_as_it_was_and_ends_no_element(tmp_path, monkeypa
     assert "img" not in tags
     assert [str(entry.file) for entry in packed.damaged] == [str(file)]
     assert stored(packed.html)["index"]["damaged"] == [
-        f"{file} line 10 is damaged and left out: environment: Field required"
+        f"{file} line 10 is damaged and left out: environment: it is missing"
     ]
 
 

@@ -17,7 +17,7 @@ def test_a_damaged_line_is_told_and_all_others_are_read(tmp_path):
     assert [played.task_id for played in read_episodes(file, damaged)] == ["x/1", "x/3"]
     first, second, last = describe_damage(damaged)
     assert first.startswith(f"{file} line 2 is damaged and left out: Invalid JSON: EOF while parsing")
-    assert second == f"{file} line 4 is damaged and left out: environment: Field required"
+    assert second == f"{file} line 4 is damaged and left out: environment: it is missing"
     assert last == f"the last line of {file} is not whole and is left out"
 
 
@@ -28,7 +28,7 @@ def test_the_last_line_is_read_where_it_is_whole(tmp_path):
     assert len(list(read_episodes(file, damaged))) == 1
     file.write_text('{"task_id": 3}')
     assert list(read_episodes(file, damaged)) == []
-    assert describe_damage(damaged) == [f"{file} line 1 is damaged and left out: environment: Field required"]
+    assert describe_damage(damaged) == [f"{file} line 1 is damaged and left out: environment: it is missing"]
 
 
 def test_many_damaged_lines_are_counted(tmp_path):
