@@ -26,6 +26,7 @@ def run(capsys) -> Run:
     """Exit status, standard output and standard error of the command line."""
 
     def call(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()  # what the test's own preparation printed
         status = main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return status, captured.out, captured.err

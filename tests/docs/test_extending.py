@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_page_has_what_is_run_here():
     assert {"lockers.py", "lockers_agent.py", "tool_loop.py", "measure.py"} <= set(FILES)
     assert {"first_two.py", "leave_one_out.py", "shortest.py", "accepted.py", "one_line.py"} <= set(FILES)
-    assert len(COMMANDS) == 8
+    assert len(COMMANDS) == 9
 
 
 @pytest.mark.long
@@ -46,8 +46,10 @@ def test_a_command_of_the_page_runs(command: str, folder: Path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    if "--agent" in arguments:
+    if "lockers_agent:Opener" in arguments:
         assert "100.0" in done.stdout
+    if "brief_agent:Brief" in arguments:
+        assert "agent: brief_agent:Brief, model novice" in done.stdout
     if "--critic-form" in arguments:
         assert json.loads((folder / "run" / "config.json").read_text())["critic_details"]["form"] == "one_line:ONE_LINE"
     if "--pick" in arguments:
