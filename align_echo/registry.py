@@ -280,7 +280,10 @@ class Registry(Generic[Thing]):
         for part in attribute.split("."):
             if not hasattr(loaded, part):
                 names = [public for public in vars(loaded) if not public.startswith("_")]
-                hint = did_you_mean(part, names, most=1).strip()
+                is_ours = module_name.partition(".")[0] not in sys.stdlib_module_names
+                hint = did_you_mean(part, names, most=1).strip() if is_ours else ""
+                if module_name in self.entries():
+                    hint = f"{module_name} alone is {with_article(self.kind)}"
                 raise UsageError(f"the module {module_name} has no {attribute}{'; ' if hint else ''}{hint}")
             loaded = getattr(loaded, part)
         return loaded

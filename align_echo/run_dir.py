@@ -160,11 +160,23 @@ def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any], comp
     for key in sorted(filter(compared, stored.keys() | wanted.keys())):
         old, new = stored.get(key), wanted.get(key)
         if old != new:
-            old_text = f"without {key}" if old is None else f"with {key} = {_short(old)}"
+            name, old, new = _difference(key.removeprefix("config."), old, new)
+            old_text = f"without {name}" if old is None else f"with {name} = {_short(old)}"
             new_text = "without it" if new is None else f"with {_short(new)}" if old is None else _short(new)
             raise UsageError(
                 f"{path} was started {old_text}, not {new_text}; resume with the same, or name another --out"
             )
+
+
+def _difference(name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
+    """Narrow two values down to what differs where a message would cut them: numbers of entries, or one entry."""
+    are_cut = _short(old) != in_yaml(old) or _short(new) != in_yaml(new)
+    if not are_cut or not isinstance(old, list) or not isinstance(new, list):
+        return name, old, new
+    if len(old) != len(new):
+        return f"number of {name}", len(old), len(new)
+    at = next(index for index, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1])
+    return f"{name}[{at}]", old[at], new[at]
 
 
 def _by_content(stored: dict[str, Any], wanted: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

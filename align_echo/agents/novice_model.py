@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.novices import make_novice
 from align_echo.agents.reasoning import Planning, ReAct, Vanilla, ask_for, find_plan
-from align_echo.errors import ModelError, ReplyFormatError
+from align_echo.errors import ModelError, ReplyFormatError, UsageError
 from align_echo.models.choosing import scripted_name
 from align_echo.prompts import render
 from align_echo.types import NO_REPLY, AgentView, ChatModel, Completion, Message, Turn
@@ -39,7 +39,12 @@ class NoviceModel:
 
     def __init__(self, environment: str, kind: str = "novice", *, seed: int = 0, sample: int = 0) -> None:
         """Raises `UsageError` for an environment without a scripted novice."""
-        make_novice(environment, kind, seed=seed)
+        try:
+            make_novice(environment, kind, seed=seed)
+        except UsageError:
+            raise UsageError(
+                f"the agent asks a model, and there is no scripted {kind} for {environment}: name a model with --model"
+            ) from None
         self._environment = environment
         self._kind = kind
         self._seed = seed

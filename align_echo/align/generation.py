@@ -125,7 +125,9 @@ class GenerationConfig(VerbConfig):
     agent: options.Agent = None
     agent_preset: options.Preset = None
     iterations: Annotated[int, Field(ge=1, description="Most iterations.")] = ITERATIONS
-    tasks_per_iteration: Annotated[int | None, Field(ge=1, description="Default: the paper's number.")] = None
+    tasks_per_iteration: Annotated[
+        int | None, Field(ge=1, description="Default: the paper's number; at most the environment's number.")
+    ] = None
     play_tasks: Annotated[
         int | None,
         Field(ge=0, description="Tasks at the end: without it, with its placebo, with it; 0: none."),

@@ -32,8 +32,10 @@ def write_atomically(path: Path, text: str | Iterable[str]) -> Path:
         with temporary.open("x", encoding="utf-8", errors="replace", newline="") as stream:
             stream.writelines(map(without_secrets, [text] if isinstance(text, str) else text))
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)  # the user knows no other name
         raise
     return path
 

@@ -17,12 +17,12 @@ from align_echo.agents.options import VerbConfig
 from align_echo.cli.console import leave, resumable, run_display, run_folder, say, stdout
 from align_echo.cli.options import Out, Resume, takes
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport
-from align_echo.errors import UsageError
+from align_echo.errors import MissingDataError, UsageError
 from align_echo.evaluate.tables import plain_table
 from align_echo.gaia import collect as collecting
 from align_echo.gaia import flywheel as wheels
 from align_echo.gaia.collect import CollectionConfig, CollectionSummary, plan_collection
-from align_echo.gaia.examples import LEAST_ACTIONS
+from align_echo.gaia.examples import LEAST_ACTIONS, examples_file
 from align_echo.gaia.fit.folder import CRITIC, Epochs, LearningRate, SettingsFile, WeightsName, read_settings
 from align_echo.gaia.fit.intuitive import TrainingSummary, fit, read_fit_settings
 from align_echo.gaia.flywheel import FlywheelConfig, FlywheelSummary, critic_folder, plan_flywheel
@@ -30,6 +30,7 @@ from align_echo.gaia.gui.fit import TINY, fit_screens
 from align_echo.gaia.gui.recording import RecordingResult, record_episodes
 from align_echo.gaia.gui.screens import RuleAccuracy, ScreenTrialResult
 from align_echo.gaia.gui.trial import trial_on_screens
+from align_echo.gaia.presets import presets
 from align_echo.gaia.trial import BaselineComparison, LabelRuleName, PickNames, TrialConfig, TrialResult, run_trial
 from align_echo.intervals import Estimate
 from align_echo.models.choosing import ModelName, read_name
@@ -244,10 +245,18 @@ class CriticTrainingConfig(VerbConfig):
         return {"weights": self.weights, "lr": self.lr, "seed": self.seed, **epochs}
 
     def check(self) -> None:
-        """Raise `UsageError` for contradictory options."""
+        """Raise `UsageError` for contradictory options, and `MissingDataError` for a missing folder or file."""
         examples, recording = bool(self.examples), self.recording is not None
         if examples == recording or (self.predictions and not recording) or (self.rule and recording):
             raise UsageError("give --examples, with a --rule if need be, or --recording, with --predictions if need be")
+        for path in self.examples:
+            examples_file(path)
+        settings = () if self.config is None or str(self.config) in presets() else (self.config,)
+        for path in (*self.predictions, *settings):
+            if not path.is_file():
+                raise MissingDataError(f"there is no file {path}")
+        if self.recording is not None and not self.recording.is_dir():
+            raise MissingDataError(f"there is no folder {self.recording}")
         if self.reasoning and recording:
             raise UsageError("a critic that reasons reads text: --reasoning is for --examples")
         if self.reasoning and self.epochs is not None:

@@ -46,6 +46,8 @@ def train(
     if method == "list":
         _list_methods()
         return
+    if config is not None and not config.is_file():  # said before torch is imported
+        raise UsageError(f"there is no file {config}")
     model = default_model() if model is None else model
     changes: dict[str, Any] = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
     changes["report_to"] = None if report_to is None else [name for name in report_to if name != "none"]
@@ -64,13 +66,14 @@ def train(
         return
     for line in printed_lines.announced(run):
         note(line)
+    finished = run.is_finished
     with resumable(folder):
         summary = run.train(
             lambda step, signals: note(printed_lines.step_line(step, chosen.steps, signals)),
             lambda step, figures: note(printed_lines.held_out_line(step, figures)),
             note,
         )
-    say(f"written: {summary} and the trained models beside it")
+    say(f"{'its results' if finished else 'written'}: {summary} and the trained models beside it")
 
 
 def _config(method: str | None, file: Path | None, changes: dict[str, Any]) -> TrainConfig:

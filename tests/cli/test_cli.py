@@ -282,6 +282,21 @@ def test_a_stopped_evaluation_says_how_to_go_on_and_does(run, stop_after_first_e
     assert len(stop_after_first_episode) == 2  # the first task was not played again
 
 
+def test_a_resumed_run_names_the_difference_of_two_long_lists(run):
+    assert run(*EVALUATE[:-1], "6", "--out", "run")[0] == 0
+    status, _, err = run(*EVALUATE[:-1], "5", "--out", "run", "--resume")
+    assert (status, err) == (
+        2,
+        "align-echo: run was started with number of tasks = 6, not 5; resume with the same, or name another --out\n",
+    )
+    file = Path("run/config.json")
+    stored = json.loads(file.read_text())
+    stored["tasks"][4], task = "another", stored["tasks"][4]
+    file.write_text(json.dumps(stored))
+    status, _, err = run(*EVALUATE[:-1], "6", "--out", "run", "--resume")
+    assert (status, f"run was started with tasks[4] = another, not {task};" in err) == (2, True), err
+
+
 def test_a_last_line_that_is_not_whole_is_told_and_its_episode_is_played_again(run):
     assert run(*EVALUATE, "--out", "run")[0] == 0
     file, summary = Path("run/trajectories/none.jsonl"), Path("run/summary.json").read_text()

@@ -51,7 +51,7 @@ def test_where_the_probe_finds_nothing_it_says_what_it_looked_at(run):
     command = ["generate-interface", "--env", "m3tooleval", "--backend", "probe", "--agent", "novice", "--out", "run"]
     status, out, err = run(*command)
     assert status == 0, err
-    assert "I found none of the kinds that I look for" in err
+    assert "none of the known kinds was found" in err
     assert out.splitlines()[-1] == "in play: no new interface was written, so nothing changes"
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 from typer.main import get_command
 
 from align_echo.cli.main import app
+from tests.report.view.episodes import episode, write
 
 
 def verbs(group: Any, *name: str) -> list[tuple[tuple[str, ...], Any]]:
@@ -100,9 +105,47 @@ def test_a_wrong_option_is_said_in_plain_words_with_the_help_that_lists_it(comma
         ("report missing", "there is no folder missing: name the folder of a run"),
         ("interface show probe --env alfworld --run missing", "there is no folder missing: name the folder of a run"),
         ("study missing.yaml", "there is no file missing.yaml"),
+        ("train --config missing.yaml", "there is no file missing.yaml"),
+        (
+            "critic train --examples missing --model pocket",
+            "there are no examples in missing: first run align-echo critic collect --out missing",
+        ),
+        ("critic train --recording missing", "there is no folder missing"),
         ("interface import missing.json", "there is no file missing.json"),
     ],
 )
 def test_a_missing_folder_or_file_is_named_before_anything_is_printed(command, message, run):
     assert run(*command.split()) == (2, "", f"align-echo: {message}\n")
     assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["train --config missing.yaml", "critic train --examples missing --model pocket", "critic evaluate --examples x"],
+)
+def test_a_missing_file_is_named_without_the_packages_for_training(command, tmp_path):
+    code = (
+        "import sys\nfrom align_echo.cli.main import main\n"
+        f"status = main({command.split()!r})\nsys.exit(3 if 'torch' in sys.modules else status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(run, tmp_path, monkeypatch):
+    write(tmp_path / "run/trajectories/none.jsonl", [episode()])
+
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(given[0]))
+
+    monkeypatch.setattr(os, "replace", full)
+    assert run("view", "run", "--out", "page.html") == (
+        2, "", "align-echo: cannot use page.html: No space left on device\n"
+    )  # fmt: skip
+
+
+def test_a_name_in_a_module_of_python_is_answered_without_one_of_its_own(run):
+    refused = "align-echo: the module math has no Nope; math alone is an environment\n"
+    assert run("evaluate", "--env", "math:Nope") == (2, "", refused)
+    assert run("evaluate", "--env", "json:Nope") == (2, "", "align-echo: the module json has no Nope\n")

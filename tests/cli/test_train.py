@@ -91,7 +91,7 @@ def test_a_run_goes_on_by_its_folder_alone(model, capsys):
     assert Path("run/summary.json").is_file()
     capsys.readouterr()
     assert main(["train", "--resume", "--out", "run", "--seed", "5"]) == 2
-    assert "run was started with config.seed = 0, not 5" in capsys.readouterr().err
+    assert "run was started with seed = 0, not 5" in capsys.readouterr().err
 
 
 @pytest.mark.long
@@ -119,9 +119,11 @@ def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, caps
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
     capsys.readouterr()
     assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume"]) == 0
-    assert capsys.readouterr().err == "the run in run is finished: nothing is left to do\n"
+    printed = capsys.readouterr()
+    assert printed.err == "the run in run is finished: nothing is left to do\n"
+    assert printed.out == "its results: run/summary.json and the trained models beside it\n"
     assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume", "--steps", "3"]) == 2
-    assert "run was started with config.steps = 2, not 3" in capsys.readouterr().err
+    assert "run was started with steps = 2, not 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, caps
     [
         (["--method", "nope"], "unknown method 'nope'; known: critique-grpo"),
         (["--method", "grpo", "--config", "mine.yaml"], "exclude each other"),
-        (["--config", "missing.yaml"], "cannot read missing.yaml"),
+        (["--config", "missing.yaml"], "there is no file missing.yaml"),
         (["--method", "grpo", "--env", "nowhere"], "nowhere"),
         (["--method", "grpo", "--interface", "nowhere"], "nowhere"),
         (["--method", "grpo", "--model", "gpt-5"], "'gpt-5' cannot be trained"),

@@ -430,7 +430,7 @@ def test_a_folder_that_holds_something_else_is_refused(model, tmp_path):
     with pytest.raises(UsageError, match="not the folder of a run"):
         TrainingRun(config, tmp_path, resume=True)
     trained(config, tmp_path / "run")
-    with pytest.raises(UsageError, match=r"was started with config\.seed = 0, not 5"):
+    with pytest.raises(UsageError, match=r"was started with seed = 0, not 5"):
         TrainingRun(config.model_copy(update={"seed": 5}), tmp_path / "run", resume=True)
     with pytest.raises(UsageError, match="is a file"):
         TrainingRun(config, tmp_path / "file")

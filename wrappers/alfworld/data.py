@@ -156,7 +156,7 @@ def source(data_root: Path | None) -> GameSource:
     `MissingDataError` if a configured folder holds no games, `MissingExtraError` if their packages are not installed.
     """
     if data_root is not None:
-        return _official(data_root, f"{data_root}", "leave data_root out")
+        return _official(data_root, f"{data_root}", "leave --data-root out")
     configured = oracle.configured_data()
     if not configured or (_is_default(Path(configured)) and not (Path(configured) / FOLDER).is_dir()):
         return load_embedded()

@@ -115,8 +115,8 @@ def find_files(root: Path, named: str) -> OfficialFiles:
             return OfficialFiles(products, attributes, instructions if instructions.is_file() else None)
     raise MissingDataError(
         f"no WebShop data under {named}: expected {PRODUCTS}.json and {ATTRIBUTES}.json (or both with _1000), and "
-        f"{INSTRUCTIONS} for the goals that people wrote; leave data_root out, and $WEBSHOP_DATA unset, to shop in the "
-        "embedded catalogue"
+        f"{INSTRUCTIONS} for the goals that people wrote; leave --data-root out, and $WEBSHOP_DATA unset, to shop in "
+        "the embedded catalogue"
     )
 
 

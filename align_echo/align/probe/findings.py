@@ -158,9 +158,9 @@ def nothing_found(failed: Sequence[Trajectory]) -> str:
     """Explain an empty result: what was examined, and the share of possible refusals. It is no proof."""
     heard = answers_in_words(failed)
     return (
-        f"I found none of the kinds that I look for in {heard}. I look for answers that refuse actions of different "
+        f"none of the known kinds was found in {heard}. The probe looks for answers that refuse actions of different "
         "kinds alike (one text, one that quotes the action, or the answer before again), and for what makes a refused "
-        "action possible. That I found none is no proof that agent and environment understand each other"
+        "action possible. That none was found is no proof that agent and environment understand each other"
     )
 
 

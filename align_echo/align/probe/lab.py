@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.names import NUMBERED, ActionForms
+from align_echo.registry import quantity
 from align_echo.types import Trajectory
 from align_echo.workers.remote import ForkPool, usable_cores
 from align_echo.wrappers.text_env import ActionOptions, Snapshot, TextEnv
@@ -392,10 +393,11 @@ def answers_in_words(failed: Sequence[Trajectory]) -> str:
     """Summarise answers in failed episodes: number of actions, and shares of possible refusals with examples."""
     heard = [turn for trajectory in failed for turn in answers(trajectory)]
     different = {action for action, _, _ in heard}
-    looked_at = f"{len(failed)} failed episodes ({len(heard)} answers to {len(different)} different actions)"
+    counted = f"{quantity(len(heard), 'answer')} to {quantity(len(different), 'different action')}"
+    looked_at = f"{quantity(len(failed), 'failed episode')} ({counted})"
     parts = [*_texts_again(heard), *_quoting(heard), *_repeating(heard)]
     if not parts:
-        return f"{looked_at}, of which no answer came again and again"
+        return f"{looked_at}; no answer was frequent"
     return f"{looked_at}. Yet {'; '.join(parts)}"
 
 

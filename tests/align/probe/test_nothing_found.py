@@ -50,7 +50,7 @@ def noted(make: type[RoomEnv], *actions: str) -> str:
 def test_an_agent_stuck_on_one_action_is_told_the_share_of_its_refusals():
     note = noted(RoomEnv, *["take unicorn 1"] * 7, "look", "look")
     assert note.startswith(
-        "I found none of the kinds that I look for in 2 failed episodes (40 answers to 2 different actions). Yet "
+        "none of the known kinds was found in 2 failed episodes (40 answers to 2 different actions). Yet "
         '40 of 40 answers (100%) were one of 2 texts: "Nothing happens." 32 times, to `take unicorn 1` alone, '
         '"You are in the kitchen. You see a mug 1." 8 times, to `look` alone; '
     )
@@ -85,7 +85,7 @@ def test_refusals_that_quote_the_action_are_told_with_an_example():
 def test_where_no_answer_came_again_that_is_said():
     failed = run_tasks(RoomEnv, Scripted("go to study", "take book 1"), TASK_IDS[:1], split="train")
     short = [episode.model_copy(update={"steps": episode.steps[:2]}) for episode in failed]
-    assert "1 failed episodes (2 answers to 2 different actions), of which no answer came again" in nothing_found(short)
+    assert "1 failed episode (2 answers to 2 different actions); no answer was frequent" in nothing_found(short)
 
 
 def test_a_run_keeps_the_note_and_ends_with_no_promise(tmp_path: Path):

@@ -94,7 +94,7 @@ def test_without_the_packages_the_error_is_their_install_line(tmp_path):
     with pytest.raises(MissingExtraError, match=f"ALFWorld's engine textworld needs an extra: {HINT}"):
         align_echo.make("alfworld", split="train", engine="textworld")
     (tmp_path / "json_2.1.1").mkdir()
-    with pytest.raises(MissingExtraError, match=f"leave data_root out to play the embedded ones.*{HINT}"):
+    with pytest.raises(MissingExtraError, match=f"leave --data-root out to play the embedded ones.*{HINT}"):
         align_echo.tasks("alfworld", split="train", data_root=tmp_path)
 
 

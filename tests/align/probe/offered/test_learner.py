@@ -198,4 +198,4 @@ def test_feedback_that_tells_is_left_alone():
     said: list[str] = []
     backend = ProbeBackend(lambda: Telling(step_limit=10**6), TASK_IDS[16:], on_progress=said.append)
     assert backend.analyze(failed, [], identity(CONTRACT)) == []
-    assert said[-1].startswith("I found none of the kinds that I look for in 4 failed episodes (160 answers to ")
+    assert said[-1].startswith("none of the known kinds was found in 4 failed episodes (160 answers to ")
