@@ -34,7 +34,7 @@ def write_atomically(path: Path, text: str | Iterable[str]) -> Path:
         os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error.errno is not None:
             error.filename = str(path)  # the user knows no other name
         raise
     return path

@@ -90,7 +90,8 @@ def test_its_name_says_what_it_is_not(kind: str) -> None:
 
 
 def test_an_environment_without_a_novice_is_refused() -> None:
-    with pytest.raises(UsageError, match="the agent asks a model, and there is no scripted novice for room: name a model with --model"):
+    refused = "the agent asks a model, and there is no scripted novice for room: name a model with --model"
+    with pytest.raises(UsageError, match=refused):
         NoviceModel("room")
 
 
