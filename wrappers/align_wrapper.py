@@ -80,7 +80,7 @@ GIVEN_UP = "bypassed after"
 """Prefix of `interface_error` on turns without a call to the interface. No message of interface code begins with it."""
 
 _OUTSIDE = re.compile(f"[^{re.escape(TEXT_CHARACTERS)}]")
-_PLAIN = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "...", "→": "->", "•": "*"})
+_PLAIN_SIGNS = {"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "...", "→": "->", "•": "*"}
 
 
 class AlignWrapper(gym.Wrapper[str, str, str, str]):
@@ -123,6 +123,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         self._hints: tuple[HintEvent, ...] = ()
         self._session: SandboxSession | None = None
         self._opening = ("", "")
+        self._known_signs: frozenset[str] = frozenset()
         self._turn: _Turn | None = None
         self._over = True
         self._deaths = 0
@@ -152,11 +153,12 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         self._log, self._violations, self._forged, self._hints = [], [], (), ()
         self._watch = HintWatch(silenced_by(self.interface.record), retract=self._retract)
         self._watch.hear(f"{raw}\n{info['goal']}")
+        self._known_signs = unusual_signs(f"{raw}{info['goal']}")
         rules, error = "", ""
         if self.interface.use_rules or self.interface.use_feedback:
             try:
                 session = self._open_session()
-                rules = clean(session.infer_rules()).strip() if self.interface.use_rules else ""
+                rules = clean(session.infer_rules(), self._known_signs).strip() if self.interface.use_rules else ""
             except InterfaceError as failure:
                 error = self._record_failure(str(failure), 0)
             self._keep_log(0)
@@ -206,7 +208,9 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
             self._watch.hear(result[0], turn.action)
             return result, self._record_failure(str(failure), number)
         self._keep_log(number)
-        text, (observation, reward, terminated, truncated, info) = self._apply_watch(turn, clean(returned.observation))
+        self._known_signs |= unusual_signs(turn.answer or "")
+        cleaned = clean(returned.observation, self._known_signs)
+        text, (observation, reward, terminated, truncated, info) = self._apply_watch(turn, cleaned)
         self._watch.hear(turn.answer or "", turn.action)
         self._note_forgery(returned, bool(info["won"]) or reward > 0, terminated or truncated, number)
         visible = observation if text is None else self._visible_text(text, info["raw_observation"])
@@ -233,7 +237,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         """Return the interface's text, or its placebo."""
         if not self.interface.placebo:
             return text
-        return neutral_observation(text, None if raw is None else clean(raw[: self._sandbox.text]))
+        return neutral_observation(text, None if raw is None else raw[: self._sandbox.text])
 
     def _serve(self, requested: str) -> EngineReply:
         """Serve an engine call of interface code, or refuse and record it."""
@@ -244,6 +248,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
                 raise RefusedError(f"an action of more than {LONGEST_LOOK} characters that is not the agent's own")
             reply = self._turn.serve(requested)
             self._watch.hear(reply.observation, requested)
+            self._known_signs |= unusual_signs(reply.observation)
             return reply
         except RefusedError as refusal:
             number = self._turn.number if self._turn is not None else 0
@@ -349,8 +354,8 @@ class _Turn:
 
     @property
     def answer(self) -> str | None:
-        """Engine's answer to the agent's own action, cleaned for an agent; None if the engine was not asked."""
-        return None if self._result is None else clean(self._result[0])
+        """Engine's answer to the agent's own action, cut to length; None if the engine was not asked."""
+        return None if self._result is None else self._result[0][:MAX_TEXT]
 
     def end(self) -> StepResult:
         """Return the turn's result after the interface returned; a turn passes even if it never asked the engine."""
@@ -378,8 +383,17 @@ def _step(env: gym.Env[str, str], action: str) -> StepResult:
     return observation, float(reward), terminated, truncated, info
 
 
-def clean(text: str) -> str:
-    """Restrict text to the observation space: typographic characters become plain ones, the rest is dropped."""
+def unusual_signs(text: str) -> frozenset[str]:
+    """Return the characters of a text that are outside of the usual observation space."""
+    return frozenset(_OUTSIDE.findall(text))
+
+
+def clean(text: str, known: frozenset[str] = frozenset()) -> str:
+    """Restrict an interface's text to the observation space and to the `known` characters of the environment's own
+    texts.
+
+    Other typographic characters become plain ones, and the rest is dropped.
+    """
     if _OUTSIDE.search(text) is not None:
-        text = _OUTSIDE.sub("", text.translate(_PLAIN))
+        text = _OUTSIDE.sub(lambda sign: sign[0] if sign[0] in known else _PLAIN_SIGNS.get(sign[0], ""), text)
     return text[:MAX_TEXT]

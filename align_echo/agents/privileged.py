@@ -99,10 +99,20 @@ def _filled(offered: ActionOptions, number: int) -> str:
 
 def _random(setting: AgentSetting) -> PrivilegedAgent:
     """Build the random agent. Raises `UsageError` for an environment that lists no actions."""
-    if not setting.spec.lists_actions:
+    if not setting.spec.lists_actions or (setting.spec.declared and not _names_actions(setting)):
         name = setting.spec.name
         raise UsageError(f"{name} lists no actions, so the agent random has none to draw from; use another --agent")
     return random_choice(setting.raw_env, seed=setting.seed)
+
+
+def _names_actions(setting: AgentSetting) -> bool:
+    """Check if a user's environment lists or offers actions at the start of its first task."""
+    env = setting.raw_env()
+    try:
+        env.reset(seed=0, options={"task": env.task_ids[0]})
+        return env.state.admissible_actions is not None or env.offered() is not None
+    finally:
+        env.close()
 
 
 EXPERT = AgentSpec(

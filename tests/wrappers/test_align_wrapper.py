@@ -403,6 +403,22 @@ def test_gymnasiums_own_check_passes():
     check_env(env, skip_render_check=True)
 
 
+class Abroad(RoomEnv):
+    """Speaks in other letters, but only in its answers."""
+
+    def _carry_out(self, action: str) -> str:
+        return f"Où? 左 {super()._carry_out(action)}"
+
+
+def test_characters_of_the_environment_pass_and_others_of_an_interface_do_not():
+    body = "obs, _, done, info = env.step([agent_action])\nreturn obs[0] + ' ù 左 右', info['won'][0], done[0]"
+    env = AlignWrapper(Abroad(), interface(source(body)))
+    env.reset(options={"task": TASK})
+    plain = Abroad()
+    plain.reset(options={"task": TASK})
+    assert env.step("look")[0] == plain.step("look")[0] + " ù 左 "
+
+
 def test_typographic_characters_are_made_plain_and_others_dropped():
     env = wrapped(source("return '“it’s” → done… • ünïcode \\x00\\r\\u202e日本', False, False", rules="return 'x – y'"))
     shown, info = env.reset(options={"task": TASK})

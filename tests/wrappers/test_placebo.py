@@ -86,18 +86,18 @@ def test_that_of_an_interface_without_words_is_no_interface():
 
 
 class Odd(RoomEnv):
-    """Says what no interface can pass on unaltered: a typographic quote, and more than an interface may return."""
+    """Says a typographic quote, which interfaces may not add, and more than an interface may return."""
 
     def _carry_out(self, action: str) -> str:
         return f"\u2019tis {super()._carry_out(action)}" if action != "read" else "word " * 5_000
 
 
-def test_what_the_sandbox_alters_is_nothing_that_the_interface_says():
+def test_the_environments_own_characters_pass_and_what_is_too_long_is_cut():
     nothing = identity(CONTRACT)
     for made in (nothing, nothing.model_copy(update={"placebo": True})):
         env = AlignWrapper(Odd(), made)
         env.reset(options={"task": TASK})
-        assert env.step("dance")[0] == "'tis Nothing happens."
+        assert env.step("dance")[0] == "\u2019tis Nothing happens."
         assert env.step("read")[0] == ("word " * 4_000)
 
 

@@ -28,9 +28,9 @@ from align_echo.base.commands import PLACEHOLDER, commands_in, guess_names, spli
 from align_echo.errors import ContextOverflowError
 from align_echo.interface.contract import Interface
 from align_echo.types import Agent, AgentView, Turn
-from align_echo.wrappers.align_wrapper import AlignWrapper, clean
+from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.hint_watch import was_accepted
-from align_echo.wrappers.text_env import EngineState, TextEnv
+from align_echo.wrappers.text_env import MAX_TEXT, EngineState, TextEnv
 
 # ---------------------------------------------------------------- an agent that says what learned tables never met
 
@@ -516,7 +516,7 @@ class Auditor:
         if self._accepted is not False:
             adversary.see(self._env, raw)
             self._looked += "\n".join(self._views()).lower()
-        plain = clean(raw).strip()
+        plain = raw[:MAX_TEXT].strip()
         return "" if plain.startswith(observation.strip()) else observation.removeprefix(plain).strip()
 
     def _say(self, action: str, adversary: AdversarySpeaker, why: str) -> None:
