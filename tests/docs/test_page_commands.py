@@ -80,6 +80,8 @@ def verb_of(words: list[str]) -> tuple[Any, Any, list[str]]:
     group: Any = get_command(app)
     context = group.make_context("align-echo", [*words, ""])
     while isinstance(group, TyperGroup):
+        if not words and group.invoke_without_command:  # `align-echo envs` lists
+            break
         assert words, "names no verb"
         command = group.get_command(context, words[0])
         assert command is not None, f"there is no verb {words[0]}"
