@@ -215,10 +215,10 @@ def first_wrong(error: ValidationError, *, unnamed: Collection[object] = (), of_
     errors = error.errors(include_url=False)
     unknown = [wrong for wrong in errors[1:] if wrong["type"] == "extra_forbidden"]
     is_misspelt = of_settings and errors[0]["type"] == "missing"
-    told = errors[:1] + (unknown[:1] if is_misspelt else [])
-    places = [".".join(str(part) for part in wrong["loc"] if part not in unnamed) for wrong in told]
+    reported = errors[:1] + (unknown[:1] if is_misspelt else [])
+    paths = [".".join(str(part) for part in wrong["loc"] if part not in unnamed) for wrong in reported]
     return "; ".join(
-        ": ".join(filter(None, (place, _reason(wrong)))) for place, wrong in zip(places, told, strict=True)
+        ": ".join(filter(None, (path, _reason(wrong)))) for path, wrong in zip(paths, reported, strict=True)
     )
 
 

@@ -57,9 +57,9 @@ class _Verb(TyperCommand):
             parameter.metavar = parameter.metavar or placeholder
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        values, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         for parameter in self.params:
-            value = given.get(str(parameter.name))
+            value = values.get(str(parameter.name))
             texts = value if isinstance(value, list | tuple) else [value]
             if any(isinstance(text, str) and not text.strip() for text in texts):
                 is_path = _value_type(parameter) is Path
@@ -98,7 +98,9 @@ def _build_command(name: str) -> Any:
     if isinstance(verb, typer.Typer):
         for command in verb.registered_commands:
             command.cls = _Verb
-        standalone.add_typer(verb, name=name, invoke_without_command=True, callback=_print_help)
+        own = verb.registered_callback
+        callback = own.callback if own else _print_help
+        standalone.add_typer(verb, name=name, invoke_without_command=True, callback=callback)
     else:
         standalone.command(cls=_Verb)(verb)
     return get_group(standalone).commands[name]
@@ -167,9 +169,9 @@ def _message(error: typer.TyperException) -> str:
         return error.format_message()
     reason = error.message
     if isinstance(error.__cause__, ValidationError):
-        *others, last = map(str, error.param.type_descriptor.choices or ("",))
-        given = error.__cause__.errors(include_url=False)[0]["input"]
-        reason = f"must be {', '.join(others)} or {last}, not {given!r}" if others else first_wrong(error.__cause__)
+        *choices, last = map(str, error.param.type_descriptor.choices or ("",))
+        text = error.__cause__.errors(include_url=False)[0]["input"]
+        reason = f"must be {', '.join(choices)} or {last}, not {text!r}" if choices else first_wrong(error.__cause__)
     name = error.param.opts[0] if error.param.opts[0].startswith("-") else str(error.param.name).upper()
     return f"{name}: {reason}"
 

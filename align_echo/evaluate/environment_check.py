@@ -84,7 +84,7 @@ class PlayedTurn(NamedTuple):
     action: str
     text: str
     reward: float
-    ended: bool
+    is_over: bool
 
 
 @dataclass(frozen=True)
@@ -215,9 +215,9 @@ class _Play:
         if self._env.over or len(self._played) == self._turns:
             return
         action = self._choose()
-        begun = time.perf_counter()
+        start = time.perf_counter()
         text, reward, terminated, truncated, _ = self._env.step(action)
-        self._seconds.append(time.perf_counter() - begun)
+        self._seconds.append(time.perf_counter() - start)
         self._played.append(PlayedTurn(action, text, float(reward), terminated or truncated))
 
     def _choose(self) -> str:
@@ -303,12 +303,12 @@ def _rises(before: str, after: str) -> bool:
 
 def _about_history(played: Sequence[PlayedTask]) -> CheckFinding:
     pairs = [(before, after) for task in played for before, after in pairwise(task.texts) if before.strip()]
-    whole = sum(after != before and before.strip() in after for before, after in pairs)
-    if pairs and whole >= OFTEN * len(pairs):
+    repeating = sum(after != before and before.strip() in after for before, after in pairs)
+    if pairs and repeating >= OFTEN * len(pairs):
         return CheckFinding(
             name="history",
             state="note",
-            message=f"{whole} of {len(pairs)} answers hold the text before: agents keep the history themselves, so "
+            message=f"{repeating} of {len(pairs)} answers hold the text before: agents keep the history themselves, so "
             "give the new text alone",
         )
     return CheckFinding(name="history", state="good", message="answers hold new text alone")
@@ -342,9 +342,9 @@ def _about_forks(site: _Site, played: Sequence[PlayedTask]) -> tuple[CheckFindin
         saved, text = env.snapshot(), env.state.observation
         for turn in task.turns[middle:]:
             env.step(turn.action)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         env.restore(saved)
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         same = env.state.observation == text
         same &= all(env.step(turn.action)[0] == turn.text for turn in task.turns[middle:])
     except EngineError as error:
@@ -407,7 +407,7 @@ def _has_expert(spec: EnvironmentSpec, played: Iterable[PlayedTask]) -> bool:
 
 
 def _about_ends(played: Sequence[PlayedTask]) -> CheckFinding:
-    early = [len(task.turns) for task in played if task.turns and task.turns[-1].ended]
+    early = [len(task.turns) for task in played if task.turns and task.turns[-1].is_over]
     if len(early) == len(played) and max(early) <= 2:
         message = f"every episode ended within {quantity(max(early), 'turn')}: there is little to learn from"
         return CheckFinding(name="ends", state="note", message=message)

@@ -78,9 +78,9 @@ def select_part(parts: Sequence[EpisodeFile], name: str | None) -> list[EpisodeF
         names = list(dict.fromkeys(part.part for part in parts))
         listed, more = ", ".join(map(repr, names[:MOST_NAMED])), len(names) - MOST_NAMED
         hint = did_you_mean(str(name), names, quoted=True) if len(names) > 1 else ""
-        there = "there is only" if len(names) == 1 else "there are"
+        listing = "there is only" if len(names) == 1 else "there are"
         listed += f" and {more} more" if more > 0 else ""
-        raise UsageError(f"there is no part {name!r} here; {hint}{there} {listed}")
+        raise UsageError(f"there is no part {name!r} here; {hint}{listing} {listed}")
     return wanted
 
 
