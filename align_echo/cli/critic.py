@@ -17,6 +17,7 @@ from align_echo.agents.options import VerbConfig
 from align_echo.cli.console import leave, resumable, run_display, run_folder, say, stdout
 from align_echo.cli.options import Out, Resume, takes
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport
+from align_echo.critic.labels import LABEL_RULES
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.evaluate.tables import plain_table
 from align_echo.gaia import collect as collecting
@@ -245,10 +246,16 @@ class CriticTrainingConfig(VerbConfig):
         return {"weights": self.weights, "lr": self.lr, "seed": self.seed, **epochs}
 
     def check(self) -> None:
-        """Raise `UsageError` for contradictory options, and `MissingDataError` for a missing folder or file."""
+        """Raise `UsageError` for contradictory options and an unknown rule, `MissingDataError` for a missing file."""
         examples, recording = bool(self.examples), self.recording is not None
         if examples == recording or (self.predictions and not recording) or (self.rule and recording):
             raise UsageError("give --examples, with a --rule if need be, or --recording, with --predictions if need be")
+        if self.reasoning and recording:
+            raise UsageError("a critic that reasons reads text: --reasoning is for --examples")
+        if self.reasoning and self.epochs is not None:
+            raise UsageError("--epochs is not for --reasoning, which counts steps: set `steps` in --config")
+        if self.rule is not None:
+            LABEL_RULES.get(self.rule)
         for path in self.examples:
             examples_file(path)
         settings = () if self.config is None or str(self.config) in presets() else (self.config,)
@@ -257,10 +264,6 @@ class CriticTrainingConfig(VerbConfig):
                 raise MissingDataError(f"there is no file {path}")
         if self.recording is not None and not self.recording.is_dir():
             raise MissingDataError(f"there is no folder {self.recording}")
-        if self.reasoning and recording:
-            raise UsageError("a critic that reasons reads text: --reasoning is for --examples")
-        if self.reasoning and self.epochs is not None:
-            raise UsageError("--epochs is not for --reasoning, which counts steps: set `steps` in --config")
 
 
 @critic.command("collect")

@@ -64,7 +64,7 @@ def test_an_interface_that_is_right_is_said_nothing_of(run, tmp_path):
     [
         (["show", "probe", "--env", "alfworld", "--keep"], "name its folder with --run"),
         (["show", "none", "--env", "alfworld"], "name an interface"),
-        (["show", "probe", "--env", "alfworld", "--run", "nowhere"], "no episode of nowhere was played under"),
+        (["show", "probe", "--env", "alfworld", "--run", "nowhere"], "there is no folder nowhere"),
     ],
 )
 def test_what_cannot_be_shown_is_one_line(run, arguments, line):

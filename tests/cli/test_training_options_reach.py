@@ -17,6 +17,7 @@ pytest.importorskip("datasets")
 
 from align_echo.cli.main import main
 from align_echo.errors import UsageError
+from align_echo.gaia.examples import FILE
 from align_echo.train.run import TrainingRun
 from tests.cli import test_critic, test_critic_evaluate, test_train
 from tests.cli.door_models import arguments
@@ -145,6 +146,11 @@ def command(monkeypatch):
     """Give a command options, and say what it calls for the work, and with what."""
     for name in ("start", "other"):
         tiny_config().save_pretrained(name)
+    for name in ("here", "there"):
+        Path(name).mkdir()
+        (Path(name) / FILE).touch()
+    for name in ("one", "two"):
+        Path(name).touch()
     Path("mine.yaml").write_text("batch_size: 5\n")
     for name, steps in (("seven", 7), ("eight", 8)):
         Path(f"{name}.yaml").write_text(f"method: grpo\nsteps: {steps}\n")

@@ -67,7 +67,7 @@ def test_nothing_is_left_of_a_folder_that_could_not_be_written_whole(tmp_path):
         ({"id": ""}, "id: "),
         ({"number": "1"}, "number: "),
         ({"number": 1.0}, "number: "),
-        ({"colour": "red"}, "colour: Extra"),
+        ({"colour": "red"}, "colour: there is no such setting"),
         ({"action": "tap(1, 2)"}, "unknown action 'tap'"),
         ({"action": "click(1)"}, "write click"),
         ({"action": "click(160, 5)"}, "outside the screen of 160x210"),

@@ -131,6 +131,6 @@ def test_bad_options_are_one_line(server, tmp_path, capsys):
     assert main(["retrieval-server", "--host", " "]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 3
-    assert "--host names no address" in errors[2]
+    assert "--host: the name is empty" in errors[2]
     assert "take another one" in errors[0]
     assert "none.jsonl" in errors[1]
