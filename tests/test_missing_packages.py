@@ -49,6 +49,12 @@ WORLD = {
 SUMS = ((*PLAY, "math", "--agent", "vanilla", *ENDPOINT, *FEW), (*TRAIN, "grpo", "--env", "math"))
 RAY = ((*PLAY, "alfworld", *FEW, "--workers", "ray"),)
 
+CONNECTED = {
+    "minigrid": "minigrid:MiniGrid-Empty-5x5-v0",
+    "textarena": "textarena:TowerOfHanoi-v0",
+    **dict.fromkeys(("tau2", "loguru"), "tau2:mock"),
+}
+
 NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     "torch": (*LOCAL, *LEARNING, (*TRAIN, "sft")),
     "transformers": ((*PLAY, "alfworld", "--model", "transformers:none/none", *FEW), *LEARNING),
@@ -63,6 +69,7 @@ NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     "textworld_express": WORLD["textworldexpress"],
     "py4j": (*WORLD["scienceworld"], *WORLD["textworldexpress"]),
     **dict.fromkeys(("miniwob", "selenium"), WORLD["miniwob"]),
+    **{package: ((*PLAY, name, *FEW),) for package, name in CONNECTED.items()},
     "PIL": (LOOK, ("critic", "gui-steps", "steps")),
     **dict.fromkeys(("math_verify", "antlr4", "latex2sympy2_extended"), SUMS),
     "sympy": SUMS[:1],  # torch needs it too

@@ -13,7 +13,7 @@ import gymnasium as gym
 
 from align_echo.errors import UsageError
 from align_echo.interface.contract import Interface
-from align_echo.registry import OURS, Registry, name_beside, with_article
+from align_echo.registry import OURS, Registry, attempt, name_beside, with_article
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.plain import TextEnvironment
 from align_echo.wrappers.text_env import TextEnv
@@ -39,14 +39,54 @@ def _read(name: str, source: object) -> EnvironmentSpec:
 ENVIRONMENTS: Registry[EnvironmentSpec] = Registry("environment", "align_echo.environments", _read)
 
 
+Connector = Callable[[str], TextEnvironment]
+"""Function from the name behind the colon, as ID in "gymnasium:ID", to a declaration. Its docstring describes ID."""
+
+
+def _read_connector(name: str, source: object) -> Connector:
+    if not callable(source) or isinstance(source, type):
+        raise UsageError(f"{name} is no connector: it is a function from the name behind {name}: to a TextEnvironment")
+    connector: Connector = source
+    return connector
+
+
+CONNECTORS: Registry[Connector] = Registry("connector", "align_echo.connectors", _read_connector)
+
+
+def _connected(name: str) -> EnvironmentSpec:
+    """Return the environment of a connector's name, as "gymnasium:FrozenLake-v1". Raises `UsageError`."""
+    prefix, _, inner = name.partition(":")
+    connector = CONNECTORS.get(prefix)
+    if not inner.strip():
+        raise UsageError(f"{prefix} is a connector, followed by a colon and a name: {summary_of(connector)}")
+    declared = attempt(lambda: connector(inner), f"{name} cannot be used")
+    if not isinstance(declared, TextEnvironment):
+        made = with_article(type(declared).__name__)
+        raise UsageError(f"the connector {prefix} returned {made} for {inner!r}, not a TextEnvironment")
+    return declared.spec(name)
+
+
+def summary_of(connector: Connector) -> str:
+    """Return the first line of a connector's docstring: what the name behind the colon is."""
+    return (connector.__doc__ or "").strip().partition("\n")[0].rstrip(".") or "see its package"
+
+
+def is_trusted(name: object) -> bool:
+    """Return True for a name that imports no module but those of installed packages, or was imported before."""
+    return ENVIRONMENTS.knows(name) or (isinstance(name, str) and name.partition(":")[0] in CONNECTORS.entries())
+
+
 def environment(name: str | EnvironmentSpec) -> EnvironmentSpec:
-    """Return the environment for a name: a registered name ("alfworld"), "module:Name", a gymnasium id, or
-    "module:Id-v0" if the module registers the id with gymnasium. Raises `UsageError` naming the nearest matches."""
+    """Return the environment for a name: a registered name ("alfworld"), a connector's ("gymnasium:FrozenLake-v1"),
+    "module:Name", a gymnasium id, or "module:Id-v0" if the module registers the id with gymnasium. A connector comes
+    before a module of its name. Raises `UsageError` naming the nearest matches."""
     if isinstance(name, EnvironmentSpec):
         return name
     if not isinstance(name, str):
         kind = with_article(type(name).__name__)
         raise UsageError(f"an environment is given by its name, not as {kind}: align_echo.register names one")
+    if name.partition(":")[0] in CONNECTORS.entries() and not (":" in name and ENVIRONMENTS.knows(name)):
+        return ENVIRONMENTS.keep(name, _connected(name))
     registered = gym.registry.get(name)
     ours = None if registered is None else registered.kwargs.get("env_id")
     if registered is not None and ours is None:
@@ -65,7 +105,7 @@ def environment(name: str | EnvironmentSpec) -> EnvironmentSpec:
 
 def recorded_environment(name: str, source: str, remedy: str) -> EnvironmentSpec:
     """Return the environment named in the file `source`. Raises `UsageError` as `Registry.recorded` does."""
-    return environment(name) if ENVIRONMENTS.knows(name) else ENVIRONMENTS.recorded(name, source, remedy)
+    return environment(name) if is_trusted(name) else ENVIRONMENTS.recorded(name, source, remedy)
 
 
 def _registered(gym_id: str, name: str) -> EnvironmentSpec:
@@ -189,15 +229,18 @@ def register_with_gymnasium() -> None:
 
 
 __all__ = [
+    "CONNECTORS",
     "ENVIRONMENTS",
     "EnvironmentSpec",
     "environment",
     "environments",
+    "is_trusted",
     "make",
     "make_registered",
     "make_vec",
     "recorded_environment",
     "register",
     "register_with_gymnasium",
+    "summary_of",
     "tasks",
 ]

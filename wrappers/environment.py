@@ -89,7 +89,8 @@ class EnvironmentSpec:
 
     `partitions` lists groups of splits without shared tasks (default: all splits). `install` is the install command for
     extra requirements. `gym_id` is the id in gymnasium, "" for none. `declared` holds the settings of a user's
-    environment for the run record; a resumed run must use the same ones.
+    environment for the run record; a resumed run must use the same ones. `tools` are the JSON schemas of the
+    environment's own tools, () for none.
     """
 
     name: str
@@ -115,6 +116,7 @@ class EnvironmentSpec:
     partitions: tuple[tuple[str, ...], ...] = ()
     install: str = ""
     declared: Mapping[str, JsonValue] = field(default_factory=dict)
+    tools: tuple[Mapping[str, JsonValue], ...] = ()
 
     def check_split(self, split: str) -> str:
         """Return the split if the environment has it. Raises `UsageError` otherwise."""

@@ -4,10 +4,10 @@
 `info` may be empty. All else is declared in a `TextEnvironment`, or has a default:
 
 - a task is a seed, or a value of one of `reset`'s options;
-- the score is the return (the sum of rewards) scaled from `return_range` to [0, 1], and an episode is won from a return
-  of `won_at`;
-- a state is restored by replaying the episode's actions from its reset. A different answer on replay is refused: such
-  an environment can be played and measured, but not forked;
+- the score is the return (the sum of rewards) scaled from `return_range` to [0, 1]. An episode is won if `info["won"]`
+  says so; where `info` has no such entry, from a return of `won_at`;
+- a state is restored by the declared `save` and `restore`, or else by replaying the episode's actions from its reset. A
+  different answer on replay is refused: such an environment can be played and measured, but not forked;
 - admissible actions come from `info`, if it lists them.
 
 Not here: lookup by name (`catalogue.py`).
@@ -16,19 +16,23 @@ Not here: lookup by name (`catalogue.py`).
 from __future__ import annotations
 
 import math
+import random
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
+from pydantic import JsonValue
 
 from align_echo.base.dice import drawn
 from align_echo.errors import AlignEchoError, EngineError, UsageError, first_line
 from align_echo.interface.contract import InterfaceContract
 from align_echo.registry import with_article
 from align_echo.wrappers.environment import EnvironmentSpec, always, never
-from align_echo.wrappers.text_env import MAX_TEXT, EngineState, Oracle, TextEnv
+from align_echo.wrappers.text_env import MAX_TEXT, Answer, EngineState, Oracle, TextEnv
 
 ACTION_FORMAT = "One action a turn: a short command in plain text."
 GOAL = "Get the highest return that this environment gives."
@@ -57,6 +61,11 @@ class TextEnvironment:
     `read_only_actions` change nothing (`{}` stands for an object).
     `expert(env)` returns an expert's next action in the present state or
     None; `distance(env)` returns the least number of actions to the goal.
+
+    `save(env)` returns a state that later actions leave alone, and `restore(env, state)` goes back to it, also from
+    another task; both get the environment as `make` returns it. With `global_random`, `random` and `numpy.random` are
+    seeded by the task for each episode and are the caller's own again after each call: for an environment that draws
+    from them. `tools` are the JSON schemas of the environment's own tools.
     """
 
     make: Callable[[], gym.Env[str, str]]
@@ -76,6 +85,10 @@ class TextEnvironment:
     is_invalid: Callable[[str], bool] | None = None
     expert: Callable[[Any], str | None] | None = None
     distance: Callable[[Any], int | None] | None = None
+    save: Callable[[Any], Any] | None = None
+    restore: Callable[[Any, Any], None] | None = None
+    global_random: bool = False
+    tools: tuple[Mapping[str, JsonValue], ...] = ()
 
     def __post_init__(self) -> None:
         """Check the declaration. Raises `UsageError` if no episode could follow it."""
@@ -108,7 +121,9 @@ class TextEnvironment:
             raise UsageError(f"step_limit is a number of turns, 1 or more, not {self.step_limit!r}")
         if isinstance(self.read_only_actions, str):
             raise UsageError(f"read_only_actions are several texts: write ({self.read_only_actions!r},)")
-        for field_name in ("task_type", "is_invalid", "expert", "distance"):
+        if (self.save is None) != (self.restore is None):
+            raise UsageError("save and restore belong together: declare both, or neither")
+        for field_name in ("task_type", "is_invalid", "expert", "distance", "save", "restore"):
             value = getattr(self, field_name)
             if value is not None and not callable(value):
                 raise UsageError(f"{field_name} is a function, not {value!r}")
@@ -153,6 +168,7 @@ class TextEnvironment:
             training_tasks=training_tasks,
             measures_distance=self.distance is not None,
             has_expert=always if self.expert is not None else never,
+            tools=self.tools,
             declared={"return_range": [*self.return_range], "won_at": self.won_at, "step_limit": self.step_limit},
         )
 
@@ -165,6 +181,41 @@ def _read_summary(make: Callable[[], gym.Env[str, str]]) -> str:
 
 _Episode = tuple[tuple[str, str], ...]
 """Episode so far: each action and the resulting text, the first text with an empty action."""
+
+
+@dataclass(frozen=True, eq=False)
+class _SavedState:
+    """State that the environment's own `save` returned, with what `PlainEnv` keeps of the episode."""
+
+    state: Any
+    played: _Episode
+    goal: str
+    earned: float
+    chance: _Chance
+
+
+@dataclass(frozen=True)
+class _Chance:
+    """State of the process's generators, `random` and `numpy.random`."""
+
+    python: Any
+    numpy: Any
+
+    @classmethod
+    def now(cls) -> _Chance:
+        """Return the present state."""
+        return cls(random.getstate(), np.random.get_state())
+
+    @classmethod
+    def of(cls, task_id: str) -> _Chance:
+        """Return a state that depends on the task alone."""
+        seed = zlib.crc32(task_id.encode())
+        return cls(random.Random(seed).getstate(), np.random.RandomState(seed).get_state())
+
+    def use(self) -> None:
+        """Set the generators to this state."""
+        random.setstate(self.python)
+        np.random.set_state(self.numpy)
 
 
 class _DeclaredOracle:
@@ -207,7 +258,9 @@ class PlainEnv(TextEnv):
             raise UsageError(f"{contract.environment} makes a {type(self._inner).__name__}, not a gymnasium.Env")
         self._goal = declared.goal
         self._return = 0.0
+        self._says_won: bool | None = None
         self._played: _Episode = ()
+        self._chance = _Chance.of("")
 
     @property
     def goal(self) -> str:
@@ -232,18 +285,22 @@ class PlainEnv(TextEnv):
             raise UsageError(f"there is no task {task_id!r} in this split; see tasks() for the ids")
         value, option = self._tasks[task_id], self._declared.option
         if option:
-            observation, info = self._inner.reset(seed=0, options={option: value})
+            arguments: dict[str, Any] = {"seed": 0, "options": {option: value}}
         else:
-            observation, info = self._inner.reset(seed=int(str(value)))
+            arguments = {"seed": int(str(value))}
+        self._chance = _Chance.of(task_id)
+        observation, info = self._with_chance(lambda: self._inner.reset(**arguments))
         self._return = 0.0
+        self._says_won = _read_won(info)
         self._goal = info["goal"] if isinstance(info.get("goal"), str) else self._declared.goal
         text = self._text(observation)
         self._played = (("", text),)
         return EngineState(text, self._score(), self._won, False, self._listed_actions(info), self._return)
 
     def _act(self, action: str) -> EngineState:
-        observation, reward, terminated, truncated, info = self._inner.step(action)
+        observation, reward, terminated, truncated, info = self._with_chance(lambda: self._inner.step(action))
         self._return += float(reward)
+        self._says_won = _read_won(info)
         text = self._text(observation)
         self._played = (*self._played, (action, text))
         return EngineState(
@@ -252,16 +309,36 @@ class PlainEnv(TextEnv):
 
     def _probe(self, action: str) -> str:
         """Answer a read-only action, then replay the episode up to this point."""
-        played = self._played
+        before = self._save()
         text = self._act(action).observation
-        self._replay(self._task_id, played)
+        self._restore(self._task_id, before)
         return text
 
-    def _save(self) -> _Episode:
-        return self._played
+    def _with_chance(self, call: Callable[[], Answer]) -> Answer:
+        """Call the environment, with the episode's own state of the process's generators if it is declared so."""
+        if not self._declared.global_random:
+            return call()
+        outside = _Chance.now()
+        self._chance.use()
+        try:
+            return call()
+        finally:
+            self._chance = _Chance.now()
+            outside.use()
 
-    def _restore(self, task_id: str, saved: _Episode) -> None:
-        if task_id != self._task_id or saved != self._played:
+    def _save(self) -> _Episode | _SavedState:
+        if self._declared.save is None:
+            return self._played
+        state = self._declared.save(self._inner)
+        return _SavedState(state, self._played, self._goal, self._return, self._chance)
+
+    def _restore(self, task_id: str, saved: _Episode | _SavedState) -> None:
+        if isinstance(saved, _SavedState):
+            if self._declared.restore is not None:
+                self._declared.restore(self._inner, saved.state)
+            self._played, self._goal, self._return = saved.played, saved.goal, saved.earned
+            self._chance = saved.chance
+        elif task_id != self._task_id or saved != self._played:
             self._replay(task_id, saved)
 
     def _replay(self, task_id: str, played: _Episode) -> None:
@@ -298,9 +375,17 @@ class PlainEnv(TextEnv):
 
     @property
     def _won(self) -> bool:
+        if self._says_won is not None:
+            return self._says_won
         high = self._declared.return_range[1]
         return self._return >= (high if self._declared.won_at is None else self._declared.won_at) - 1e-9
 
     def _listed_actions(self, info: Mapping[str, Any]) -> tuple[str, ...] | None:
         listed = info.get(self._declared.admissible)
         return None if listed is None else tuple(sorted(map(str, listed)))
+
+
+def _read_won(info: Mapping[str, Any]) -> bool | None:
+    """Return what `info` says of a win; None if it says nothing."""
+    won = info.get("won")
+    return bool(won) if isinstance(won, bool | np.bool_) else None

@@ -53,7 +53,7 @@ class PrivilegedAgent(threading.local):
             self._env.reset(seed=0, options={"task": view.task_id})
             self._task_id, self._actions = view.task_id, ()
         for action in actions[len(self._actions) :]:
-            if action is not None and not self._env.state.done:
+            if action is not None and not self._env.over:
                 self._env.step(action)
         self._actions = actions
         return self._env
@@ -76,7 +76,7 @@ def random_choice(make_env: Callable[[], TextEnv], *, seed: int = 0) -> Privileg
         if env.state.admissible_actions is not None:
             choices = sorted(env.state.admissible_actions)
             return choices[number % len(choices)] if choices else _idle(env)
-        offered = None if env.state.done else env.offered()
+        offered = None if env.over else env.offered()
         return _idle(env) if offered is None else _filled(offered, number)
 
     return PrivilegedAgent("random", make_env, choose)

@@ -1,4 +1,4 @@
-"""`align-echo envs`: list the environments, check your own, and begin a new one.
+"""`align-echo envs`: list the environments and connectors, check your own, and begin a new one.
 
 Not here: the work (`evaluate/environment_check.py`, `evaluate/environment_scaffold.py`).
 """
@@ -19,14 +19,17 @@ from align_echo.evaluate.environment_check import CheckConfig, check_environment
 from align_echo.evaluate.environment_scaffold import write_scaffold
 from align_echo.evaluate.tables import plain_table
 from align_echo.interface.contract import shipped_interfaces
-from align_echo.wrappers.catalogue import ENVIRONMENTS, environment
+from align_echo.wrappers.catalogue import CONNECTORS, ENVIRONMENTS, environment, summary_of
 
 envs = typer.Typer(help="List the environments, check your own, begin a new one.")
 
 
 @envs.callback(invoke_without_command=True)
 def list_all(context: typer.Context) -> None:
-    """List the environments: built-in ones and those of installed packages. Use your own with --env module:Name."""
+    """List the environments and connectors, built-in ones and those of installed packages.
+
+    A connector's NAME is a name in another package. Use your own environment with --env module:Name.
+    """
     if context.invoked_subcommand is not None:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -42,6 +45,12 @@ def list_all(context: typer.Context) -> None:
         interfaces = [interface.partition("/")[2] for interface in shipped if interface.startswith(f"{name}/")]
         splits, interface_names = ", ".join(spec.splits), ", ".join(interfaces) or "-"
         table.add_row(name, spec.summary, splits, str(spec.step_limit), interface_names, entry.origin)
+    for name, entry in CONNECTORS.entries().items():
+        try:
+            summary = summary_of(CONNECTORS.get(name))
+        except AlignEchoError as error:
+            summary = f"cannot be used: {error}"
+        table.add_row(f"{name}:NAME", summary, "-", "-", "-", entry.origin)
     stdout().print(table)
 
 

@@ -30,7 +30,7 @@ from align_echo.train.run_folder import on_record
 from align_echo.train.trackers import why_unusable
 from align_echo.train.trainer import StepSettings
 from align_echo.types import Frozen
-from align_echo.wrappers.catalogue import ENVIRONMENTS, environment, environments
+from align_echo.wrappers.catalogue import ENVIRONMENTS, environment, environments, is_trusted
 from align_echo.wrappers.environment import never
 
 Weights = Literal["shared", "adapters", "models"]
@@ -220,7 +220,7 @@ def _check_stored_names(stored: Mapping[str, Any], source: str, named: Collectio
     """
     collecting, step = (stored.get(name) or {} for name in ("collecting", "step"))
     again = "repeat its command with --config or --method, and --resume"
-    if "env" not in named and not ENVIRONMENTS.knows(stored.get("env")):
+    if "env" not in named and not is_trusted(stored.get("env")):
         ENVIRONMENTS.recorded(stored["env"], source, f"add --env {stored['env']}")
     if "method" not in named:
         METHODS.recorded(implementation_for(str(stored.get("method", ""))), source, again)

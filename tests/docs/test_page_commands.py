@@ -23,7 +23,7 @@ from align_echo.critic.best_of import RULES
 from align_echo.critic.language import FORMS
 from align_echo.evaluate.study_file import studies
 from align_echo.interface.contract import load_interface
-from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.catalogue import CONNECTORS, environment
 from tests.docs.pages import INDENTED, ROOT, blocks, in_backquotes, own_modules
 
 OTHERS = {
@@ -97,7 +97,8 @@ def check_names(given: dict[str, Any]) -> None:
     """Whether what options name is there."""
     of_examples = names_of_examples()
     for name in listed(given.get("env")):
-        assert ":" not in name or name in MADE_UP or name.partition(":")[0] in own_modules(), name
+        prefixes = {*own_modules(), *CONNECTORS.entries()}
+        assert ":" not in name or name in MADE_UP or name.partition(":")[0] in prefixes, name
         known = environment(name) if ":" not in name and name not in of_examples else None
         if given.get("split") and known:
             known.check_split(given["split"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
+import random
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from pydantic import JsonValue
 
 import align_echo
 from align_echo.errors import EngineError, UsageError
@@ -283,3 +286,104 @@ def test_an_id_that_a_module_registers_is_named_as_gymnasium_names_it():
 
 def test_what_is_declared_is_on_record():
     assert DOORS.spec("doors").declared == {"return_range": [-4.0, 2.0], "won_at": None, "step_limit": 50}
+
+
+class Dice(gym.Env[str, str]):
+    """Throws with the generators of the process."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        self.sum = random.randint(1, 6)
+        return f"{self.sum}", {"won": False}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self.sum += random.randint(1, 6) + int(np.random.randint(100))
+        return f"{self.sum}", 0.0, False, False, {"won": np.bool_(action == "call it")}
+
+
+DICE = TextEnvironment(Dice, global_random=True)
+
+
+def thrown(env: PlainEnv, turns: int) -> list[str]:
+    return [env.step("throw")[0] for _ in range(turns)]
+
+
+def test_global_random_is_the_tasks_and_the_callers_stays_its_own():
+    one, other = made(DICE), made(DICE)
+    first = [one.reset(options={"task": "1"})[0], *thrown(one, 3)]
+    random.seed(5)
+    np.random.seed(5)
+    expected = (random.Random(5).random(), np.random.RandomState(5).rand())
+    other.reset(options={"task": "1"})
+    one.reset(options={"task": "2"})
+    both = [(thrown(one, 1), thrown(other, 1))[1][0] for _ in range(3)]
+    assert both == first[1:]
+    assert (random.random(), np.random.rand()) == expected
+
+
+def test_global_random_comes_back_with_a_state():
+    env = made(DICE)
+    env.reset(options={"task": "1"})
+    thrown(env, 2)
+    state = env.snapshot()
+    after = thrown(env, 3)
+    env.reset(options={"task": "2"})
+    env.restore(state)
+    assert thrown(env, 3) == after
+
+
+def test_info_says_who_has_won():
+    env = made(DICE)
+    env.reset(options={"task": "1"})
+    assert not env.step("throw")[4]["won"]
+    assert env.step("call it")[4]["won"]
+
+
+class Unsteady(Doors):
+    """Counts its resets, so that a replay goes differently."""
+
+    resets = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        text, info = super().reset(seed=seed, options=options)
+        Unsteady.resets += 1
+        return f"{text} ({Unsteady.resets})", info
+
+
+def _put(env: Any, state: dict[str, Any]) -> None:
+    vars(env).update(copy.deepcopy(state))
+
+
+SAVED = TextEnvironment(
+    Unsteady,
+    return_range=RANGE,
+    save=lambda env: copy.deepcopy(vars(env)),
+    restore=_put,
+    read_only_actions=("open red",),
+)
+
+
+def test_a_state_is_restored_by_the_environments_own_functions_not_by_replay():
+    env = made(SAVED)
+    opening, _ = env.reset(options={"task": "1"})
+    env.step(wrong_door(opening))
+    state, before = env.snapshot(), Unsteady.resets
+    ended = env.step(right_door(opening))
+    assert ended[4]["raw_score"] == 1.0
+    env.restore(state)
+    assert Unsteady.resets == before
+    assert env.probe("open red")
+    assert env.step(right_door(opening))[:4] == ended[:4]
+    env.reset(options={"task": "2"})
+    env.restore(state)
+    assert env.step(right_door(opening))[4]["raw_score"] == 1.0
+
+
+def test_save_and_restore_are_declared_together():
+    with pytest.raises(UsageError, match="save and restore belong together"):
+        TextEnvironment(Doors, save=copy.deepcopy)
+
+
+def test_schemas_of_tools_are_carried_in_the_specification():
+    tool: dict[str, JsonValue] = {"type": "function", "function": {"name": "open", "parameters": {"type": "object"}}}
+    assert TextEnvironment(Doors, tools=(tool,)).spec("doors").tools == (tool,)
+    assert DOORS.spec("doors").tools == ()

@@ -204,8 +204,7 @@ class Lab:
         return child
 
     def _step(self, state: LabState, action: str) -> LabState:
-        self.visit(state)
-        self.env.step(action)
+        self._act(state, action)
         child = self._state(state.task_id, (*state.actions, action), state)
         same = child.observation.strip() in self.traceless and not child.over
         self._current = state if same else child
@@ -218,6 +217,18 @@ class Lab:
         if self._current is not state:
             self.env.restore(state.snapshot)
             self._current = state
+
+    def _act(self, state: LabState, action: str) -> None:
+        """Take an action in a state.
+
+        An environment's own time limit also counts the refused actions that `visit` need not undo: if it ends the
+        episode here, the state is restored, and the action taken once more.
+        """
+        self.visit(state)
+        self.env.step(action)
+        if self.env.state.truncated:
+            self.env.restore(state.snapshot)
+            self.env.step(action)
 
     def look(self, state: LabState, view: str) -> str:
         """Return the text of a read-only action in a state; "" after the end of the episode."""
@@ -257,12 +268,11 @@ class Lab:
 
     def _try(self, state: LabState, action: str) -> LabState | None:
         """Return the state after an action; None if refused. Refusals in words are assumed to leave no trace."""
-        self.visit(state)
-        self.env.step(action)
+        self._act(state, action)
         self.steps += 1
         engine = self.env.state
         shape = runtime.refusal(self.refusals, state.observation, action, engine.observation)
-        if shape and not engine.done:
+        if shape and not (engine.done or engine.truncated):
             self._current = None if shape == runtime.SAME else state
             return None
         self._current = state.children[action] = self._state(state.task_id, (*state.actions, action), state)
@@ -298,7 +308,7 @@ class Lab:
             task_id=task_id,
             actions=actions,
             observation=engine.observation,
-            over=engine.done,
+            over=engine.done or engine.truncated,
             listed=self._all_tried if engine.admissible_actions is None else lambda _: listed,
             snapshot=self.env.snapshot(),
             parent=parent,

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
+import gymnasium as gym
 import pytest
 
 from align_echo.align.probe.lab import Lab, LabState, saved_key
 from align_echo.align.probe.names import NUMBERED, ActionForms
 from align_echo.align.probe.runtime import SAME
+from align_echo.wrappers.plain import TextEnvironment
+from align_echo.wrappers.text_env import TextEnv
+from tests.doors import REFUSED as DOORS_REFUSED
+from tests.doors import Doors
 from tests.station_env import REFUSED, TASK_IDS, StationEnv
 
 ENDLESS = 10**6
@@ -141,3 +146,30 @@ def test_at_a_position_that_is_known_the_engine_is_not_asked_again_and_its_answe
 
 def opened(lab: Lab, pod: int):
     return lab.follow(TASK_IDS[0], [f"board deck {pod}", f"unseal pod {pod}"])
+
+
+LIMITED = TextEnvironment(lambda: gym.wrappers.TimeLimit(Doors(), 3), return_range=(-4.0, 2.0))
+
+
+def test_an_episode_that_the_environments_own_time_limit_ends_is_over():
+    env = LIMITED.spec("limited").make("train", step_limit=ENDLESS)
+    assert isinstance(env, TextEnv)
+    lab = Lab(env)
+    state = lab.follow("0", ["knock"] * 9)
+    assert (state.over, len(state.actions)) == (True, 3)
+    assert not lab.takes(state, "knock")
+    assert lab.possible(state, ["door"]) == []
+
+
+def test_refused_trials_do_not_use_up_the_environments_own_time_limit():
+    """What is refused is not undone, but the environment counts it: the limit is met by trials, not by a state."""
+    env = LIMITED.spec("limited").make("train", step_limit=ENDLESS)
+    assert isinstance(env, TextEnv)
+    lab = Lab(env)
+    lab.sayings, lab.refusals = ActionForms(("open {0}",), NUMBERED), [DOORS_REFUSED]
+    start = lab.start("0")
+    assert [lab.takes(start, f"open the {number} door") for number in range(9)] == [False] * 9
+    right = "open red" if "red one leads" in start.observation else "open green"
+    assert lab.takes(start, right)
+    lab.traceless = frozenset({DOORS_REFUSED})
+    assert not any(lab.after(start, f"knock {number}").over for number in range(9))

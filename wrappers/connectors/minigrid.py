@@ -1,0 +1,98 @@
+"""`minigrid:ID`: levels of MiniGrid and BabyAI, with the agent's own view in words.
+
+Actions are named as in `minigrid.core.actions.Actions`. A level's own turn limit ends an episode.
+"""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+
+from align_echo.errors import UsageError, first_line, require
+from align_echo.wrappers.plain import TextEnvironment
+
+UNSEEN = ("unseen", "empty", "floor")
+TRIED = 20
+"""Tasks from which the turn limit is read, where a level sets one for each task."""
+
+
+def connect(name: str) -> TextEnvironment:
+    """Level of MiniGrid or BabyAI (MiniGrid-DoorKey-5x5-v0, BabyAI-GoToRedBallGrey-v0): the agent's view in words."""
+    require(f"minigrid:{name}", "minigrid", ("minigrid", "pygame"))
+    from minigrid.core.actions import Actions  # importing minigrid registers its levels
+    from minigrid.envs.babyai.core import roomgrid_level
+
+    vars(roomgrid_level)["print"] = lambda *_: None  # it prints each draft of a level that it drops
+    make = partial(gym.make, name, disable_env_checker=True)
+    try:
+        level: Any = make().unwrapped
+    except gym.error.Error as error:
+        raise UsageError(f"minigrid:{name}: {first_line(error)}") from error
+    if not hasattr(level, "agent_view_size"):
+        raise UsageError(f"{name} is no level of MiniGrid: their names begin with MiniGrid- or BabyAI-")
+    limit = level.max_steps or max(_limit(level, seed) for seed in range(TRIED))
+    return TextEnvironment(
+        lambda: _View(make()),
+        step_limit=limit,
+        summary=f"{name} of MiniGrid",
+        action_format=" | ".join(action.name for action in Actions),
+        save=lambda view: copy.deepcopy(view.env),
+        restore=_View.put,
+    )
+
+
+def _limit(level: Any, seed: int) -> int:
+    level.reset(seed=seed)
+    return int(level.max_steps)
+
+
+class _View(gym.Wrapper[str, str, Any, Any]):
+    """What the agent sees, in words."""
+
+    def reset(self, **options: Any) -> tuple[str, dict[str, Any]]:
+        level: Any = self.env
+        seen, _ = level.reset(**options)
+        return _in_words(seen["image"]), {"goal": seen["mission"], "won": False}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        from minigrid.core.actions import Actions
+
+        if action not in Actions.__members__:
+            return "Unknown action.", 0.0, False, False, {}
+        level: Any = self.env
+        seen, reward, ended, cut, _ = level.step(Actions[action])
+        return _in_words(seen["image"]), float(reward), ended, cut, {"won": ended and float(reward) > 0}
+
+    def put(self, env: gym.Env[Any, Any]) -> None:
+        self.env = copy.deepcopy(env)
+
+
+def _in_words(image: Any) -> str:
+    """Write the things in view, each with its place as seen by the agent, at the middle of the lower edge."""
+    from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, STATE_TO_IDX
+
+    states = {number: word for word, number in STATE_TO_IDX.items()}
+    width, depth, _ = image.shape
+    seen, carried = [], ""
+    for across in range(width):
+        for down in range(depth):
+            kind, colour, state = (int(part) for part in image[across][down])
+            ahead, right = depth - 1 - down, across - width // 2
+            thing, near = IDX_TO_OBJECT[kind], (ahead, right) == (1, 0)
+            if thing in UNSEEN or (thing == "wall" and not near):
+                continue
+            words = (
+                f"{states[state]} {IDX_TO_COLOR[colour]} door" if thing == "door" else f"{IDX_TO_COLOR[colour]} {thing}"
+            )
+            words = thing if thing in ("wall", "lava") else words
+            places = [f"{ahead} forward"] * (ahead > 0) + [f"{abs(right)} {'right' if right > 0 else 'left'}"] * (
+                right != 0
+            )
+            if places:
+                seen.append(f"{words} {', '.join(places)}")
+            else:
+                carried = f"\nYou carry: {words}"
+    return f"You see: {'; '.join(seen) or 'nothing'}{carried}"

@@ -1,0 +1,122 @@
+"""`textworld:FILE` and `textworld:make`: games of TextWorld, made before or made here.
+
+The agent is shown the game's text without the banner before the first room and the status line, which counts turns.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import gymnasium as gym
+
+from align_echo.errors import MissingDataError, require
+from align_echo.wrappers.cache import cache_folder
+from align_echo.wrappers.plain import ACTION_FORMAT, TextEnvironment
+
+TURNS = 50
+GAMES = (".z8", ".z5", ".ulx")
+WANTED = ("admissible_commands", "command_templates", "max_score", "objective", "policy_commands", "won")
+COOKING = {"recipe": 1, "take": 1, "cook": True, "cut": True, "open": True, "go": 1, "drop": False, "split": "train"}
+"""Settings of `tw-make tw-cooking` for the games made here: one ingredient to find, cut and cook in one kitchen."""
+
+_STATUS = re.compile(r"\n*> +(-= [^\n]*)?$")
+
+
+def connect(name: str) -> TextEnvironment:
+    """Game file of TextWorld or a folder of them (or of folders: its splits); make: cooking games made from seeds."""
+    require(f"textworld:{name}", "textworld", ("textworld", "jericho"))
+    splits: Mapping[str, Sequence[object]] = {"train": range(200), "test": range(200, 250)}
+    option = ""
+    file_of: Callable[[object], Path] = made
+    if name != "make":
+        folder = Path(name)
+        splits, option, file_of = _listed(folder), "game", lambda task: folder.parent / str(task)
+    templates = _Played(file_of).templates(next(iter(splits.values()))[0])
+    return TextEnvironment(
+        partial(_Played, file_of),
+        splits=splits,
+        option=option,
+        train_split="train" if "train" in splits else next(iter(splits)),
+        test_split="test" if "test" in splits else [*splits][-1],
+        step_limit=TURNS,
+        summary="cooking games of TextWorld" if name == "make" else f"games of {name}",
+        action_format=" | ".join(templates) or ACTION_FORMAT,
+        expert=lambda env: next(iter(env.state.policy_commands or ()), None),
+    )
+
+
+def _listed(path: Path) -> dict[str, list[str]]:
+    """List the games of a file or a folder by split, each by its path from the folder that holds `path`."""
+    if not path.exists():
+        raise MissingDataError(f"textworld:{path}: there is no such file or folder, and the only other name is make")
+    splits: dict[str, list[str]] = {}
+    for file in [path] if path.is_file() else sorted(path.rglob("*")):
+        if file.suffix in GAMES:
+            inner = file.relative_to(path).parts
+            splits.setdefault(inner[0] if len(inner) > 1 else "games", []).append(str(file.relative_to(path.parent)))
+    if not splits:
+        raise MissingDataError(f"textworld:{path}: there is no game file in it ({', '.join(GAMES)})")
+    return splits
+
+
+def made(seed: object) -> Path:
+    """Return the cooking game of a seed, which is made once and kept in the cache folder."""
+    import textworld
+    from textworld.challenges.tw_cooking import cooking
+
+    kept = cache_folder() / "textworld" / str(textworld.__version__) / f"cooking-{seed}.z8"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=kept.parent) as folder:
+            options = textworld.GameOptions()
+            options.seeds, options.path = int(str(seed)), str(Path(folder) / kept.name)
+            game = cooking.make({**COOKING, "recipe_seed": int(str(seed))}, options)
+            textworld.generator.compile_game(game, options)
+            for ending in (".json", ".z8"):  # the game last, for whoever looks for it meanwhile
+                os.replace(Path(options.path).with_suffix(ending), kept.with_suffix(ending))
+    return kept
+
+
+class _Played(gym.Env[str, str]):
+    """The game of a task."""
+
+    def __init__(self, file_of: Callable[[object], Path]) -> None:
+        self.file_of = file_of
+        self.file: Path | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        import textworld
+
+        file = self.file_of((options or {}).get("game", seed))
+        if file != self.file:
+            self.close()
+            self.game, self.file = textworld.start(str(file), textworld.EnvInfos(**dict.fromkeys(WANTED, True))), file
+        self.state, self.score = self.game.reset(), 0
+        banner, room, text = _STATUS.sub("", self.state.feedback).partition("-= ")
+        return (room + text or banner).strip(), self._info()
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self.state, score, over = self.game.step(action)
+        reward, self.score = (score - self.score) / (self.state.max_score or 1), score
+        return _STATUS.sub("", self.state.feedback).strip(), reward, over, False, self._info()
+
+    def _info(self) -> dict[str, Any]:
+        listed = self.state.admissible_commands
+        told = {"goal": self.state.objective or "", "won": bool(self.state.won)}
+        return told if listed is None else {**told, "admissible_actions": listed}
+
+    def templates(self, task: object) -> list[str]:
+        self.reset(seed=0, options={"game": task})
+        self.close()
+        return self.state.command_templates or []
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.game.close()
+            self.file = None
