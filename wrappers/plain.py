@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -194,6 +195,10 @@ class _SavedState:
     chance: _Chance
 
 
+_GENERATORS = threading.RLock()
+"""Held while an environment draws from the process's generators, so that episodes in threads do not share draws."""
+
+
 @dataclass(frozen=True)
 class _Chance:
     """State of the process's generators, `random` and `numpy.random`."""
@@ -318,13 +323,14 @@ class PlainEnv(TextEnv):
         """Call the environment, with the episode's own state of the process's generators if it is declared so."""
         if not self._declared.global_random:
             return call()
-        outside = _Chance.now()
-        self._chance.use()
-        try:
-            return call()
-        finally:
-            self._chance = _Chance.now()
-            outside.use()
+        with _GENERATORS:
+            outside = _Chance.now()
+            self._chance.use()
+            try:
+                return call()
+            finally:
+                self._chance = _Chance.now()
+                outside.use()
 
     def _save(self) -> _Episode | _SavedState:
         if self._declared.save is None:

@@ -267,7 +267,7 @@ def _about_interleaving(site: _Site, played: Sequence[PlayedTask]) -> CheckFindi
         name="interleaved",
         state="trouble",
         message=f"an episode plays otherwise beside another ({difference}): it shares chance or state in a process; "
-        "play with --workers 1 or processes:N",
+        "declare global_random=True if it draws from `random` or numpy's, else play with --workers 1 or processes:N",
     )
 
 

@@ -145,6 +145,11 @@ def test_a_declared_test_that_knows_no_refusal_is_trouble():
     assert (state, message[:30]) == ("trouble", "0 of 3 refusals of nonsense ar")
 
 
+def test_chance_of_the_process_that_is_declared_is_no_trouble():
+    declared_shared = align_echo.TextEnvironment(Shared, action_format=FORMS, global_random=True)
+    assert check(declared_shared)["interleaved"][0] == "good"
+
+
 def test_one_task_cannot_be_interleaved():
     assert check(WORLDS["Walk"], tasks=1)["interleaved"] == ("note", "not tried: it takes two tasks")
 

@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import itertools
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium as gym
@@ -318,6 +320,28 @@ def test_global_random_is_the_tasks_and_the_callers_stays_its_own():
     both = [(thrown(one, 1), thrown(other, 1))[1][0] for _ in range(3)]
     assert both == first[1:]
     assert (random.random(), np.random.rand()) == expected
+
+
+class Slow(Dice):
+    """Gives other threads a chance between its draws."""
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        draws = [random.randint(1, 6) for _ in range(5) if not threading.Event().wait(0.001)]
+        self.sum += sum(draws)
+        return f"{self.sum}", 0.0, False, False, {}
+
+
+def test_global_random_is_each_episodes_own_in_threads():
+    envs = [made(TextEnvironment(Slow, global_random=True)) for _ in range(4)]
+    tasks = [str(number) for number in range(4)]
+
+    def play(number: int) -> list[str]:
+        envs[number].reset(options={"task": tasks[number]})
+        return thrown(envs[number], 10)
+
+    alone = [play(number) for number in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(play, range(4))) == alone
 
 
 def test_global_random_comes_back_with_a_state():
