@@ -112,7 +112,7 @@ class FlywheelPlan:
     workers: Workers | None = None
 
     def on_record(self) -> dict[str, Any]:
-        """Return the content of `plan.json`."""
+        """Return the content of `config.json`."""
         return {
             "command": COMMAND,
             "align_echo": __version__,
@@ -301,7 +301,7 @@ def check_disjoint(spec: EnvironmentSpec, split: str, test_split: str) -> None:
 
 def _as_stored(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     """Adapt the settings to an older flywheel, which stored null for an unnamed agent and model."""
-    stored = json_object(path / "plan.json") or {}
+    stored = json_object(path / "config.json") or {}
     return config | {key: None for key in ("agent", "model") if key in stored and stored[key] is None}
 
 
@@ -384,7 +384,7 @@ def _run_trial(
     if (folder / "summary.json").is_file():
         return _summary(TrialResult, folder)
     config = TrialConfig(
-        judge=critic.text, examples=(held_out,), rule=plan.rule, pick=plan.picks, seed=plan.seed
+        judge=critic, examples=(held_out,), rule=plan.rule, pick=plan.picks, seed=plan.seed
     )
     return run_trial(config, folder, resume=_has_config(folder), progress=progress)
 
@@ -400,7 +400,7 @@ def _summary(kind: type[Summary], folder: Path) -> Summary:
 
 
 def _has_config(folder: Path) -> bool:
-    return (folder / "plan.json").is_file()
+    return (folder / "config.json").is_file()
 
 
 def _most_candidates(result: TrialResult) -> int:

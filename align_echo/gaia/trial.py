@@ -19,7 +19,7 @@ from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, InstanceOf, NonNegativeInt, PositiveInt
 
 from align_echo.agents import options
 from align_echo.agents.catalogue import AGENTS, agent_spec
@@ -42,7 +42,7 @@ from align_echo.gaia.examples import ActionExample, Conversation, LabelledEpisod
 from align_echo.gaia.verdicts import RatedEpisode, collect_verdicts, without_repeats
 from align_echo.intervals import Floats, Percent, Points, bootstrap, clustered_rate
 from align_echo.models import ScriptedModel, load_model
-from align_echo.models.choosing import read_name, refuse_idle_base_url
+from align_echo.models.choosing import ModelName, read_name, refuse_idle_base_url
 from align_echo.models.recording import get_weights
 from align_echo.run_dir import CONFIG
 from align_echo.types import Candidate, Frozen, Trajectory
@@ -356,7 +356,7 @@ PickNames = Annotated[
 class TrialConfig(VerbConfig):
     """Options of `align-echo critic evaluate`."""
 
-    judge: Annotated[str, Field(description="The critic: a model's name or folder.")]
+    judge: Annotated[str | InstanceOf[ModelName], Field(description="The critic: a model's name or folder.")]
     examples: Annotated[
         tuple[Path, ...],
         Field(min_length=1, description="A collection's folder; may be given several times."),
