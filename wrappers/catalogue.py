@@ -61,8 +61,8 @@ def _connected(name: str) -> EnvironmentSpec:
         raise UsageError(f"{prefix} is a connector, followed by a colon and a name: {summary_of(connector)}")
     declared = attempt(lambda: connector(inner), f"{name} cannot be used")
     if not isinstance(declared, TextEnvironment):
-        made = with_article(type(declared).__name__)
-        raise UsageError(f"the connector {prefix} returned {made} for {inner!r}, not a TextEnvironment")
+        kind = with_article(type(declared).__name__)
+        raise UsageError(f"the connector {prefix} returned {kind} for {inner!r}, not a TextEnvironment")
     return declared.spec(name)
 
 

@@ -67,25 +67,25 @@ class _ToyText(gym.Wrapper[str, str, Any, Any]):
 
     def reset(self, **options: Any) -> tuple[str, dict[str, Any]]:
         seen, info = self.env.reset(**options)
-        self.told = self._info(info, False)
-        return self._shown(seen), self.told
+        self.last_info = self._info(info, False)
+        return self._shown(seen), self.last_info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         words = ACTIONS[type(self.unwrapped).__name__]
         if action not in words:
-            return "Unknown action.", 0.0, False, False, self.told
+            return "Unknown action.", 0.0, False, False, self.last_info
         inner: Any = self.env
-        seen, reward, ended, cut, info = inner.step(words.index(action))
+        seen, reward, terminated, truncated, info = inner.step(words.index(action))
         lost = float(reward) <= 0 and type(self.unwrapped).__name__ in ("FrozenLakeEnv", "BlackjackEnv")
-        self.told = self._info(info, ended and not lost)
-        return self._shown(seen), float(reward), ended, cut, self.told
+        self.last_info = self._info(info, terminated and not lost)
+        return self._shown(seen), float(reward), terminated, truncated, self.last_info
 
     def _shown(self, seen: Any) -> str:
         if isinstance(seen, tuple):  # Blackjack has no rendering as text
             return "player's current sum: {}, dealer's showing card: {}, usable ace: {}".format(*seen)
-        text, found = str(self.env.render()), 1
-        while found:  # a square may have up to three colours: taxi, passenger and destination
-            text, found = _COLOURED.subn(lambda square: f"[{COLOURS.get(square[1], square[1])} {square[2]}]", text)
+        text, squares = str(self.env.render()), 1
+        while squares:  # a square may have up to three colours: taxi, passenger and destination
+            text, squares = _COLOURED.subn(lambda square: f"[{COLOURS.get(square[1], square[1])} {square[2]}]", text)
         return text
 
     def _info(self, info: dict[str, Any], won: bool) -> dict[str, Any]:

@@ -63,8 +63,8 @@ class _View(gym.Wrapper[str, str, Any, Any]):
         if action not in Actions.__members__:
             return "Unknown action.", 0.0, False, False, {}
         level: Any = self.env
-        seen, reward, ended, cut, _ = level.step(Actions[action])
-        return _in_words(seen["image"]), float(reward), ended, cut, {"won": ended and float(reward) > 0}
+        seen, reward, terminated, truncated, _ = level.step(Actions[action])
+        return _in_words(seen["image"]), float(reward), terminated, truncated, {"won": terminated and float(reward) > 0}
 
     def put(self, env: gym.Env[Any, Any]) -> None:
         self.env = copy.deepcopy(env)
@@ -81,13 +81,12 @@ def _in_words(image: Any) -> str:
         for down in range(depth):
             kind, colour, state = (int(part) for part in image[across][down])
             ahead, right = depth - 1 - down, across - width // 2
-            thing, near = IDX_TO_OBJECT[kind], (ahead, right) == (1, 0)
-            if thing in UNSEEN or (thing == "wall" and not near):
+            kind_name, near = IDX_TO_OBJECT[kind], (ahead, right) == (1, 0)
+            if kind_name in UNSEEN or (kind_name == "wall" and not near):
                 continue
-            words = (
-                f"{states[state]} {IDX_TO_COLOR[colour]} door" if thing == "door" else f"{IDX_TO_COLOR[colour]} {thing}"
-            )
-            words = thing if thing in ("wall", "lava") else words
+            colour_name = IDX_TO_COLOR[colour]
+            words = f"{states[state]} {colour_name} door" if kind_name == "door" else f"{colour_name} {kind_name}"
+            words = kind_name if kind_name in ("wall", "lava") else words
             places = [f"{ahead} forward"] * (ahead > 0) + [f"{abs(right)} {'right' if right > 0 else 'left'}"] * (
                 right != 0
             )

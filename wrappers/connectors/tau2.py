@@ -82,7 +82,7 @@ class _Desk(gym.Env[str, str]):
         self.live, start = self.world.environment(self.solo), self.task.initial_state
         if start is not None:
             self.live.set_state(start.initialization_data, start.initialization_actions, start.message_history or [])
-        self.said: list[Any] = [*((start and start.message_history) or ())]
+        self.messages: list[Any] = [*((start and start.message_history) or ())]
         return str(self.task.ticket if self.solo else self.task.user_scenario.instructions), {"won": False}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -92,11 +92,11 @@ class _Desk(gym.Env[str, str]):
             won = self._score()
             return "", won, True, False, {"won": won == 1}
         try:
-            call = ToolCall.model_validate({**json.loads(action), "id": str(len(self.said))})
+            call = ToolCall.model_validate({**json.loads(action), "id": str(len(self.messages))})
         except (ValueError, TypeError) as error:
             return f"Error: {' '.join(str(error).split())}", 0.0, False, False, {"won": False}
         answer = self.live.get_response(call)
-        self.said += [AssistantMessage(role="assistant", tool_calls=[call]), answer]
+        self.messages += [AssistantMessage(role="assistant", tool_calls=[call]), answer]
         return answer.content or "", 0.0, False, False, {"won": False}
 
     def _score(self) -> float:
@@ -105,6 +105,6 @@ class _Desk(gym.Env[str, str]):
         world = self.world
         make = lambda solo_mode=False: world.environment(solo_mode)  # noqa: E731
         try:
-            return float(EnvironmentEvaluator.calculate_reward(make, self.task, self.said, self.solo).reward)
+            return float(EnvironmentEvaluator.calculate_reward(make, self.task, self.messages, self.solo).reward)
         except ValueError:  # an assertion about something that does not exist
             return 0.0

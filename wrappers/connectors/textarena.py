@@ -43,13 +43,13 @@ def connect(name: str) -> TextEnvironment:
         random.setstate(outside)
     if not isinstance(first.game.state, ta.SinglePlayerState):
         raise UsageError(f"textarena:{name} is no game for a single player")
-    shown = dict.fromkeys(re.findall(r"\[[^\[\]\n]{1,20}\]", first.prompt))
+    moves = dict.fromkeys(re.findall(r"\[[^\[\]\n]{1,20}\]", first.prompt))
     return TextEnvironment(
         lambda: _Game(game),
         step_limit=2 * (first.game.state.max_turns or TURNS),
         summary=f"{game} of TextArena",
         goal=first.prompt.strip().partition("\n")[0],
-        action_format=" | ".join(shown) or ACTION_FORMAT,
+        action_format=" | ".join(moves) or ACTION_FORMAT,
         global_random=True,
         save=lambda env: copy.deepcopy(env.game),
         restore=_Game.put,

@@ -33,13 +33,13 @@ def connect(name: str) -> TextEnvironment:
     require(f"textworld:{name}", "textworld", ("textworld", "jericho"))
     splits: Mapping[str, Sequence[object]] = {"train": range(200), "test": range(200, 250)}
     option = ""
-    file_of: Callable[[object], Path] = made
+    find_file: Callable[[object], Path] = make_game
     if name != "make":
         folder = Path(name)
-        splits, option, file_of = _listed(folder), "game", lambda task: folder.parent / str(task)
-    templates = _Played(file_of).templates(next(iter(splits.values()))[0])
+        splits, option, find_file = _listed(folder), "game", lambda task: folder.parent / str(task)
+    templates = _Played(find_file).templates(next(iter(splits.values()))[0])
     return TextEnvironment(
-        partial(_Played, file_of),
+        partial(_Played, find_file),
         splits=splits,
         option=option,
         train_split="train" if "train" in splits else next(iter(splits)),
@@ -65,35 +65,35 @@ def _listed(path: Path) -> dict[str, list[str]]:
     return splits
 
 
-def made(seed: object) -> Path:
+def make_game(seed: object) -> Path:
     """Return the cooking game of a seed, which is made once and kept in the cache folder."""
     import textworld
     from textworld.challenges.tw_cooking import cooking
 
-    kept = cache_folder() / "textworld" / str(textworld.__version__) / f"cooking-{seed}.z8"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=kept.parent) as folder:
+    cached = cache_folder() / "textworld" / str(textworld.__version__) / f"cooking-{seed}.z8"
+    if not cached.exists():
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=cached.parent) as folder:
             options = textworld.GameOptions()
-            options.seeds, options.path = int(str(seed)), str(Path(folder) / kept.name)
+            options.seeds, options.path = int(str(seed)), str(Path(folder) / cached.name)
             game = cooking.make({**COOKING, "recipe_seed": int(str(seed))}, options)
             textworld.generator.compile_game(game, options)
             for ending in (".json", ".z8"):  # the game last, for whoever looks for it meanwhile
-                os.replace(Path(options.path).with_suffix(ending), kept.with_suffix(ending))
-    return kept
+                os.replace(Path(options.path).with_suffix(ending), cached.with_suffix(ending))
+    return cached
 
 
 class _Played(gym.Env[str, str]):
     """The game of a task."""
 
-    def __init__(self, file_of: Callable[[object], Path]) -> None:
-        self.file_of = file_of
+    def __init__(self, find_file: Callable[[object], Path]) -> None:
+        self.find_file = find_file
         self.file: Path | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         import textworld
 
-        file = self.file_of((options or {}).get("game", seed))
+        file = self.find_file((options or {}).get("game", seed))
         if file != self.file:
             self.close()
             self.game, self.file = textworld.start(str(file), textworld.EnvInfos(**dict.fromkeys(WANTED, True))), file
@@ -108,8 +108,8 @@ class _Played(gym.Env[str, str]):
 
     def _info(self) -> dict[str, Any]:
         listed = self.state.admissible_commands
-        told = {"goal": self.state.objective or "", "won": bool(self.state.won)}
-        return told if listed is None else {**told, "admissible_actions": listed}
+        info = {"goal": self.state.objective or "", "won": bool(self.state.won)}
+        return info if listed is None else {**info, "admissible_actions": listed}
 
     def templates(self, task: object) -> list[str]:
         self.reset(seed=0, options={"game": task})
