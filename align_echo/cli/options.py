@@ -46,14 +46,14 @@ def takes(config: type[VerbConfig]) -> Callable[[Callable[..., None]], Callable[
         _, *rest = inspect.signature(verb).parameters.values()
         own = [parameter.replace(annotation=hints[parameter.name]) for parameter in rest]
         arguments = [each for each in own if _is_argument(each)]
-        options = [each for each in own if not _is_argument(each)]
+        own_options = [each for each in own if not _is_argument(each)]
         fields = [_parameter(name, field) for name, field in config.model_fields.items()]
 
         def command(**values: Any) -> None:
             chosen = {field.name: values.pop(field.name) for field in fields}
             verb(config(**{name: value for name, value in chosen.items() if value is not None}), **values)
 
-        parameters = [*arguments, *fields, *options]
+        parameters = [*arguments, *fields, *own_options]
         command.__name__, command.__doc__, command.__module__ = verb.__name__, verb.__doc__, verb.__module__
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -75,9 +75,9 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
         spelling += f"/--no-{name.replace('_', '-')}"
     kind, details = _command_type(field)
     bounds = {
-        name: getattr(detail, bound)
+        limit: getattr(detail, bound)
         for detail in details
-        for name, bound in (("min", "ge"), ("max", "le"))
+        for limit, bound in (("min", "ge"), ("max", "le"))
         if hasattr(detail, bound)
     }
     option = typer.Option(spelling, help=field.description, **bounds)

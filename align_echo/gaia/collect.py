@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import gymnasium as gym
 from pydantic import Field
@@ -267,6 +267,17 @@ class CandidateSettings:
         if not is_set and (model is None or not model.is_local):
             return None
         return SamplingLimits(TOP_K if self.top_k is None else self.top_k, TOP_P if self.top_p is None else self.top_p)
+
+    def on_record(self) -> dict[str, Any]:
+        """Return the settings under the keys of `config.json`."""
+        return {
+            "candidates": self.candidates,
+            "temperature": self.temperature,
+            "top_k": self.top_k,
+            "top_p": self.top_p,
+            "judge": self.critic and self.critic.text,
+            "states": self.states,
+        }
 
     def critic_for(self, player: AgentChoice) -> ModelName | None:
         """Return the model name of the critic, None for the agent's own model or no critic.

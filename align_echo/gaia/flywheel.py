@@ -130,8 +130,7 @@ class FlywheelPlan:
             "rule": self.rule,
             "share": self.share,
             "seed": self.seed,
-            **vars(self.drawing),
-            "judge": self.drawing.critic and self.drawing.critic.text,
+            **self.drawing.on_record(),
             "settings": self.settings.model_dump(mode="json"),
             **({"pick": list(self.picks)} if self.picks else {}),
         }

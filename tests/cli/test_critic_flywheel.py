@@ -44,6 +44,8 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run, name
     by_user, critics = ["pocket", "pocket"], [f"wheel/round-{number}/critic/critic" for number in (1, 2)]
     assert names_read == [*by_user, *critics], "--critic-model, --model, and each critic once it is trained"
     assert "round 2 of 2" in err
+    stored = json.loads(Path("wheel/config.json").read_text())
+    assert (stored["critic"], stored["judge"], stored["candidates"]) == ("pocket", None, 2)
     flywheel = FlywheelSummary.model_validate_json(Path("wheel/summary.json").read_text())
     assert [turn.number for turn in flywheel.rounds] == [1, 2]
     assert flywheel.single.value <= flywheel.ceiling.value

@@ -10,7 +10,8 @@ import pytest
 
 import align_echo
 from align_echo.cli.main import main
-from align_echo.evaluate.environment_check import CheckConfig, EnvironmentReport, check_environment
+from align_echo.evaluate.environment_check import SHIPPED_STEPS, CheckConfig, EnvironmentReport, check_environment
+from align_echo.interface.contract import load_interface, shipped_interfaces
 from align_echo.wrappers.catalogue import environment
 
 FORMS = "left | right | up"
@@ -148,6 +149,11 @@ def test_a_declared_test_that_knows_no_refusal_is_trouble():
 def test_chance_of_the_process_that_is_declared_is_no_trouble():
     declared_shared = align_echo.TextEnvironment(Shared, action_format=FORMS, global_random=True)
     assert check(declared_shared)["interleaved"][0] == "good"
+
+
+def test_the_steps_of_interfaces_that_ship_are_those_of_their_records():
+    shipped = [load_interface(name).provenance.engine_steps for name in shipped_interfaces()]
+    assert (min(shipped), max(shipped)) == SHIPPED_STEPS
 
 
 def test_one_task_cannot_be_interleaved():
