@@ -35,7 +35,15 @@ from align_echo.interface.hints import count_hints, merged
 from align_echo.intervals import Estimate, wilson
 from align_echo.registry import quantity
 from align_echo.rollout import batches
-from align_echo.rollout.faults import ERRORS, fault_text, faults_by_source, summarize_conduct, tell
+from align_echo.rollout.faults import (
+    ERRORS,
+    FIRST_EPISODES,
+    FirstReplies,
+    fault_text,
+    faults_by_source,
+    summarize_conduct,
+    tell,
+)
 from align_echo.run_dir import versions
 from align_echo.types import Agent, Misalignment, Trajectory, Usage
 from align_echo.workers.ray_cluster import ONE_THREAD, Workers, play_tasks
@@ -106,8 +114,8 @@ def generate(
     (default: its class); a resumed run must use the same name. Pass models through `folder.record(model, role)` so that
     a resumed run reuses their replies.
 
-    Raises `UsageError` before writing anything. Raises `ModelError` or `EngineError` when a model or the engine keeps
-    failing; the run can then be resumed.
+    Raises `UsageError` before writing anything, and if the agent's first replies hold no action (`FirstReplies`).
+    Raises `ModelError` or `EngineError` when a model or the engine keeps failing; the run can then be resumed.
     """
     world = TrainingSplit(spec, data_root)
     folder.start(
@@ -255,7 +263,7 @@ class _Run:
             file.append(trajectory)
             self._say(episode_event(trajectory, iteration, done, len(tasks)))
 
-        world, interface = self.world, self.interface
+        world, interface, first = self.world, self.interface, iteration == 1 and not by_task
         play_tasks(
             self.workers,
             lambda: world.env(interface),
@@ -266,6 +274,7 @@ class _Run:
             seed=self.seed,
             on_trajectory=ended,
             say=lambda line: self._say(Event(kind="note", message=line, iteration=iteration)),
+            first_replies=FirstReplies(stop_after=min(FIRST_EPISODES, len(tasks))) if first else None,
         )
         trajectories = [by_task[task] for task in tasks]
         _stop_if_all_broke(trajectories, iteration)

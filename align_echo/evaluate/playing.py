@@ -27,6 +27,7 @@ from align_echo.evaluate.plan import (
 )
 from align_echo.evaluate.tables import NAMES
 from align_echo.interface.contract import Interface
+from align_echo.rollout.faults import FirstReplies
 from align_echo.rollout.session import Episode, try_reset
 from align_echo.types import Agent, Trajectory
 from align_echo.workers.ray_cluster import play_tasks
@@ -51,6 +52,7 @@ class Experiment:
         self.agent = agent or build_plan_agent(plan, self.models)
         self._resume = resume
         self._dir: EvaluationDir | None = None
+        self._first_replies = FirstReplies(progress.say)
 
     @cached_property
     def models(self) -> Models:
@@ -101,7 +103,7 @@ class Experiment:
         if seed == self.plan.seed:
             return self
         experiment = Experiment(replace(self.plan, seed=seed), self.path, resume=self._resume, progress=self.progress)
-        experiment._dir = self.folder
+        experiment._dir, experiment._first_replies = self.folder, self._first_replies
         self.progress.say(experiment.line)
         return experiment
 
@@ -143,6 +145,7 @@ class Experiment:
             seed=plan.seed,
             on_trajectory=ended,
             say=progress.say,
+            first_replies=self._first_replies,
         )
         return played
 

@@ -12,6 +12,7 @@ one has ended. Results come in the order of the tasks. With a local model every 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from align_echo.agents.presets import get_episode_rules
 from align_echo.agents.spec import check_agent
 from align_echo.base.halting import Halt, check_halt, linked_to_outer, under
 from align_echo.errors import AgentError, ContextOverflowError, EngineError, ModelError
-from align_echo.rollout.faults import agent_for_sample, ask, stop_if_hopeless
+from align_echo.rollout.faults import FirstReplies, agent_for_sample, ask, stop_if_hopeless
 from align_echo.rollout.session import Episode, Session, extend
 from align_echo.types import Agent, AgentReply, AgentView, Step, Trajectory
 
@@ -77,10 +78,24 @@ def replay(
         view = session.view
 
 
+class PutOffError(Exception):
+    """An episode was put off: none of its first replies held an action."""
+
+
 def run_episode(
-    env: gym.Env[str, str], agent: Agent, task: str | Episode, *, split: str, action_format: str = "", seed: int = 0
+    env: gym.Env[str, str],
+    agent: Agent,
+    task: str | Episode,
+    *,
+    split: str,
+    action_format: str = "",
+    seed: int = 0,
+    first_replies: FirstReplies | None = None,
 ) -> Trajectory:
-    """Play one task to its end, at most `ATTEMPTS` times if the engine breaks."""
+    """Play one task to its end, at most `ATTEMPTS` times if the engine breaks.
+
+    With `first_replies`, raises `PutOffError` and `UsageError` as `FirstReplies.hear` decides.
+    """
     check_agent(agent)
     session = Session(
         env,
@@ -91,19 +106,21 @@ def run_episode(
         episode_rules=get_episode_rules(agent),
     )
     for attempt in range(ATTEMPTS):
-        trajectory = _attempt(session, agent, Episode(task) if isinstance(task, str) else task)
+        trajectory = _attempt(session, agent, Episode(task) if isinstance(task, str) else task, first_replies)
         if trajectory.fault is None or trajectory.fault.source != "environment" or attempt == ATTEMPTS - 1:
             break
     return trajectory
 
 
-def _attempt(session: Session, agent: Agent, episode: Episode) -> Trajectory:
+def _attempt(session: Session, agent: Agent, episode: Episode, first_replies: FirstReplies | None) -> Trajectory:
     try:
         session.reset(episode)
         player = agent_for_sample(agent, episode.sample)
         while not session.over:
             check_halt()
             session.act(ask(player, session.view))
+            if first_replies is not None and first_replies.hear(episode.task_id, session.steps):
+                raise PutOffError
     except ContextOverflowError:
         session.overflow()
     except (EngineError, ModelError, AgentError) as error:
@@ -160,10 +177,17 @@ class LocalHost:
     split: str
     action_format: str
     seed: int
+    first_replies: FirstReplies | None = None
 
     def play(self, task: str | Episode) -> Trajectory:
         return run_episode(
-            self.env, self.agent, task, split=self.split, action_format=self.action_format, seed=self.seed
+            self.env,
+            self.agent,
+            task,
+            split=self.split,
+            action_format=self.action_format,
+            seed=self.seed,
+            first_replies=self.first_replies,
         )
 
     def close(self) -> None:
@@ -197,15 +221,16 @@ def play_batch(
     workers: int,
     on_end: Callable[[int, Trajectory], object],
     hopeless: int = HOPELESS,
+    first_replies: FirstReplies | None = None,
 ) -> None:
     """Play tasks without storing finished episodes: `on_end` receives each with its index in `tasks`, one at a time.
 
-    Each of `workers` threads drives its own host, which plays the next task as soon as one has ended. Raises as
-    `run_tasks`.
+    Each of `workers` threads drives its own host, which plays the next task as soon as one has ended. An episode that
+    was put off is played after the others. Raises as `run_tasks` and `FirstReplies.hear`.
     """
     next_task, report = threading.Lock(), threading.Lock()
     halt = Halt()
-    waiting = iter(enumerate(tasks))
+    waiting = deque(enumerate(tasks))
     sources: list[str] = []  # of the first episodes
     hosts: list[EpisodeHost] = []
 
@@ -214,17 +239,23 @@ def play_batch(
         host: EpisodeHost | None = None
         while True:
             with next_task:
-                index, task = next(waiting, (-1, ""))
-            if index < 0:
-                return
+                if not waiting:
+                    return
+                index, task = waiting.popleft()
             with under(halt):
                 check_halt()
                 if host is None:
                     host = make_host()
                     hosts.append(host)
-                trajectory = host.play(task)
+                try:
+                    trajectory = host.play(task)
+                except PutOffError:
+                    waiting.append((index, task))
+                    continue
             with report:
                 on_end(index, trajectory)
+                if first_replies is not None:
+                    first_replies.hear(trajectory.task_id, trajectory.steps)
                 if len(sources) < hopeless:
                     sources.append(trajectory.fault.source if trajectory.fault else "")
                     if trajectory.fault is not None and len(sources) == hopeless:

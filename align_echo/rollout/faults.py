@@ -6,6 +6,7 @@ Not here: playing episodes, and retries (`batches.py`).
 from __future__ import annotations
 
 import asyncio
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from align_echo.errors import (
     InterfaceError,
     ModelError,
     ReplyFormatError,
+    UsageError,
     first_line,
     printable,
     redacted,
@@ -135,6 +137,47 @@ def _error_text(error: BaseException) -> str:
 def _encodable(text: str) -> str:
     """Replace halves of characters, which no file can hold, by "?"."""
     return text.encode("utf-8", "replace").decode()
+
+
+# ---------------------------------------------------------------- an agent whose replies hold no action
+
+FIRST_TURNS = 3
+FIRST_EPISODES = 3
+LONGEST_REPLY = 100
+"""First turns of an episode and first episodes of a run that are watched, and characters shown of a reply."""
+
+
+class FirstReplies:
+    """Watches the first replies of a run, until the first that holds an action.
+
+    `say` receives one line as soon as all first replies of an episode held none. With `stop_after`, no line is said:
+    such episodes are put off, and the run stops when there are that many.
+    """
+
+    def __init__(self, say: Callable[[str], object] = lambda line: None, *, stop_after: int = 0) -> None:
+        self._say = say
+        self._stop_after = stop_after
+        self._acted = False
+        self._mute: list[str] = []
+        self._lock = threading.Lock()
+
+    def hear(self, task_id: str, steps: Sequence[Step]) -> bool:
+        """Note the steps so far of an episode, and return whether to put it off. Raises `UsageError` to stop the run.
+        """
+        with self._lock:
+            self._acted = self._acted or any(step.action is not None for step in steps)
+            if self._acted or len(steps) < FIRST_TURNS or task_id in self._mute:
+                return False
+            self._mute.append(task_id)
+            reply = f"{_one_line(steps[0].reply)[:LONGEST_REPLY]!r} ({steps[0].problem})"
+            if not self._stop_after and len(self._mute) == 1:
+                self._say(f"none of the agent's first {FIRST_TURNS} replies in {task_id} holds an action: {reply}")
+            if self._stop_after and len(self._mute) >= self._stop_after:
+                raise UsageError(
+                    f"the agent does not write actions that can be read: none of its first {FIRST_TURNS} replies in "
+                    f"{', '.join(self._mute)}; the last began with {reply}; choose another agent or model"
+                )
+            return bool(self._stop_after)
 
 
 # ---------------------------------------------------------------- how an interface behaved

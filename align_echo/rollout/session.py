@@ -155,6 +155,11 @@ class Session:
         return self._view
 
     @property
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps of the episode so far."""
+        return tuple(self._steps)
+
+    @property
     def over(self) -> bool:
         """True if no action can be taken: the episode has ended or broke, or none was begun."""
         is_done = bool(self._steps) and (self._steps[-1].terminated or self._steps[-1].truncated)

@@ -24,6 +24,7 @@ from align_echo.base import halting
 from align_echo.base.halting import check_halt
 from align_echo.errors import EngineError, MissingExtraError, UsageError, first_line, require
 from align_echo.rollout.batches import LocalHost, play_batch
+from align_echo.rollout.faults import FirstReplies
 from align_echo.rollout.session import Episode
 from align_echo.types import Agent, Trajectory
 from align_echo.version import __version__
@@ -57,6 +58,7 @@ def play_on_ray(
     *,
     on_trajectory: Callable[[Trajectory], object],
     say: Callable[[str], None],
+    first_replies: FirstReplies | None = None,
 ) -> None:
     """Play tasks as `choice.play_tasks` does, on `count` Ray actors (None: one per CPU).
 
@@ -82,6 +84,7 @@ def play_on_ray(
         tasks,
         workers=pool.count,
         on_end=record_locked,
+        first_replies=first_replies,
     )
 
 
@@ -368,22 +371,32 @@ def play_tasks(
     seed: int = 0,
     on_trajectory: Callable[[Trajectory], object],
     say: Callable[[str], None] = lambda line: None,
+    first_replies: FirstReplies | None = None,
 ) -> None:
     """Play tasks as `rollout.run_tasks` does, on any kind of workers; `on_trajectory` receives each episode as it
     ends.
 
-    `say` receives a line, on any thread, about each lost worker.
+    `say` receives a line, on any thread, about each lost worker. On Ray, `first_replies` hears episodes as they end.
     """
     if isinstance(workers, ThreadWorkers | ProcessWorkers):
         check_agent(agent)
         play_batch(
-            lambda: LocalHost(make_env(), agent, split, action_format, seed),
+            lambda: LocalHost(make_env(), agent, split, action_format, seed, first_replies),
             tasks,
             workers=workers.threads,
             on_end=lambda _, trajectory: on_trajectory(trajectory),
+            first_replies=first_replies,
         )
         return
     from align_echo.workers.shipping import RolloutSpec
 
     work = RolloutSpec(make_env, agent, split, action_format, seed)
-    play_on_ray(workers.address, workers.count, work, tasks, on_trajectory=on_trajectory, say=say)
+    play_on_ray(
+        workers.address,
+        workers.count,
+        work,
+        tasks,
+        on_trajectory=on_trajectory,
+        say=say,
+        first_replies=first_replies,
+    )
