@@ -1,22 +1,29 @@
-"""Messages of the shipped interfaces, as golden files: `python -m tests.conformance.messages` writes them.
+"""Messages of interfaces as golden files: of the shipped ones, and of those that the probe writes for made-up worlds.
 
-A line is an episode: its task, the opening with the rules, and each action with what the agent reads, where `{raw}`
-stands for the environment's own observation.
+`python -m tests.conformance.messages [NAME ...]` writes them. A line is an episode: its task, the opening with the
+rules, and each action with what the agent reads, where `{raw}` stands for the environment's own observation.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import gymnasium as gym
 
 import align_echo
 from align_echo.align.audit.audit import AdversarySpeaker
 from align_echo.rollout.session import base_env
+from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.text_env import TextEnv
+from tests.worlds.env import WorldEnv
+from tests.worlds.measure import Size, learn
+from tests.worlds.worlds import held_out_tasks, make_world, task_of
 
 GOLDEN = Path(__file__).parent / "golden" / "messages"
 
@@ -24,6 +31,23 @@ RAW = "{raw}"
 
 GAMES = {"alfworld": (6, 40), "scienceworld": (6, 25), "textworldexpress": (12, 30), "webshop": (6, 20)}
 """Number of games and turns by environment."""
+
+ERRING = {"wrong_words": 1, "skipped": 1}
+WORLDS: dict[str, dict[str, Any]] = {
+    "world-1": {
+        "spelling": "numbers", "refusal": "one", "listed": True, "depth": 1, "travel": "none", "whence": False,
+        "undo": True, "goal": "stow", "looks": False, "shown": True, **ERRING,
+    },
+    "world-2": {"spelling": "words", "refusal": "quoted", "listed": True, "offers": False, "depth": 2, **ERRING},
+    "world-3": {"spelling": "capitals", "refusal": "silent", "listed": True, "depth": 2, **ERRING},
+    "world-4": {"spelling": "numbers", "refusal": "several", "listed": False, "offers": True, "depth": 2, **ERRING},
+    "world-6": {"spelling": "numbers", "refusal": "one", "listed": False, "offers": False, "depth": 2, **ERRING},
+}  # fmt: skip
+"""Features of the made-up world of each seed; the others are drawn."""
+
+WORLD_SIZE = Size(train=6, fresh=6)
+WORLD_GAMES = 4
+WORLD_TURNS = 25
 
 
 Turn = tuple[str, str]
@@ -42,9 +66,8 @@ Speak = Callable[[TextEnv, str, int], str | None]
 """The next action, from the environment, the last text and the number of the turn; None ends the episode."""
 
 
-def play(name: str, task: str, speak: Speak) -> Episode:
-    """Play a task under the shipped interface."""
-    env = align_echo.make(name, split=environment(name).test_split, interface="probe")
+def play(env: gym.Env[str, str], task: str, speak: Speak) -> Episode:
+    """Play a task of an environment under an interface."""
     text, info = env.reset(options={"task": task})
     episode = Episode(task, text.replace(info["raw_observation"], RAW), [])
     base = base_env(env)
@@ -56,6 +79,16 @@ def play(name: str, task: str, speak: Speak) -> Episode:
         over = terminated or truncated
     env.close()
     return episode
+
+
+def env_maker(name: str) -> Callable[[], gym.Env[str, str]]:
+    """Return a maker of an environment under its shipped interface, or of a world under the one that is learned now."""
+    if name not in WORLDS:
+        return lambda: align_echo.make(name, split=environment(name).test_split, interface="probe")
+    world = make_world(int(name.removeprefix("world-")), **WORLDS[name])
+    interface, refused = learn(world, WORLD_SIZE)
+    assert not refused, refused
+    return lambda: AlignWrapper(WorldEnv(world, held_out_tasks(world, WORLD_GAMES)), interface)
 
 
 def adversary(task: str, turns: int) -> Speak:
@@ -70,10 +103,23 @@ def adversary(task: str, turns: int) -> Speak:
         action = rng.choice(speaker.allowed or ["look"])
         for _, provoking in speaker.draws(int(rng.random() < 0.6 or not speaker.allowed)):
             action = provoking
+        if isinstance(env, WorldEnv) and rng.random() < 0.6:
+            action = rng.choice(sayings(env))
         speaker.utterances.append(action)
         return action
 
     return speak
+
+
+def sayings(env: WorldEnv) -> list[str]:
+    """List what can be said in a task of a made-up world, whether possible or not, and what its agents say instead."""
+    said = task_of(env.world, str(env.info(None)["task_id"])).actions
+    wrong = {
+        env.world.wrong[form.role].format(*(names[kind] for kind in form.kinds))
+        for form, names in said.values()
+        if form.role in env.world.wrong
+    }
+    return sorted({*said, *wrong})
 
 
 def again(turns: Sequence[Turn]) -> Speak:
@@ -89,15 +135,20 @@ def read(name: str) -> list[Episode]:
 
 def record(name: str) -> list[Episode]:
     """Play the episodes of an environment's golden file."""
-    count, turns = GAMES[name]
-    ids = align_echo.tasks(name, split=environment(name).test_split)
-    return [play(name, task_id, adversary(task_id, turns)) for task_id in ids[:: max(1, len(ids) // count)][:count]]
+    make = env_maker(name)
+    if name in WORLDS:
+        chosen, turns = list(base_env(make()).task_ids), WORLD_TURNS
+    else:
+        count, turns = GAMES[name]
+        ids = align_echo.tasks(name, split=environment(name).test_split)
+        chosen = ids[:: max(1, len(ids) // count)][:count]
+    return [play(make(), task_id, adversary(task_id, turns)) for task_id in chosen]
 
 
 def main() -> None:
-    """Write the golden files."""
+    """Write the golden files: of all, or of the names given."""
     GOLDEN.mkdir(exist_ok=True)
-    for name in GAMES:
+    for name in sys.argv[1:] or [*GAMES, *WORLDS]:
         lines = [json.dumps(episode, ensure_ascii=False) for episode in record(name)]
         (GOLDEN / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
