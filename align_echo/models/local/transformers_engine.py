@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 
 LEAST_COLUMNS = 256
 
+_RECORDING = threading.Lock()
+"""Held while a graph is recorded. Recording waits for the whole device, which breaks another engine's recording."""
+
 
 @dataclass(frozen=True)
 class _Recorded:
@@ -122,10 +125,11 @@ class DecodeGraphs:
         graph = torch.cuda.CUDAGraph()
         try:
             self._computed(step)  # one-time setup is not part of a graph
-            torch.cuda.synchronize()
             # Other threads may use the GPU meanwhile: a trainer that learns while the next batch is played.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                logits = self._computed(step)
+            with _RECORDING:
+                torch.cuda.synchronize()
+                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                    logits = self._computed(step)
         except RuntimeError as error:
             self._broken = True
             why = first_line(error)
