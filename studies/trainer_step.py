@@ -65,22 +65,26 @@ class Spent:
 
 
 class Stopwatch(TrainerCallback):
-    """Times each step of a `transformers.Trainer`; `paused` leaves a function out, `phase` names a part."""
+    """Times each step of a `transformers.Trainer`; `paused` leaves a function out, `phase` names a part.
+
+    `spans` are the parts of the last step: name, begin and end by `time.perf_counter`.
+    """
 
     def __init__(self) -> None:
         self.steps: list[Spent] = []
+        self.spans: list[tuple[str, float, float]] = []
         self._begun = self._out = self._spent = (0.0, 0.0)
         self._phases: dict[str, float] = {}
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._begun, self._out, self._phases = _now(), (0.0, 0.0), {}
+        self._begun, self._out, self._phases, self.spans = _now(), (0.0, 0.0), {}, []
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._spent = _less(_less(_now(), self._begun), self._out)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        if "grad_norm" in (logs or {}):
-            self.steps.append(Spent(*self._spent, float(logs["grad_norm"]), self._phases))
+        if "learning_rate" in (logs or {}):  # a step's; it has no gradient where nothing could be learned
+            self.steps.append(Spent(*self._spent, float(logs.get("grad_norm", "nan")), self._phases))
 
     def paused(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return the function, not timed."""
@@ -96,9 +100,11 @@ class Stopwatch(TrainerCallback):
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count what is done meanwhile as part of that phase."""
-        begun = _now()
+        begun = _now()[0]
         yield
-        self._phases[name] = self._phases.get(name, 0.0) + _now()[0] - begun[0]
+        end = _now()[0]
+        self._phases[name] = self._phases.get(name, 0.0) + end - begun
+        self.spans.append((name, begun, end))
 
 
 def _now() -> tuple[float, float]:

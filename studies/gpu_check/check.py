@@ -8,6 +8,8 @@ torch, transformers, accelerate and peft; a vLLM that is installed is measured t
     scorer         8 candidates judged after 1,000 and 8,000 tokens, beside whole forward passes
     training step  GRPO and ECHO on ALFWorld, by phase, with memory: prefixes shared or not, two models or two adapters,
                    played in float32 or bfloat16
+    echo           rounds of ECHO's steps beside GRPO's, with shares of playing and learning (`echo.py`), on shapes of
+                   its own: SmolLM2's 135M and Qwen3's 0.6B
     mismatch       how far the log-probabilities of playing are from those of learning, by turn
 
 Every row is printed, and kept in `gpu_check.json`, as soon as it is there. What does not fit into --seconds is skipped,
@@ -39,12 +41,15 @@ import torch
 
 from align_echo.base.files import write_atomically
 from align_echo.errors import first_line
+from studies.gpu_check import echo
 from studies.gpu_check.engines import ENGINES
 from studies.gpu_check.generation import DEPTHS, copied_bytes_a_second, decoding, judged, replies
 from studies.gpu_check.shapes import FULL, TINY, Row, Work, new_model, parameters
 from studies.gpu_check.training import ARMS, saved, training_step
+from studies.rounds import at_least_one
 
-PARTS = ("replies", "decoding", "scorer", "training step")
+PLAYING_PARTS = ("replies", "decoding", "scorer")
+PARTS = (*PLAYING_PARTS, "training step", echo.PART)
 NO_GPU = "gpu-check needs a GPU that torch can use: there is none here (--rehearse tries it out on the CPU)"
 
 
@@ -121,12 +126,35 @@ def check_playing(check: Check, name: str, work: Work, parts: Sequence[str]) -> 
 def check_training(check: Check, name: str, work: Work, arms: Sequence[str]) -> Iterator[Row]:
     """Training steps on one shape."""
     with tempfile.TemporaryDirectory() as folder:
-        saved(new_model(work.shapes[name], torch.bfloat16, check.device), Path(folder))
+        saved(new_model(work.shapes[name], torch.bfloat16, check.device), Path(folder), work.queries)
         free()
         for arm in arms:
             key = {"part": "training step", "model": name, "arm": arm}
             check.run(key, partial(training_step, Path(folder), name, arm, work))
     yield from ()
+
+
+def check_echo(check: Check, work: Work, rounds: int) -> Iterator[Row]:
+    """Rounds of all arms on all shapes, then what came of them."""
+    visits = echo.Visits(check.ends)
+    with tempfile.TemporaryDirectory() as root:
+        for name, shape in work.echo_shapes.items():
+            model = new_model(shape, torch.bfloat16, check.device)
+            yield Row({"part": "model", "model": name}, {"parameters": parameters(model)})
+            saved(model, Path(root, name), work.queries, range(rounds))
+            del model
+            free()
+        for number, name in product(range(rounds), work.echo_shapes):
+            for arm in echo.in_turns(number):
+                key = {"part": echo.PART, "model": name, **arm.key, "round": number + 1}
+                if not visits.fits(name, arm):
+                    check.add(Row(key, {"skipped": echo.OVER}))
+                    continue
+                before = len(check.rows)
+                check.run(key, partial(echo.visit, Path(root, name), name, arm, number, work))
+                visits.rows += [row for row in check.rows[before:] if "seconds" in row.figures]
+    for name, arm in product(work.echo_shapes, echo.ARMS):
+        yield visits.summary(name, arm)
 
 
 def last_line(check: Check, work: Work) -> dict[str, Any]:
@@ -154,6 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", action="append", choices=PARTS, help="only this; may be repeated")
     parser.add_argument("--model", action="append", choices=list(FULL.shapes), help="only this; may be repeated")
     parser.add_argument("--arm", action="append", choices=list(ARMS), help="only this training; may be repeated")
+    parser.add_argument("--rounds", type=at_least_one, default=echo.ROUNDS, help="rounds of `echo` (default 3)")
     parser.add_argument("--seconds", type=int, default=450, help="within which it ends (default 450)")
     parser.add_argument("--rehearse", action="store_true", help="tiny shapes on the CPU")
     given = parser.parse_args(arguments)
@@ -168,11 +197,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGALRM, _out_of_time)
     signal.alarm(given.seconds)
     parts, names = given.part or PARTS, [name for name in work.shapes if name in (given.model or work.shapes)]
-    for name in names:
+    for name in names if set(parts) & set(PLAYING_PARTS) else ():
         check.run({"part": "model", "model": name}, partial(check_playing, check, name, work, parts))
     if "training step" in parts:  # of the first shape: two whole models of 4B that learn are too many for a GPU
         name = next(iter(work.shapes))
         check.run({"part": "training step"}, partial(check_training, check, name, work, given.arm or list(ARMS)))
+    if echo.PART in parts:
+        check.run({"part": echo.PART}, partial(check_echo, check, work, given.rounds))
     signal.alarm(0)
     print(json.dumps(last_line(check, work)))
     broken = [row for row in check.rows if "fault" in row.figures]
