@@ -8,6 +8,7 @@ stop.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Literal, get_args
 
 import gymnasium as gym
@@ -36,6 +37,8 @@ TELLING = ("run_task", "execute_agent_action", "get_next_agent_action")
 """Operations with outcomes that may serve as evidence."""
 
 LONGEST_TEXT = 4000
+SHOWN_OF_REPLY, REWORDED = 300, 3
+"""Characters shown of a reply, and replies shown per episode although their action could be read."""
 
 
 class ExperimentResult(Frozen):
@@ -260,11 +263,23 @@ def step_text(step: Step) -> str:
 
 
 def trajectory_text(trajectory: Trajectory, limit: int) -> str:
-    """Format an episode for a model in about `limit` characters, cutting the middle first."""
+    """Format an episode for a model in about `limit` characters, cutting the middle first.
+
+    Steps that repeat the step before are folded. Replies without an action are shown, and the first few that do not
+    hold theirs as it was sent.
+    """
     lines = [f"Initial observation: {trajectory.initial_observation}"]
-    for number, step in enumerate(trajectory.steps, start=1):
-        action = step.action if step.action is not None else f"(no action: {clip(step.reply, 200)})"
-        lines.append(f"[{number}] Action: {action}\n{clip(step_text(step), 1000)}")
+    numbered = enumerate(trajectory.steps, start=1)
+    reworded = 0
+    for (action, text), steps in groupby(numbered, lambda entry: (entry[1].action, step_text(entry[1]))):
+        (first, step), *others = steps
+        times = f" to {first + len(others)}, {len(others) + 1} times alike" if others else ""
+        wrote = f"the agent wrote: {clip(step.reply, SHOWN_OF_REPLY)}"
+        if action is None:
+            action = f"(none could be read; {wrote})"
+        elif f"{action}\n" not in f"{step.reply.strip()}\n" and reworded < REWORDED:
+            action, reworded = f"{action}\n({wrote})", reworded + 1
+        lines.append(f"[{first}{times}] Action: {action}\n{clip(text, 1000)}")
     result = "won" if trajectory.won else "not won"
     result += _format_partial_score(trajectory.score)
     return clip("\n".join(lines), limit) + f"\nThe task was {result} after {len(trajectory.steps)} actions."

@@ -37,6 +37,7 @@ from align_echo.align.llm.replies import LlmSettings
 from align_echo.align.loop import ITERATIONS, GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
+from align_echo.align.showing import describe_actions
 from align_echo.align.world import TrainingSplit
 from align_echo.base.progress import SILENT, Progress
 from align_echo.errors import UsageError
@@ -315,7 +316,7 @@ def _backend(plan: GenerationPlan, agent: Agent, folder: RunFolder, progress: Pr
             plan.fresh,
             analyzer_model=analyzer,
             optimizer_model=optimizer,
-            action_format=world.spec.action_format,
+            action_format=describe_actions(world.spec),
             settings=settings,
             allow_untested=plan.allow_untested,
             seed=plan.seed,

@@ -46,7 +46,9 @@ class TrainingSplit:
         return tasks if limit is None else spread(tasks, limit, self.spec.task_type)
 
     def gold(self, task_id: str) -> list[tuple[str, str]]:
-        """Return the expert's actions with the raw observations, in order; empty without an expert."""
+        """Return the expert's actions with the raw observations, in order; empty if no expert solves the task."""
+        if not self.spec.has_expert(task_id):
+            return []
         env = self.env()
         try:
             env.reset(seed=0, options={"task": task_id})
@@ -56,7 +58,7 @@ class TrainingSplit:
                 observation, _, terminated, truncated, _ = env.step(action)
                 played.append((action, observation))
                 over = terminated or truncated
-            return played
+            return played if base_env(env).state.won else []
         finally:
             env.close()
 

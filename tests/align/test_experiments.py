@@ -131,7 +131,7 @@ def test_a_refused_request_of_the_agent_is_an_outcome_and_a_dead_endpoint_is_not
 
 
 def test_a_long_episode_is_told_within_its_bounds() -> None:
-    agent = Vanilla(ScriptedModel(lambda messages: "look"))
+    agent = Vanilla(ScriptedModel(lambda messages: ("look", "inventory")[len(messages) // 2 % 2]))
     trajectory = run_episode(RoomEnv(step_limit=100), agent, MUG, split="train")
     text = trajectory_text(trajectory, 1000)
     assert len(text) < 1200

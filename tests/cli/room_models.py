@@ -37,7 +37,9 @@ def answer(messages: Sequence[Message]) -> str:
     if "give the number of the best" in messages[-1].content:
         return "<choice>1</choice>"
     if role == "agent":
-        return naive_agent({"messages": [message.model_dump() for message in messages]})
+        action = naive_agent({"messages": [message.model_dump() for message in messages]})
+        planned = "Sub-goal:" in messages[0].content
+        return f"Plan:\n1. Do it.\nSub-goal: 1\nAction: {action}" if planned else action
     analysis = [findings(), *EXPERIMENTS, findings(support="2, 3, 5, 7")]
     replies = {"analyzer": analysis, "checker": CHECKS, "optimizer": [code(GOOD_CODE)], "hypotheses": ["none"]}
     return replies[role][min(turn, len(replies[role]) - 1)]

@@ -33,6 +33,7 @@ from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
+from align_echo.align.showing import repeated_answers
 from align_echo.errors import ModelError
 from align_echo.interface.contract import Interface, identity_source
 from align_echo.prompts import prompt_hash, render
@@ -84,6 +85,7 @@ def propose_hypotheses(
             }
             for episode in chosen
         ],
+        "again": repeated_answers(failed),
         "openings": [{"task_id": task_id, "text": clip(text, OPENING_CHARACTERS)} for task_id, text in openings],
         "known": "\n".join(f"- {text}" for text in dict.fromkeys(shown_already)) or "nothing yet",
     }

@@ -19,6 +19,7 @@ from align_echo.align.llm.replies import (
     parse_choice,
     parse_findings,
 )
+from align_echo.align.showing import repeated_answers
 from align_echo.errors import (
     EngineError,
     InterfaceError,
@@ -187,6 +188,7 @@ class Analyzer:
         Raises `ModelError` at the first failed analysis, since its findings are unknown.
         """
         misalignments: list[Misalignment] = []
+        again = repeated_answers(failed)
         size = self._settings.episodes_per_analysis
         for start in range(0, len(failed), size):
             episodes = failed[start : start + size]
@@ -195,7 +197,7 @@ class Analyzer:
                 f"analysing failed episodes {start + 1}{last} of {len(failed)}; {len(misalignments)} found so far"
             )
             try:
-                fresh = self._analyze(episodes, [*known, *misalignments], interface)
+                fresh = self._analyze(episodes, [*known, *misalignments], interface, again)
             except ModelError as error:
                 names = ", ".join(episode.task_id for episode in episodes)
                 raise type(error)(f"the analysis of {names} broke: {error}") from error
@@ -204,17 +206,17 @@ class Analyzer:
         return misalignments
 
     def _analyze(
-        self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+        self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface, again: str
     ) -> Sequence[Misalignment]:
         system = render("analyzer/system", interface_values(interface, self._action_format))
-        prompt = self._proposal_prompt(episodes, known, interface.provenance.unresolved)
+        prompt = self._proposal_prompt(episodes, known, interface.provenance.unresolved, again)
         tasks = {episode.task_id for episode in episodes}
         if self._settings.verify:
             return self._verified(system, prompt, tasks, interface)
         return self._chosen(system, prompt, tasks)
 
     def _proposal_prompt(
-        self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], unresolved: Sequence[str]
+        self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], unresolved: Sequence[str], again: str
     ) -> str:
         limit = self._settings.episode_characters
         records = [
@@ -228,6 +230,7 @@ class Analyzer:
         ]
         values = {
             "episodes": records,
+            "again": again,
             "known": misalignments_text(known),
             "unresolved": "\n".join(f"- {rule}" for rule in unresolved),
             "kinds": KINDS,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from align_echo.align.experiments import Simulator, clip
 from align_echo.align.llm import analyzer, optimizer
 from align_echo.align.llm.replies import LlmSettings, step_usage
+from align_echo.align.showing import describe_actions
 from align_echo.align.world import TrainingSplit
 from align_echo.errors import EngineError, InterfaceError, MissingExtraError
 from align_echo.interface.contract import Interface
@@ -56,7 +57,7 @@ class LlmBackend:
         self._analyzer = analyzer.Analyzer(
             analyzer_model,
             self._settings,
-            action_format=world.spec.action_format,
+            action_format=describe_actions(world.spec),
             new_simulator=self._simulator,
             gold=world.gold,
             note=self._note,
@@ -65,7 +66,7 @@ class LlmBackend:
             optimizer_model,
             analyzer_model,
             self._settings,
-            action_format=world.spec.action_format,
+            action_format=describe_actions(world.spec),
             new_simulator=self._simulator,
             trial=self._trial,
             samples=self._samples,

@@ -93,7 +93,7 @@ def test_nothing_to_propose_is_an_answer(reply: str) -> None:
 
 
 def test_the_prompt_s_own_examples_are_no_answer() -> None:
-    prompt = render("analyzer/hypotheses", {"episodes": [], "openings": [], "known": "nothing yet"})
+    prompt = render("analyzer/hypotheses", {"episodes": [], "again": "", "openings": [], "known": "nothing yet"})
     with pytest.raises(ReplyFormatError):
         parse_hypotheses(prompt, TASKS, prompt)
 
