@@ -198,7 +198,6 @@ DRESSES: dict[str, Callable[[str, str], str]] = {
     "quotes": lambda name, given: (
         f"<operation>{name}</operation>" + (f'<argument>"{given}"</argument>' if given else "")
     ),
-    "several at once": lambda name, given: operation(name, given) + operation("execute_agent_action", "drop book 1"),
 }
 
 
@@ -210,7 +209,6 @@ def test_experiments_in_another_dress_are_the_same_experiments(tmp_path: Path, d
     assert made.summary.stopped == "no-failures"
     answer = endpoint.asked("analyzer")[3]["messages"][-1]["content"]
     assert "The argument was read as: take book 1\nObservation: Nothing happens." in answer
-    assert ("held 2 operations: only the first" in answer) == (dress == "several at once")
 
 
 def test_the_author_sees_what_the_environment_answers_and_the_analyst_the_goal(tmp_path: Path) -> None:

@@ -225,6 +225,30 @@ def test_a_bad_move_in_the_verification_goes_back_with_the_reason(tmp_path: Path
     assert told in endpoint.asked("analyzer")[3]["messages"][-1]["content"]
 
 
+def test_a_message_may_hold_several_operations_and_brings_all_their_outcomes(tmp_path: Path) -> None:
+    with serve(scripts(analyzer=[findings(), "\n".join(EXPERIMENTS), findings(support="2, 3, 5, 7"), *CHECKS])) as one:
+        made = run(one, tmp_path / "one")
+    with serve(scripts()) as each:
+        assert run(each, tmp_path / "each").interface.content_hash == made.interface.content_hash
+    assert len(each.asked("analyzer")) - len(one.asked("analyzer")) == len(EXPERIMENTS) - 1
+    outcomes = one.asked("analyzer")[2]["messages"][-1]["content"]
+    for number in range(1, 8):
+        assert f"Experiment {number} (" in outcomes
+    assert "The argument was read as: take book 1\nObservation: You take" in outcomes
+    assert "You may carry out 23 more operations" in outcomes
+
+
+def test_operations_after_a_failed_one_are_left_out_and_that_is_said(tmp_path: Path) -> None:
+    rash = "\n".join([operation("execute_agent_action", "look"), *EXPERIMENTS])
+    with serve(scripts(analyzer=[findings(), rash, *EXPERIMENTS, findings(support="3, 4, 6, 8"), *CHECKS])) as endpoint:
+        made = run(endpoint, tmp_path)
+    assert made.summary.stopped == "no-failures"
+    outcomes = endpoint.asked("analyzer")[2]["messages"][-1]["content"]
+    assert "Experiment 2" not in outcomes
+    assert "Your message held 8 operations. The last 7 were not carried out: at most 8" in outcomes
+    assert "You may carry out 29 more operations" in outcomes
+
+
 def test_mistakes_in_using_the_tools_are_answered_not_raised(tmp_path: Path) -> None:
     slips = [
         operation("get_next_agent_action"),

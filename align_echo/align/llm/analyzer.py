@@ -9,8 +9,9 @@ from typing import TypeVar
 from align_echo.align.experiments import ExperimentResult, Simulator, clip, trajectory_text
 from align_echo.align.llm.replies import (
     KINDS,
+    MOST_OPERATIONS,
     AnalyzerFindings,
-    ExperimentRequest,
+    ExperimentRequests,
     LlmSettings,
     gold_text,
     interface_values,
@@ -105,8 +106,8 @@ Concluded = TypeVar("Concluded")
 SHOWN_OF_ARGUMENT = 300
 """Maximum characters of an argument repeated in its outcome."""
 
-MoveParser = Callable[[str, Sequence[ExperimentResult], bool], ExperimentRequest | Concluded]
-"""Maps (reply, experiments so far, more allowed) to the next experiment or the conclusion."""
+MoveParser = Callable[[str, Sequence[ExperimentResult], bool], ExperimentRequests | Concluded]
+"""Maps (reply, experiments so far, more allowed) to the next experiments or the conclusion."""
 
 
 def verify(
@@ -118,15 +119,21 @@ def verify(
 ) -> Concluded:
     """Run up to `settings.operations` experiments and return the conclusion.
 
-    Raises `NoAnswerError` if there is none, and `ModelError`.
+    Operations of a message are carried out in order until one cannot be. Raises `NoAnswerError` without a conclusion,
+    and `ModelError`.
     """
-    prompt = opening
-    for left in range(settings.operations, -1, -1):
+    prompt, left = opening, settings.operations
+    while True:
         move = _next_move(dialogue, simulator, prompt, parse, left > 0, settings.format_tries)
-        if not isinstance(move, ExperimentRequest):
+        if not isinstance(move, ExperimentRequests):
             return move
-        prompt = outcome_text(simulator.perform(move.operation, move.argument), left - 1, move.dropped)
-    raise NoAnswerError("the experiments came to no conclusion")
+        done: list[ExperimentResult] = []
+        for request in move.requests[:left]:
+            done.append(simulator.perform(request.operation, request.argument))
+            if not done[-1].ok:
+                break
+        left -= len(done)
+        prompt = outcomes_text(done, left, len(move.requests) + move.dropped - len(done))
 
 
 def _next_move(
@@ -136,19 +143,18 @@ def _next_move(
     parse: MoveParser[Concluded],
     may_request: bool,
     tries: int,
-) -> ExperimentRequest | Concluded:
+) -> ExperimentRequests | Concluded:
     return dialogue.ask(prompt, lambda reply: parse(reply, simulator.outcomes, may_request), tries=tries)
 
 
-def outcome_text(outcome: ExperimentResult, left: int, dropped: int = 0) -> str:
-    """Format an outcome for the model: `left` operations remain, `dropped` requests of its message are ignored."""
+def outcomes_text(outcomes: Sequence[ExperimentResult], left: int, dropped: int = 0) -> str:
+    """Format the outcomes of a message for the model: `left` operations remain, `dropped` ones were not carried out."""
     values = {
-        "number": outcome.number,
-        "operation": outcome.operation,
-        "ok": outcome.ok,
-        "argument": clip(outcome.argument, SHOWN_OF_ARGUMENT),
+        "outcomes": [
+            {**outcome.model_dump(), "argument": clip(outcome.argument, SHOWN_OF_ARGUMENT)} for outcome in outcomes
+        ],
         "dropped": dropped,
-        "text": outcome.text,
+        "most": MOST_OPERATIONS,
         "left": left,
     }
     return render("shared/outcome", values)
@@ -257,7 +263,9 @@ class Analyzer:
         self._tell_dropped(proposed)
         if not proposed.misalignments:
             return ()
-        opening = render("analyzer/verify", {"turns": settings.operations, "kinds": KINDS})
+        opening = render(
+            "analyzer/verify", {"turns": settings.operations, "kinds": KINDS, "most": MOST_OPERATIONS}
+        )
         simulator = self._new_simulator(interface)
         try:
             verified = verify(dialogue, simulator, opening, partial(_move, tasks), settings)
@@ -309,5 +317,5 @@ class Analyzer:
 
 def _move(
     tasks: Collection[str], reply: str, outcomes: Sequence[ExperimentResult], may_request: bool
-) -> ExperimentRequest | AnalyzerFindings:
+) -> ExperimentRequests | AnalyzerFindings:
     return parse_analyzer_move(reply, tasks, outcomes, may_request)

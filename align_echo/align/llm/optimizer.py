@@ -11,6 +11,7 @@ from functools import partial
 from align_echo.align.experiments import Simulator
 from align_echo.align.llm.analyzer import ModelDialogue, verify
 from align_echo.align.llm.replies import (
+    MOST_OPERATIONS,
     CheckVerdict,
     LlmSettings,
     interface_values,
@@ -168,7 +169,8 @@ class Optimizer:
             temperature=settings.analyzer_temperature,
             max_tokens=settings.max_tokens,
         )
-        opening = render("optimizer/check", {"new": numbered_text(new), "turns": settings.operations})
+        values = {"new": numbered_text(new), "turns": settings.operations, "most": MOST_OPERATIONS}
+        opening = render("optimizer/check", values)
         simulator = self._new_simulator(candidate)
         try:
             return verify(dialogue, simulator, opening, partial(parse_checker_move, claims=len(new)), settings)

@@ -149,9 +149,9 @@ def _examples(tag: str) -> frozenset[str]:
     """Collect the prompts' example contents of a tag."""
     prompts = [
         *(render("shared/misalignment", {"kinds": KINDS, "cite": cite}) for cite in (True, False)),
-        render("shared/tools", {}),
+        render("shared/tools", {"most": MOST_OPERATIONS}),
         render("analyzer/rerank", {"candidates": []}),
-        render("optimizer/check", {"new": "", "turns": 0}),
+        render("optimizer/check", {"new": "", "turns": 0, "most": MOST_OPERATIONS}),
         render("optimizer/write", {"covered": "", "new": "", "samples": ""}),
     ]
     return frozenset(" ".join(text[start:end].split()) for text in prompts for start, end in spans(text, tag)) - {""}
@@ -165,11 +165,21 @@ LONGEST_FIELD = 2000
 Concluded = TypeVar("Concluded")
 
 
+MOST_OPERATIONS = 8
+"""Operations carried out of one message."""
+
+
 class ExperimentRequest(Frozen):
-    """Model's request for an experiment. `dropped` counts further requests in its message, not executed."""
+    """Model's request for an experiment."""
 
     operation: str
     argument: str = ""
+
+
+class ExperimentRequests(Frozen):
+    """Requests of a message in order. `dropped` counts those beyond `MOST_OPERATIONS`."""
+
+    requests: tuple[ExperimentRequest, ...]
     dropped: int = 0
 
 
@@ -222,8 +232,8 @@ def parse_code(reply: str, current: str = "") -> str:
 
 def parse_analyzer_move(
     reply: str, task_ids: Collection[str], outcomes: Sequence[ExperimentResult], may_request: bool
-) -> ExperimentRequest | AnalyzerFindings:
-    """Parse the next experiment, or the verified findings; each must cite executed experiments in `outcomes`."""
+) -> ExperimentRequests | AnalyzerFindings:
+    """Parse the next experiments, or the verified findings; each must cite executed experiments in `outcomes`."""
 
     def conclude(text: str) -> AnalyzerFindings:
         return _findings(text, task_ids, outcomes)
@@ -233,8 +243,8 @@ def parse_analyzer_move(
 
 def parse_checker_move(
     reply: str, outcomes: Sequence[ExperimentResult], may_request: bool, claims: int = 1
-) -> ExperimentRequest | CheckVerdict:
-    """Parse the next experiment, or the verdict on `claims` misalignments.
+) -> ExperimentRequests | CheckVerdict:
+    """Parse the next experiments, or the verdict on `claims` misalignments.
 
     A "resolved" counts only after at least one executed experiment.
     """
@@ -254,31 +264,46 @@ def _text(reply: str) -> str:
 
 def _move(
     reply: str, conclusions: tuple[str, ...], conclude: Callable[[str], Concluded], may_request: bool
-) -> ExperimentRequest | Concluded:
+) -> ExperimentRequests | Concluded:
     text, conclusion = _text(reply), conclusions[0]
     asks = bool(inside(text, "operation")) or ("<operation>" in text and not spans(text, "operation"))
     concludes = any(inside(text, tag) or (f"<{tag}>" in text and not spans(text, tag)) for tag in conclusions)
     if asks and concludes:
-        raise ReplyFormatError(f"it holds both <operation> and <{conclusion}>; send one of them")
+        raise ReplyFormatError(f"it holds both <operation> and <{conclusion}>; send only operations, or conclude")
     if concludes:
         return conclude(text)
     if not may_request:
         raise ReplyFormatError(f"no operations are left; conclude with <{conclusion}>")
     if not asks:
-        raise ReplyFormatError(f"it holds neither <operation> nor <{conclusion}>; send exactly one of them")
-    return _request(text)
+        raise ReplyFormatError(f"it holds neither <operation> nor <{conclusion}>; send operations, or conclude")
+    return _requests(text)
 
 
-def _request(text: str) -> ExperimentRequest:
-    """Parse the first operation of a message, with the argument in its tag or before the next operation."""
-    requests = [span for span in spans(text, "operation") if inside(_cut(text, span), "operation")]
-    if not requests:
+def _requests(text: str) -> ExperimentRequests:
+    """Parse the operations of a message, each with the argument in its tag or before the next operation."""
+    found = [span for span in spans(text, "operation") if inside(_cut(text, span), "operation")]
+    if not found:
         only(text, "operation")
-    start, end = requests[0]
-    behind = requests[1][0] if len(requests) > 1 else len(text)
-    content = text[start:end]
+    if len(found) == 1:
+        start, end = found[0]
+        return ExperimentRequests(requests=(_request(text[start:end], text[:start] + text[end:]),))
+    ends = [start for start, _ in found[1:]] + [len(text)]
+    requests, problems = list[ExperimentRequest](), list[str]()
+    for number, ((start, end), behind) in enumerate(zip(found, ends, strict=True), start=1):
+        try:
+            requests.append(_request(text[start:end], text[end:behind]))
+        except ReplyFormatError as error:
+            problems.append(f"operation {number}: {error}")
+    if problems:
+        raise ReplyFormatError("; ".join(problems[:MOST_OPERATIONS]))
+    dropped = max(len(requests) - MOST_OPERATIONS, 0)
+    return ExperimentRequests(requests=tuple(requests[:MOST_OPERATIONS]), dropped=dropped)
+
+
+def _request(content: str, around: str) -> ExperimentRequest:
+    """Parse an operation from the contents of its tags and the text around them, which may hold its argument."""
     name, inline = call(content.partition("<argument>")[0])
-    beside = _beside(text[end:behind] if len(requests) > 1 else text[:start] + text[end:])
+    beside = _beside(around)
     written = [*inside(content, "argument"), *([] if beside is None else [beside])]
     arguments = {argument(text_of_argument) for text_of_argument in written} | ({inline} if inline else set())
     problems = []
@@ -293,7 +318,7 @@ def _request(text: str) -> ExperimentRequest:
         problems.append(f"{name} needs an <argument>")
     if problems:
         raise ReplyFormatError("; ".join(problems))
-    return ExperimentRequest(operation=name, argument=value, dropped=len(requests) - 1)
+    return ExperimentRequest(operation=name, argument=value)
 
 
 def _cut(text: str, span: tuple[int, int]) -> str:

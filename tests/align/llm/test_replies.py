@@ -15,6 +15,7 @@ from align_echo.align.llm.replies import (
     AnalyzerFindings,
     CheckVerdict,
     ExperimentRequest,
+    ExperimentRequests,
     parse_analyzer_move,
     parse_checker_move,
     parse_choice,
@@ -173,7 +174,8 @@ def none_if_said(operation: str, argument: str) -> str:
 @example("execute_agent_action", "text = 1")
 @example("execute_agent_action", "say `hello`")
 def test_an_operation_is_read_with_its_argument(operation: str, argument: str) -> None:
-    meant = ExperimentRequest(operation=operation, argument=none_if_said(operation, argument))
+    request = ExperimentRequest(operation=operation, argument=none_if_said(operation, argument))
+    meant = ExperimentRequests(requests=(request,))
     for parse in PARSERS[3:]:
         assert parse(asked(operation, argument)) == meant
 
@@ -181,7 +183,8 @@ def test_an_operation_is_read_with_its_argument(operation: str, argument: str) -
 @given(st.sampled_from(OPERATIONS), st.sampled_from(QUOTES), unquoted.filter(lambda text: text.strip()))
 @example("run_task", "``", "0")
 def test_quotes_around_the_whole_argument_are_no_part_of_it(operation: str, quotes: str, argument: str) -> None:
-    meant = ExperimentRequest(operation=operation, argument=none_if_said(operation, argument))
+    request = ExperimentRequest(operation=operation, argument=none_if_said(operation, argument))
+    meant = ExperimentRequests(requests=(request,))
     for parse in PARSERS[3:]:
         assert parse(asked(operation, f"{quotes[0]}{argument}{quotes[1]}")) == meant
 

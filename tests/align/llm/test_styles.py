@@ -15,6 +15,7 @@ from align_echo.align.llm.replies import (
     AnalyzerFindings,
     CheckVerdict,
     ExperimentRequest,
+    ExperimentRequests,
     parse_analyzer_move,
     parse_checker_move,
     parse_choice,
@@ -71,14 +72,21 @@ MOVES: dict[str, Said] = {
         f"<operation>{json.dumps({'name': n, 'arguments': {keyword(n): a} if a else {}})}</operation>"
     ),
     "the tag mentioned": lambda n, a: f"I write my <operation> now:\n{tagged(n, a)}",
-    "the instructions repeated": lambda n, a: f"{render('shared/tools', {})}\n\n{tagged(n, a)}",
+    "the instructions repeated": lambda n, a: f"{render('shared/tools', {'most': 8})}\n\n{tagged(n, a)}",
     "on lines of their own": lambda n, a: f"<operation>\n  {n}\n</operation>\n<argument>\n{a}\n</argument>",
 }
-DROPPED: dict[str, Said] = {
-    "two at once": lambda n, a: f"{tagged(n, a)}\nand then\n{tagged('execute_agent_action', 'drop it')}",
-    "two calls at once": lambda n, a: f"<operation>{called(n, a)}</operation><operation>run_task()</operation>",
-    "its outcome made up": lambda n, a: (
-        f"{tagged(n, a)}\nExperiment 1: it works.\n{tagged('get_next_agent_action', '')}"
+SEVERAL: dict[str, tuple[Said, tuple[str, str]]] = {
+    "two at once": (
+        lambda n, a: f"{tagged(n, a)}\nand then\n{tagged('execute_agent_action', 'drop it')}",
+        ("execute_agent_action", "drop it"),
+    ),
+    "two calls at once": (
+        lambda n, a: f"<operation>{called(n, a)}</operation><operation>run_task()</operation>",
+        ("run_task", ""),
+    ),
+    "its outcome made up": (
+        lambda n, a: f"{tagged(n, a)}\nExperiment 1: it works.\n{tagged('get_next_agent_action', '')}",
+        ("get_next_agent_action", ""),
     ),
 }
 
@@ -89,11 +97,35 @@ moves = st.sampled_from(OPERATIONS).flatmap(
 )
 
 
+def requests(*moves: tuple[str, str]) -> ExperimentRequests:
+    return ExperimentRequests(requests=tuple(ExperimentRequest(operation=name, argument=said) for name, said in moves))
+
+
+@given(moves)
+def test_several_operations_of_a_message_are_read_in_order(move: tuple[str, str]) -> None:
+    for style, (dress, second) in SEVERAL.items():
+        for parsed in (
+            parse_analyzer_move(dress(*move), TASKS, OUTCOMES, True),
+            parse_checker_move(dress(*move), OUTCOMES, True),
+        ):
+            assert parsed == requests(move, second), style
+
+
+def test_operations_beyond_the_limit_are_counted_and_unreadable_ones_named() -> None:
+    parsed = parse_checker_move("\n".join([tagged("reset_simulator", "")] * 11), OUTCOMES, True)
+    assert isinstance(parsed, ExperimentRequests)
+    assert (len(parsed.requests), parsed.dropped) == (8, 3)
+    with pytest.raises(ReplyFormatError, match=r"operation 2: 'jump' is no operation; .* operation 3: init_simulator"):
+        parse_checker_move(
+            tagged("run_task", "") + tagged("jump", "") + tagged("init_simulator", ""), OUTCOMES, True
+        )
+
+
 @settings(deadline=None, max_examples=50)
 @given(moves)
 def test_an_operation_means_the_same_in_every_style(move: tuple[str, str]) -> None:
-    for style, dress in {**MOVES, **DROPPED}.items():
-        expected = ExperimentRequest(operation=move[0], argument=move[1], dropped=style in DROPPED)
+    for style, dress in MOVES.items():
+        expected = requests(move)
         assert parse_analyzer_move(dress(*move), TASKS, OUTCOMES, True) == expected, style
         assert parse_checker_move(dress(*move), OUTCOMES, True) == expected, style
 
@@ -107,7 +139,7 @@ def test_an_operation_means_the_same_in_every_style(move: tuple[str, str]) -> No
 )
 def test_what_belongs_to_the_action_stays(action: str) -> None:
     move = parse_checker_move(tagged("execute_agent_action", action), OUTCOMES, True)
-    assert move == ExperimentRequest(operation="execute_agent_action", argument=action)
+    assert move == requests(("execute_agent_action", action))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +148,7 @@ def test_what_belongs_to_the_action_stays(action: str) -> None:
         ("<operation>init_simulator(task_id='a', interface='b')</operation>", ["takes one argument"]),
         ('<operation>execute_agent_action("look")</operation><argument>wait</argument>', ["two different arguments"]),
         ("<operation>take a look</operation>", ["is no operation"]),
-        (render("shared/tools", {}), ["neither <operation> nor"]),
+        (render("shared/tools", {"most": 8}), ["neither <operation> nor"]),
     ],
 )
 def test_what_could_mean_two_things_is_refused(reply: str, reasons: list[str]) -> None:
@@ -197,7 +229,7 @@ def test_the_wrong_finding_is_told_and_the_others_are_kept_aside() -> None:
 @pytest.mark.parametrize("cite", [True, False])
 def test_the_prompts_own_form_is_no_answer(cite: bool) -> None:
     form = render("shared/misalignment", {"kinds": KINDS, "cite": cite})
-    system = render("optimizer/check", {"new": "1. x", "turns": 3})
+    system = render("optimizer/check", {"new": "1. x", "turns": 3, "most": 8})
     for reply in (form, *form.splitlines(), f"I use this form:\n{form}"):
         for parse in (lambda text: parse_findings(text, TASKS), lambda text: parse_choice(text, 3), parse_code):
             with pytest.raises(ReplyFormatError):
@@ -293,7 +325,7 @@ def test_of_two_codes_none_is_picked() -> None:
 
 
 def test_the_corpus_is_wide() -> None:
-    assert len(MOVES) + len(DROPPED) + len(FINDINGS) + len(VERDICTS) + len(CODES) >= 60
+    assert len(MOVES) + len(SEVERAL) + len(FINDINGS) + len(VERDICTS) + len(CODES) >= 60
 
 
 HOSTILE = [
