@@ -318,6 +318,7 @@ def _backend(plan: GenerationPlan, agent: Agent, folder: RunFolder, progress: Pr
             optimizer_model=optimizer,
             action_format=describe_actions(world.spec),
             settings=settings,
+            is_invalid=world.spec.is_invalid,
             allow_untested=plan.allow_untested,
             seed=plan.seed,
             note=folder.note,

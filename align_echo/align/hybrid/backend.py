@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from align_echo.align import refutation
 from align_echo.align.experiments import clip, trajectory_text
 from align_echo.align.hybrid import findings
 from align_echo.align.hybrid.findings import (
@@ -25,24 +26,26 @@ from align_echo.align.hybrid.findings import (
     reword_rules,
     unresolved,
 )
-from align_echo.align.hybrid.hypotheses import HYPOTHESIS, Hypothesis
+from align_echo.align.hybrid.hypotheses import HYPOTHESIS, ActionJudge, Hypothesis, in_words, list_trials
 from align_echo.align.hybrid.reading import ParsedHypotheses, parse_hypotheses
-from align_echo.align.hybrid.trials import run_trials, verdict_on
-from align_echo.align.llm.analyzer import ModelDialogue
+from align_echo.align.hybrid.trials import HypothesisCounts, play_attack, run_trials, verdict_on
+from align_echo.align.llm.analyzer import ModelDialogue, ask_attack
 from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
+from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
-from align_echo.errors import ModelError
+from align_echo.errors import ModelError, NoAnswerError
 from align_echo.interface.contract import Interface, identity_source
 from align_echo.prompts import prompt_hash, render
+from align_echo.registry import quantity
 from align_echo.rollout.batches import failed
 from align_echo.types import ChatModel, Misalignment, Trajectory
 
 # ---------------------------------------------------------------- ask the model for hypotheses
 
-PROMPTS = ("analyzer/hypotheses_system", "analyzer/hypotheses")
+PROMPTS = ("analyzer/hypotheses_system", "analyzer/hypotheses", *refutation.PROMPTS)
 
 EPISODES = 6
 """Failed episodes shown to the model, spread over all."""
@@ -52,57 +55,84 @@ OPENING_CHARACTERS = 1500
 """Opening texts shown of other tasks, where claims can be tested."""
 
 
-def propose_hypotheses(
-    model: ChatModel,
-    settings: LlmSettings,
-    failed: Sequence[Trajectory],
-    openings: Sequence[tuple[str, str]],
-    shown_already: Sequence[str],
-    interface: Interface,
-    action_format: str,
-    note: Callable[[str], None],
-) -> tuple[Hypothesis, ...]:
-    """Ask the model for hypotheses and note each unreadable one.
+class Proposer:
+    """Author of hypotheses: a dialogue with the model. `openings` pairs task ids with opening texts; `note` tells each
+    unreadable hypothesis."""
 
-    `openings` pairs task ids with opening texts. Raises `ModelError`.
-    """
-    chosen = failed[:: -(-len(failed) // EPISODES)]
-    system = render(
-        "analyzer/hypotheses_system",
-        {
-            "environment": interface.contract.environment,
-            "action_format": action_format,
-            "signature": f"The rules will be told to agents by two functions, {interface.contract.signature}.",
-            "looks": looks_usage(interface),
-        },
-    )
-    values = {
-        "episodes": [
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: LlmSettings,
+        failed: Sequence[Trajectory],
+        openings: Openings,
+        shown_already: Sequence[str],
+        interface: Interface,
+        action_format: str,
+        note: Callable[[str], None],
+    ) -> None:
+        chosen = failed[:: -(-len(failed) // EPISODES)]
+        system = render(
+            "analyzer/hypotheses_system",
             {
-                "task_id": episode.task_id,
-                "goal": episode.goal,
-                "log": trajectory_text(episode, settings.episode_characters),
-            }
-            for episode in chosen
-        ],
-        "again": repeated_answers(failed),
-        "openings": [{"task_id": task_id, "text": clip(text, OPENING_CHARACTERS)} for task_id, text in openings],
-        "known": "\n".join(f"- {text}" for text in dict.fromkeys(shown_already)) or "nothing yet",
-    }
-    prompt = render("analyzer/hypotheses", values)
-    tasks = {*(episode.task_id for episode in chosen), *(task_id for task_id, _ in openings)}
-    dialogue = ModelDialogue(model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens)
+                "environment": interface.contract.environment,
+                "action_format": action_format,
+                "signature": f"The rules will be told to agents by two functions, {interface.contract.signature}.",
+                "looks": looks_usage(interface),
+            },
+        )
+        values = {
+            "episodes": [
+                {
+                    "task_id": episode.task_id,
+                    "goal": episode.goal,
+                    "log": trajectory_text(episode, settings.episode_characters),
+                }
+                for episode in chosen
+            ],
+            "again": repeated_answers(failed),
+            "openings": [{"task_id": task_id, "text": clip(text, OPENING_CHARACTERS)} for task_id, text in openings],
+            "known": "\n".join(f"- {text}" for text in dict.fromkeys(shown_already)) or "nothing yet",
+        }
+        self._prompt = render("analyzer/hypotheses", values)
+        self._tasks = {*(episode.task_id for episode in chosen), *(task_id for task_id, _ in openings)}
+        self._dialogue = ModelDialogue(
+            model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens
+        )
+        self._tries = settings.format_tries
+        self._note = note
 
-    def parse(reply: str) -> ParsedHypotheses:
-        return parse_hypotheses(reply, tasks, prompt)
+    def propose(self) -> tuple[Hypothesis, ...]:
+        """Ask for hypotheses. Raises `ModelError`."""
+        try:
+            return self._ask(self._prompt)
+        except ModelError as error:
+            raise type(error)(f"proposing hypotheses broke: {error}") from error
 
-    try:
-        proposals = dialogue.ask(prompt, parse, tries=settings.format_tries)
-    except ModelError as error:
-        raise type(error)(f"proposing hypotheses broke: {error}") from error
-    for reason in proposals.unread:
-        note(f"a hypothesis was left out, since it could not be read: {reason}")
-    return proposals.hypotheses
+    def narrow(self, refuted: Sequence[TriedHypothesis]) -> tuple[Hypothesis, ...]:
+        """Ask once for narrower hypotheses in place of refuted ones. Raises `ModelError`."""
+        pairs = [(in_words(tried.hypothesis), tried.tally.counterexample) for tried in refuted]
+        try:
+            return self._ask(narrow_prompt(pairs, experiments=", with experiments of its own", nothing="[]"))
+        except NoAnswerError as error:
+            self._note(f"refuted claims are dropped, since no narrower ones could be read: {error}")
+            return ()
+
+    def _ask(self, prompt: str) -> tuple[Hypothesis, ...]:
+        def parse(reply: str) -> ParsedHypotheses:
+            return parse_hypotheses(reply, self._tasks, self._prompt)
+
+        proposals = self._dialogue.ask(prompt, parse, tries=self._tries)
+        for reason in proposals.unread:
+            self._note(f"a hypothesis was left out, since it could not be read: {reason}")
+        return proposals.hypotheses
+
+
+class TriedHypothesis(NamedTuple):
+    """Hypothesis with its trials and the judge that knows its refusals."""
+
+    hypothesis: Hypothesis
+    tally: HypothesisCounts
+    judge: ActionJudge
 
 
 # ---------------------------------------------------------------- the hybrid backend of ALIGN's loop
@@ -115,7 +145,8 @@ class HybridBackend:
     """Backend with a probe and a chat model. `probe` learns first and shares its lab; `analyzer_model` proposes
     hypotheses and `optimizer_model` words the confirmed ones.
 
-    Rules are tested on `fresh_tasks`. `allow_untested` keeps and marks undecided hypotheses. `note` logs each result.
+    Rules are tested on `fresh_tasks`. `is_invalid` is the environment's own test of an answer for a refusal.
+    `allow_untested` keeps and marks undecided hypotheses. `note` logs each result.
     """
 
     name = "hybrid"
@@ -129,6 +160,7 @@ class HybridBackend:
         optimizer_model: ChatModel,
         action_format: str,
         settings: LlmSettings | None = None,
+        is_invalid: Callable[[str], bool] | None = None,
         allow_untested: bool = False,
         seed: int = 0,
         note: Callable[[str], None] | None = None,
@@ -140,6 +172,7 @@ class HybridBackend:
         self._optimizer = optimizer_model
         self._action_format = action_format
         self._settings = settings or LlmSettings()
+        self._is_invalid = is_invalid
         self._allow_untested = allow_untested
         self._seed = seed
         self._note = note or (lambda _: None)
@@ -167,54 +200,77 @@ class HybridBackend:
         before = [HYPOTHESIS.validate_python(rule["hypothesis"]) for rule in rules]
         known_rules = [record.text for record in interface.provenance.rules]
         known_rules += [misalignment.rule for misalignment in (*known, *from_probe)]
-        hypotheses = self._proposed(lost, known_rules, interface)
-        new = [hypothesis for hypothesis in hypotheses if hypothesis not in before]
-        return [*from_probe, *self._tried(lost, rules, before, new)]
-
-    def _proposed(
-        self, failed: Sequence[Trajectory], known_rules: Sequence[str], interface: Interface
-    ) -> tuple[Hypothesis, ...]:
-        lab = self._probe.lab
-        tasks = self._untouched(failed)[:OPENINGS]
-        openings = [(task_id, "\n".join(lab.env.opening(lab.start(task_id).observation))) for task_id in tasks]
-        self._say(f"asking {self._analyzer.name} for hypotheses")
-        hypotheses = propose_hypotheses(
+        proposer = Proposer(
             self._analyzer,
             self._settings,
-            failed,
-            openings,
+            lost,
+            self._openings(self._untouched(lost)[:OPENINGS]),
             known_rules,
             interface,
             self._action_format,
             self._note,
         )
+        self._say(f"asking {self._analyzer.name} for hypotheses")
+        hypotheses = proposer.propose()
         self._note(f"{len(hypotheses)} hypotheses proposed by {self._analyzer.name}")
-        return hypotheses
-
-    def _tried(
-        self,
-        failed: Sequence[Trajectory],
-        rules: Sequence[Rule],
-        before: Sequence[Hypothesis],
-        new: Sequence[Hypothesis],
-    ) -> list[Misalignment]:
-        everything = [*before, *new]
-        if not everything:
-            return []
-        rng = random.Random(f"{self._seed}/hypotheses")
-        tallies, judge = run_trials(
-            self._probe.lab, everything, failed, self._untouched(failed)[:TASKS], rng, self._say
-        )
-        reported = []
-        for rule, tally in zip(rules, tallies, strict=False):
-            if tally.refuted:
-                reported.append(about_wrong(rule, tally))
-        for hypothesis, tally in zip(new, tallies[len(before) :], strict=True):
+        new = [hypothesis for hypothesis in hypotheses if hypothesis not in before]
+        tried = self._tried(lost, [*before, *new])
+        pairs = zip(rules, tried, strict=False)
+        reported = [about_wrong(rule, each.tally) for rule, each in pairs if each.tally.refuted]
+        fresh = tried[len(before) :]
+        refuted = self._attacked(lost, fresh, interface)
+        if refuted:
+            narrower = [hypothesis for hypothesis in proposer.narrow(refuted) if hypothesis not in (*before, *new)]
+            self._note(f"{len(refuted)} refuted by counter-experiments; {len(narrower)} narrower ones proposed")
+            again = self._tried(lost, narrower)
+            self._attacked(lost, again, interface)
+            fresh += again
+        for hypothesis, tally, judge in fresh:
             self._note(outcome_line(hypothesis, tally, allow_untested=self._allow_untested))
             verdict = verdict_on(hypothesis, tally)
-            if verdict == "kept" or (verdict == "untested" and self._allow_untested):
-                reported.append(about(hypothesis, tally, judge.refusals(), failed[0].task_id))
-        return reported
+            if verdict in ("kept", "played") or (verdict == "untested" and self._allow_untested):
+                reported.append(about(hypothesis, tally, judge.refusals(), lost[0].task_id))
+        return [*from_probe, *reported]
+
+    def _openings(self, tasks: Sequence[str]) -> Openings:
+        lab = self._probe.lab
+        return [(task_id, "\n".join(lab.env.opening(lab.start(task_id).observation))) for task_id in tasks]
+
+    def _tried(self, failed: Sequence[Trajectory], hypotheses: Sequence[Hypothesis]) -> list[TriedHypothesis]:
+        if not hypotheses:
+            return []
+        rng = random.Random(f"{self._seed}/hypotheses")
+        fresh = self._untouched(failed)[:TASKS]
+        lab = self._probe.lab
+        tallies, judge = run_trials(lab, hypotheses, failed, fresh, rng, self._say, self._is_invalid)
+        return [TriedHypothesis(*pair, judge) for pair in zip(hypotheses, tallies, strict=True)]
+
+    def _attacked(
+        self, failed: Sequence[Trajectory], tried: Sequence[TriedHypothesis], interface: Interface
+    ) -> list[TriedHypothesis]:
+        """Attack what withstood its trials by counter-experiments of another call, and return what they refute."""
+        standing = [each for each in tried if verdict_on(each.hypothesis, each.tally) in ("kept", "played")]
+        if not standing:
+            return []
+        untouched = self._untouched(failed)
+        seen = (episode.task_id for episode in failed)
+        tasks = list(dict.fromkeys((*untouched[:OPENINGS], *seen, *untouched)))[:SHOWN_TASKS]
+        if len(tasks) < MIN_TASKS:
+            self._note(f"no claim can be tested in {MIN_TASKS} tasks: the run has {quantity(len(tasks), 'task')}")
+        openings = [(task_id, clip(text, OPENING_CHARACTERS)) for task_id, text in self._openings(tasks)]
+        claims = [(in_words(each.hypothesis), list_trials(each.hypothesis)) for each in standing]
+        self._say(f"asking {self._analyzer.name} for counter-experiments")
+        trials = ask_attack(
+            self._analyzer,
+            self._settings,
+            attack_system(interface.contract.environment, self._action_format),
+            claims,
+            openings,
+            self._note,
+        )
+        for number, each in enumerate(standing):
+            play_attack(each.judge, each.hypothesis, each.tally, trials.get(number, ()))
+        return [each for each in standing if each.tally.refuted]
 
     def _untouched(self, failed: Sequence[Trajectory]) -> list[str]:
         """Return fresh tasks without a shown failure; all if there are none."""

@@ -13,7 +13,6 @@ from align_echo.agents.parsing import visible_text
 from align_echo.align.hybrid import runtime
 from align_echo.align.hybrid.hypotheses import (
     HYPOTHESIS,
-    LETTERS,
     Hypothesis,
     NeededStep,
     NoEffect,
@@ -30,6 +29,7 @@ from align_echo.align.hybrid.trials import HypothesisCounts, Verdict, verdict_on
 from align_echo.align.llm.analyzer import ModelDialogue
 from align_echo.align.llm.replies import LlmSettings
 from align_echo.align.probe.emit import extract_code
+from align_echo.align.refutation import MIN_TASKS
 from align_echo.errors import NoAnswerError, ReplyFormatError
 from align_echo.interface.contract import InterfaceContract, RuleRecord, parse_source
 from align_echo.prompts import render
@@ -44,20 +44,21 @@ Rule = dict[str, Any]
 def about(
     hypothesis: Hypothesis, tally: HypothesisCounts, answers: dict[str, list[str]], failed_task: str
 ) -> Misalignment:
-    """Convert a confirmed or untested hypothesis into a misalignment.
+    """Convert a confirmed, untested or merely played hypothesis into a misalignment.
 
     `answers` holds the refusals of its forms. A hypothesis without trials is reported for `failed_task`.
     """
-    untested = verdict_on(hypothesis, tally) == "untested"
+    verdict = verdict_on(hypothesis, tally)
     task_id, action = tally.example
     refusals = {form: answers[form] for form in list_forms(hypothesis) if form in answers}
-    rule = build_rule(hypothesis, latest=tally.undoes, untested=untested)
+    played = tally.attack.as_played() if verdict == "played" else ""
+    rule = build_rule(hypothesis, latest=tally.undoes, untested=verdict == "untested", played=played)
     return Misalignment(
         task_id=task_id or failed_task,
         action_type=list_forms(hypothesis)[0],
         action=action or list_forms(hypothesis)[0],
         intent=_intent(hypothesis),
-        rule=in_words(hypothesis),
+        rule=played or in_words(hypothesis),
         sufficient_feedback=rule["hint"] or in_words(hypothesis),
         evidence=tally.evidence,
         detail=json.dumps({"hypothesis": rule, "answers": refusals}),
@@ -81,8 +82,8 @@ def about_wrong(rule: Rule, tally: HypothesisCounts) -> Misalignment:
     )
 
 
-def build_rule(hypothesis: Hypothesis, *, latest: bool, untested: bool) -> Rule:
-    """Convert a hypothesis into rule data in plain words.
+def build_rule(hypothesis: Hypothesis, *, latest: bool, untested: bool, played: str = "") -> Rule:
+    """Convert a hypothesis into rule data in plain words, or in those of what was `played`.
 
     A step with a name missing from the action appears only in the rules text.
     """
@@ -104,11 +105,20 @@ def build_rule(hypothesis: Hypothesis, *, latest: bool, untested: bool) -> Rule:
         "step": step,
         "until": until,
         "latest": latest,
-        "up_front": in_words(hypothesis) + ".",
-        "hint": hint,
+        "up_front": (played or in_words(hypothesis)) + ".",
+        "hint": played + "." if played and hint else hint,
         "untested": untested,
+        "played": bool(played),
+        "cases": _cases(hypothesis),
         "hypothesis": hypothesis.model_dump(mode="json"),
     }
+
+
+def _cases(hypothesis: Hypothesis) -> list[tuple[str, str]]:
+    """List heads of actions with the texts in their answers that a claim is about."""
+    trials = hypothesis.experiments if isinstance(hypothesis, StatedClaim) else ()
+    pairs = [(runtime.head_of(trial.actions[-1]), " ".join(trial.sees.lower().split())) for trial in trials]
+    return list(dict.fromkeys(pair for pair in pairs if pair[1]))
 
 
 def outcome_line(hypothesis: Hypothesis, tally: HypothesisCounts, *, allow_untested: bool) -> str:
@@ -118,7 +128,11 @@ def outcome_line(hypothesis: Hypothesis, tally: HypothesisCounts, *, allow_untes
     counts = f"{quantity(tally.support, 'trial')} for it and {tally.refuted} against, in {tasks}"
     claim = in_words(hypothesis)
     if verdict == "kept":
-        return f"stood its trials: {claim} ({counts})"
+        confirmed = "confirmed" if tally.withstood >= MIN_TASKS else "stood its trials"
+        return f"{confirmed}: {claim} ({counts}; counter-experiments in {quantity(tally.withstood, 'task')})"
+    if verdict == "played":
+        attack = f"counter-experiments in {quantity(tally.withstood, 'task')}, so it is told as what was played"
+        return f"not confirmed: {claim} ({counts}; {attack})"
     if verdict == "refuted":
         return f"refuted: {claim} ({counts}; {tally.counterexample})"
     why = "too few" if tally.support else "no state was found in which it says anything"
@@ -135,7 +149,7 @@ def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[Rul
         RuleRecord(
             text=misalignment.rule,
             evidence=misalignment.evidence,
-            untested=bool(json.loads(misalignment.detail)["hypothesis"]["untested"]),
+            untested=not _is_rule(json.loads(misalignment.detail)["hypothesis"]),
         )
         for misalignment in new
         if misalignment.kind == "new-logic"
@@ -148,8 +162,12 @@ def unresolved(old: Sequence[str], new: Sequence[Misalignment]) -> tuple[str, ..
     """List misalignments without confirmed rules, untested ones included, refuted ones excluded."""
     gone = {misalignment.text.replace(WRONG, "", 1) for misalignment in new if misalignment.kind == "bug-of-current"}
     details = [(misalignment.text, json.loads(misalignment.detail)) for misalignment in new]
-    untested = [text for text, detail in details if detail.get("hypothesis", {}).get("untested")]
+    untested = [text for text, detail in details if "hypothesis" in detail and not _is_rule(detail["hypothesis"])]
     return tuple(dict.fromkeys((*(text for text in old if text not in gone), *untested)))
+
+
+def _is_rule(rule: Rule) -> bool:
+    return not (rule["untested"] or rule.get("played"))
 
 
 def _intent(hypothesis: Hypothesis) -> str:
@@ -201,11 +219,12 @@ def problem_with(words: str, rule: Rule, *, hint: bool) -> str:
         return f"they are empty, have several lines or more than {LONGEST_WORDS} characters"
     if words.count("`") % 2:
         return "a backtick is not closed"
-    quoted = re.findall(r'"([^"]*)"', words)
+    rest = re.sub(r"`[^`]*`", "", words)
+    quoted = re.findall(r'"([^"]*)"', rest)
     wrong = [command for command in (*named, *quoted) if _plain(command) not in forms]
     if wrong:
         return f"they name `{wrong[0]}`, which is no form of the rule"
-    if re.search(r"[{}]", re.sub(r"\{\d\}", "", words)):
+    if re.search(r"[{}]", re.sub(r"\{\d\}", "", rest)):
         return "they hold braces that are no {0} to {9}"
     wanted = [_plain(rule["step"])] if hint and rule["step"] and rule["kind"] in ("needs", "instead") else []
     if not commands or any(form not in commands for form in wanted):
@@ -222,8 +241,7 @@ def _forms(rule: Rule) -> list[str]:
 
 def _plain(text: str) -> str:
     """Normalise a command for comparison; letters may stand for slot numbers."""
-    text = " ".join(text.split())
-    return re.sub(r"\{(\d)\}", lambda match: LETTERS[int(match[1])], text).lower()
+    return runtime.said_as(with_letters(text))
 
 
 def _with_words(rule: Rule, words: dict[str, Any], note: Callable[[str], None]) -> Rule:
@@ -283,7 +301,8 @@ def extend_source(before: str, contract: InterfaceContract, rules: Sequence[Rule
     plain = _without_docstring(before)
     plain = re.sub(r"(?m)^def InferRules\(", "def rules_before(", plain)
     plain = re.sub(r"(?m)^def WrapStep\(", "def step_before(", plain)
-    plain = plain if re.search(r"(?m)^import re$", plain) else "import re\n\n\n" + plain
+    for module in ("re", "json"):
+        plain = plain if re.search(rf"(?m)^import {module}$", plain) else f"import {module}\n" + plain
     tables = [
         "HYPOTHESES = " + pprint.pformat(list(rules), width=116, compact=True, sort_dicts=False),
         "REFUSALS = " + pprint.pformat(answers, width=116, compact=True),
@@ -298,8 +317,11 @@ def _head(contract: InterfaceContract, rules: Sequence[Rule]) -> str:
     lines = [
         f"Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence.",
         "",
-        f"{sum(not rule['untested'] for rule in rules)} rules were proposed by a model and stood every trial.",
+        f"{sum(map(_is_rule, rules))} rules were proposed by a model and stood every trial.",
     ]
+    played = [rule for rule in rules if rule.get("played")]
+    if played:
+        lines += ["", "No rules, but what was played:", *(f"- {rule['up_front']}" for rule in played)]
     untested = [rule for rule in rules if rule["untested"]]
     if untested:
         lines += ["", "Not tested, since no state was found that could decide them (--allow-untested):"]

@@ -1,27 +1,29 @@
 """Testable hypotheses a model may propose.
 
-A form is an action with slots {0} to {9} for names: "take {0} from {1}". Four kinds: a step an action needs first
-(`NeededStep`), a wording the environment does not understand (`WrongWording`), an action without effect after another
-(`NoEffect`), and any statement with experiments (`StatedClaim`).
+A form is an action with slots {0} to {9} for names: "take {0} from {1}", or {"name": "take", "what": "{0}"} where
+actions are JSON objects. Four kinds: a step an action needs first (`NeededStep`), a wording the environment does not
+understand (`WrongWording`), an action without effect after another (`NoEffect`), and any statement with experiments
+(`StatedClaim`).
 
 Not here: reading replies (`reading.py`) and trials (`trials.py`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
-from align_echo.align.hybrid.runtime import SAME, bound_names, general_answer, slots_of
+from align_echo.align.hybrid.runtime import SAME, bound_names, general_answer, head_of, said_as, slots_of, tree_of
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.types import Frozen
 from align_echo.wrappers.text_env import MAX_TEXT
 
-LONGEST_FORM = 200
+LONGEST_FORM = 400
 LONGEST_STATEMENT = 400
 MOST_EXPERIMENTS = 12
 MOST_ACTIONS = 40
@@ -29,16 +31,28 @@ LETTERS = ("X", "Y", "Z", "P", "Q", "R", "S", "T", "U", "V")
 """Letters for slots in texts for people and agents."""
 
 
+def write_action(action: Any) -> Any:
+    """Write an action that a model gave as a JSON object."""
+    return json.dumps(action, ensure_ascii=False) if isinstance(action, dict) else action
+
+
+def write_actions(actions: Any) -> Any:
+    """Write a list of actions, or a single one."""
+    several = actions if isinstance(actions, list | tuple) else [actions]
+    return [write_action(action) for action in several]
+
+
 def normalise_form(form: str) -> str:
     """Normalise spaces. Raises `ValueError` for a form that matches anything or has ambiguous names."""
-    form = " ".join(form.split())
+    tree = tree_of(form)
+    form = " ".join(form.split()) if tree is None else json.dumps(tree, ensure_ascii=False)
     if not form or len(form) > LONGEST_FORM:
         raise ValueError(f"a form has 1 to {LONGEST_FORM} characters")
     if re.search(r"\}\s*\{", form):
         raise ValueError(f"two names of {form!r} stand side by side: some word must part them")
     if not re.search(r"\w", re.sub(r"\{\d\}", "", form)):
         raise ValueError(f"{form!r} has no word of its own")
-    if re.search(r"[{}]", re.sub(r"\{\d\}", "", form)):
+    if tree is None and re.search(r"[{}]", re.sub(r"\{\d\}", "", form)):
         raise ValueError(f"{form!r} has braces that are no {{0}} to {{9}}")
     return form
 
@@ -51,7 +65,10 @@ def normalise_line(text: str) -> str:
     return text
 
 
-ActionForm = Annotated[str, AfterValidator(normalise_form)]
+ActionForm = Annotated[str, BeforeValidator(write_action), AfterValidator(normalise_form)]
+MaybeForm = Annotated[
+    str, BeforeValidator(write_action), AfterValidator(lambda form: normalise_form(form) if form.strip() else "")
+]
 Statement = Annotated[str, AfterValidator(normalise_line)]
 
 
@@ -91,7 +108,7 @@ class NoEffect(Frozen):
     kind: Literal["no_effect"] = "no_effect"
     action: ActionForm
     after: ActionForm
-    until: Annotated[str, AfterValidator(lambda form: normalise_form(form) if form.strip() else "")] = ""
+    until: MaybeForm = ""
 
     @model_validator(mode="after")
     def _fits(self) -> NoEffect:
@@ -101,11 +118,11 @@ class NoEffect(Frozen):
 
 
 class ClaimTrial(Frozen):
-    """Experiment of a claim: after these actions in a task, the last text contains `sees` or lacks `sees_not`. Case and
-    spacing do not count."""
+    """Experiment about a claim: if it is true, after these actions in a task the last text contains `sees` and lacks
+    `sees_not`. Case and spacing do not count."""
 
     task: str
-    actions: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_ACTIONS)]
+    actions: Annotated[tuple[str, ...], BeforeValidator(write_actions), Field(min_length=1, max_length=MOST_ACTIONS)]
     sees: str = ""
     sees_not: str = ""
 
@@ -114,6 +131,18 @@ class ClaimTrial(Frozen):
         if not (self.sees.strip() or self.sees_not.strip()):
             raise ValueError("an experiment needs sees or sees_not")
         return self
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that decide it."""
+        return tuple(_plain(text) for text in (self.sees, self.sees_not) if text.strip())
+
+    def objection(self, answer: str) -> str:
+        """Say how an answer contradicts the claim; "" if it agrees."""
+        sees, lacks = _plain(self.sees), _plain(self.sees_not)
+        if sees and sees not in _plain(answer):
+            return f"{self.sees!r} is not seen in {answer!r}"
+        return f"{self.sees_not!r} is seen in {answer!r}" if lacks and lacks in _plain(answer) else ""
 
 
 class StatedClaim(Frozen):
@@ -124,7 +153,7 @@ class StatedClaim(Frozen):
     kind: Literal["claim"] = "claim"
     text: Statement
     experiments: Annotated[tuple[ClaimTrial, ...], Field(min_length=2, max_length=MOST_EXPERIMENTS)]
-    action: Annotated[str, AfterValidator(lambda form: normalise_form(form) if form.strip() else "")] = ""
+    action: MaybeForm = ""
 
     @model_validator(mode="after")
     def _can_fail(self) -> StatedClaim:
@@ -134,8 +163,9 @@ class StatedClaim(Frozen):
                 "no experiment would come out otherwise if the claim were false: have a text seen in one experiment, "
                 "and not seen in another of the same task with other actions"
             )
-        played = {_plain(action) for trial in self.experiments for action in trial.actions} | {_plain(self.action)}
-        strange = [command for command in re.findall(r"`([^`]*)`", self.text) if _plain(command) not in played]
+        actions = [self.action, *(action for trial in self.experiments for action in trial.actions)]
+        played = {said_as(action) for action in actions} | {head_of(action) for action in actions if tree_of(action)}
+        strange = [command for command in re.findall(r"`([^`]*)`", self.text) if said_as(command) not in played]
         if strange:
             raise ValueError(f"the text names `{strange[0]}`, which no experiment plays")
         return self
@@ -163,6 +193,12 @@ def spoken_forms(hypothesis: Hypothesis) -> tuple[str, ...]:
     if isinstance(hypothesis, NoEffect):
         return tuple(filter(None, (hypothesis.action, hypothesis.after, hypothesis.until)))
     return (hypothesis.action,) if hypothesis.action else ()
+
+
+def list_trials(hypothesis: Hypothesis) -> list[str]:
+    """Describe a claim's own experiments, one a line."""
+    trials = hypothesis.experiments if isinstance(hypothesis, StatedClaim) else ()
+    return [f"{trial.task}: {' | '.join(trial.actions)}" for trial in trials]
 
 
 def with_letters(text: str) -> str:
@@ -211,10 +247,12 @@ MOST_ANSWERS = 20
 
 
 class ActionJudge:
-    """Judge of actions in a lab. Answers may quote the names of `forms`."""
+    """Judge of actions in a lab. Answers may quote the names of `forms`; `is_invalid` is the environment's test of an
+    answer for a refusal, if it has one."""
 
-    def __init__(self, lab: Lab, forms: Sequence[str]) -> None:
+    def __init__(self, lab: Lab, forms: Sequence[str], is_invalid: Callable[[str], bool] | None = None) -> None:
         self.lab = lab
+        self._is_invalid = is_invalid
         self.forms = list(dict.fromkeys(forms))
         self._nonsense: dict[str, frozenset[str]] = {}
         self._refusing: defaultdict[str, set[str]] = defaultdict(set)
@@ -269,6 +307,8 @@ class ActionJudge:
             return True
         if self.lab.lists:
             return False
+        if self._is_invalid is not None:
+            return not self._is_invalid(child.observation)
         plain = " ".join(child.observation.split())
         refused = plain == " ".join(state.observation.split())
         return not refused and general_answer("", action, plain) not in self._nonsense_in(state.task_id)

@@ -6,12 +6,13 @@ both. Plain functions over dicts and lists, and one class: it runs in the sandbo
 
 A rule is a dict: "kind" ("needs", "instead", "no_effect", "claim"), "action" (the form that it speaks of), "step" (what
 comes first, or the right form), "until" (for no_effect), "latest" (for needs: whether a later step of the same form
-undoes it), "up_front" and "hint" (its words, with {0} for names), "untested". Forms are texts with {0} to {9} for names
-of any spelling. `answers` are, by form, the texts that refuse an action of it, as `general_answer` writes them.
-
-Left out: anything about an action that the environment accepted.
+undoes it), "up_front" and "hint" (its words, with {0} for names), "untested", and for a claim "cases": pairs of an
+action's head (`head_of`) and a text in its answer that the claim is about. Forms are texts with {0} to {9} for names of
+any spelling, or JSON objects with them in their strings: then order and spaces do not count, and an action may have
+more keys. `answers` are, by form, the texts that refuse an action of it, as `general_answer` writes them.
 """
 
+import json
 import re
 from typing import Any
 
@@ -46,23 +47,84 @@ def slots_of(form: str) -> list[str]:
     return [str(number) for number in re.findall(r"\{(\d)\}", form)]
 
 
+def tree_of(text: str) -> Any:
+    """The JSON object that an action or a form is; None for plain text."""
+    if not re.match(r"\s*\{\s*[\"}]", text):
+        return None
+    try:
+        tree = json.loads(text)
+    except ValueError:
+        return None
+    return tree if isinstance(tree, dict) else None
+
+
+def said_as(action: str) -> str:
+    """An action for comparisons: without case, spaces, and a JSON object's order."""
+    tree = tree_of(action)
+    return " ".join((action if tree is None else json.dumps(tree, sort_keys=True, ensure_ascii=False)).lower().split())
+
+
+def head_of(action: str) -> str:
+    """An action's first word, or the first text of a JSON object: the tool's name."""
+    tree = tree_of(action)
+    words = [value for value in (tree or {}).values() if isinstance(value, str)] or action.split() or [""]
+    return words[0].lower()
+
+
 def bound_names(form: str, action: str) -> dict[str, str] | None:
     """The names in an action by the numbers of a form's places; None if the action is not of that form."""
-    pattern = "(.+?)".join(re.escape(part) for part in re.split(r"\{\d\}", form))
-    match = re.fullmatch(pattern, " ".join(action.split()), re.IGNORECASE)
-    if match is None:
-        return None
+    wanted, given = tree_of(form), tree_of(action)
     names: dict[str, str] = {}
+    if wanted is None:
+        return names if given is None and takes_text(form, action, names) else None
+    return names if given is not None and takes_tree(wanted, given, names) else None
+
+
+def takes_tree(form: Any, value: Any, names: dict[str, str]) -> bool:
+    """Whether a part of a JSON object is of a form's part; adds its names."""
+    if isinstance(form, dict):
+        return isinstance(value, dict) and all(
+            key in value and takes_tree(part, value[key], names) for key, part in form.items()
+        )
+    if isinstance(form, list):
+        return (
+            isinstance(value, list)
+            and len(form) == len(value)
+            and all(takes_tree(part, value[number], names) for number, part in enumerate(form))
+        )
+    if not isinstance(form, str):
+        return form == value and isinstance(form, bool) == isinstance(value, bool)
+    return takes_text(form, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), names)
+
+
+def takes_text(form: str, text: str, names: dict[str, str]) -> bool:
+    """Whether a text is of a form; adds its names."""
+    pattern = "(.+?)".join(re.escape(part) for part in re.split(r"\{\d\}", form))
+    match = re.fullmatch(pattern, " ".join(text.split()), re.IGNORECASE)
+    if match is None:
+        return False
     for number, name in zip(slots_of(form), match.groups(), strict=False):
         if names.get(number, name).lower() != name.lower():
-            return None
+            return False
         names[number] = name
-    return names
+    return True
 
 
 def filled_form(form: str, names: dict[str, str]) -> str:
-    """A form with its places filled; places without a name stay."""
+    """A form or a sentence with its places filled; places without a name stay."""
+    tree = tree_of(form)
+    if tree is not None:
+        return json.dumps(filled_tree(tree, names), ensure_ascii=False)
     return re.sub(r"\{(\d)\}", lambda match: names.get(match.group(1), match.group(0)), form)
+
+
+def filled_tree(form: Any, names: dict[str, str]) -> Any:
+    """A part of a JSON form with its places filled."""
+    if isinstance(form, dict):
+        return {key: filled_tree(part, names) for key, part in form.items()}
+    if isinstance(form, list):
+        return [filled_tree(part, names) for part in form]
+    return filled_form(form, names) if isinstance(form, str) else form
 
 
 def is_step(form: str, names: dict[str, str], action: str) -> bool:
@@ -86,8 +148,8 @@ def general_answer(form: str, action: str, text: str) -> str:
 
 def new_record(text: str) -> dict[str, Any]:
     """What is kept of an episode: accepted actions, the last answer, advice that was refused and is not given again,
-    how often each was, the last advice, and whether it stands beside other words."""
-    return {"accepted": [], "last": text, "silenced": [], "in_vain": {}, "advice": "", "beside": False}
+    how often each was, the last advice, whether it stands beside other words, and the claims that were said."""
+    return {"accepted": [], "last": text, "silenced": [], "in_vain": {}, "advice": "", "beside": False, "claims": []}
 
 
 def is_refusal(answers: dict[str, list[str]], record: dict[str, Any], action: str, text: str) -> bool:
@@ -130,9 +192,9 @@ def first_missing(
         if names is None or is_held(rule, record, names):
             continue
         step = filled_form(rule["step"], names)
-        if step.lower() in record["silenced"]:
+        if said_as(step) in record["silenced"]:
             continue
-        before = first_missing(rules, record, step, depth - 1) if depth and step.lower() != action.lower() else None
+        before = first_missing(rules, record, step, depth - 1) if depth and said_as(step) != said_as(action) else None
         return before or (number, names)
     return None
 
@@ -147,7 +209,7 @@ def hint_for(rules: list[dict[str, Any]], record: dict[str, Any], action: str) -
             return number, filled_form(rule["hint"], names), ""
         if rule["kind"] == "instead":
             right = filled_form(rule["step"], names)
-            if right.lower() not in record["silenced"]:
+            if said_as(right) not in record["silenced"]:
                 return number, filled_form(rule["hint"], names), right
     missing = first_missing(rules, record, action, DEPTH)
     if missing is not None:
@@ -158,6 +220,18 @@ def hint_for(rules: list[dict[str, Any]], record: dict[str, Any], action: str) -
         if names is not None:
             return number, filled_form(rule["hint"], names), ""
     return -1, "", ""
+
+
+def claim_about(rules: list[dict[str, Any]], record: dict[str, Any], action: str, text: str) -> str:
+    """The words of a claim about this answer to an action of that head, said once an episode; "" where there is none.
+    """
+    answer = " ".join(text.lower().split())
+    for number, rule in enumerate(rules):
+        cases = rule.get("cases", []) if number not in record["claims"] else []
+        if any(head == head_of(action) and told in answer for head, told in cases):
+            record["claims"].append(number)
+            return str(rule["hint"] or rule["up_front"])
+    return ""
 
 
 def spoken(sentence: str, names: dict[str, str]) -> str:
@@ -176,7 +250,8 @@ def answer_of(env: WatchedEnv, action: str, shown: str) -> str:
 def noted_hint(
     rules: list[dict[str, Any]], answers: dict[str, list[str]], record: dict[str, Any], action: str, text: str
 ) -> str:
-    """Take in an action with the environment's own answer; the words for one that was refused, "" where there are none.
+    """Take in an action with the environment's own answer; the words for one that was refused, or of a claim about the
+    answer, "" where there are none.
 
     A step that was said as advised and refused is not advised again in this episode, at once where no other rule knows
     why it was refused, else after the third time. Words for a wrong wording may stand beside others.
@@ -186,13 +261,15 @@ def noted_hint(
     if not refused:
         record["accepted"].append(action)
         record["advice"] = ""
-        return ""
+        return claim_about(rules, record, action, text)
     number, words, step = hint_for(rules, record, action)
-    said = " ".join(action.lower().split())
+    if number < 0 or rules[number]["kind"] == "claim":
+        words = claim_about(rules, record, action, text) or words
+    said = said_as(action)
     if record["advice"] and record["advice"] == said:
         record["in_vain"][said] = record["in_vain"].get(said, 0) + 1
         if not step or record["in_vain"][said] >= PATIENCE:
             record["silenced"].append(said)
-    record["advice"] = step.lower()
+    record["advice"] = said_as(step)
     record["beside"] = number >= 0 and rules[number]["kind"] == "instead"
     return words

@@ -7,7 +7,8 @@
 - Action without effect after another: it then changes nothing, but does something elsewhere.
 - Claim: its own experiments.
 
-A single refutation rejects a hypothesis. Not here: reports (`findings.py`) and the wording of forms.
+What withstands is then attacked by counter-experiments (`align/refutation.py`). A single refutation rejects a
+hypothesis. Not here: reports (`findings.py`) and the wording of forms.
 """
 
 from __future__ import annotations
@@ -20,26 +21,24 @@ from typing import Literal
 from align_echo.align.experiments import clip
 from align_echo.align.hybrid.hypotheses import (
     ActionJudge,
+    ClaimTrial,
     Hypothesis,
     NeededStep,
     NoEffect,
     StatedClaim,
     WrongWording,
+    list_forms,
     spoken_forms,
 )
 from align_echo.align.hybrid.reading import Meaning, WalkGuide, WalkState, claim_tasks, judge_meaning, names_said
 from align_echo.align.hybrid.runtime import bound_names, filled_form, is_step, slots_of
 from align_echo.align.probe.lab import Lab, LabState
+from align_echo.align.refutation import MIN_TASKS, Attack
 from align_echo.types import Evidence, Trajectory
 
 MIN_SUPPORT = 10
-MIN_TASKS = 3
-"""Trials and tasks required for a hypothesis, without a failure: a hypothesis failing in one of four trials survives
-ten in 6 of 100 cases."""
-
-MIN_CLAIM_SUPPORT = 4
-MIN_CLAIM_TASKS = 2
-"""Tasks required for a claim; the model wrote its experiments, so they are few and fixed."""
+"""Trials required for a hypothesis, in three tasks, without a failure: a hypothesis failing in one of four trials
+survives ten in 6 of 100 cases. A claim's experiments are few, so it must withstand an attack instead."""
 
 MIN_WORKING = 3
 """Minimum effects of an action elsewhere before believing it has none."""
@@ -55,7 +54,8 @@ SAID = 2
 
 LONGEST_COUNTEREXAMPLE = 400
 
-Verdict = Literal["kept", "refuted", "untested"]
+Verdict = Literal["kept", "played", "refuted", "untested"]
+"""A "played" claim agreed with its experiments and did not withstand an attack in three tasks: no rule."""
 
 
 @dataclass
@@ -63,6 +63,8 @@ class HypothesisCounts:
     """Trials of a hypothesis. `working` counts effects of its action where none is denied. `latest` is False once a
     later step of the same form did not undo the step; undoing counts after `undone` trials. `fresh` counts trials in
     tasks not shown as failures; `example` is a task and an action; `meaning` is the agents' meaning of a wrong wording.
+    `attack` holds a claim's experiments and counter-experiments; `attacked` the tasks in which any other hypothesis
+    withstood counter-experiments.
     """
 
     support: int = 0
@@ -75,6 +77,13 @@ class HypothesisCounts:
     fresh: int = 0
     example: tuple[str, str] = ("", "")
     meaning: Meaning | None = None
+    attack: Attack = field(default_factory=Attack)
+    attacked: set[str] = field(default_factory=set)
+
+    @property
+    def withstood(self) -> int:
+        """Number of tasks in which it withstood counter-experiments."""
+        return len(self.attacked | self.attack.tasks)
 
     @property
     def evidence(self) -> Evidence:
@@ -106,9 +115,9 @@ def verdict_on(hypothesis: Hypothesis, tally: HypothesisCounts) -> Verdict:
     """Judge the trials. Too few or ambiguous trials count as untested."""
     if tally.refuted:
         return "refuted"
-    claim = isinstance(hypothesis, StatedClaim)
-    support, tasks = (MIN_CLAIM_SUPPORT, MIN_CLAIM_TASKS) if claim else (MIN_SUPPORT, MIN_TASKS)
-    enough = tally.support >= support and len(tally.tasks) >= tasks and tally.fresh > 0
+    if isinstance(hypothesis, StatedClaim):
+        return "untested" if not tally.fresh else "kept" if tally.attack.confirms else "played"
+    enough = tally.support >= MIN_SUPPORT and len(tally.tasks) >= MIN_TASKS and tally.fresh > 0
     if isinstance(hypothesis, NoEffect):
         enough = enough and tally.working >= MIN_WORKING
     if isinstance(hypothesis, WrongWording):
@@ -123,13 +132,14 @@ def run_trials(
     tasks: Sequence[str],
     rng: random.Random,
     say: Callable[[str], None],
+    is_invalid: Callable[[str], bool] | None = None,
 ) -> tuple[list[HypothesisCounts], ActionJudge]:
     """Test all hypotheses on `tasks` and where agents failed.
 
-    The returned judge knows the refusals.
+    `is_invalid` is the environment's test of an answer for a refusal. The returned judge knows the refusals.
     """
     forms = [form for hypothesis in hypotheses for form in spoken_forms(hypothesis)]
-    judge = ActionJudge(lab, forms)
+    judge = ActionJudge(lab, forms, is_invalid)
     actions = [step.action for trajectory in failed for step in trajectory.steps if step.action is not None]
     guide = WalkGuide(judge, names_said(forms, actions), rng)
     tallies = [HypothesisCounts() for _ in hypotheses]
@@ -336,13 +346,62 @@ def _try_claim(judge: ActionJudge, claim: StatedClaim, tally: HypothesisCounts, 
         for trial in claim.experiments:
             if trial.task != task_id:
                 continue
-            state = judge.lab.follow(task_id, [*trial.actions])
-            last_text = " ".join(state.observation.lower().split())
-            sees, lacks = (" ".join(text.lower().split()) for text in (trial.sees, trial.sees_not))
-            last = " | ".join(trial.actions)
-            if (sees and sees not in last_text) or (lacks and lacks in last_text):
-                is_missing = sees and sees not in last_text
-                wanted = f"{trial.sees!r} is not seen" if is_missing else f"{trial.sees_not!r} is seen"
-                tally.failed(task_id, last, f"{wanted} in {state.observation!r}")
+            answer = judge.lab.follow(task_id, [*trial.actions]).observation
+            tally.attack.own.append((trial, answer))
+            if problem := trial.objection(answer):
+                tally.failed(task_id, " | ".join(trial.actions), problem)
             else:
                 tally.passed(task_id, trial.actions[-1], fresh=task_id not in shown_failed)
+
+
+# ---------------------------------------------------------------- the attack
+
+
+def play_attack(
+    judge: ActionJudge, hypothesis: Hypothesis, tally: HypothesisCounts, trials: Sequence[ClaimTrial]
+) -> None:
+    """Play counter-experiments. Only a claim is judged by their texts; the others by what the engine accepts."""
+    if not isinstance(hypothesis, StatedClaim):
+        for trial in sorted(trials, key=lambda trial: trial.task):
+            if not tally.refuted:
+                _try_along(judge, hypothesis, tally, trial)
+        return
+    tally.attack.play(trials, lambda task_id, actions: judge.lab.follow(task_id, [*actions]).observation)
+    for trial in tally.attack.withstood:
+        tally.passed(trial.task, trial.actions[-1])
+    if tally.attack.counterexample is not None:
+        tally.failed(*tally.attack.counterexample)
+
+
+def _try_along(judge: ActionJudge, hypothesis: Hypothesis, tally: HypothesisCounts, trial: ClaimTrial) -> None:
+    """Check a hypothesis at each of these actions."""
+    state, accepted = judge.lab.start(trial.task), list[str]()
+    for action in trial.actions:
+        if state.over:
+            return
+        taken = judge.possible(state, action)
+        if why := _contradiction(judge, hypothesis, state, action, taken, accepted):
+            after = f", after {'; '.join(accepted)}" if accepted else ""
+            return tally.failed(trial.task, action, f"{why}{after}")
+        if bound_names(list_forms(hypothesis)[0], action) is not None:
+            tally.passed(trial.task, action)
+            tally.attacked.add(trial.task)
+        state = judge.lab.after(state, action)
+        accepted += [action] * taken
+
+
+def _contradiction(
+    judge: ActionJudge, hypothesis: Hypothesis, state: LabState, action: str, taken: bool, accepted: Sequence[str]
+) -> str:
+    """Say how an action in a state contradicts a hypothesis; "" if it does not."""
+    names = bound_names(list_forms(hypothesis)[0], action)
+    if names is None:
+        return ""
+    if isinstance(hypothesis, NeededStep):
+        done = any(is_step(hypothesis.step, names, earlier) for earlier in accepted)
+        return f"possible without `{filled_form(hypothesis.step, names)}`" if taken and not done else ""
+    if isinstance(hypothesis, NoEffect):
+        effects = _in_effect(hypothesis, accepted)
+        held = any(all(known[slot].lower() == names[slot].lower() for slot in names) for known in effects)
+        return "changes something" if held and judge.changes(state, action) else ""
+    return "is understood" if taken else ""

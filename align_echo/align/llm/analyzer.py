@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from align_echo.align.experiments import ExperimentResult, Simulator, clip, trajectory_text
+from align_echo.align.hybrid.hypotheses import ClaimTrial
 from align_echo.align.llm.replies import (
     KINDS,
     MOST_OPERATIONS,
@@ -20,6 +21,7 @@ from align_echo.align.llm.replies import (
     parse_choice,
     parse_findings,
 )
+from align_echo.align.refutation import Openings, attack_prompt, parse_attack
 from align_echo.align.showing import repeated_answers
 from align_echo.errors import (
     EngineError,
@@ -98,6 +100,31 @@ class ModelDialogue:
             if new:
                 break
         raise NoAnswerError(f"no usable answer in {tries} tries; the last problem: {problem}")
+
+
+def ask_attack(
+    model: ChatModel,
+    settings: LlmSettings,
+    system: str,
+    claims: Sequence[tuple[str, Sequence[str]]],
+    openings: Openings,
+    note: Callable[[str], None],
+) -> dict[int, list[ClaimTrial]]:
+    """Ask a model in another role to refute claims; (claim, experiments played already).
+
+    Returns counter-experiments by claim, from 0; none with a note if no reply could be read. Raises `ModelError`.
+    """
+    tasks = {task_id for task_id, _ in openings}
+    dialogue = ModelDialogue(model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens)
+
+    def parse(reply: str) -> dict[int, list[ClaimTrial]]:
+        return parse_attack(reply, len(claims), tasks, note)
+
+    try:
+        return dialogue.ask(attack_prompt(claims, openings), parse, tries=settings.format_tries)
+    except NoAnswerError as error:
+        note(f"no claim was attacked, since no counter-experiment could be read: {error}")
+        return {}
 
 
 # ---------------------------------------------------------------- check a misalignment by experiment

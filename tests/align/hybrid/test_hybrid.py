@@ -42,12 +42,14 @@ class Unlearned(ProbeBackend):
 
 
 def model(proposals: Sequence[str], words: str = json.dumps(WORDS)) -> ScriptedModel:
-    """Proposes in turn, and then nothing; words what it is asked to word."""
+    """Proposes in turn, and then nothing; words what it is asked to word, and attacks nothing."""
     left = list(proposals)
 
     def answer(messages: Sequence[Message]) -> str:
         if "# The rules" in messages[1].content:
             return words
+        if messages[0].content.startswith("Somebody makes claims"):
+            return "[]"
         return left.pop(0) if left else "[]"
 
     return ScriptedModel(answer)
@@ -195,7 +197,7 @@ def test_a_proposer_that_answers_nothing_readable_is_an_error_that_is_taken_up_a
     assert not (tmp_path / "summary.json").exists()
     made = run(tmp_path, chat, resume=True)
     assert len(made.interface.provenance.rules) == 1
-    assert len(chat.requests) == 5, "three in vain, one that is read, one for words"
+    assert len(chat.requests) == 6, "three in vain, one that is read, one to refute it, one for words"
 
 
 class Killed(BaseException):
@@ -219,7 +221,7 @@ def test_a_killed_run_goes_on_and_asks_nothing_twice(tmp_path: Path, undisturbed
     made = run(tmp_path, chat, resume=True)
     assert made.interface.source == undisturbed.interface.source
     assert made.summary == undisturbed.summary
-    assert len(chat.requests) == 2
+    assert len(chat.requests) == 3, "to propose, to refute, to word"
 
 
 def test_a_later_iteration_keeps_what_was_learned_and_drops_what_fails(tmp_path: Path) -> None:
@@ -229,7 +231,7 @@ def test_a_later_iteration_keeps_what_was_learned_and_drops_what_fails(tmp_path:
     assert [rule["kind"] for rule in rules] == ["needs", "needs", "no_effect"]
     assert set(answers) >= {"unseal pod {0}"}
     assert len(made.interface.provenance.rules) == 3
-    assert "Before `unseal pod X` you need to `board deck X`" in chat.requests[2][1].content, "known already"
+    assert "Before `unseal pod X` you need to `board deck X`" in chat.requests[3][1].content, "known already"
 
 
 def test_a_rule_that_fails_later_is_taken_back(tmp_path: Path) -> None:

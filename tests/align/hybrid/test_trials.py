@@ -69,7 +69,7 @@ def test_a_claim_that_one_of_its_experiments_contradicts_is_refuted() -> None:
     wrong = [*told, {"task": FRESH[1], "actions": ["board deck 2", "scan"], "sees": "deck 3"}]
     text = "every pod is sealed at first"
     kept = {"kind": "claim", "text": text, "experiments": told}
-    assert list(outcomes(kept, {**kept, "experiments": wrong}).values()) == ["kept", "refuted"]
+    assert list(outcomes(kept, {**kept, "experiments": wrong}).values()) == ["played", "refuted"]
 
 
 def test_what_was_tried_where_failures_were_shown_alone_is_not_kept() -> None:

@@ -8,6 +8,7 @@ left out, so every rule rests on these trials alone. Without trials every readab
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from align_echo.align.world import TrainingSplit as TrainingWorld
 from align_echo.interface.contract import Interface, identity
 from align_echo.models.drawing import ScriptedModel
 from align_echo.rollout.batches import failed, run_tasks
-from align_echo.types import Agent, Misalignment, Trajectory
+from align_echo.types import Agent, Message, Misalignment, Trajectory
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.text_env import TextEnv
 from tests.worlds.agents import obedient
@@ -70,7 +71,13 @@ def measured(setting: Setting, *, trials: bool = True) -> dict[str, Any]:
     reply = json.dumps([*setting.true, *setting.false])
     false = {_words(written, tasks) for written in setting.false}
     lines: list[str] = []
-    model = ScriptedModel(lambda messages: reply if len(messages) == 2 and "# Failed" in messages[1].content else "-")
+
+    def answer(messages: Sequence[Message]) -> str:
+        if messages[0].content.startswith("Somebody makes claims"):
+            return _attack(setting.true, messages[1].content)
+        return reply if len(messages) == 2 and "# Failed" in messages[1].content else "-"
+
+    model = ScriptedModel(answer)
     env = setting.make_lab_env()
     backend = HybridBackend(
         Unlearned(lambda: env, setting.fresh),
@@ -102,6 +109,17 @@ def measured(setting: Setting, *, trials: bool = True) -> dict[str, Any]:
         "evidence": counts,
         "left_out": [line for line in lines if line.startswith(("refuted", "untested"))],
     }
+
+
+def _attack(written: Sequence[Written], prompt: str) -> str:
+    """Counter-experiments for the claims among these hypotheses: their last action twice."""
+    trials = []
+    for claim in written:
+        number = re.search(rf"^(\d+)\. {re.escape(claim.get('text', 'none'))}$", prompt, re.MULTILINE)
+        for trial in claim.get("experiments", ()):
+            if number is not None:
+                trials.append({**trial, "claim": int(number[1]), "actions": [*trial["actions"], trial["actions"][-1]]})
+    return json.dumps(trials)
 
 
 def _words(written: Written, tasks: set[str]) -> str:
