@@ -6,7 +6,8 @@
 - a task is a seed, or a value of one of `reset`'s options;
 - the score is the return (the sum of rewards) scaled from `return_range` to [0, 1]. An episode is won if `info["won"]`
   says so; where `info` has no such entry, from a return of `won_at`;
-- a state is restored by the declared `save` and `restore`, or else by replaying the episode's actions from its reset. A
+- a state is restored by the declared `save` and `restore`. Without them it is restored from a copy of the environment
+  where copies answer like the environment in a trial, or else by replaying the episode's actions from its reset. A
   different answer on replay is refused: such an environment can be played and measured, but not forked;
 - admissible actions come from `info`, if it lists them.
 
@@ -18,9 +19,11 @@ from __future__ import annotations
 import math
 import random
 import threading
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,7 @@ from align_echo.base.dice import drawn
 from align_echo.errors import AlignEchoError, EngineError, UsageError, first_line
 from align_echo.interface.contract import InterfaceContract
 from align_echo.registry import with_article
+from align_echo.wrappers.copies import CannotCopyError, CopyShelf, ForkWays, copied, draw_action, quiet_remains
 from align_echo.wrappers.environment import EnvironmentSpec, always, never
 from align_echo.wrappers.text_env import MAX_TEXT, Answer, EngineState, Oracle, TextEnv
 
@@ -138,11 +142,12 @@ class TextEnvironment:
             step_layout="single",
             read_only_actions=self.read_only_actions,
         )
+        ways = ForkWays()
 
         def make_env(
             *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
         ) -> TextEnv:
-            return PlainEnv(self, contract, split, self.step_limit if step_limit is None else step_limit)
+            return PlainEnv(self, contract, split, self.step_limit if step_limit is None else step_limit, ways)
 
         def task_ids(*, split: str, data_root: Path | None) -> list[str]:
             if data_root is not None:
@@ -195,6 +200,14 @@ class _SavedState:
     chance: _Chance
 
 
+TRIAL_TASKS = 2
+TRIAL_DRAWS = 4
+TELLING_DRAWS = 2
+TRIAL_TURNS = 8
+MOST_TRIALS = 4
+"""A trial of copies: tasks, most episodes drawn in each, episodes enough in which a state showed, turns of an episode;
+and most trials where no state showed."""
+
 _GENERATORS = threading.RLock()
 """Held while an environment draws from the process's generators, so that episodes in threads do not share draws."""
 
@@ -221,6 +234,28 @@ class _Chance:
         """Set the generators to this state."""
         random.setstate(self.python)
         np.random.set_state(self.numpy)
+
+
+@dataclass(frozen=True, eq=False)
+class _KeptCopy:
+    """Copy of the environment in a state, with what `PlainEnv` keeps of the episode."""
+
+    env: gym.Env[str, str]
+    task_id: str
+    played: _Episode
+    goal: str
+    earned: float
+    says_won: bool | None
+    chance: _Chance
+
+
+def _ended(state: EngineState) -> bool:
+    return state.done or state.truncated
+
+
+def _shown(state: EngineState) -> tuple[object, ...]:
+    """Return what a state shows of itself, without the score."""
+    return state.observation, state.done, state.truncated, state.admissible_actions
 
 
 class _DeclaredOracle:
@@ -252,7 +287,14 @@ def _make_env(declared: TextEnvironment, name: str) -> gym.Env[str, str]:
 class PlainEnv(TextEnv):
     """Plain environment behind the contract of all text environments. Not shared between threads."""
 
-    def __init__(self, declared: TextEnvironment, contract: InterfaceContract, split: str, step_limit: int) -> None:
+    def __init__(
+        self,
+        declared: TextEnvironment,
+        contract: InterfaceContract,
+        split: str,
+        step_limit: int,
+        ways: ForkWays | None = None,
+    ) -> None:
         """Make the environment. Raises `UsageError` if the result is no `gymnasium.Env`, `EngineError` if it cannot be
         made."""
         self._tasks = {str(value): value for value in declared.splits[split]}
@@ -264,8 +306,12 @@ class PlainEnv(TextEnv):
         self._goal = declared.goal
         self._return = 0.0
         self._says_won: bool | None = None
+        self._at_task = ""
         self._played: _Episode = ()
         self._chance = _Chance.of("")
+        self._made = self._inner
+        self._ways = ForkWays() if ways is None else ways
+        self._shelf = CopyShelf()
 
     @property
     def goal(self) -> str:
@@ -281,7 +327,23 @@ class PlainEnv(TextEnv):
     def close(self) -> None:
         """Close the plain environment."""
         self._over = True
+        self._shelf.kept.clear()
         self._inner.close()
+        if self._made is not self._inner:
+            self._made.close()
+
+    @property
+    def fork_way(self) -> str:
+        if self._declared.save is not None:
+            return "by the declared save and restore"
+        if self._ways.copies:
+            return "by copies, which answered like replays"
+        why = f" ({self._ways.why_not})" if self._ways.why_not else ""
+        return f"by replaying from the reset{why}"
+
+    @property
+    def replays(self) -> bool:
+        return self._declared.save is None and not self._ways.copies
 
     # ------------------------------------------------------------ the engine
 
@@ -293,6 +355,7 @@ class PlainEnv(TextEnv):
             arguments: dict[str, Any] = {"seed": 0, "options": {option: value}}
         else:
             arguments = {"seed": int(str(value))}
+        self._played, self._at_task = (), task_id
         self._chance = _Chance.of(task_id)
         observation, info = self._with_chance(lambda: self._inner.reset(**arguments))
         self._return = 0.0
@@ -303,11 +366,12 @@ class PlainEnv(TextEnv):
         return EngineState(text, self._score(), self._won, False, self._listed_actions(info), self._return)
 
     def _act(self, action: str) -> EngineState:
+        played, self._played = self._played, ()  # of no known state, if the environment breaks here
         observation, reward, terminated, truncated, info = self._with_chance(lambda: self._inner.step(action))
         self._return += float(reward)
         self._says_won = _read_won(info)
         text = self._text(observation)
-        self._played = (*self._played, (action, text))
+        self._played = (*played, (action, text))
         return EngineState(
             text, self._score(), self._won, bool(terminated), self._listed_actions(info), self._return, bool(truncated)
         )
@@ -344,20 +408,150 @@ class PlainEnv(TextEnv):
                 self._declared.restore(self._inner, saved.state)
             self._played, self._goal, self._return = saved.played, saved.goal, saved.earned
             self._chance = saved.chance
-        elif task_id != self._task_id or saved != self._played:
-            self._replay(task_id, saved)
+            self._at_task = task_id
+        elif task_id != self._at_task or saved != self._played:
+            self._return_to(task_id, saved)
 
-    def _replay(self, task_id: str, played: _Episode) -> None:
-        """Replay an episode. Raises `EngineError` if it goes differently this time."""
-        (_, opening), *turns = played
-        same = self._load(task_id).observation == opening
-        for action, text in turns:
-            same = same and self._act(action).observation == text
+    def _return_to(self, task_id: str, played: _Episode) -> None:
+        """Return to a state the cheapest way: onward from the present state, from a copy, or from the reset.
+
+        Raises `EngineError` if the episode goes differently this time.
+        """
+        if self._ways.copies is None:
+            self._try_copies(task_id, [action for action, _ in played[1:]])
+        ways = self._ways
+        turns = len(played)
+        here = len(self._played)
+        onward = here > 0 and task_id == self._at_task and played[:here] == self._played
+        price = ways.reset_seconds + (turns - 1) * ways.step_seconds
+        if onward and (turns - here) * ways.step_seconds <= price:
+            price = (turns - here) * ways.step_seconds
+        else:
+            onward = False
+        length, kept = self._shelf.longest(task_id, played) if ways.copies else (0, None)
+        if kept is not None and ways.copy_seconds + (turns - length) * ways.step_seconds < price:
+            price = ways.copy_seconds + (turns - length) * ways.step_seconds
+            self._use(kept)
+        elif not onward:
+            opening = self._load(task_id).observation
+            self._check_repeats(opening == played[0][1])
+        for action, text in played[len(self._played) :]:
+            self._check_repeats(self._act(action).observation == text)
+        if ways.copies and price > 2 * ways.copy_seconds:
+            self._shelf.put(task_id, played, self._keep(), ways.capacity)
+
+    def _check_repeats(self, same: bool) -> None:
         if not same:
+            self._played = ()
             raise EngineError(
                 f"{self.contract.environment} does not repeat itself: the same task and actions gave another text, "
                 "so its states cannot be come back to; let reset(seed=...) seed all of its chance"
             )
+
+    # ------------------------------------------------------------ copies
+
+    def _keep(self) -> _KeptCopy:
+        """Copy the environment as it is. Raises `CannotCopyError`."""
+        env, size = copied(self._inner)
+        self._ways.copy_bytes = max(self._ways.copy_bytes, size)
+        return _KeptCopy(env, self._at_task, self._played, self._goal, self._return, self._says_won, self._chance)
+
+    def _use(self, kept: _KeptCopy) -> None:
+        """Play on in a copy of a copy, which stays as it is."""
+        self._inner = copied(kept.env)[0]
+        self._at_task, self._played, self._goal = kept.task_id, kept.played, kept.goal
+        self._return, self._says_won, self._chance = kept.earned, kept.says_won, kept.chance
+
+    def _try_copies(self, task_id: str, said: Sequence[str]) -> None:
+        """Find out if copies answer like the environment itself, in two tasks. The present state is lost.
+
+        `said` are actions of the task that are known. Where none changes an answer, the next return tries again, a few
+        times.
+        """
+        tasks = [task_id, *(task for task in self.task_ids if task != task_id)][:TRIAL_TASKS]
+        ways = self._ways
+        ways.trials += 1
+        with quiet_remains():
+            try:
+                copied(self._inner)
+                tried = [self._compare_in(task, said if task == task_id else ()) for task in tasks]
+                if any(tried):
+                    ways.copies = True
+                elif ways.trials < MOST_TRIALS:
+                    ways.why_not = "no action changed an answer so far, so copies could not be compared"
+                else:
+                    ways.refuse("no action changed an answer, so copies could not be compared")
+            except CannotCopyError as error:
+                ways.refuse(str(error))
+            except Exception as error:  # of the environment's own code: a replay shows it, if it comes again
+                ways.refuse(f"it broke in the trial of copies ({type(error).__name__})")
+        self._played = ()
+        self._inner = self._inner if ways.copies else self._made
+
+    def _compare_in(self, task: str, said: Sequence[str]) -> bool:
+        """Compare copies with the environment in a task, and check if a comparison could have told them apart.
+
+        Raises `CannotCopyError` for a copy that answers otherwise.
+        """
+        telling = 0
+        episodes = (self._draw_episode(task, random.Random(f"copies/{task}/{draw}")) for draw in range(TRIAL_DRAWS))
+        for actions in chain([self._without_end(task, said)], episodes):
+            if telling == TELLING_DRAWS:
+                break
+            if len(actions) < 2:
+                continue
+            head, ahead = actions[: len(actions) // 2], actions[len(actions) // 2 :]
+            first = self._play_from_reset(task, head)
+            start = time.perf_counter()
+            kept = self._keep()
+            self._ways.copy_seconds = time.perf_counter() - start
+            once = self._play(ahead)
+            again = self._play(ahead)
+            telling += [_shown(state) for state in once] != [_shown(state) for state in again]
+            answers = []
+            for _ in range(2):
+                self._use(kept)
+                answers.append(self._play(ahead))
+            if self._play_from_reset(task, head) != first or self._play(ahead) != once:
+                raise CannotCopyError("it does not repeat itself")
+            self._use(kept)
+            answers.append(self._play(ahead))
+            if any(answer != once for answer in answers):
+                raise CannotCopyError("a copy answers otherwise")
+        return telling > 0
+
+    def _without_end(self, task: str, said: Sequence[str]) -> list[str]:
+        """Return the last actions that are known, without one that ends the episode."""
+        states = self._play_from_reset(task, said[-TRIAL_TURNS:])[1:]
+        return [action for action, state in zip(said[-TRIAL_TURNS:], states, strict=False) if not _ended(state)]
+
+    def _draw_episode(self, task: str, rng: random.Random) -> list[str]:
+        """Draw actions that do not end the episode, and measure the reset and a step."""
+        start = time.perf_counter()
+        state = self._load(task)
+        self._ways.reset_seconds = time.perf_counter() - start
+        actions: list[str] = []
+        start = time.perf_counter()
+        for _ in range(TRIAL_TURNS):
+            action = draw_action(rng, state.admissible_actions, self._declared.action_format, state.observation)
+            state = self._act(action)
+            if _ended(state):
+                break
+            actions.append(action)
+        self._ways.step_seconds = (time.perf_counter() - start) / max(1, len(actions))
+        return actions
+
+    def _play_from_reset(self, task: str, actions: Sequence[str]) -> list[EngineState]:
+        return [self._load(task), *self._play(actions)]
+
+    def _play(self, actions: Sequence[str]) -> list[EngineState]:
+        """Play actions up to an end of the episode."""
+        states: list[EngineState] = []
+        for action in actions:
+            states.append(self._act(action))
+            if _ended(states[-1]):
+                break
+        return states
 
     # ------------------------------------------------------------ what it says
 

@@ -173,6 +173,16 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     def _restore(self, task_id: str, saved: Any) -> None:
         """Bring the engine back to a saved state."""
 
+    @property
+    def fork_way(self) -> str:
+        """How a state is returned to, in words."""
+        return "by the engine's own saved states"
+
+    @property
+    def replays(self) -> bool:
+        """True if a state is returned to by playing its actions once more; known after the first return."""
+        return False
+
     def refuses(self, observation: str) -> bool:
         """Check if an observation says the engine refused the action; False if no text shows it."""
         return False

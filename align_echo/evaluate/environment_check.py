@@ -28,6 +28,7 @@ from align_echo.rollout.refusals import RefusalJudge
 from align_echo.rollout.session import base_env
 from align_echo.types import Frozen
 from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.copies import draw_action
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import MAX_TEXT, TextEnv
 
@@ -202,7 +203,7 @@ class _Play:
     def __init__(self, env: TextEnv, task: str, action_format: str, turns: int, seed: int) -> None:
         self._env, self._task, self._turns = env, task, turns
         self._rng = random.Random(f"{seed} {task}")
-        self._forms = [form.strip() for form in action_format.split("|")]
+        self._format = action_format
         self._opening, _ = env.reset(seed=0, options={"task": task})
         self._lists = env.state.admissible_actions is not None
         self._played: list[PlayedTurn] = []
@@ -224,13 +225,8 @@ class _Play:
         self._played.append(PlayedTurn(action, text, float(reward), terminated or truncated))
 
     def _choose(self) -> str:
-        """Draw a listed action, or a form of the action format with words of the last text."""
-        listed = self._env.state.admissible_actions
-        if listed:
-            return self._rng.choice(sorted(listed))
-        words = sorted(set(re.findall(r"\w+", self._env.state.observation))) or ["it"]
-        form = self._rng.choice(self._forms)
-        return re.sub(r"\{\w*\}", lambda _: self._rng.choice(words), form)[:200]
+        state = self._env.state
+        return draw_action(self._rng, state.admissible_actions, self._format, state.observation)
 
 
 # ---------------------------------------------------------------- findings
@@ -345,11 +341,15 @@ def _about_forks(site: _Site, played: Sequence[PlayedTask]) -> tuple[CheckFindin
         saved, text = env.snapshot(), env.state.observation
         for turn in task.turns[middle:]:
             env.step(turn.action)
+        for _ in range(2):  # the first return may try out ways and keep a copy
+            env.restore(saved)
+            env.step(task.turns[middle].action)
         start = time.perf_counter()
         env.restore(saved)
         seconds = time.perf_counter() - start
         same = env.state.observation == text
         same &= all(env.step(turn.action)[0] == turn.text for turn in task.turns[middle:])
+        way = env.fork_way
     except EngineError as error:
         return (CheckFinding(name="forks", state="trouble", message=f"no state can be returned to: {error}"),)
     finally:
@@ -357,7 +357,7 @@ def _about_forks(site: _Site, played: Sequence[PlayedTask]) -> tuple[CheckFindin
     cost = f"a step takes {_duration(step)}, a return to turn {middle} {_duration(seconds)}"
     if not same:
         return (CheckFinding(name="forks", state="trouble", message=f"a state does not go on as it did; {cost}"),)
-    forks = CheckFinding(name="forks", state="good", message=f"states can be returned to; {cost}")
+    forks = CheckFinding(name="forks", state="good", message=f"states can be returned to, {way}; {cost}")
     return forks, _about_probe(step, seconds)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
@@ -48,6 +48,8 @@ def connect(name: str) -> TextEnvironment:
         summary="cooking games of TextWorld" if name == "make" else f"games of {name}",
         action_format=" | ".join(templates) or ACTION_FORMAT,
         expert=lambda env: next(iter(env.state.policy_commands or ()), None),
+        save=lambda env: env.save(),
+        restore=lambda env, saved: env.restore(saved),
     )
 
 
@@ -83,6 +85,24 @@ def make_game(seed: object) -> Path:
     return cached
 
 
+class _Moment(NamedTuple):
+    """Moment of a game, for `restore`."""
+
+    file: Path
+    memory: Any
+    layers: list[dict[str, Any]]
+    state: Any
+    score: int
+
+
+def _tracked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a layer tracks of a game; only the progression changes in place."""
+    tracked = {name: value for name, value in values.items() if name not in ("_wrapped_env", "_jericho")}
+    if tracked.get("_game_progression") is not None:
+        tracked["_game_progression"] = tracked["_game_progression"].copy()
+    return tracked
+
+
 class _Played(gym.Env[str, str]):
     """The game of a task."""
 
@@ -91,15 +111,18 @@ class _Played(gym.Env[str, str]):
         self.file: Path | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        import textworld
-
         file = self.find_file((options or {}).get("game", seed))
         if file != self.file:
-            self.close()
-            self.game, self.file = textworld.start(str(file), textworld.EnvInfos(**dict.fromkeys(WANTED, True))), file
+            self._open(file)
         self.state, self.score = self.game.reset(), 0
         banner, room, text = _STATUS.sub("", self.state.feedback).partition("-= ")
         return (room + text or banner).strip(), self._info()
+
+    def _open(self, file: Path) -> None:
+        import textworld
+
+        self.close()
+        self.game, self.file = textworld.start(str(file), textworld.EnvInfos(**dict.fromkeys(WANTED, True))), file
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         self.state, score, over = self.game.step(action)
@@ -110,6 +133,29 @@ class _Played(gym.Env[str, str]):
         listed = self.state.admissible_commands
         info = {"goal": self.state.objective or "", "won": bool(self.state.won)}
         return info if listed is None else {**info, "admissible_actions": listed}
+
+    def save(self) -> _Moment:
+        """Return the present moment: the interpreter's memory, and what each layer of TextWorld tracks beside it."""
+        assert self.file is not None
+        layers = [_tracked(vars(layer)) for layer in self._layers()]
+        return _Moment(self.file, self.game.unwrapped._jericho.get_state(), layers, self.state, self.score)
+
+    def restore(self, moment: _Moment) -> None:
+        """Go back to a moment, also of another game."""
+        if moment.file != self.file:
+            self._open(moment.file)
+            self.game.reset()
+        self.game.unwrapped._jericho.set_state(moment.memory)
+        for layer, tracked in zip(self._layers(), moment.layers, strict=True):
+            vars(layer).update(_tracked(tracked))
+        self.state, self.score = moment.state, moment.score
+
+    def _layers(self) -> list[Any]:
+        """Return the game and the environments it wraps, the outermost first."""
+        layers = [self.game]
+        while inner := vars(layers[-1]).get("_wrapped_env"):
+            layers.append(inner)
+        return layers
 
     def templates(self, task: object) -> list[str]:
         self.reset(seed=0, options={"game": task})

@@ -228,12 +228,20 @@ def test_cooking_games_are_made_once_and_their_expert_wins(tmp_path: Path, monke
     assert env.state.observation.startswith("-= ")
     game = next(tmp_path.rglob("cooking-0.z8"))
     at = game.stat().st_mtime_ns
-    shown = []
+    moments, said, shown = [], [], []
     while not env.over:
         action = env.oracle().expert_action()
         assert action is not None
+        moments.append(env.snapshot())
+        said.append(action)
         shown.append(env.step(action))
     assert env.state.won
+    env.reset(options={"task": "1"})
+    for number, moment in reversed([*enumerate(moments)]):
+        env.restore(moment)
+        assert env.fork_way == "by the declared save and restore"
+        assert [env.step(action) for action in said[number:]] == shown[number:]
+        assert env.state.won
     assert not any(text.rstrip().endswith("-=") for text, *_ in shown)
     assert made("textworld:make", "0").state.observation
     assert game.stat().st_mtime_ns == at
