@@ -13,7 +13,7 @@ Nothing is created before `start`, so a refused run leaves no files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -29,7 +29,7 @@ from align_echo.intervals import Percent, Score, ScoreChange
 from align_echo.models.cache import ReplyCache, find_price
 from align_echo.models.recording import CallLog, RecordingModel
 from align_echo.run_dir import CONFIG, RunDir, finished_nothing, flat
-from align_echo.types import ChatModel, Fault, Frozen, Misalignment, Usage, source_in
+from align_echo.types import ChatModel, Fault, Frozen, Misalignment, Trajectory, Usage, source_in
 
 # ---------------------------------------------------------------- events of a run
 
@@ -210,6 +210,18 @@ class RunSummary(Frozen):
     def _upgrade_old_record(cls, data: Any) -> Any:
         """Read summaries of older runs."""
         return _rename_old_fields(data)
+
+
+_EPISODES = ("trajectories/*.jsonl", "iterations/*/trajectories.jsonl")
+
+
+def read_episodes(folder: Path) -> Iterator[Trajectory]:
+    """Read all episodes of a folder of `evaluate` or `generate-interface`. Raises `UsageError` if it is not there."""
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}: name the folder of a run")
+    for pattern in _EPISODES:
+        for file in sorted(folder.glob(pattern)):
+            yield from JsonlFile(file).read(Trajectory)
 
 
 class RunFolder:

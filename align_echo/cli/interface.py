@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from align_echo.align.audit.report import audit_interface, default_speakers
+from align_echo.align.audit.report import audit_interface, default_speakers, recorded_episodes
 from align_echo.align.sharing import (
     bind_interface,
     command_for,
@@ -94,6 +94,9 @@ def audit(
         typer.Option("--agents", help="Speakers, with commas: adversary, random, pocket, expert-slips, or an agent."),
     ] = None,
     split: Annotated[str | None, typer.Option("--split", help="Default: the environment's test split.")] = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="Folder of a run: its agents' episodes are played again.")
+    ] = None,
     games: Annotated[int | None, typer.Option("--games", min=1, help="Games; default: all of the split.")] = None,
     turns: Annotated[int, typer.Option("--turns", min=1, help="Steps of the walk in each game.")] = 30,
     per_state: Annotated[int, typer.Option("--per-state", min=1, help="Actions sent in each state of the walk.")] = 3,
@@ -101,24 +104,30 @@ def audit(
     out: Annotated[Path | None, typer.Option("--out", help="A .json file for all figures and examples.")] = None,
     data_root: DataRoot = None,
 ) -> None:
-    """Test every claim of an interface's messages in a copy of the state, with agents not used to generate it."""
+    """Test an interface's messages, and its rules told up front, in copies of the state. Exit status 1: something was
+    false; 3: nothing was tested.
+    """
     spec, chosen = environment(env), _load_named(name, env)
     check_loads(chosen, name)
-    speakers = [speaker.strip() for speaker in agents.split(",")] if agents else default_speakers(spec)
+    recorded = [] if run is None else recorded_episodes(spec, run, split)
+    speakers = [speaker.strip() for speaker in agents.split(",")] if agents else []
+    speakers = speakers if agents or recorded else default_speakers(spec)
     task_ids = spec.tasks(split or spec.test_split, data_root)
     if games is not None and games > len(task_ids):
         note(f"{games} games were asked for, and {split or spec.test_split} has {len(task_ids)}: all are played")
     with Display() as display:
         result = audit_interface(
             spec, chosen, speakers, refused=RefusalJudge(spec, task_ids, data_root).text_test, split=split, games=games,
-            turns=turns, per_state=per_state, seed=seed, data_root=data_root, progress=display,
+            recorded=recorded, turns=turns, per_state=per_state, seed=seed, data_root=data_root, progress=display,
         )  # fmt: skip
     if out is not None:
         write_atomically(out, result.model_dump_json(indent=2) + "\n")
     print(f"{result.interface} on {result.environment} {result.split}, {result.turns} turns a game, seed {result.seed}")
     stdout().print(audit_table(result))
     print(*audit_lines(result), sep="\n")
-    leave(agent_broke=False, trouble=result.problem)
+    if result.problem:
+        note(result.problem)
+    raise typer.Exit(result.status)
 
 
 @interface.command("diff")

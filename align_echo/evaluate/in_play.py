@@ -17,7 +17,7 @@ import numpy as np
 from align_echo.agents.players import choose_turns
 from align_echo.align.generation import GenerationPlan
 from align_echo.align.loop import GenerationResult
-from align_echo.align.run_folder import InPlay, RunFolder, RunSummary
+from align_echo.align.run_folder import InPlay, RunFolder, RunSummary, read_episodes
 from align_echo.align.world import ending
 from align_echo.base.jsonl import JsonlFile
 from align_echo.base.progress import SILENT, Progress
@@ -203,20 +203,15 @@ def nothing_written(plan: GenerationPlan, summary: RunSummary, path: Path) -> st
 
 # ---------------------------------------------------------------- hints on record, by the interface's source
 
-_EPISODES = ("trajectories/*.jsonl", "iterations/*/trajectories.jsonl")
-
-
 def count_run_hints(interface: Interface, folder: Path) -> tuple[HintCount, ...]:
     """Count the outcomes of the interface's hints, by rule, in a folder of `evaluate` or `generate-interface`.
 
     Episodes of its placebo do not count. Raises `UsageError` for a missing folder, and if none was played under
     exactly this source.
     """
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {folder}: name the folder of a run")
     labels: dict[str, None] = {}
     played = []
-    for trajectory in _episodes(folder):
+    for trajectory in read_episodes(folder):
         labels[trajectory.interface] = None
         is_own = trajectory.source == interface.content_hash and not trajectory.is_placebo
         if is_own and trajectory.fault is None:
@@ -238,9 +233,3 @@ def keep_record(interface: Interface, file: Path, record: tuple[HintCount, ...])
     updated = interface.model_copy(update={"record": merged(interface.record, record)})
     save_interface(updated, file.parent, file.stem)
     return updated
-
-
-def _episodes(folder: Path) -> Iterator[Trajectory]:
-    for pattern in _EPISODES:
-        for file in sorted(folder.glob(pattern)):
-            yield from JsonlFile(file).read(Trajectory)

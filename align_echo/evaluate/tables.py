@@ -126,15 +126,19 @@ def provenance_lines(interface: Interface) -> Iterator[str]:
 def audit_lines(audit: AuditReport) -> Iterator[str]:
     """Describe what an audit's table leaves out: the activity of each speaker, and the first false claims."""
     for spoken in audit.speakers:
-        counts = f"{spoken.utterances:,} things said, {spoken.refusals:,} refused, {spoken.messages:,} messages"
-        yield f"{spoken.speaker}: {quantity(spoken.games, 'game')}, {counts};"
+        answered = f"{spoken.refusals:,} refused, {spoken.spoken:,} of them answered by a message"
+        yield f"{spoken.speaker}: {quantity(spoken.games, 'game')}, {spoken.utterances:,} things said, {answered};"
         yield (
-            f"  {sum(spoken.chains.values()):,} orders obeyed, {spoken.circles:,} in a circle or in vain; "
+            f"  {spoken.obeyed:,} of {spoken.orders:,} orders obeyed, {spoken.circles:,} in a circle or in vain; "
             f"the interface failed on {spoken.broken:,} turns"
         )
         if not spoken.total.right + spoken.total.wrong:
             yield "  none of its claims was tried: that is no pass"
         yield from (f"  did not hold: {printable(example)}" for example in spoken.examples[:5])
+    if audit.rules:
+        tried = [rule for rule in audit.rules if rule.right or rule.wrong]
+        trials = sum(rule.right + rule.wrong for rule in tried)
+        yield f"told up front: {quantity(len(audit.rules), 'rule')}, {len(tried)} of them tried, {trials:,} trials"
     if audit.stopped:
         yield "stopped: this is what was found until then"
 
@@ -144,11 +148,12 @@ def audit_table(audit: AuditReport) -> Table:
     table = plain_table("Claims, tried in a fork of the state; % right with 95% intervals over games")
     table.add_column("speaker", no_wrap=True)
     table.add_column("claim", no_wrap=True)
-    for heading in ("right", "wrong", "cannot tell", "% right of those tried"):
+    for heading in ("right", "wrong", "cannot tell", "games", "% right of those tried"):
         table.add_column(heading, justify="right", no_wrap=True)
     for spoken in audit.speakers:
         for row in (*spoken.rows, spoken.total):
-            counts = f"{row.right:,}", f"{row.wrong:,}", f"{row.cannot_tell:,}"
+            games = str(row.share.n if row.share else 0)
+            counts = f"{row.right:,}", f"{row.wrong:,}", f"{row.cannot_tell:,}", games
             table.add_row(spoken.speaker, row.claim, *counts, cell(row.share, digits=2))
     return table
 

@@ -117,9 +117,9 @@ def test_an_audit_in_which_nothing_was_tried_is_no_pass(run, tmp_path):
     for said, messages in (("''", "0 messages"), ("' That is how things are.'", "messages")):
         (tmp_path / "silent.py").write_text(f"SAID = {said}\n{says}")
         status, out, err = run(*AUDIT, "silent.py", "--agents", "random")
-        assert status == 1
+        assert status == 3
         assert "none of its claims was tried: that is no pass" in out
-        assert err.splitlines()[-1].startswith("nothing was tried, so nothing is shown: ")
+        assert err.splitlines()[-1].startswith("nothing was tested: ")
         assert messages in err.splitlines()[-1]
 
 
@@ -189,3 +189,91 @@ def test_what_cannot_be_audited_is_one_line(run, arguments, line):
     status, _, err = run(*AUDIT, *arguments)
     assert status == 2
     assert line in err.splitlines()[-1]
+
+
+# ---------------------------------------------------------------- audit of rules told up front, and of own episodes
+
+DESK = ["interface", "audit", "desk.py", "--env", "tests.desk_env:PLAIN", "--games", "3", "--turns", "6"]
+DESK_SOURCE = '''
+def InferRules(init_obs, task):
+    return {told!r}
+
+
+def WrapStep(env, init_obs, task, agent_action, logger):
+    obs, reward, done, info = env.step(agent_action)
+    if obs.startswith("Refused: no weight"):
+        obs = obs + {said!r}
+    return obs, reward, done
+'''
+
+
+@pytest.fixture
+def desk(run, tmp_path):
+    """An interface of the desk by its texts, and a run of an agent that sends before it weighs."""
+    (tmp_path / "hasty.py").write_text(HASTY)
+    status, _, err = run(
+        *("evaluate", "--env", "tests.desk_env:PLAIN", "--agent", "hasty:Hasty", "--tasks", "3", "--out", "own")
+    )
+    assert status == 0, err
+
+    def write(told: str = "", said: str = "") -> None:
+        (tmp_path / "desk.py").write_text(DESK_SOURCE.format(told=told, said=said))
+
+    return write
+
+
+HASTY = '''
+from align_echo.types import AgentReply
+
+WAY = ("send", "label", "seal", "weigh", "label", "label")
+
+
+class Hasty:
+    """Sends first, and seals before it weighs."""
+
+    name = "hasty"
+
+    def act(self, view):
+        action = WAY[len(view.turns)]
+        return AgentReply(text=action, action=action)
+'''
+
+
+@pytest.mark.parametrize("own", [["--run", "own"], ["--agents", "hasty:Hasty"]], ids=["recorded", "played"])
+@pytest.mark.parametrize(
+    ("told", "said", "status", "line"),
+    [
+        ("- Before `send` you need to `weigh`", "", 0, "told up front: 1 rule, 1 of them tried, 3 trials"),
+        ("- Before `weigh` you need to `seal`\n- Before `label` you need to `seal`", "", 1, "1 of 1 orders obeyed"),
+        ("- Write `weigh` instead of `send`", "", 0, "told up front: 1 rule, 1 of them tried, 3 trials"),
+        ("- Write `send` instead of `seal`", "", 1, "`send` is refused where `seal` is understood"),
+        ("- Parcels are heavy", "", 3, "told up front: 1 rule, 0 of them tried, 0 trials"),
+        ("", " You need to `weigh` first.", 0, "3 of 3 orders obeyed"),
+        ("", " You need to `stamp` first.", 1, "did not hold: do: "),
+        ("", " Have patience.", 3, "0 of 0 orders obeyed"),
+    ],
+)
+def test_an_audit_ends_by_what_an_agents_own_episodes_show(run, desk, own, told, said, status, line):
+    if "weigh` you need to `seal" in told:
+        line = "is possible without `seal`"
+    desk(told, said)
+    ended, out, err = run(*DESK, *own)
+    assert ended == status, out + err
+    assert line in out
+    assert ("nothing was tested: " in err) == (status == 3)
+    assert ("did not hold when they were tried" in err) == (status == 1)
+
+
+def test_orders_of_which_none_is_obeyed_are_no_pass(run, desk, monkeypatch):
+    desk("", " You need to `weigh` first. Nothing called `attic` was seen so far.")
+    monkeypatch.setattr("align_echo.align.audit.audit.Auditor._taken", lambda self, action: None)
+    status, _, err = run(*DESK, "--run", "own")
+    assert status == 3
+    assert "0 of 3 orders obeyed" in err
+
+
+def test_a_run_without_episodes_here_is_one_line(run, desk):
+    desk()
+    status, _, err = run(*DESK[:2], "probe", "--env", "alfworld", "--run", "own")
+    assert status == 2
+    assert err.splitlines()[-1].endswith("own holds no whole episode in alfworld: name the folder of a run that played")

@@ -9,8 +9,9 @@ A claim holds if:
 - a name that "must stand alone": some form accepts it alone, where it is in sight;
 - "not here": nothing possible or visible contains the name.
 
-An agent that obeys (does the step, then repeats its action) must never reach a state twice, and the chain must end in
-acceptance or silence. A claim that cannot be refuted here counts as untried.
+Rules told up front are tried as well (`rules.py`). An agent that obeys (does the step, then repeats its action) must
+never reach a state twice, and the chain must end in acceptance or silence. A claim that cannot be refuted here counts
+as untried.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from align_echo.align.audit.rules import RuleTrials, Taken, read_told
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.names import NUMBERED, skeleton
 from align_echo.base.commands import PLACEHOLDER, commands_in, guess_names, split_sentences
-from align_echo.errors import ContextOverflowError
 from align_echo.interface.contract import Interface
-from align_echo.types import Agent, AgentView, Turn
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.hint_watch import was_accepted
 from align_echo.wrappers.text_env import MAX_TEXT, EngineState, TextEnv
@@ -304,7 +304,6 @@ class SpeakerState(NamedTuple):
 
     env: TextEnv
     memory: AdversarySpeaker
-    view: AgentView
     rng: random.Random
 
 
@@ -336,23 +335,6 @@ def expert_slips(scene: SpeakerState, count: int) -> Iterator[Said]:
         utterance = slip(scene, action)
         if utterance.strip() and utterance != action:
             yield slip.__name__.strip("_").replace("_", " "), utterance
-
-
-def agent_speaks(agent: Agent) -> Speaker:
-    """Build a speaker from an agent; it yields nothing more once its context is full."""
-
-    def speak(scene: SpeakerState, count: int) -> Iterator[Said]:
-        seen: set[str] = set()
-        for _ in range(count):
-            try:
-                action = agent.act(scene.view).action
-            except ContextOverflowError:
-                return
-            if action is not None and action not in seen:
-                seen.add(action)
-                yield agent.name, action
-
-    return speak
 
 
 def _step_left_out(scene: SpeakerState, action: str) -> str:
@@ -392,11 +374,16 @@ Refused = Callable[[str], bool]
 
 @dataclass
 class AuditFindings:
-    """Counts of claims by kind, of false ones, and of chain endings."""
+    """Counts of claims by kind, of false ones, and of chain endings. `spoken` counts refusals that a message answered,
+    and `obeyed` the orders that were followed; `told` has the right and wrong trials of each rule told up front."""
 
     messages: int = 0
     utterances: int = 0
     refusals: int = 0
+    spoken: int = 0
+    orders: int = 0
+    obeyed: int = 0
+    told: dict[str, tuple[int, int]] = field(default_factory=dict)
     claims: Counter[str] = field(default_factory=Counter)
     untried: Counter[str] = field(default_factory=Counter)
     false: Counter[str] = field(default_factory=Counter)
@@ -431,7 +418,6 @@ class Auditor:
         *,
         seed: int = 0,
         expert: float = 0.4,
-        action_format: str = "",
     ) -> None:
         """Set up the audit.
 
@@ -444,8 +430,7 @@ class Auditor:
         self.findings = AuditFindings()
         self._env = env
         self._wrapped = AlignWrapper(env, interface, retract=False)
-        self._action_format = action_format
-        self._view = AgentView(task_id="", action_format="", goal="", rules="", initial_observation="")
+        self._told = RuleTrials([], self._take_all)
         self._accepted: bool | None = None
         self._refused = refused
         self._rng = random.Random(seed)
@@ -458,29 +443,60 @@ class Auditor:
 
     def play(self, task_id: str, *, turns: int, per_state: int = 3, speaker: Speaker = adversary_speaks) -> None:
         """Play an episode: a walk of `turns` steps, with `per_state` utterances of the speaker in each state."""
+        adversary = self._begin(task_id)
+        for _ in range(turns):
+            if self._env.over:
+                break
+            for why, action in list(speaker(SpeakerState(self._env, adversary, adversary.rng), per_state)):
+                if not self._env.over and not self._ends(action):
+                    self._say(action, adversary, why)
+            self._walk(adversary)
+        self._end(task_id, adversary)
+
+    def replay(self, task_id: str, actions: Sequence[str], who: str) -> None:
+        """Play an agent's own episode again under the interface; orders are followed in forks."""
+        adversary = self._begin(task_id)
+        for action in actions:
+            if self._env.over:
+                break
+            message = self._turn(action, adversary)
+            self._heard(message)
+            for claim in read_claims(message, action) if message else []:
+                self._judge(claim, f"{who} {action!r}", adversary)
+        self._end(task_id, adversary)
+
+    def _begin(self, task_id: str) -> AdversarySpeaker:
         _, info = self._wrapped.reset(seed=0, options={"task": task_id})
         raw = self._env.state.observation
         self._texts = [("", f"{raw}\n{info['goal']}")]
         self._looked = "\n".join(self._views()).lower()
-        self._view = AgentView(
-            task_id=task_id,
-            action_format=self._action_format,
-            goal=str(info["goal"]),
-            rules=str(info.get("rules", "")),
-            initial_observation=raw,
-        )
+        self._told = RuleTrials(read_told(str(info.get("rules", ""))), self._take_all)
         foreign_names = sorted({name for task, names in self._known.items() if task != task_id for name in names})
         rng = random.Random(f"{self._rng.random()}/{task_id}")
         adversary = AdversarySpeaker(rng, tuple(foreign_names[:400]), self._name, self._kinds)
         adversary.see(self._env, raw)
-        for _ in range(turns):
-            if self._env.over:
-                break
-            for why, action in list(speaker(SpeakerState(self._env, adversary, self._view, rng), per_state)):
-                if not self._env.over and not self._ends(action):
-                    self._say(action, adversary, why)
-            self._walk(adversary)
+        for rule in self._told.rules:
+            if rule.kind == "forms":
+                only = re.search(r"\bonly\b", rule.text, re.IGNORECASE)
+                claim = Claim("only" if only else "forms", rule.text, "")
+                self._told.count(rule, self._forms_hold(claim, adversary.allowed), "not so here")
+        return adversary
+
+    def _end(self, task_id: str, adversary: AdversarySpeaker) -> None:
+        """Count the trials of the rules told up front."""
         self._known[task_id] = adversary.names
+        findings, told = self.findings, self._told
+        findings.orders += told.obeyed
+        findings.obeyed += told.obeyed
+        for rule in told.rules:
+            kind, right, wrong = f"told-{rule.kind}", told.right[rule.text], told.wrong[rule.text]
+            findings.claims[kind] += right + wrong or 1
+            findings.untried[kind] += not right + wrong
+            findings.false[kind] += wrong
+            before = findings.told.get(rule.text, (0, 0))
+            findings.told[rule.text] = (before[0] + right, before[1] + wrong)
+        examples = [f"{task_id}: {example}" for example in told.examples]
+        findings.examples += examples[: MAX_EXAMPLES - len(findings.examples)]
 
     def _ends(self, action: str) -> bool:
         """Check if an action would end the episode; these are not said, since little could be audited afterwards.
@@ -501,6 +517,7 @@ class Auditor:
 
     def _turn(self, action: str, adversary: AdversarySpeaker) -> str:
         """Take a turn and return the interface's addition to the engine's answer."""
+        self._told.before(action)
         before = self._env.state
         observation, _, _, _, info = self._wrapped.step(action)
         if info["interface_error"]:
@@ -511,8 +528,7 @@ class Auditor:
         self._texts.append((action, raw))
         adversary.utterances.append(action)
         self._accepted = self._took(before, action, raw)
-        turn = Turn(reply=action, action=action, observation=observation)
-        self._view = self._view.model_copy(update={"turns": (*self._view.turns, turn)})
+        self._told.after(action, self._accepted, over=self._env.over)
         if self._accepted is not False:
             adversary.see(self._env, raw)
             self._looked += "\n".join(self._views()).lower()
@@ -526,11 +542,7 @@ class Auditor:
         step = ""
         for _ in range(MAX_CHAIN):
             message = self._turn(action, adversary)
-            self.findings.utterances += 1
-            accepted = self._accepted is not False
-            self.findings.refusals += not accepted
-            if message:
-                self.findings.messages += 1
+            accepted = self._heard(message)
             claims = read_claims(message, action) if message else []
             for claim in claims:
                 self._judge(claim, f"{why} {action!r}", adversary)
@@ -555,6 +567,15 @@ class Auditor:
             if not self._env.over and (end in ("circle", "", "refused") or self._circles(end, seen)):
                 self.findings.blame("circle", f"{self._env.state.observation!r}: {action!r} by way of {step!r}, {end}")
 
+    def _heard(self, message: str) -> bool:
+        """Count what was said and its answer; return False for a refusal."""
+        accepted = self._accepted is not False
+        self.findings.utterances += 1
+        self.findings.refusals += not accepted
+        self.findings.messages += bool(message)
+        self.findings.spoken += bool(message) and not accepted
+        return accepted
+
     def _circles(self, end: str, seen: Sequence[Any]) -> bool:
         """Check if the finally accepted action led back to a state of the chain."""
         return end == "accepted" and len(seen) > 1 and self._signature() in seen[:-1]
@@ -566,6 +587,9 @@ class Auditor:
             return
         self.findings.claims[claim.kind] += 1
         holds = self._holds(claim, adversary)
+        if claim.kind in ("do", "write"):
+            self.findings.orders += 1
+            self.findings.obeyed += holds is not None
         self.findings.untried[claim.kind] += holds is None
         if holds is False:
             self.findings.blame(claim.kind, f"{self._env.info(None)['task_id']} {context}: {tuple(claim)}")
@@ -658,6 +682,20 @@ class Auditor:
     def _taken(self, action: str) -> bool | None:
         """Check in a fork if the engine accepts an action here."""
         return self._tried(action)[0]
+
+    def _take_all(self, actions: Sequence[str]) -> list[Taken]:
+        """Take actions in turn in a fork; those after the end are unclear."""
+        snapshot, all_taken = self._env.snapshot(), list[Taken]()
+        for action in actions:
+            if self._env.over:
+                all_taken.append(Taken(None, None))
+                continue
+            before, known = self._env.state, self._signature()
+            answer = self._env.step(action)[0]
+            changed = None if self._env.over or known == ((), ()) else self._signature() != known
+            all_taken.append(Taken(self._took(before, action, answer), changed))
+        self._env.restore(snapshot)
+        return all_taken
 
     def _tried(self, action: str) -> tuple[bool | None, bool]:
         """Try an action: accepted or not, and whether it ends the episode.
