@@ -1,4 +1,4 @@
-"""Six tools for the Analyzer and Optimizer to verify claims by experiments in the wrapped environment.
+"""Seven tools for the Analyzer and Optimizer to verify claims by experiments in the wrapped environment.
 
 The agent's state is an `AgentView`, so querying its next action or changing its observation leaves the environment
 alone. Misuse returns text with `ok=False`. Only an unreachable model endpoint (`ModelError`) raises, since the run must
@@ -7,9 +7,10 @@ stop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import gymnasium as gym
 
@@ -23,6 +24,7 @@ from align_echo.wrappers.align_wrapper import AlignWrapper
 
 Operation = Literal[
     "init_simulator",
+    "go_to_failure",
     "reset_simulator",
     "run_task",
     "execute_agent_action",
@@ -30,11 +32,14 @@ Operation = Literal[
     "change_last_action_observation",
 ]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
-WITH_ARGUMENT = ("init_simulator", "execute_agent_action", "change_last_action_observation")
-"""Operations with a required argument: a task id, an action or an observation."""
+WITH_ARGUMENT = ("init_simulator", "go_to_failure", "execute_agent_action", "change_last_action_observation")
+"""Operations with a required argument: a task id (with a step number or not), an action or an observation."""
 
 TELLING = ("run_task", "execute_agent_action", "get_next_agent_action")
 """Operations with outcomes that may serve as evidence."""
+
+STEPS_BEFORE = 3
+"""Steps shown before the one that a replay goes to."""
 
 LONGEST_TEXT = 4000
 SHOWN_OF_REPLY, REWORDED = 300, 3
@@ -57,8 +62,36 @@ class ExperimentResult(Frozen):
         return self.ok and self.operation in TELLING
 
 
+class FailedStep(NamedTuple):
+    """Step of a failed episode: the agent's reply and its action, None with a `problem` for an unreadable reply."""
+
+    text: str
+    action: str | None
+    problem: str = ""
+
+    def reply(self) -> AgentReply:
+        """Return the reply, to be taken as it was."""
+        return AgentReply(text=self.text, action=self.action, problem=self.problem, verbatim=True)
+
+
+Failure = Sequence[FailedStep]
+"""Steps of a failed episode, up to the failed action or to the end."""
+
+
+def failures_of(trajectories: Iterable[Trajectory]) -> dict[str, Failure]:
+    """Return the steps of episodes by task, of those that have any."""
+    return {
+        trajectory.task_id: [FailedStep(step.reply, step.action, step.problem) for step in trajectory.steps]
+        for trajectory in trajectories
+        if trajectory.steps
+    }
+
+
 class Simulator:
-    """Simulated session of `agent` under an interface. `make_env` wraps the environment; call `close` when done."""
+    """Simulated session of `agent` under an interface. `make_env` wraps the environment; call `close` when done.
+
+    `failures` are failed episodes by task.
+    """
 
     def __init__(
         self,
@@ -69,7 +102,9 @@ class Simulator:
         split: str,
         action_format: str,
         seed: int = 0,
+        failures: Mapping[str, Failure] | None = None,
     ) -> None:
+        self._failures = failures or {}
         self._make_env = make_env
         self._agent = agent
         self._interface = interface
@@ -82,7 +117,7 @@ class Simulator:
         self._over = ""
         self.outcomes: list[ExperimentResult] = []
 
-    # ------------------------------------------------------------ the six tools
+    # ------------------------------------------------------------ the seven tools
 
     def init_simulator(self, task_id: str, interface: Interface | None = None) -> ExperimentResult:
         """Start a task from its beginning, optionally under another interface."""
@@ -95,6 +130,10 @@ class Simulator:
             return self._start(task_id)
 
         return self._perform("init_simulator", task_id, start)
+
+    def go_to_failure(self, place: str) -> ExperimentResult:
+        """Start a failed task and replay the agent's own steps before a step: "TASK 7", or "TASK" for the last."""
+        return self._perform("go_to_failure", place, lambda: self._replay(place))
 
     def reset_simulator(self) -> ExperimentResult:
         """Restart the current task."""
@@ -125,6 +164,8 @@ class Simulator:
         match operation:
             case "init_simulator":
                 return self.init_simulator(argument.strip())
+            case "go_to_failure":
+                return self.go_to_failure(argument.strip())
             case "reset_simulator":
                 return self.reset_simulator()
             case "run_task":
@@ -204,11 +245,43 @@ class Simulator:
         rules = f"\nRules told to the agent:\n{self._view.rules}" if self._view.rules else ""
         return f"Task {task_id} begins. Goal: {self._view.goal}\n{self._view.initial_observation}{rules}"
 
+    def _replay(self, place: str) -> str:
+        task_id, number = self._read_place(place)
+        opening = self._start(task_id)
+        failure = self._failures[task_id]
+        shown: list[str] = []
+        for step_number, step in enumerate(failure[: number - 1], start=1):
+            if self._over:
+                return "\n".join([opening, *shown[-STEPS_BEFORE:], f"The replay ended after step {step_number - 1}."])
+            said = f"(no action) {clip(step.text, SHOWN_OF_REPLY)}" if step.action is None else step.action
+            shown.append(f"[{step_number}] Action: {said}\n{clip(self._take(step.reply()), 1000)}")
+        last = failure[number - 1]
+        left_out = f"[... steps before {number - STEPS_BEFORE} ...]\n" if number > STEPS_BEFORE + 1 else ""
+        there = f"reply there was: {last.text}" if last.action is None else f"action there was: {last.action}"
+        following = clip(f"Step {number} of the failed episode comes next. The agent's {there}", 1000)
+        return "\n".join([opening, left_out + "\n".join(shown[-STEPS_BEFORE:]), following])
+
+    def _read_place(self, place: str) -> tuple[str, int]:
+        """Parse a failed task and a step number; the last step without a number. Raises `UsageError`."""
+        task_id, number = place, ""
+        if place not in self._failures and (match := re.fullmatch(r"(.+?)[\s,;:(\[]+(?:step\s*)?(\d+)[\])]?", place)):
+            task_id, number = match[1], match[2]
+        if task_id not in self._failures:
+            known = ", ".join(self._failures) or "none"
+            raise UsageError(f"no failed episode of {task_id!r} is known, of: {known}; init_simulator starts any task")
+        last = len(self._failures[task_id])
+        if number and not 1 <= int(number) <= last:
+            raise UsageError(f"the failed episode of {task_id} has steps 1 to {last}, not {number}")
+        return task_id, int(number or last)
+
     def _execute(self, action: str) -> str:
+        return self._take(AgentReply(text=action, action=action))
+
+    def _take(self, reply: AgentReply) -> str:
         view = self._running()
         env = self._environment()
         logged = len(env.log) if isinstance(env, AlignWrapper) else 0
-        step = take_turn(env, AgentReply(text=action, action=action))
+        step = take_turn(env, reply)
         self._view = extend(view, step)
         if step.terminated or step.truncated:
             won = base_env(self._environment()).state.won
@@ -216,7 +289,7 @@ class Simulator:
             self._over += _format_partial_score(step.score)
         lines = [line.message for line in env.log[logged:]] if isinstance(env, AlignWrapper) else []
         log = clip("\n(logged by the interface: " + " | ".join(lines) + ")", 1000) if lines else ""
-        head = "" if step.action == action else f"(carried out: {step.action})\n"
+        head = "" if step.action == reply.action else f"(carried out: {step.action})\n"
         return head + step_text(step) + log + (f"\n({self._over})" if self._over else "")
 
     def _next_action(self) -> str:

@@ -1,19 +1,22 @@
-"""The six tools over a wrapped environment: what they show, and that misuse is answered in words."""
+"""The seven tools over a wrapped environment: what they show, and that misuse is answered in words."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.agents.reasoning import Vanilla
-from align_echo.align.experiments import OPERATIONS, Simulator, clip, trajectory_text
+from align_echo.align.experiments import OPERATIONS, FailedStep, Failure, Simulator, clip, trajectory_text
 from align_echo.align.world import TrainingSplit
 from align_echo.errors import ModelError, RequestRejectedError
 from align_echo.interface.contract import identity
 from align_echo.models import ScriptedModel
 from align_echo.models.drawing import Script
 from align_echo.rollout.batches import run_episode
+from align_echo.types import Message
 from tests.align.room_world import BOOK, GOOD_CODE, HINT, MUG, SPEC
 from tests.room_env import RoomEnv
 
@@ -21,9 +24,10 @@ IDENTITY = identity(SPEC.contract)
 GOOD = IDENTITY.model_copy(update={"source": GOOD_CODE})
 
 
-def simulator(script: Script = ()) -> Simulator:
+def simulator(script: Script = (), failures: Mapping[str, Failure] | None = None) -> Simulator:
     agent = Vanilla(ScriptedModel(script))
-    return Simulator(TrainingSplit(SPEC).env, agent, IDENTITY, split="train", action_format=SPEC.action_format)
+    make_env, form = TrainingSplit(SPEC).env, SPEC.action_format
+    return Simulator(make_env, agent, IDENTITY, split="train", action_format=form, failures=failures)
 
 
 def test_actions_are_carried_out_and_a_reset_undoes_them() -> None:
@@ -81,6 +85,57 @@ def test_a_whole_task_is_played_and_told() -> None:
     assert not sim.execute_agent_action("look").ok
     assert sim.reset_simulator().ok
     assert sim.execute_agent_action("look").ok
+
+
+FAILED = [
+    FailedStep("look", "look"),
+    FailedStep("hm\nwell", None, "two lines"),
+    FailedStep("I go.\nAction: go to study", "go to study"),
+    FailedStep("take book 1", "take book 1"),
+    FailedStep("look", "look"),
+    FailedStep("drop book 1", "drop book 1"),
+]
+
+
+def test_the_agent_is_put_where_it_failed() -> None:
+    asked: list[Sequence[Message]] = []
+
+    def script(messages: Sequence[Message]) -> str:
+        asked.append(messages)
+        return "go to kitchen"
+
+    sim = simulator(script, {BOOK: FAILED})
+    text = sim.go_to_failure(f"{BOOK} 5").text
+    assert text.startswith(f"Task {BOOK} begins.")
+    assert "[... steps before 2 ...]\n[2] Action: (no action) hm\nwell\nObservation: Your reply held no action" in text
+    assert "[4] Action: take book 1\nObservation: You take the book 1." in text
+    assert text.endswith("Step 5 of the failed episode comes next. The agent's action there was: look")
+    assert sim.execute_agent_action("inventory").text == "Observation: You are carrying: a book 1."
+    sim.go_to_failure(f"{BOOK} 5")
+    assert sim.get_next_agent_action().text == "The agent's next action: go to kitchen"
+    said = [message.content for message in asked[0] if message.role == "assistant"]
+    assert said == [step.text for step in FAILED[:4]], "the agent reads its own replies"
+
+
+@pytest.mark.parametrize("place", [f"{BOOK} 3", f"{BOOK}, step 3", f"{BOOK} [3]", f"{BOOK}: step 3"])
+def test_a_step_is_named_in_many_ways(place: str) -> None:
+    assert "Step 3 of the failed episode" in simulator(failures={BOOK: FAILED}).perform("go_to_failure", place).text
+
+
+def test_without_a_number_it_is_the_last_known_step_and_unknown_places_are_named() -> None:
+    sim = simulator(failures={BOOK: FAILED[:2]})
+    assert sim.go_to_failure(BOOK).text.endswith("comes next. The agent's reply there was: hm\nwell")
+    for place, told in ((f"{BOOK} 3", "has steps 1 to 2, not 3"), (MUG, f"is known, of: {BOOK};")):
+        outcome = sim.go_to_failure(place)
+        assert not outcome.ok
+        assert told in outcome.text
+
+
+def test_a_replay_that_ends_early_says_so() -> None:
+    actions = ("take mug 1", "go to study", "drop mug 1", "look", "look")
+    sim = simulator(failures={MUG: [FailedStep(action, action) for action in actions]})
+    assert sim.go_to_failure(MUG).text.endswith("(the task is won)\nThe replay ended after step 3.")
+    assert "the task is won" in sim.execute_agent_action("look").text
 
 
 def test_after_the_end_nothing_more_is_carried_out() -> None:

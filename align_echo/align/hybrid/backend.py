@@ -95,6 +95,7 @@ class Proposer:
         }
         self._prompt = render("analyzer/hypotheses", values)
         self._tasks = {*(episode.task_id for episode in chosen), *(task_id for task_id, _ in openings)}
+        self._played = {episode.task_id: episode.actions for episode in chosen}
         self._dialogue = ModelDialogue(
             model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens
         )
@@ -119,7 +120,7 @@ class Proposer:
 
     def _ask(self, prompt: str) -> tuple[Hypothesis, ...]:
         def parse(reply: str) -> ParsedHypotheses:
-            return parse_hypotheses(reply, self._tasks, self._prompt)
+            return parse_hypotheses(reply, self._tasks, self._prompt, self._played)
 
         proposals = self._dialogue.ask(prompt, parse, tries=self._tries)
         for reason in proposals.unread:

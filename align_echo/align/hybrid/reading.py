@@ -65,6 +65,7 @@ _KEYS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 _TRIAL_KEYS = {
     "task": ("task_id", "id"),
+    "step": ("at_step", "from_step", "start"),
     "actions": ("play", "steps", "action"),
     "sees": ("must_see", "see", "contains", "seen"),
     "sees_not": ("must_not_see", "not_sees", "lacks", "not_seen", "sees_no"),
@@ -84,10 +85,17 @@ class ParsedHypotheses(Frozen):
     unread: tuple[str, ...] = ()
 
 
-def parse_hypotheses(reply: str, task_ids: Collection[str], prompt: str = "") -> ParsedHypotheses:
+PlayedActions = Mapping[str, Sequence[str | None]]
+"""Actions of the failed episodes that were shown, by task; None for a reply without one."""
+
+
+def parse_hypotheses(
+    reply: str, task_ids: Collection[str], prompt: str = "", played: PlayedActions | None = None
+) -> ParsedHypotheses:
     """Parse the hypotheses in a reply; empty for an empty list or the word none.
 
-    Examples in `prompt` do not count as answers. Raises `ReplyFormatError` for an unreadable reply.
+    Examples in `prompt` do not count as answers. An experiment may start at a step of an episode in `played`. Raises
+    `ReplyFormatError` for an unreadable reply.
     """
     text = _body(visible_code(reply))
     examples = [*_objects(prompt)]
@@ -100,7 +108,7 @@ def parse_hypotheses(reply: str, task_ids: Collection[str], prompt: str = "") ->
     unread: list[str] = []
     for number, written in enumerate(objects[:MOST_HYPOTHESES], start=1):
         try:
-            hypothesis = _hypothesis(written, task_ids)
+            hypothesis = _hypothesis(written, task_ids, played or {})
             hypotheses += [hypothesis] if hypothesis not in hypotheses else []
         except ReplyFormatError as error:
             unread.append(f"hypothesis {number}: {_short(str(error))}")
@@ -177,7 +185,7 @@ def _flat(value: Any) -> Iterator[Any]:
             yield value
 
 
-def _hypothesis(written: Any, task_ids: Collection[str]) -> Hypothesis:
+def _hypothesis(written: Any, task_ids: Collection[str], played: PlayedActions) -> Hypothesis:
     if not isinstance(written, dict):
         raise ReplyFormatError(f"{clip(' '.join(str(written).split()), 80)} is no JSON object")
     record = {_key(key): value for key, value in written.items()}
@@ -188,7 +196,7 @@ def _hypothesis(written: Any, task_ids: Collection[str]) -> Hypothesis:
             values[name] = unquoted(values[name].strip().strip("`"))
     values = _numbered(values)
     if isinstance(values.get("experiments"), list):
-        values["experiments"] = [_trial(trial, task_ids) for trial in values["experiments"]]
+        values["experiments"] = [_trial(trial, task_ids, played) for trial in values["experiments"]]
     try:
         return HYPOTHESIS.validate_python(values)
     except ValidationError as error:
@@ -231,7 +239,7 @@ def _numbered(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _trial(written: Any, task_ids: Collection[str]) -> dict[str, Any]:
+def _trial(written: Any, task_ids: Collection[str], played: PlayedActions) -> dict[str, Any]:
     if not isinstance(written, dict):
         raise ReplyFormatError("an experiment is a JSON object with task, actions, and sees or sees_not")
     values = _named({_key(key): value for key, value in written.items()}, _TRIAL_KEYS)
@@ -240,6 +248,13 @@ def _trial(written: Any, task_ids: Collection[str]) -> dict[str, Any]:
     if values.get("task") not in task_ids:
         named = clip(str(values.get("task")), 60)
         raise ReplyFormatError(f"an experiment names the task {named!r}, which was not shown")
+    step = values.pop("step", None)
+    if step is not None and isinstance(values["actions"], list):
+        before = played.get(values["task"], ())
+        if not str(step).isdecimal() or not 1 <= int(step) <= len(before):
+            shown = f"an episode with {len(before)} steps shown"
+            raise ReplyFormatError(f"an experiment starts at step {step!r} of {shown}")
+        values["actions"] = [*filter(None, before[: int(step) - 1]), *values["actions"]]
     return values
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from align_echo.align.experiments import ExperimentResult, Simulator, clip, trajectory_text
+from align_echo.align.experiments import ExperimentResult, Failure, Simulator, clip, failures_of, trajectory_text
 from align_echo.align.hybrid.hypotheses import ClaimTrial
 from align_echo.align.llm.replies import (
     KINDS,
@@ -16,6 +16,7 @@ from align_echo.align.llm.replies import (
     LlmSettings,
     gold_text,
     interface_values,
+    located,
     misalignments_text,
     parse_analyzer_move,
     parse_choice,
@@ -189,6 +190,9 @@ def outcomes_text(outcomes: Sequence[ExperimentResult], left: int, dropped: int 
 
 # ---------------------------------------------------------------- the Analyzer
 
+SimulatorFactory = Callable[[Interface, Mapping[str, Failure]], Simulator]
+"""Opens a simulator under an interface, with the failed episodes it can replay."""
+
 PROMPTS = ("analyzer/system", "analyzer/propose", "analyzer/verify", "analyzer/rerank")
 
 
@@ -202,7 +206,7 @@ class Analyzer:
         settings: LlmSettings,
         *,
         action_format: str,
-        new_simulator: Callable[[Interface], Simulator],
+        new_simulator: SimulatorFactory,
         gold: Callable[[str], Sequence[tuple[str, str]]],
         note: Callable[[str], None],
     ) -> None:
@@ -243,10 +247,13 @@ class Analyzer:
     ) -> Sequence[Misalignment]:
         system = render("analyzer/system", interface_values(interface, self._action_format))
         prompt = self._proposal_prompt(episodes, known, interface.provenance.unresolved, again)
-        tasks = {episode.task_id for episode in episodes}
-        if self._settings.verify:
-            return self._verified(system, prompt, tasks, interface)
-        return self._chosen(system, prompt, tasks)
+        failures = failures_of(episodes)
+        found = (
+            self._verified(system, prompt, failures, interface)
+            if self._settings.verify
+            else self._chosen(system, prompt, failures)
+        )
+        return [located(misalignment, failures) for misalignment in found]
 
     def _proposal_prompt(
         self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], unresolved: Sequence[str], again: str
@@ -280,9 +287,9 @@ class Analyzer:
     # ------------------------------------------------------------ with experiments
 
     def _verified(
-        self, system: str, prompt: str, tasks: Collection[str], interface: Interface
+        self, system: str, prompt: str, failures: Mapping[str, Failure], interface: Interface
     ) -> Sequence[Misalignment]:
-        settings = self._settings
+        settings, tasks = self._settings, failures.keys()
         dialogue = ModelDialogue(
             self._model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens
         )
@@ -293,7 +300,7 @@ class Analyzer:
         opening = render(
             "analyzer/verify", {"turns": settings.operations, "kinds": KINDS, "most": MOST_OPERATIONS}
         )
-        simulator = self._new_simulator(interface)
+        simulator = self._new_simulator(interface, failures)
         try:
             verified = verify(dialogue, simulator, opening, partial(_move, tasks), settings)
         finally:

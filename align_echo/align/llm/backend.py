@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from align_echo.align.experiments import Simulator, clip
+from align_echo.align.experiments import Failure, Simulator, clip
 from align_echo.align.llm import analyzer, optimizer
-from align_echo.align.llm.replies import LlmSettings, step_usage
+from align_echo.align.llm.replies import LlmSettings, failure_in, step_usage
 from align_echo.align.showing import describe_actions
 from align_echo.align.world import TrainingSplit
 from align_echo.errors import EngineError, InterfaceError, MissingExtraError
@@ -22,7 +22,7 @@ from align_echo.wrappers.text_env import TextEnv
 SHARED_PROMPTS = ("shared/interface", "shared/tools", "shared/misalignment", "shared/outcome", "shared/again")
 SAMPLE_TASKS = 2
 SAMPLE_CHARACTERS = 4000
-"""Maximum characters and tasks of observation samples for the Optimizer."""
+"""Maximum tasks of observation samples for the Optimizer, and characters of each."""
 
 TRIALS = 3
 """Number of new misalignments to try before accepting a candidate interface."""
@@ -90,7 +90,7 @@ class LlmBackend:
         """Write the interface; see `Optimizer.optimize`."""
         return self._optimizer.optimize(new, interface)
 
-    def _simulator(self, interface: Interface) -> Simulator:
+    def _simulator(self, interface: Interface, failures: Mapping[str, Failure]) -> Simulator:
         return Simulator(
             self._world.env,
             self._agent,
@@ -98,33 +98,32 @@ class LlmBackend:
             split=self._world.split,
             action_format=self._world.spec.action_format,
             seed=self._seed,
+            failures=failures,
         )
 
     def _samples(self, new: Sequence[Misalignment], interface: Interface) -> str:
-        """Collect observations under the current interface for the first few misalignments."""
+        """Collect observations under the current interface where the agents met the first few misalignments.
+
+        The agent's own steps before are replayed where the episode is known; else its task begins there.
+        """
         samples = []
-        for task_id in list(dict.fromkeys(misalignment.task_id for misalignment in new))[:SAMPLE_TASKS]:
-            simulator = self._simulator(interface)
+        tasks = list(dict.fromkeys(misalignment.task_id for misalignment in new))[:SAMPLE_TASKS]
+        for misalignment in (each for task_id in tasks for each in new if each.task_id == task_id):
+            failure = failure_in(misalignment)
+            simulator = self._simulator(interface, {misalignment.task_id: failure} if failure else {})
+            start = simulator.go_to_failure if failure else simulator.init_simulator
             try:
-                outcomes = [simulator.init_simulator(task_id)]
-                outcomes += [
-                    simulator.execute_agent_action(misalignment.action)
-                    for misalignment in new
-                    if misalignment.task_id == task_id
-                ]
+                before, after = start(misalignment.task_id), simulator.execute_agent_action(misalignment.action)
             finally:
                 simulator.close()
-            lines = [
-                f"> {outcome.argument}\n{outcome.text}" if number else outcome.text
-                for number, outcome in enumerate(outcomes)
-            ]
-            samples.append(clip("\n".join(lines), SAMPLE_CHARACTERS))
+            samples.append(clip(f"{before.text}\n> {misalignment.action}\n{after.text}", SAMPLE_CHARACTERS))
         return "\n\n".join(samples)
 
     def _trial(self, candidate: Interface, new: Sequence[Misalignment]) -> None:
         """Run a candidate in the states of new misalignments. Raises `InterfaceError` if it breaks.
 
-        The expert's first action follows each misaligned action, so a candidate must also pass actions on.
+        The agent's own steps before come first, and an expert's action follows, so a candidate must also pass actions
+        on.
         """
         try:
             env = self._world.env(candidate)
@@ -132,10 +131,10 @@ class LlmBackend:
                 for misalignment in new[:TRIALS]:
                     _, info = env.reset(seed=self._seed, options={"task": misalignment.task_id})
                     _refuse_broken("InferRules", str(info.get("interface_error", "")), ())
-                    for action in (misalignment.action, *_expert(base_env(env))):
-                        step = take_turn(env, AgentReply(text=action, action=action))
+                    for reply in _replies_around(misalignment, base_env(env)):
+                        step = take_turn(env, reply)
                         error = f"{step.interface_error}. {step_usage(candidate)}" if step.interface_error else ""
-                        _refuse_broken(f"WrapStep on {action!r}", error, step.violations)
+                        _refuse_broken(f"WrapStep on {reply.action!r}", error, step.violations)
                         if step.terminated or step.truncated:
                             break
             finally:
@@ -154,13 +153,17 @@ def described_models(*, analyzer: ChatModel, optimizer: ChatModel) -> dict[str, 
     return described
 
 
-def _expert(env: TextEnv) -> tuple[str, ...]:
-    """Return the expert's next action; empty if the expert is missing or fails."""
+def _replies_around(misalignment: Misalignment, env: TextEnv) -> Iterator[AgentReply]:
+    """Yield the agent's replies before the misaligned action, that action, and the expert's next one if there is one.
+    """
+    yield from (step.reply() for step in failure_in(misalignment)[:-1])
+    yield AgentReply(text=misalignment.action, action=misalignment.action)
     try:
         action = env.oracle().expert_action()
     except (EngineError, MissingExtraError):
-        return ()
-    return () if action is None else (action,)
+        return
+    if action is not None:
+        yield AgentReply(text=action, action=action)
 
 
 def _refuse_broken(where: str, error: str, violations: Sequence[Violation]) -> None:
@@ -170,4 +173,4 @@ def _refuse_broken(where: str, error: str, violations: Sequence[Violation]) -> N
     ]
     problems += [error] if error else []
     if problems:
-        raise InterfaceError(f"the code failed in the sandbox at the start of a task, {where}: {'; '.join(problems)}")
+        raise InterfaceError(f"the code failed in the sandbox, {where}: {'; '.join(problems)}")

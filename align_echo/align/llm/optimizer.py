@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from align_echo.align.experiments import Simulator
-from align_echo.align.llm.analyzer import ModelDialogue, verify
+from align_echo.align.llm.analyzer import ModelDialogue, SimulatorFactory, verify
 from align_echo.align.llm.replies import (
     MOST_OPERATIONS,
     CheckVerdict,
     LlmSettings,
+    failures_in,
     interface_values,
     looks_usage,
     misalignments_text,
@@ -52,7 +52,7 @@ class Optimizer:
         settings: LlmSettings,
         *,
         action_format: str,
-        new_simulator: Callable[[Interface], Simulator],
+        new_simulator: SimulatorFactory,
         trial: Callable[[Interface, Sequence[Misalignment]], None],
         samples: Callable[[Sequence[Misalignment], Interface], str],
         note: Callable[[str], None],
@@ -171,7 +171,7 @@ class Optimizer:
         )
         values = {"new": numbered_text(new), "turns": settings.operations, "most": MOST_OPERATIONS}
         opening = render("optimizer/check", values)
-        simulator = self._new_simulator(candidate)
+        simulator = self._new_simulator(candidate, failures_in(new))
         try:
             return verify(dialogue, simulator, opening, partial(parse_checker_move, claims=len(new)), settings)
         finally:

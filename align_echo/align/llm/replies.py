@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Literal, TypeVar, cast, get_args
 
 from pydantic import Field
 
 from align_echo.agents.parsing import spans, unquoted, visible_code
-from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT, ExperimentResult, clip
+from align_echo.align.experiments import (
+    OPERATIONS,
+    WITH_ARGUMENT,
+    ExperimentResult,
+    FailedStep,
+    Failure,
+    clip,
+)
 from align_echo.errors import ReplyFormatError
 from align_echo.interface.contract import Interface
 from align_echo.prompts import render
@@ -602,9 +609,36 @@ def gold_text(played: Sequence[tuple[str, str]], limit: int) -> str:
     return clip("\n".join(f"Action: {action}\nObservation: {seen}" for action, seen in played), limit)
 
 
+def located(misalignment: Misalignment, failures: Mapping[str, Failure]) -> Misalignment:
+    """Return the misalignment with the failed episode up to its action, if the agent sent that action or reply there.
+    """
+    failure, wanted = failures.get(misalignment.task_id, ()), words(misalignment.action).lower()
+    for number, step in enumerate(failure, start=1):
+        if wanted in [words(text or "").lower() for text in (step.text, step.action)]:
+            return misalignment.model_copy(update={"detail": json.dumps(failure[:number])})
+    return misalignment
+
+
+def failure_in(misalignment: Misalignment) -> Failure:
+    """Return the failed episode up to the misalignment's action; empty if it is unknown."""
+    return [FailedStep(*step) for step in json.loads(misalignment.detail or "[]")]
+
+
+def failures_in(misalignments: Sequence[Misalignment]) -> dict[str, Failure]:
+    """Return the failed episodes of misalignments by task, each up to the last of their actions."""
+    found: dict[str, Failure] = {}
+    for misalignment in misalignments:
+        failure = failure_in(misalignment)
+        if len(failure) > len(found.get(misalignment.task_id, ())):
+            found[misalignment.task_id] = failure
+    return found
+
+
 def _misalignment_text(misalignment: Misalignment) -> str:
+    failure = failure_in(misalignment)
+    where = f"task {misalignment.task_id}" + (f", step {len(failure)}" if failure else "")
     return (
-        f"{misalignment.action_type} (task {misalignment.task_id}, e.g. {misalignment.action!r}; {misalignment.kind})\n"
+        f"{misalignment.action_type} ({where}, e.g. {misalignment.action!r}; {misalignment.kind})\n"
         f"  intent: {misalignment.intent}\n  rule: {misalignment.rule}\n"
         f"  sufficient feedback: {misalignment.sufficient_feedback}"
     )

@@ -54,6 +54,22 @@ def test_all_kinds_are_read() -> None:
     assert kinds == [NeededStep, WrongWording, NoEffect, StatedClaim]
 
 
+def test_an_experiment_starts_at_a_step_of_a_failed_episode() -> None:
+    played = {"t/1": ("go north", None, "take key", "open box")}
+    there = [{"task": "t/1", "step": step, "actions": ["open box"], "sees": "ring"} for step in (4, "2")]
+    at_step = claim(experiments=[*there, {"task": "t/1", "actions": ["look"], "sees_not": "ring"}])
+    (hypothesis,) = parse_hypotheses(json.dumps([at_step]), TASKS, played=played).hypotheses
+    assert isinstance(hypothesis, StatedClaim)
+    assert hypothesis.experiments[0].actions == ("go north", "take key", "open box")
+    assert hypothesis.experiments[1].actions == ("go north", "open box")
+    for step, count in ((5, 4), (0, 4), ("last", 4)):
+        wrong = claim(experiments=[{"task": "t/1", "step": step, "actions": ["look"], "sees": "ring"}])
+        with pytest.raises(ReplyFormatError, match=f"starts at step {step!r} of an episode with {count} steps shown"):
+            parse_hypotheses(json.dumps([wrong]), TASKS, played=played)
+    with pytest.raises(ReplyFormatError, match="with 0 steps shown"):
+        parse_hypotheses(json.dumps([at_step]), TASKS)
+
+
 @pytest.mark.parametrize(
     ("written", "told"),
     [
