@@ -77,7 +77,7 @@ def random_choice(make_env: Callable[[], TextEnv], *, seed: int = 0) -> Privileg
             choices = sorted(env.state.admissible_actions)
             return choices[number % len(choices)] if choices else _idle(env)
         offered = None if env.over else env.offered()
-        return _idle(env) if offered is None else _filled(offered, number)
+        return _filled(offered, number) if offered is not None and offered.templates else _idle(env)
 
     return PrivilegedAgent("random", make_env, choose)
 
@@ -99,18 +99,19 @@ def _filled(offered: ActionOptions, number: int) -> str:
 
 def _random(setting: AgentSetting) -> PrivilegedAgent:
     """Build the random agent. Raises `UsageError` for an environment that lists no actions."""
-    if not setting.spec.lists_actions or (setting.spec.declared and not _names_actions(setting)):
+    if not setting.spec.lists_actions or not (setting.spec.gym_id or _names_actions(setting)):
         name = setting.spec.name
         raise UsageError(f"{name} lists no actions, so the agent random has none to draw from; use another --agent")
     return random_choice(setting.raw_env, seed=setting.seed)
 
 
 def _names_actions(setting: AgentSetting) -> bool:
-    """Check if a user's environment lists or offers actions at the start of its first task."""
+    """Check if an environment that is not our own lists or offers actions at the start of its first task."""
     env = setting.raw_env()
     try:
         env.reset(seed=0, options={"task": env.task_ids[0]})
-        return env.state.admissible_actions is not None or env.offered() is not None
+        offered = env.offered()
+        return bool(env.state.admissible_actions or (offered is not None and offered.templates))
     finally:
         env.close()
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
+from align_echo.agents.catalogue import agent_spec
+from align_echo.agents.players import build_agent
 from align_echo.agents.privileged import expert, random_choice
+from align_echo.agents.spec import AgentSetting
+from align_echo.errors import UsageError
 from align_echo.rollout.batches import run_episode
 from align_echo.rollout.session import extend, start_view, take_turn
 from align_echo.types import AgentReply
 from align_echo.wrappers.text_env import ActionOptions, EngineState
+from tests.align.room_world import SPEC
 from tests.room_env import TASK_IDS, RoomEnv
 
 
@@ -47,7 +54,7 @@ class UnlistedRoom(RoomEnv):
     def _load(self, task_id: str) -> EngineState:
         return dataclasses.replace(super()._load(task_id), admissible_actions=None)
 
-    def offered(self) -> ActionOptions:
+    def offered(self) -> ActionOptions | None:
         return ActionOptions(("look", "take {0}", "show {0} to {1}"), ("mug 1", "book 1"))
 
 
@@ -56,6 +63,37 @@ def test_where_nothing_is_listed_chance_fills_the_forms_that_are_offered():
     drawn = set(run_episode(UnlistedRoom(step_limit=60), agent, TASK_IDS[1], split="train").actions)
     assert {"look", "take mug 1", "take book 1", "show mug 1 to book 1"} <= drawn
     assert not any("{" in str(action) for action in drawn)
+
+
+class NothingListed(UnlistedRoom):
+    """Neither actions nor forms."""
+
+    options: ActionOptions | None = None
+
+    def offered(self) -> ActionOptions | None:
+        return self.options
+
+
+class NoForms(NothingListed):
+    """Offers names without a form."""
+
+    options = ActionOptions((), ("mug 1",))
+
+
+class EmptyList(NothingListed):
+    """A list in which nothing stands."""
+
+    def _load(self, task_id: str) -> EngineState:
+        return dataclasses.replace(super()._load(task_id), admissible_actions=())
+
+
+@pytest.mark.parametrize("room", [NothingListed, NoForms, EmptyList])
+def test_chance_with_nothing_to_draw_from_is_refused_before_it_plays(room: type[RoomEnv]):
+    spec = dataclasses.replace(SPEC, make_env=lambda **given: room(step_limit=9))
+    with pytest.raises(UsageError, match="room lists no actions, so the agent random has none to draw from"):
+        build_agent(agent_spec("random"), AgentSetting(spec, "train"))
+    offering = dataclasses.replace(SPEC, make_env=lambda **given: UnlistedRoom(step_limit=9))
+    assert build_agent(agent_spec("random"), AgentSetting(offering, "train")).name == "random"
 
 
 def test_an_expert_at_a_loss_looks():

@@ -1,4 +1,4 @@
-"""The llm backend on a desk that takes JSON calls, with models that know only what their prompts hold."""
+"""The llm and hybrid backends on a desk that takes JSON calls, with models that know only what their prompts hold."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from typing import Any
 import gymnasium as gym
 
 import align_echo
+from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.llm.backend import LlmBackend
 from align_echo.align.loop import GenerationResult, generate
+from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.run_folder import RunFolder
+from align_echo.align.showing import describe_actions
 from align_echo.align.world import TrainingSplit
+from align_echo.interface.contract import identity
 from align_echo.models import ScriptedModel
+from align_echo.rollout.batches import run_tasks
 from align_echo.types import AgentReply, AgentView, Message
 from tests.align.room_world import code, operation
 
@@ -179,3 +184,38 @@ def test_a_resumed_run_still_knows_where_it_failed(tmp_path: Path) -> None:
     except KeyboardInterrupt:
         made = play(tmp_path, Colleague(), resume=True)
     assert made.summary.stopped == "no-failures"
+
+
+def propose_claim(messages: Sequence[Message]) -> str:
+    """Claim what the tool's schema says of a refused call, with experiments where the agent met the refusal."""
+    system, prompt = messages[0].content, messages[1].content
+    if not system.startswith("You find out why an agent fails in"):
+        return "[]"
+    kinds = dict(re.findall(r"^  - (\w+): (.+), required", system, re.MULTILINE))
+    ((_, refusal, _, _, step),) = REPEATED.findall(prompt)
+    experiments = []
+    for task, sent in re.findall(rf"## Task (\S+)\n(?:.+\n)+?\[{step} to .+\] Action: (.+)\n", prompt):
+        wrong = json.loads(sent)
+        name = next(name for name, kind in kinds.items() if kind == "list of string" and name in wrong["arguments"])
+        right = {**wrong, "arguments": {**wrong["arguments"], name: [wrong["arguments"][name]]}}
+        experiments += [
+            {"task": task, "step": step, "actions": [sent], "sees": refusal},
+            {"task": task, "step": step, "actions": [json.dumps(right)], "sees_not": refusal},
+        ]
+    return json.dumps([{"kind": "claim", "text": f"{name} is a {kinds[name]}", "experiments": experiments}])
+
+
+def test_hybrid_s_claims_are_tried_where_the_agent_failed() -> None:
+    model, notes, tasks = ScriptedModel(propose_claim), list[str](), ["0", "1", "2"]
+    failed = run_tasks(lambda: DESK.make("train"), Clerk(), tasks, split="train")
+    backend = HybridBackend(
+        ProbeBackend(lambda: DESK.make_env(split="train", data_root=None, step_limit=10**6), tasks),
+        tasks,
+        analyzer_model=model,
+        optimizer_model=model,
+        action_format=describe_actions(DESK),
+        note=notes.append,
+    )
+    backend.analyze(failed, [], identity(DESK.contract))
+    (outcome,) = (note for note in notes if "items is a list of string" in note)
+    assert "6 trials for it and 0 against, in 3 tasks" in outcome
