@@ -431,11 +431,13 @@ def impossible(trajectory: Trajectory) -> str:
 
 
 class Evidence(Frozen):
-    """Experiments about a claim: the numbers that agreed and disagreed, their tasks, and a counterexample."""
+    """Experiments about a claim: the numbers that agreed and disagreed, their tasks, and a counterexample. `attacked`
+    counts the tasks in which it withstood counter-experiments."""
 
     support: int = 0
     refuted: int = 0
     tasks: int = 0
+    attacked: int = 0
     counterexample: str = ""
 
     @property

@@ -56,7 +56,7 @@ def test_a_run_that_broke_twice_goes_on_after_the_second_time(tmp_path: Path) ->
             with pytest.raises(ModelError, match="no usable answer in 3 tries"):
                 run(endpoint, tmp_path, resume=resume)
         assert run(endpoint, tmp_path, resume=True).summary.stopped == "no-failures"
-        assert len(endpoint.asked("analyzer")) == len(prose) + len(ANALYZER)
+        assert len(endpoint.asked("analyzer")) == len(prose) + len(ANALYZER) + 1
         again = endpoint.asked("analyzer")[TRIES]
         assert again["messages"] == endpoint.asked("analyzer")[0]["messages"], "the question itself, without the prose"
         assert again["temperature"] > 0, "a greedy model would only say the same again"
@@ -79,7 +79,7 @@ def test_code_that_never_becomes_usable_ends_the_run_and_is_asked_for_again(tmp_
     with serve(scripts(optimizer=[BAD_SYNTAX, CUT, FAILS_AT_RUN, code(GOOD_CODE)])) as endpoint:
         with pytest.raises(ModelError, match="writing the interface broke: no usable answer in 3 tries"):
             run(endpoint, tmp_path, settings=settings)
-        assert len(endpoint.asked("analyzer")) == 1 + len(EXPERIMENTS) + 1
+        assert len(endpoint.asked("analyzer")) == 1 + len(EXPERIMENTS) + 2
         made = run(endpoint, tmp_path, settings=settings, resume=True)
         assert made.summary.stopped == "no-failures"
         assert paid_twice(endpoint) == []
@@ -142,10 +142,11 @@ def test_the_best_version_is_kept_with_what_it_leaves_open(tmp_path: Path) -> No
         ("no-misalignments", 0),
     ]
     record = load_interface(tmp_path / "interface.py").provenance
-    assert record.unresolved == ("take object: the book is glued",)
-    assert [rule.text for rule in record.rules] == ["take object: an object can be taken only in its own room"]
+    seen = "take object: Seen in 1 task, not shown to be a rule"
+    assert record.unresolved == (f"{seen}: the book is glued",)
+    assert [rule.text for rule in record.rules] == [f"{seen}: an object can be taken only in its own room"]
     told = endpoint.asked("analyzer")[-1]["messages"][1]["content"]
-    assert "does not\n- take object: the book is glued" in told
+    assert f"does not\n- {seen}: the book is glued" in told
     assert "a version is kept that stood its check on 1 of 2" in notes(tmp_path)
 
 

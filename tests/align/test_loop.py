@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,21 @@ Wrap = Callable[[ChatModel], ChatModel]
 
 
 def scripts(analyzer: Script = ANALYZER, optimizer: Script = OPTIMIZER) -> dict[str, Script]:
-    return {"agent": naive_agent, "analyzer": analyzer, "optimizer": optimizer}
+    return {"agent": naive_agent, "analyzer": unattacked(analyzer), "optimizer": optimizer}
+
+
+def unattacked(script: Script) -> Script:
+    """A script whose model proposes no counter-experiment when it is asked for some."""
+    others = None if callable(script) else iter(script)
+
+    def answer(request: dict[str, Any]) -> Answer:
+        if request["messages"][0]["content"].startswith("Somebody makes claims"):
+            return "[]"
+        if others is None:
+            return script(request)  # type: ignore[operator]
+        return next(others, Status(400, body='{"error": {"message": "script used up"}}'))
+
+    return answer
 
 
 def run(
@@ -101,8 +116,10 @@ def test_a_whole_run_finds_proves_and_resolves_the_misalignment(tmp_path: Path) 
         ("no-failures", 0),
     ]
     (rule,) = made.interface.provenance.rules
-    assert rule.text == "take object: an object can be taken only in its own room"
-    assert (rule.evidence.support, rule.evidence.tasks) == (4, 1)
+    seen = "Seen in 1 task, not shown to be a rule"
+    assert rule.text == f"take object: {seen}: an object can be taken only in its own room"
+    assert (rule.evidence.support, rule.evidence.tasks, rule.untested) == (4, 1, True)
+    assert "no finding can be tested in 3 tasks: the run has 2 tasks" in notes(tmp_path / "run")
     kinds = [event.kind for event in events]
     assert kinds[0] == "run-started"
     assert kinds[-1] == "run-finished"
@@ -320,7 +337,7 @@ def test_a_yes_without_an_experiment_is_sent_back(tmp_path: Path) -> None:
     with serve(scripts(analyzer=[*ANALYZER[: -len(CHECKS)], yes, *CHECKS])) as endpoint:
         made = run(endpoint, tmp_path)
     assert made.summary.stopped == "no-failures"
-    assert "no experiment was carried out" in endpoint.asked("analyzer")[10]["messages"][-1]["content"]
+    assert "no experiment was carried out" in endpoint.asked("analyzer")[11]["messages"][-1]["content"]
 
 
 def test_without_verification_the_best_of_several_samples_is_taken(tmp_path: Path) -> None:

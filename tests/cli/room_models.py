@@ -26,6 +26,7 @@ def role_of(messages: Sequence[Message]) -> str:
         "You find out why an agent fails.": "analyzer",
         "You find out why an agent fails in": "hypotheses",
         "You check by experiments": "checker",
+        "Somebody makes claims": "analyzer",
         "You write the interface": "optimizer",
     }
     return next((role for words, role in roles.items() if messages[0].content.startswith(words)), "agent")
@@ -36,6 +37,8 @@ def answer(messages: Sequence[Message]) -> str:
     role, turn = role_of(messages), sum(message.role == "assistant" for message in messages)
     if "give the number of the best" in messages[-1].content:
         return "<choice>1</choice>"
+    if messages[0].content.startswith("Somebody makes claims"):
+        return "[]"
     if role == "agent":
         action = naive_agent({"messages": [message.model_dump() for message in messages]})
         planned = "Sub-goal:" in messages[0].content

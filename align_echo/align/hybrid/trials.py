@@ -89,7 +89,11 @@ class HypothesisCounts:
     def evidence(self) -> Evidence:
         """Counts for the record."""
         return Evidence(
-            support=self.support, refuted=self.refuted, tasks=len(self.tasks), counterexample=self.counterexample
+            support=self.support,
+            refuted=self.refuted,
+            tasks=len(self.tasks),
+            attacked=self.withstood,
+            counterexample=self.counterexample,
         )
 
     @property

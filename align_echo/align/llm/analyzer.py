@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from align_echo.align import refutation
 from align_echo.align.experiments import ExperimentResult, Failure, Simulator, clip, failures_of, trajectory_text
 from align_echo.align.hybrid.hypotheses import ClaimTrial
 from align_echo.align.llm.replies import (
@@ -22,7 +23,16 @@ from align_echo.align.llm.replies import (
     parse_choice,
     parse_findings,
 )
-from align_echo.align.refutation import Openings, attack_prompt, parse_attack
+from align_echo.align.refutation import (
+    MIN_TASKS,
+    SHOWN_TASKS,
+    Attack,
+    Openings,
+    attack_prompt,
+    attack_system,
+    narrow_prompt,
+    parse_attack,
+)
 from align_echo.align.showing import repeated_answers
 from align_echo.errors import (
     EngineError,
@@ -35,6 +45,7 @@ from align_echo.errors import (
 from align_echo.interface.contract import Interface
 from align_echo.models.drawing import model_for_sample
 from align_echo.prompts import render
+from align_echo.registry import quantity
 from align_echo.types import ChatModel, Message, Misalignment, Trajectory
 
 # ---------------------------------------------------------------- the conversation with the model
@@ -193,12 +204,21 @@ def outcomes_text(outcomes: Sequence[ExperimentResult], left: int, dropped: int 
 SimulatorFactory = Callable[[Interface, Mapping[str, Failure]], Simulator]
 """Opens a simulator under an interface, with the failed episodes it can replay."""
 
-PROMPTS = ("analyzer/system", "analyzer/propose", "analyzer/verify", "analyzer/rerank")
+OPENING_CHARACTERS = 1500
+"""Characters shown of a task's opening to the attacker."""
+
+PROMPTS = (*refutation.PROMPTS, "analyzer/system", "analyzer/propose", "analyzer/verify", "analyzer/rerank")
+
+
+def experiments_text(outcomes: Sequence[ExperimentResult]) -> str:
+    """Count experiments and their tasks."""
+    tasks = {outcome.task_id for outcome in outcomes if outcome.task_id}
+    return f"{quantity(len(outcomes), 'experiment')} in {quantity(len(tasks), 'task')}"
 
 
 class Analyzer:
     """Analyzer on a chat model. `new_simulator` opens a simulator under an interface; `gold` returns an expert's
-    solution; `note` logs a remark."""
+    solution; `other_tasks` lists tasks for counter-experiments; `note` logs a remark."""
 
     def __init__(
         self,
@@ -208,6 +228,7 @@ class Analyzer:
         action_format: str,
         new_simulator: SimulatorFactory,
         gold: Callable[[str], Sequence[tuple[str, str]]],
+        other_tasks: Callable[[], Sequence[str]],
         note: Callable[[str], None],
     ) -> None:
         self._model = model
@@ -215,6 +236,7 @@ class Analyzer:
         self._action_format = action_format
         self._new_simulator = new_simulator
         self._gold = gold
+        self._other_tasks = other_tasks
         self._note = note
 
     def analyze(
@@ -303,15 +325,59 @@ class Analyzer:
         simulator = self._new_simulator(interface, failures)
         try:
             verified = verify(dialogue, simulator, opening, partial(_move, tasks), settings)
+            self._tell_dropped(verified)
+            self._note(
+                f"{len(proposed.misalignments)} misalignments proposed, {len(verified.misalignments)} kept "
+                f"after {experiments_text(simulator.outcomes)} of its own"
+            )
+            standing, refuted = self._attacked(verified.misalignments, tasks, interface, simulator)
+            if refuted:
+                narrower = self._narrowed(dialogue, refuted, tasks)
+                standing += self._attacked(narrower, tasks, interface, simulator)[0]
         finally:
             simulator.close()
-        self._tell_dropped(verified)
-        misalignments = verified.misalignments
-        self._note(
-            f"{len(proposed.misalignments)} misalignments proposed, {len(misalignments)} kept "
-            f"after {len(simulator.outcomes)} experiments of its own"
-        )
-        return misalignments
+        return standing
+
+    def _attacked(
+        self, findings: Sequence[Misalignment], tasks: Collection[str], interface: Interface, simulator: Simulator
+    ) -> tuple[list[Misalignment], list[tuple[str, str]]]:
+        """Attack findings by counter-experiments: return those that stand, and (finding, counter-example) of others.
+
+        A finding that did not withstand in enough tasks is worded as what was seen.
+        """
+        if not findings:
+            return [], []
+        known = list(dict.fromkeys((*sorted(tasks), *self._other_tasks())))[:SHOWN_TASKS]
+        if len(known) < MIN_TASKS:
+            self._note(f"no finding can be tested in {MIN_TASKS} tasks: the run has {quantity(len(known), 'task')}")
+        openings = [(task_id, clip(simulator.init_simulator(task_id).text, OPENING_CHARACTERS)) for task_id in known]
+        claims = [(finding.text, [f"{finding.task_id}: {finding.action}"]) for finding in findings]
+        system = attack_system(interface.contract.environment, self._action_format)
+        trials = ask_attack(self._model, self._settings, system, claims, openings, self._note)
+        standing: list[Misalignment] = []
+        refuted: list[tuple[str, str]] = []
+        for number, finding in enumerate(findings):
+            attack = Attack()
+            attack.play(trials.get(number, ()), partial(_played, simulator))
+            if attack.counterexample is None:
+                standing.append(_with_attack(finding, attack))
+                continue
+            refuted.append((finding.text, ": ".join(attack.counterexample)))
+            self._note(f"refuted by a counter-experiment: {finding.text} ({refuted[-1][1]})")
+        return standing, refuted
+
+    def _narrowed(
+        self, dialogue: ModelDialogue, refuted: Sequence[tuple[str, str]], tasks: Collection[str]
+    ) -> Sequence[Misalignment]:
+        """Ask once for narrower findings in place of refuted ones."""
+        prompt = narrow_prompt(refuted, experiments="", nothing="<misalignments>none</misalignments>")
+        try:
+            return dialogue.ask(
+                prompt, lambda reply: parse_findings(reply, tasks), tries=self._settings.format_tries
+            ).misalignments
+        except NoAnswerError as error:
+            self._note(f"refuted findings are dropped, since no narrower ones could be read: {error}")
+            return ()
 
     def _tell_dropped(self, findings: AnalyzerFindings) -> None:
         for reason in findings.dropped:
@@ -347,6 +413,27 @@ class Analyzer:
         question = f"{prompt}\n\n{render('analyzer/rerank', {'candidates': texts})}"
         choice = judge.ask(question, lambda reply: parse_choice(reply, len(candidates)), tries=settings.format_tries)
         return candidates[choice].misalignments
+
+
+def _played(simulator: Simulator, task_id: str, actions: Sequence[str]) -> str:
+    """Play actions from a task's beginning and return the last answer."""
+    outcome = simulator.init_simulator(task_id)
+    for action in actions:
+        outcome = simulator.execute_agent_action(action)
+        if not outcome.ok:
+            break
+    return outcome.text
+
+
+def _with_attack(finding: Misalignment, attack: Attack) -> Misalignment:
+    """Add an attack that a finding withstood to its evidence; word it as what was seen if it is not confirmed."""
+    tasks = max(finding.evidence.tasks, len(attack.tasks), 1)
+    support = finding.evidence.support + len(attack.withstood)
+    evidence = finding.evidence.model_copy(
+        update={"support": support, "tasks": tasks, "attacked": len(attack.tasks) if attack.confirms else 0}
+    )
+    seen = "" if attack.confirms else f"Seen in {quantity(tasks, 'task')}, not shown to be a rule: "
+    return finding.model_copy(update={"rule": seen + finding.rule, "evidence": evidence})
 
 
 def _move(

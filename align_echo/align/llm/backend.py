@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from align_echo.align.experiments import Failure, Simulator, clip
 from align_echo.align.llm import analyzer, optimizer
 from align_echo.align.llm.replies import LlmSettings, failure_in, step_usage
+from align_echo.align.refutation import SHOWN_TASKS
 from align_echo.align.showing import describe_actions
 from align_echo.align.world import TrainingSplit
 from align_echo.errors import EngineError, InterfaceError, MissingExtraError
@@ -60,6 +61,7 @@ class LlmBackend:
             action_format=describe_actions(world.spec),
             new_simulator=self._simulator,
             gold=world.gold,
+            other_tasks=lambda: world.tasks(0, seed, SHOWN_TASKS),
             note=self._note,
         )
         self._optimizer = optimizer.Optimizer(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from align_echo.align.llm.analyzer import ModelDialogue, SimulatorFactory, verify
+from align_echo.align.llm.analyzer import ModelDialogue, SimulatorFactory, experiments_text, verify
 from align_echo.align.llm.replies import (
     MOST_OPERATIONS,
     CheckVerdict,
@@ -23,6 +23,7 @@ from align_echo.align.llm.replies import (
     parse_code,
     rules_text,
 )
+from align_echo.align.refutation import MIN_TASKS
 from align_echo.errors import ModelError, NoAnswerError
 from align_echo.interface.contract import Interface, RuleRecord, check_source
 from align_echo.prompts import render
@@ -85,7 +86,7 @@ class Optimizer:
         for version in range(1, versions + 1):
             try:
                 candidate = self._code(dialogue, prompt, new, interface)
-                verdict = self._check(candidate, new)
+                verdict, tried = self._check(candidate, new)
             except NoAnswerError as error:
                 if best is interface:
                     raise
@@ -93,7 +94,7 @@ class Optimizer:
                 break
             left = len(verdict.unresolved)
             stood = f"{len(new) - left} of {len(new)} misalignments"
-            self._note(f"version {version} of the interface stood its check on {stood}")
+            self._note(f"version {version} of the interface stood its check on {stood} ({tried})")
             if verdict.resolved:
                 return _on_record(candidate, interface, new, ())
             if left < len(open_in_best):
@@ -160,8 +161,8 @@ class Optimizer:
 
         return dialogue.ask(prompt, accept, tries=self._settings.code_tries)
 
-    def _check(self, candidate: Interface, new: Sequence[Misalignment]) -> CheckVerdict:
-        """Check a candidate by experiments."""
+    def _check(self, candidate: Interface, new: Sequence[Misalignment]) -> tuple[CheckVerdict, str]:
+        """Check a candidate by experiments; also return their number in words."""
         settings = self._settings
         dialogue = ModelDialogue(
             self._checker,
@@ -173,9 +174,10 @@ class Optimizer:
         opening = render("optimizer/check", values)
         simulator = self._new_simulator(candidate, failures_in(new))
         try:
-            return verify(dialogue, simulator, opening, partial(parse_checker_move, claims=len(new)), settings)
+            verdict = verify(dialogue, simulator, opening, partial(parse_checker_move, claims=len(new)), settings)
         finally:
             simulator.close()
+        return verdict, experiments_text(simulator.outcomes)
 
 
 def _on_record(
@@ -189,7 +191,14 @@ def _on_record(
     done = [misalignment for misalignment in new if misalignment not in open_now]
     claims = {misalignment.claim for misalignment in new}
     before = [rule for rule in previous.provenance.unresolved if " ".join(rule.lower().split()) not in claims]
-    rules = tuple(RuleRecord(text=misalignment.text, evidence=misalignment.evidence) for misalignment in done)
+    rules = tuple(
+        RuleRecord(
+            text=misalignment.text,
+            evidence=misalignment.evidence,
+            untested=misalignment.evidence.attacked < MIN_TASKS,
+        )
+        for misalignment in done
+    )
     provenance = previous.provenance.model_copy(
         update={
             "rules": (*previous.provenance.rules, *rules),

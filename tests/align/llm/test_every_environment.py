@@ -141,6 +141,8 @@ class Analyst:
         self._task = ""
 
     def __call__(self, request: dict[str, Any]) -> str:
+        if request["messages"][0]["content"].startswith("Somebody makes claims"):
+            return "[]"
         number = self._number
         self._number += 1
         if number == 0:
@@ -201,7 +203,7 @@ def test_a_finding_is_proved_and_written_into_an_interface(made: Made) -> None:
     interface = align_echo.load_interface(made.folder / "interface.py")
     assert interface.source == made.lesson.good
     assert [(rule.text, rule.evidence.support) for rule in interface.provenance.rules] == [
-        ("a form of words: only the listed forms work", 2)
+        ("a form of words: Seen in 1 task, not shown to be a rule: only the listed forms work", 2)
     ]
     heard = made.answers("analyst")
     assert not [answer for answer in heard if "could not be carried out" in answer]

@@ -164,14 +164,14 @@ def test_a_call_of_a_wrong_type_is_found_shown_where_it_failed_and_resolved(tmp_
     made = play(tmp_path, colleague)
     assert made.summary.stopped == "no-failures"
     (rule,) = made.interface.provenance.rules
-    assert rule.text == "a call: items is a list of string"
+    assert rule.text == "a call: Seen in 1 task, not shown to be a rule: items is a list of string"
     proposal, _, outcomes = colleague.asked[:3]
     assert proposal.count("Error: invalid arguments") < 6, "five refusals in each of three episodes are folded"
     assert "[1] Action: (none could be read; the agent wrote: Sure, I will open #W" in proposal
     assert "no action could be read: it holds no call; for example 'Sure, I will open #W" in proposal
     assert "expert solves" not in proposal
     assert "Step 3 of the failed episode comes next." in outcomes
-    assert len(colleague.asked) == 6, "analysis, experiments, conclusion, code, check, verdict"
+    assert len(colleague.asked) == 7, "analysis, experiments, conclusion, attack, code, check, verdict"
 
 
 def test_a_resumed_run_still_knows_where_it_failed(tmp_path: Path) -> None:
