@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, get_args
 
 import gymnasium as gym
 
+from align_echo.align.budget import Budget
 from align_echo.errors import AgentError, EngineError, InterfaceError, ModelError, RequestRejectedError, UsageError
 from align_echo.interface.contract import Interface
 from align_echo.rollout.batches import run_episode
@@ -90,7 +91,7 @@ def failures_of(trajectories: Iterable[Trajectory]) -> dict[str, Failure]:
 class Simulator:
     """Simulated session of `agent` under an interface. `make_env` wraps the environment; call `close` when done.
 
-    `failures` are failed episodes by task.
+    `failures` are failed episodes by task. An action beyond `budget` raises `BudgetSpentError`.
     """
 
     def __init__(
@@ -103,8 +104,10 @@ class Simulator:
         action_format: str,
         seed: int = 0,
         failures: Mapping[str, Failure] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._failures = failures or {}
+        self._budget = budget or Budget()
         self._make_env = make_env
         self._agent = agent
         self._interface = interface
@@ -280,6 +283,7 @@ class Simulator:
     def _take(self, reply: AgentReply) -> str:
         view = self._running()
         env = self._environment()
+        self._budget.take_step()
         logged = len(env.log) if isinstance(env, AlignWrapper) else 0
         step = take_turn(env, reply)
         self._view = extend(view, step)
@@ -311,10 +315,12 @@ class Simulator:
         self._view = None
         if task_id not in base_env(env).task_ids:
             raise UsageError(f"there is no task {task_id!r}")
+        self._budget.check()
         self._task_id = task_id
         trajectory = run_episode(
             env, self._agent, task_id, split=self._split, action_format=self._action_format, seed=self._seed
         )
+        self._budget.add_steps(len(trajectory.steps))
         if trajectory.fault is not None:
             if trajectory.fault.error == ModelError.__name__:
                 raise ModelError(trajectory.fault.message)

@@ -6,7 +6,7 @@ Not here: the loop (`loop.py`), the backends (`probe`, `llm`, `hybrid`) and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
@@ -31,6 +31,7 @@ from align_echo.agents.players import (
 from align_echo.agents.presets import AgentPreset
 from align_echo.agents.spec import NO_STEP_LIMIT, AgentSetting
 from align_echo.align.backend import Backend
+from align_echo.align.budget import WRITING_SHARE, Budget, BudgetLimits, RoleMeter
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.llm.backend import LlmBackend
 from align_echo.align.llm.replies import LlmSettings
@@ -82,6 +83,7 @@ class GenerationPlan:
     verify: bool = True
     allow_untested: bool = False
     play_count: int = 0
+    limits: BudgetLimits = field(default_factory=BudgetLimits)
 
     @property
     def about_tasks(self) -> str:
@@ -134,6 +136,9 @@ class GenerationConfig(VerbConfig):
         Field(ge=0, description="Tasks at the end: without it, with its placebo, with it; 0: none."),
     ] = None
     allow_untested: Annotated[bool, Field(description="Keep rules hybrid cannot test.")] = False
+    max_engine_steps: Annotated[int | None, Field(ge=1, description="Most engine steps.")] = None
+    max_seconds: Annotated[float | None, Field(gt=0, description="Most seconds.")] = None
+    max_tokens_total: Annotated[int | None, Field(ge=1, description="Most tokens.")] = None
     seed: options.Seed = 0
     workers: options.WorkerCount = None
     data_root: options.DataRoot = None
@@ -172,6 +177,8 @@ def plan_generation(
             raise UsageError(f"{spec.name} lists no actions, which the probe needs to know: use --backend llm")
     if config.max_tokens and not names:
         raise UsageError("this run asks no model: leave --max-tokens out")
+    if config.max_tokens_total and not names:
+        raise UsageError("this run asks no model: leave --max-tokens-total out")
     if not verify and chosen != "llm":
         raise UsageError("the probe is nothing but experiments: only the llm backend can leave them out")
     if config.allow_untested and chosen != "hybrid":
@@ -199,6 +206,9 @@ def plan_generation(
         verify=verify,
         allow_untested=config.allow_untested,
         play_count=_play_count(world, config.play_tasks, seed, count),
+        limits=BudgetLimits(
+            engine_steps=config.max_engine_steps, seconds=config.max_seconds, tokens=config.max_tokens_total
+        ),
     )
 
 
@@ -225,6 +235,7 @@ def generate_interface(
     """
     folder = RunFolder(path)
     folder.check(resume=resume)
+    budget = Budget(plan.limits, before=folder.spent(plan.limits) if resume else None)
     world = plan.world
     tokens = plan.max_tokens if plan.player.model else None
     setting = AgentSetting(
@@ -232,7 +243,7 @@ def generate_interface(
         world.split,
         world.data_root,
         plan.seed,
-        _model(folder, plan, plan.player.model, "agent"),
+        _model(folder, plan, plan.player.model, "agent", RoleMeter(budget, None)),
         max_tokens=tokens,
         preset=plan.preset,
     )
@@ -241,7 +252,7 @@ def generate_interface(
     return generate(
         world.spec,
         agent,
-        _backend(plan, agent, folder, progress),
+        _backend(plan, agent, folder, progress, budget),
         folder,
         seed=plan.seed,
         iterations=plan.iterations,
@@ -251,6 +262,7 @@ def generate_interface(
         workers=plan.workers,
         resume=resume,
         on_event=_report_progress(progress, _summary_lines(plan, agent)),
+        budget=budget,
     )
 
 
@@ -295,24 +307,29 @@ def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None
             )
 
 
-def _model(folder: RunFolder, plan: GenerationPlan, name: ModelName | None, role: str) -> ChatModel | None:
+def _model(
+    folder: RunFolder, plan: GenerationPlan, name: ModelName | None, role: str, meter: RoleMeter
+) -> ChatModel | None:
     """Load a model and record its replies in the run folder; None for an unused role."""
     if name is None:
         return None
     processes = plan.workers.model_processes
-    return folder.record(chat_model(name, spec=plan.world.spec, seed=plan.seed, processes=processes), role)
+    return folder.record(chat_model(name, spec=plan.world.spec, seed=plan.seed, processes=processes), role, meter)
 
 
-def _backend(plan: GenerationPlan, agent: Agent, folder: RunFolder, progress: Progress) -> Backend:
-    analyzer = _model(folder, plan, plan.analyzer, "analyzer")
-    optimizer = _model(folder, plan, plan.optimizer, "optimizer")
+def _backend(
+    plan: GenerationPlan, agent: Agent, folder: RunFolder, progress: Progress, budget: Budget
+) -> Backend:
+    analysis = 1 - WRITING_SHARE if plan.chosen == "llm" else 1.0
+    analyzer = _model(folder, plan, plan.analyzer, "analyzer", RoleMeter(budget, analysis))
+    optimizer = _model(folder, plan, plan.optimizer, "optimizer", RoleMeter(budget, 1.0))
     world = plan.world
     if analyzer is None or optimizer is None:
-        return _probe(plan, progress, folder.note)
+        return _probe(plan, progress, budget, folder.note)
     settings = LlmSettings(verify=plan.verify, max_tokens=plan.max_tokens or LlmSettings().max_tokens)
     if plan.chosen == "hybrid":
         return HybridBackend(
-            _probe(plan, progress, folder.note),
+            _probe(plan, progress, budget, folder.note),
             plan.fresh,
             analyzer_model=analyzer,
             optimizer_model=optimizer,
@@ -331,11 +348,14 @@ def _backend(plan: GenerationPlan, agent: Agent, folder: RunFolder, progress: Pr
         optimizer_model=optimizer,
         settings=settings,
         seed=plan.seed,
+        budget=budget,
         note=folder.note,
     )
 
 
-def _probe(plan: GenerationPlan, progress: Progress, note: Callable[[str], None] | None = None) -> ProbeBackend:
+def _probe(
+    plan: GenerationPlan, progress: Progress, budget: Budget, note: Callable[[str], None] | None = None
+) -> ProbeBackend:
     world = plan.world
     return ProbeBackend(
         lambda: world.spec.make_env(split=world.split, data_root=world.data_root, step_limit=NO_STEP_LIMIT),
@@ -344,6 +364,7 @@ def _probe(plan: GenerationPlan, progress: Progress, note: Callable[[str], None]
         on_progress=progress.status,
         note=note,
         processes=1 if isinstance(plan.workers, RayWorkers) else plan.workers.count,
+        budget=budget,
     )
 
 

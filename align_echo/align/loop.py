@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from align_echo.agents.players import describe_agent
 from align_echo.align.backend import Backend
+from align_echo.align.budget import Budget, BudgetSpentError
 from align_echo.align.run_folder import (
     Event,
     IterationOutcome,
@@ -107,12 +108,14 @@ def generate(
     workers: Workers = ONE_THREAD,
     resume: bool = False,
     on_event: OnEvent | None = None,
+    budget: Budget | None = None,
 ) -> GenerationResult:
     """Generate an interface for `agent`, starting from the identity interface.
 
     `tasks_per_iteration=None` uses the paper's number for the environment. `player` is the name the user gave the agent
     (default: its class); a resumed run must use the same name. Pass models through `folder.record(model, role)` so that
-    a resumed run reuses their replies.
+    a resumed run reuses their replies. `budget` is the backend's own: once it is spent, no episode begins, and the run
+    ends with the interface so far.
 
     Raises `UsageError` before writing anything, and if the agent's first replies hold no action (`FirstReplies`).
     Raises `ModelError` or `EngineError` when a model or the engine keeps failing; the run can then be resumed.
@@ -138,7 +141,7 @@ def generate(
         resume=resume,
         on_event=on_event,
     )
-    run = _Run(world, agent, backend, folder, seed, iterations, tasks_per_iteration, workers)
+    run = _Run(world, agent, backend, folder, seed, iterations, tasks_per_iteration, workers, budget or Budget())
     try:
         return run.run()
     finally:
@@ -157,6 +160,7 @@ class _Run:
     iterations: int
     limit: int | None
     workers: Workers
+    budget: Budget
     interface: Interface = field(init=False)
     misalignments: list[Misalignment] = field(default_factory=list)
     addressed: list[Misalignment] = field(default_factory=list)
@@ -173,8 +177,15 @@ class _Run:
             )
         )
         for iteration in range(1, self.iterations + 1):
-            record = self._restore(iteration) or self._iterate(iteration)
+            try:
+                record = self._restore(iteration) or self._iterate(iteration)
+            except BudgetSpentError:
+                self._say(Event(kind="note", message="the budget is spent: no further episode", iteration=iteration))
+                break
             self.records.append(record)
+            if record.budget.ended_by:
+                self.budget.adopt(record.budget)
+                break
             if record.outcome in ("no-failures", "no-misalignments"):
                 break
         self._take_best()
@@ -221,6 +232,7 @@ class _Run:
             interface_after=self.interface.label,
             source_before=before.content_hash,
             source_after=self.interface.content_hash,
+            budget=self.budget.record,
         )
         self.folder.finish_iteration(record)
         self._say(Event(kind="iteration-finished", message=iteration_line(record), iteration=iteration))
@@ -230,6 +242,9 @@ class _Run:
         """Load a finished iteration."""
         record = self.folder.finished_iteration(iteration)
         if record is None:
+            return None
+        if self.budget.limits.allow_more_than(record.budget):
+            self.folder.forget_analysis(iteration)
             return None
         misalignments = self.folder.misalignments(iteration) or []
         if record.outcome == "written":
@@ -255,6 +270,8 @@ class _Run:
             )
         )
         done = len(tasks) - len(missing)
+        if missing:
+            self.budget.check()
 
         def ended(trajectory: Trajectory) -> None:
             nonlocal done
@@ -262,6 +279,8 @@ class _Run:
             by_task[trajectory.task_id] = trajectory
             file.append(trajectory)
             self._say(episode_event(trajectory, iteration, done, len(tasks)))
+            if done < len(tasks):
+                self.budget.check()
 
         world, interface, first = self.world, self.interface, iteration == 1 and not by_task
         play_tasks(
@@ -384,8 +403,11 @@ class _Run:
     # ------------------------------------------------------------ the end
 
     def _summary(self) -> RunSummary:
-        last = self.records[-1].outcome
+        last = self.records[-1].outcome if self.records else "unchanged"
+        spent = self.budget.record
         stopped: Stopped = last if last in ("no-failures", "no-misalignments") else "iteration-limit"
+        if spent.ended_by:
+            stopped = "budget"
         return RunSummary(
             environment=self.world.spec.name,
             backend=self.backend.name,
@@ -401,6 +423,7 @@ class _Run:
             written=self._has_changed(),
             roles=self.folder.roles(),
             usage=self._spent(),
+            budget=spent,
         )
 
     def _spent(self) -> Usage:

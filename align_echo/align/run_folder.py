@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
+from align_echo.align.budget import BudgetLimits, BudgetRecord
 from align_echo.base.files import read_bytes, write_atomically
 from align_echo.base.jsonl import JsonlFile
 from align_echo.base.plain_yaml import first_wrong
@@ -27,7 +28,7 @@ from align_echo.errors import UsageError, unreadable
 from align_echo.interface.contract import Interface, load_interface, save_interface
 from align_echo.intervals import Percent, Score, ScoreChange
 from align_echo.models.cache import ReplyCache, find_price
-from align_echo.models.recording import CallLog, RecordingModel
+from align_echo.models.recording import CallLog, RecordingModel, TokenMeter
 from align_echo.run_dir import CONFIG, RunDir, finished_nothing, flat
 from align_echo.types import ChatModel, Fault, Frozen, Misalignment, Trajectory, Usage, source_in
 
@@ -74,7 +75,7 @@ LEFT_BY_A_FALSE_START = ("config.json", "events.jsonl", "calls.jsonl", "cache", 
 """Files a run may leave behind before finishing anything."""
 
 IterationOutcome = Literal["written", "unchanged", "no-failures", "no-misalignments"]
-Stopped = Literal["no-failures", "no-misalignments", "iteration-limit"]
+Stopped = Literal["no-failures", "no-misalignments", "iteration-limit", "budget"]
 Stored = TypeVar("Stored", bound=BaseModel)
 
 
@@ -107,7 +108,8 @@ class IterationRecord(Frozen):
 
     "written": the backend wrote a new interface. "unchanged": misalignments were found, but the interface stayed.
     `addressed` counts misalignments that got their first rules and passed experiments in this iteration.
-    `source_before` and `source_after` identify versions; the labels are for display.
+    `source_before` and `source_after` identify versions; the labels are for display. `budget` holds what the run had
+    spent at the end of the analysis; where it was spent, a larger one analyses the iteration's episodes again.
     """
 
     iteration: int
@@ -122,6 +124,7 @@ class IterationRecord(Frozen):
     interface_after: str
     source_before: str = ""
     source_after: str = ""
+    budget: BudgetRecord = BudgetRecord()
 
     @model_validator(mode="before")
     @classmethod
@@ -186,7 +189,8 @@ class RunSummary(Frozen):
     """Result of a run. `interface_file` is relative to the run folder; `rules` counts the interface's rules.
 
     `misalignments` counts all findings and `addressed` those with rules that passed experiments. `written` is True if
-    the interface differs from the initial one. `in_play` holds its effect on an agent; None if not played.
+    the interface differs from the initial one. `in_play` holds its effect on an agent; None if not played. `budget` is
+    what the run spent of its limits, and the limit that ended it.
     """
 
     environment: str
@@ -204,6 +208,7 @@ class RunSummary(Frozen):
     in_play: InPlay | None = None
     roles: dict[str, RoleUsage]
     usage: Usage
+    budget: BudgetRecord = BudgetRecord()
 
     @model_validator(mode="before")
     @classmethod
@@ -284,7 +289,7 @@ class RunFolder:
 
     # ------------------------------------------------------------ while it runs
 
-    def record(self, model: ChatModel, role: str) -> RecordingModel:
+    def record(self, model: ChatModel, role: str, meter: TokenMeter | None = None) -> RecordingModel:
         """Wrap a model with the run's cache and log, for a role: "agent", "analyzer" or "optimizer"."""
         return RecordingModel(
             model,
@@ -293,6 +298,7 @@ class RunFolder:
             log=self._calls,
             stage=lambda: self._stage,
             known_as=lambda identity: self._original_identity(role, identity),
+            meter=meter,
         )
 
     def emit(self, event: Event) -> None:
@@ -345,6 +351,26 @@ class RunFolder:
             return _MISALIGNMENTS.validate_json(read_bytes(file))
         except ValidationError as error:
             raise UsageError(f"{file} is damaged: delete it and resume; {first_wrong(error)}") from error
+
+    def forget_analysis(self, iteration: int) -> None:
+        """Drop an iteration's analysis and its end; its episodes stay."""
+        for name in ("iteration.json", "misalignments.json"):
+            (self._iteration(iteration) / name).unlink(missing_ok=True)
+
+    def spent(self, limits: BudgetLimits) -> BudgetRecord:
+        """Return what the run has spent by its last finished iteration, and the tokens of all its replies.
+
+        An iteration that is analysed again under larger limits does not count.
+        """
+        records: list[IterationRecord] = []
+        while (record := self.finished_iteration(len(records) + 1)) is not None:
+            if limits.allow_more_than(record.budget):
+                break
+            records.append(record)
+        used = [role.usage for role in self.roles().values()]
+        tokens = sum((usage.prompt_tokens or 0) + (usage.completion_tokens or 0) for usage in used)
+        last = records[-1].budget if records else BudgetRecord()
+        return last.model_copy(update={"tokens": tokens, "ended_by": ""})
 
     def save_interface(self, iteration: int, interface: Interface) -> Path:
         """Write an iteration's interface."""

@@ -78,6 +78,9 @@ def spread(tasks: Sequence[str], limit: int, type_of: Callable[[str], str]) -> l
 
 def ending(summary: RunSummary) -> str:
     """Describe in one line why a run ended and what it produced."""
+    if summary.stopped == "budget":
+        count = f"{quantity(summary.misalignments, 'misalignment')} found, rules written for {summary.addressed}"
+        return f"{summary.budget.in_words}; {count}"
     last = summary.iterations[-1]
     failed, played = quantity(last.failed, "episode"), quantity(last.tasks, "episode")
     why = {

@@ -46,6 +46,9 @@ def play_generated(
     """
     if not generated.summary.written or not plan.play_count:
         return generated.summary
+    if generated.summary.budget.ended_by in ("seconds", "tokens"):
+        progress.say("the new interface is not played: the budget is spent; align-echo evaluate measures it")
+        return generated.summary
     evaluation, folder = plan_play(plan, generated, path), path / FOLDER
     if (count := len(evaluation.task_ids)) < plan.play_count:
         shortage = f"the run left no more of {evaluation.split} that the interface was not made with"
@@ -185,7 +188,7 @@ def verdict_on_play(played: InPlay) -> str:
 
 def nothing_written(plan: GenerationPlan, summary: RunSummary, path: Path) -> str:
     """Explain why a run with misalignments ended without an interface, and what to do; "" for any other run."""
-    if summary.written or not summary.misalignments:
+    if summary.written or not summary.misalignments or summary.budget.ended_by:
         return ""
     count = summary.misalignments
     finding = f"{quantity(count, 'misalignment')} {'was' if count == 1 else 'were'} found"

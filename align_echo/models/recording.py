@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import ConfigDict
 
@@ -130,12 +131,23 @@ SAMPLES_PER_STAGE = 2**32
 """Offset between the sample numbers of two stages, so that each stage draws new samples."""
 
 
+class TokenMeter(Protocol):
+    """Watches the requests that reach a model; those answered from the cache do not."""
+
+    def before_request(self) -> None:
+        """Raise to keep a request from the model."""
+
+    def after_reply(self, messages: Sequence[Message], reply: Completion | WordChoice) -> None:
+        """Count a reply."""
+
+
 class RecordingModel:
     """A chat model that asks `model` at most once per request and sample, and logs every exchange.
 
     `role` is the model's role (agent, analyzer, optimizer). `sample` distinguishes repeated draws of one request.
     Above temperature 0, a request in another `stage` (the iteration of a run) is a new draw too. `known_as` maps the
-    model's identity to the identity used as cache key, for a model that moved to another address.
+    model's identity to the identity used as cache key, for a model that moved to another address. `meter` watches the
+    requests that reach the model.
     """
 
     def __init__(
@@ -148,6 +160,7 @@ class RecordingModel:
         sample: int = 0,
         stage: Callable[[], int] = lambda: 0,
         known_as: Callable[[str], str] = str,
+        meter: TokenMeter | None = None,
     ) -> None:
         self._model = model
         self._role = role
@@ -156,6 +169,7 @@ class RecordingModel:
         self._sample = sample
         self._stage = stage
         self._known_as = known_as
+        self._meter = meter
 
     @property
     def name(self) -> str:
@@ -183,6 +197,7 @@ class RecordingModel:
             sample=sample,
             stage=self._stage,
             known_as=self._known_as,
+            meter=self._meter,
         )
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
@@ -243,10 +258,14 @@ class RecordingModel:
                     new.setdefault(call.request, index)
                 else:
                     answers[call.request] = stored
+            if new and self._meter is not None:
+                self._meter.before_request()
             for request, answer in zip(new, ask(list(new.values())) if new else (), strict=True):
                 answers[request] = answer
                 if not isinstance(answer, ModelError):
                     self._cache.put(request, answer)
+                    if self._meter is not None:
+                        self._meter.after_reply(calls[new[request]].messages, answer)
         logged_answers = []
         for call in calls:
             answer = answers[call.request]

@@ -96,11 +96,27 @@ class _Moment(NamedTuple):
 
 
 def _tracked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a layer tracks of a game; only the progression changes in place."""
+    """Return what a layer tracks of a game; nothing of it changes in place (`_Progression`)."""
     tracked = {name: value for name, value in values.items() if name not in ("_wrapped_env", "_jericho")}
-    if tracked.get("_game_progression") is not None:
-        tracked["_game_progression"] = tracked["_game_progression"].copy()
+    if "_game_progression" in tracked:
+        tracked["_game_progression"] = _Progression(tracked["_game_progression"].known)
     return tracked
+
+
+class _Progression:
+    """TextWorld's progression of a game, which is copied before an action changes it."""
+
+    def __init__(self, known: Any) -> None:
+        self.known = known
+
+    def update(self, action: Any) -> None:
+        self.known = self.known.copy()
+        self.known.update(action)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "known":
+            raise AttributeError(name)
+        return getattr(self.known, name)
 
 
 class _Played(gym.Env[str, str]):
@@ -115,6 +131,9 @@ class _Played(gym.Env[str, str]):
         if file != self.file:
             self._open(file)
         self.state, self.score = self.game.reset(), 0
+        for layer in self._layers():
+            if "_game_progression" in vars(layer):
+                layer._game_progression = _Progression(layer._game_progression)
         banner, room, text = _STATUS.sub("", self.state.feedback).partition("-= ")
         return (room + text or banner).strip(), self._info()
 

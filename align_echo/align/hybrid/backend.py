@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from align_echo.align import refutation
+from align_echo.align.budget import BudgetSpentError
 from align_echo.align.experiments import clip, trajectory_text
 from align_echo.align.hybrid import findings
 from align_echo.align.hybrid.findings import (
@@ -194,9 +195,23 @@ class HybridBackend:
     ) -> list[Misalignment]:
         """Return the probe's findings and the confirmed hypotheses of the model.
 
-        Also reports earlier rules refuted by now. Raises `ModelError`.
+        Also reports earlier rules refuted by now. Where the budget ends, hypotheses count by their trials so far.
+        Raises `ModelError`.
         """
         from_probe, lost = self._probe.analyze(played, known, interface), failed(played)
+        try:
+            return [*from_probe, *self._from_model(lost, known, from_probe, interface)]
+        except BudgetSpentError as error:
+            self._note(f"no hypothesis was tried: the budget of {error} was spent before")
+            return from_probe
+
+    def _from_model(
+        self,
+        lost: Sequence[Trajectory],
+        known: Sequence[Misalignment],
+        from_probe: Sequence[Misalignment],
+        interface: Interface,
+    ) -> list[Misalignment]:
         rules, _ = read_rules(interface.source)
         before = [HYPOTHESIS.validate_python(rule["hypothesis"]) for rule in rules]
         known_rules = [record.text for record in interface.provenance.rules]
@@ -219,19 +234,22 @@ class HybridBackend:
         pairs = zip(rules, tried, strict=False)
         reported = [about_wrong(rule, each.tally) for rule, each in pairs if each.tally.refuted]
         fresh = tried[len(before) :]
-        refuted = self._attacked(lost, fresh, interface)
-        if refuted:
-            narrower = [hypothesis for hypothesis in proposer.narrow(refuted) if hypothesis not in (*before, *new)]
-            self._note(f"{len(refuted)} refuted by counter-experiments; {len(narrower)} narrower ones proposed")
-            again = self._tried(lost, narrower)
-            self._attacked(lost, again, interface)
-            fresh += again
+        try:
+            refuted = self._attacked(lost, fresh, interface)
+            if refuted:
+                narrower = [hypothesis for hypothesis in proposer.narrow(refuted) if hypothesis not in (*before, *new)]
+                self._note(f"{len(refuted)} refuted by counter-experiments; {len(narrower)} narrower ones proposed")
+                again = self._tried(lost, narrower)
+                fresh += again
+                self._attacked(lost, again, interface)
+        except BudgetSpentError as error:
+            self._note(f"not all counter-experiments were tried: the budget of {error} is spent")
         for hypothesis, tally, judge in fresh:
             self._note(outcome_line(hypothesis, tally, allow_untested=self._allow_untested))
             verdict = verdict_on(hypothesis, tally)
             if verdict in ("kept", "played") or (verdict == "untested" and self._allow_untested):
                 reported.append(about(hypothesis, tally, judge.refusals(), lost[0].task_id))
-        return [*from_probe, *reported]
+        return reported
 
     def _openings(self, tasks: Sequence[str]) -> Openings:
         lab = self._probe.lab
@@ -327,14 +345,18 @@ class HybridBackend:
 
     def _worded(self, rules: Sequence[Rule], interface: Interface) -> list[Rule]:
         self._say(f"asking {self._optimizer.name} for words")
-        return reword_rules(
-            rules,
-            self._optimizer,
-            self._settings,
-            environment=interface.contract.environment,
-            action_format=self._action_format,
-            note=self._note,
-        )
+        try:
+            return reword_rules(
+                rules,
+                self._optimizer,
+                self._settings,
+                environment=interface.contract.environment,
+                action_format=self._action_format,
+                note=self._note,
+            )
+        except BudgetSpentError as error:
+            self._note(f"the rules are told in plain words: the budget of {error} is spent")
+            return list(rules)
 
 
 def _merge_answers(before: Answers, new: Answers) -> Answers:

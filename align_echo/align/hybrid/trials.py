@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
+from align_echo.align.budget import BudgetSpentError
 from align_echo.align.experiments import clip
 from align_echo.align.hybrid.hypotheses import (
     ActionJudge,
@@ -140,7 +142,8 @@ def run_trials(
 ) -> tuple[list[HypothesisCounts], ActionJudge]:
     """Test all hypotheses on `tasks` and where agents failed.
 
-    `is_invalid` is the environment's test of an answer for a refusal. The returned judge knows the refusals.
+    `is_invalid` is the environment's test of an answer for a refusal. The returned judge knows the refusals. Where the
+    budget ends, the trials by then count.
     """
     forms = [form for hypothesis in hypotheses for form in spoken_forms(hypothesis)]
     judge = ActionJudge(lab, forms, is_invalid)
@@ -148,21 +151,22 @@ def run_trials(
     guide = WalkGuide(judge, names_said(forms, actions), rng)
     tallies = [HypothesisCounts() for _ in hypotheses]
     pairs = list(zip(hypotheses, tallies, strict=True))
-    for number, task_id in enumerate(tasks, start=1):
-        states = guide.walk(task_id)
+    with suppress(BudgetSpentError):
+        for number, task_id in enumerate(tasks, start=1):
+            states = guide.walk(task_id)
+            for hypothesis, tally in pairs:
+                if not tally.refuted:
+                    _try_in(guide, states, hypothesis, tally)
+            _say_forms(guide, states)
+            left = sum(not tally.refuted for tally in tallies)
+            say(f"trying hypotheses: task {number} of {len(tasks)}, {left} of {len(pairs)} not refuted")
         for hypothesis, tally in pairs:
-            if not tally.refuted:
-                _try_in(guide, states, hypothesis, tally)
-        _say_forms(guide, states)
-        left = sum(not tally.refuted for tally in tallies)
-        say(f"trying hypotheses: task {number} of {len(tasks)}, {left} of {len(pairs)} not refuted")
-    for hypothesis, tally in pairs:
-        if isinstance(hypothesis, WrongWording) and not tally.refuted:
-            tally.meaning, why = judge_meaning(judge, hypothesis, failed)
-            if tally.meaning == "not meant":
-                tally.failed(*why)
-        if isinstance(hypothesis, StatedClaim):
-            _try_claim(judge, hypothesis, tally, {trajectory.task_id for trajectory in failed})
+            if isinstance(hypothesis, WrongWording) and not tally.refuted:
+                tally.meaning, why = judge_meaning(judge, hypothesis, failed)
+                if tally.meaning == "not meant":
+                    tally.failed(*why)
+            if isinstance(hypothesis, StatedClaim):
+                _try_claim(judge, hypothesis, tally, {trajectory.task_id for trajectory in failed})
     return tallies, judge
 
 

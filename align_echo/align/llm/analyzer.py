@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from align_echo.align import refutation
+from align_echo.align.budget import BudgetSpentError
 from align_echo.align.experiments import ExperimentResult, Failure, Simulator, clip, failures_of, trajectory_text
 from align_echo.align.hybrid.hypotheses import ClaimTrial
 from align_echo.align.llm.replies import (
@@ -257,6 +258,10 @@ class Analyzer:
             )
             try:
                 fresh = self._analyze(episodes, [*known, *misalignments], interface, again)
+            except BudgetSpentError as error:
+                rest = quantity(len(failed) - start, "failed episode")
+                self._note(f"{rest} not analysed to the end: the budget of {error} is spent")
+                break
             except ModelError as error:
                 names = ", ".join(episode.task_id for episode in episodes)
                 raise type(error)(f"the analysis of {names} broke: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from align_echo.align.budget import Budget
 from align_echo.align.experiments import Failure, Simulator, clip
 from align_echo.align.llm import analyzer, optimizer
 from align_echo.align.llm.replies import LlmSettings, failure_in, step_usage
@@ -47,6 +48,7 @@ class LlmBackend:
         optimizer_model: ChatModel,
         settings: LlmSettings | None = None,
         seed: int = 0,
+        budget: Budget | None = None,
         note: Callable[[str], None] | None = None,
     ) -> None:
         self._world = world
@@ -54,6 +56,7 @@ class LlmBackend:
         self._models = described_models(analyzer=analyzer_model, optimizer=optimizer_model)
         self._settings = settings or LlmSettings()
         self._seed = seed
+        self._budget = budget or Budget()
         self._note = note or (lambda _: None)
         self._analyzer = analyzer.Analyzer(
             analyzer_model,
@@ -101,6 +104,7 @@ class LlmBackend:
             action_format=self._world.spec.action_format,
             seed=self._seed,
             failures=failures,
+            budget=self._budget,
         )
 
     def _samples(self, new: Sequence[Misalignment], interface: Interface) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from align_echo.align.budget import BudgetSpentError
 from align_echo.align.llm.analyzer import ModelDialogue, SimulatorFactory, experiments_text, verify
 from align_echo.align.llm.replies import (
     MOST_OPERATIONS,
@@ -75,6 +76,9 @@ class Optimizer:
         write = self._verified if self._settings.verify else self._chosen
         try:
             return write(new, interface)
+        except BudgetSpentError as error:
+            self._note(f"the previous interface is kept: the budget of {error} was spent before another was checked")
+            return interface
         except ModelError as error:
             raise type(error)(f"writing the interface broke: {error}") from error
 
@@ -87,7 +91,7 @@ class Optimizer:
             try:
                 candidate = self._code(dialogue, prompt, new, interface)
                 verdict, tried = self._check(candidate, new)
-            except NoAnswerError as error:
+            except (NoAnswerError, BudgetSpentError) as error:
                 if best is interface:
                     raise
                 self._note(f"version {version} of the interface came to nothing: {error}")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from align_echo.align.budget import Budget, BudgetSpentError
 from align_echo.align.probe import emit
 from align_echo.align.probe.cases import Case, Slots, proposals, random_walk, replay_actions, try_case, walk
 from align_echo.align.probe.examinations import doubted_forms, refine
@@ -25,6 +26,7 @@ from align_echo.align.probe.findings import (
     about_rules,
     about_wrong_rules,
     learn_forms,
+    not_tried,
     nothing_found,
     records,
     too_many_forms,
@@ -94,7 +96,7 @@ class ProbeBackend:
     a step limit.
 
     `on_progress` reports the current work and `note` logs remarks. `processes` test rules in parallel if the
-    environment permits, with the same result for any number.
+    environment permits, with the same result for any number. `budget` ends an analysis with what it has by then.
     """
 
     name = "probe"
@@ -108,7 +110,9 @@ class ProbeBackend:
         on_progress: Progress | None = None,
         note: Progress | None = None,
         processes: int = 1,
+        budget: Budget | None = None,
     ) -> None:
+        self.budget = budget or Budget()
         self._make_lab_env = make_lab_env
         self._fresh = list(fresh_tasks)
         self._seed = seed
@@ -126,7 +130,7 @@ class ProbeBackend:
     def lab(self) -> Lab:
         """Return the lab, opened on first use."""
         if self._lab is None:
-            self._lab = Lab(self._make_lab_env(), self._processes)
+            self._lab = Lab(self._make_lab_env(), self._processes, self.budget)
         return self._lab
 
     # ------------------------------------------------------------ Algorithm 1, stage 1
@@ -134,9 +138,16 @@ class ProbeBackend:
     def analyze(
         self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        """Find rules that hold on fresh tasks and are new to the interface. Empty if all feedback is informative."""
+        """Find rules that hold on fresh tasks and are new to the interface. Empty if all feedback is informative.
+
+        Where the budget ends, these are the rules that stood their trials by then.
+        """
         with rarely_collected():
-            return self._learned_from(played, known, interface)
+            try:
+                return self._learned_from(played, known, interface)
+            except BudgetSpentError as error:
+                self._note(f"no rule was tried: the budget of {error} was spent before")
+                return []
 
     def _learned_from(
         self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
@@ -153,7 +164,7 @@ class ProbeBackend:
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         elif self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng):
             fresh = self._analyze(failed, before, rng)
-        if not fresh and before is None:
+        if not fresh and before is None and not self.budget.cut:
             self._note(nothing_found(failed))
         rules = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in rules]
@@ -262,6 +273,8 @@ class ProbeBackend:
         fresh += about_wrong_rules(spec, trials)
         fresh += about_rules(spec, learned, trials, cases)
         fresh += about_needs(spec, learned, enabled)
+        if self.budget.cut:
+            self._note(not_tried(spec, learned, fresh, self.budget.cut))
         return fresh
 
     def _name(self, failed: Sequence[Trajectory]) -> str:

@@ -249,7 +249,8 @@ def refine(
     """Learn rules, find counterexamples on fresh tasks, relearn, and hold an examination; repeat for undecided cases.
 
     Returns rules no examination refuted, with counts of their last pass (and counts of removed rules, including
-    `spec`'s own). Tests join `cases` only after counting; those of reserved tasks never do.
+    `spec`'s own). Where the budget ends, these are the rules and counts by then. Tests join `cases` only after
+    counting; those of reserved tasks never do.
     """
     kept_back = fresh[:: KEPT_BACK if len(fresh) >= MANY_TASKS else 2]
     practice = [task_id for task_id in fresh if task_id not in kept_back] or kept_back
@@ -257,10 +258,14 @@ def refine(
     known, trials, passed = spec, TrialCounts(), TrialCounts()
     for cycle in range(CYCLES):
         for _ in range(ROUNDS):
+            if lab.budget.is_spent():
+                break
             candidate = extend_spec(known, _surely(learn(known, _latest(cases), lab.copies)), {})
             tasks = rng.sample(practice, min(TASKS_PER_ROUND, len(practice)))
             for _, new_cases in _tested_on(lab, candidate, slots, tasks, rng, under=spec):
                 cases += new_cases
+        if lab.budget.is_spent():
+            break
         candidate = extend_spec(known, _surely(learn(known, _latest(cases), lab.copies)), {})
         passes = EXAMINATIONS if cycle == CYCLES - 1 else 2
         known, trials = examine_rules(lab, candidate, slots, kept_back, rng, passes, gone)
@@ -288,14 +293,20 @@ def examine_rules(
 ) -> tuple[Spec, TrialCounts]:
     """Remove refuted rules from a spec, counting them in `gone`, and return it with its last pass.
 
-    Rules depend on each other, so the rest is examined again on new walks until none is refuted.
+    Rules depend on each other, so the rest is examined again on new walks until none is refuted. A pass that the budget
+    cuts short counts on top of the pass before.
     """
     trials = TrialCounts()
     walked = sorted([*tasks] * (-(-MIN_WALKS // max(len(tasks), 1))))
     for _ in range(passes):
-        trials = TrialCounts()
+        if lab.budget.is_spent():
+            break
+        before, trials = trials, TrialCounts()
         for counted, _ in _tested_on(lab, remaining, slots, walked, rng):
             trials.add(counted)
+        if lab.budget.is_spent():
+            before.add(trials)
+            trials = before
         doubtful = [(template, row) for template, row in _rows(remaining) if trials.refuted[identity(template, row)]]
         for template, row in doubtful:
             remaining = remove_rule(remaining, template, row)

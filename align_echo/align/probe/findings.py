@@ -16,6 +16,7 @@ from align_echo.align.probe.rules import refused_actions
 from align_echo.align.probe.spec import Row, identity, isolate_rule
 from align_echo.align.probe.vocabulary import Need
 from align_echo.interface.contract import RuleRecord
+from align_echo.registry import quantity
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 # ---------------------------------------------------------------- wrong wordings close to a right one
@@ -162,6 +163,24 @@ def nothing_found(failed: Sequence[Trajectory]) -> str:
         "kinds alike (one text, one that quotes the action, or the answer before again), and for what makes a refused "
         "action possible. That none was found is no proof that agent and environment understand each other"
     )
+
+
+def not_tried(
+    spec: dict[str, Any], learned: Mapping[str, Sequence[Row]], reported: Sequence[Misalignment], limit: str
+) -> str:
+    """List the rules without enough trials when the budget ended."""
+    stood = {misalignment.rule for misalignment in reported}
+    words = [emit.rule_in_words(spec, template, row) for template, rows in learned.items() for row in rows]
+    left = [rule for rule in words if rule not in stood]
+    some = "".join(f"; {rule}" for rule in left[:MOST_NOT_TRIED])
+    return (
+        f"the budget of {limit} is spent: {quantity(len(stood), 'finding')} by then; not tried, or not often enough: "
+        f"{quantity(len(left), 'rule')}{some}{'; ...' * (len(left) > MOST_NOT_TRIED)}"
+    )
+
+
+MOST_NOT_TRIED = 5
+"""Rules named among those that were not tried."""
 
 
 def too_many_forms(forms: int, tasks: int) -> str:

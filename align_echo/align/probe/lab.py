@@ -10,11 +10,12 @@ import gc
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
+from align_echo.align.budget import Budget, BudgetSpentError
 from align_echo.align.probe import runtime
 from align_echo.align.probe.names import NUMBERED, ActionForms
 from align_echo.registry import quantity
@@ -74,8 +75,9 @@ class Lab:
     be compared by value (`compare_saved`); `lists` if the engine lists admissible actions, known after the first start.
     """
 
-    def __init__(self, env: TextEnv, processes: int = 1) -> None:
+    def __init__(self, env: TextEnv, processes: int = 1, budget: Budget | None = None) -> None:
         self.env = env
+        self.budget = budget or Budget()
         self._processes = processes
         self.steps = 0
         self.name = NUMBERED
@@ -94,35 +96,49 @@ class Lab:
     def copies(self) -> int:
         """Return the number of processes for testing rules; 1 for no copies.
 
-        Without lists, trials in a task depend on earlier tasks, so there are no copies.
+        Without lists, trials in a task depend on earlier tasks, so there are no copies. A budget of engine steps is
+        spent in one process, so that it ends at the same step for any number.
         """
+        if self.budget.limits.engine_steps is not None:
+            return 1
         return min(self._processes, usable_cores()) if self.lists and self.env.in_memory else 1
 
     def share_out(self, works: Iterable[Callable[[], Answer]], count: int) -> list[Answer]:
         """Run `count` pieces of work, each on its own tasks' trees, and return the results in order.
 
         Pieces are drawn here in order; all but the last run in copies of this process where possible. Lab state and
-        step counts do not depend on copies.
+        step counts do not depend on copies. Where the budget ends, the results of the pieces that ended are returned,
+        and the next engine step raises `BudgetSpentError`.
         """
         answers: list[Answer] = []
-        with ForkPool[tuple[Answer, int]](self.copies) as pool:
-            for number, work in enumerate(works, 1):
-                if self.copies > 1 and number < count:
-                    pool.give(partial(self._with_steps, work))
-                else:
-                    pool.keep(self._with_steps(work))
+        with ForkPool[tuple[Answer | None, int]](self.copies) as pool:
+            with suppress(BudgetSpentError):
+                for number, work in enumerate(works, 1):
+                    if self.copies > 1 and number < count:
+                        pool.give(partial(self._with_steps, work))
+                    else:
+                        pool.keep(self._with_steps(work))
             for (answer, steps), in_copy in pool.answers():
                 self.steps += steps if in_copy else 0
-                answers.append(answer)
+                self.budget.add_steps(steps if in_copy else 0)
+                if answer is None:
+                    self.budget.is_spent()
+                else:
+                    answers.append(answer)
         return answers
 
-    def _with_steps(self, work: Callable[[], Answer]) -> tuple[Answer, int]:
+    def _with_steps(self, work: Callable[[], Answer]) -> tuple[Answer | None, int]:
+        """Return the result, None where the budget ended it, and the engine steps taken."""
         before = self.steps
-        return work(), self.steps - before
+        try:
+            return work(), self.steps - before
+        except BudgetSpentError:
+            return None, self.steps - before
 
     def start(self, task_id: str) -> LabState:
         """Return the initial state of a task."""
         if self._root is None or self._root.task_id != task_id:
+            self.budget.check()
             self.env.reset(seed=0, options={"task": task_id})
             self.lists = self.env.state.admissible_actions is not None
             self._clear()
@@ -194,7 +210,7 @@ class Lab:
         """
         child = state.children.get(action)
         if child is None:
-            self.steps += 1
+            self._count_step()
             known = None if state.position is None else self._reached.get((state.position, action))
             if known is None:
                 child = self._step(state, action)
@@ -202,6 +218,11 @@ class Lab:
                 child = self._shared(known, (*state.actions, action), state, known.observation)
             state.children[action] = child
         return child
+
+    def _count_step(self) -> None:
+        """Count an engine step before it is taken. Raises `BudgetSpentError` if the budget has none left."""
+        self.budget.take_step()
+        self.steps += 1
 
     def _step(self, state: LabState, action: str) -> LabState:
         self._act(state, action)
@@ -268,8 +289,8 @@ class Lab:
 
     def _try(self, state: LabState, action: str) -> LabState | None:
         """Return the state after an action; None if refused. Refusals in words are assumed to leave no trace."""
+        self._count_step()
         self._act(state, action)
-        self.steps += 1
         engine = self.env.state
         shape = runtime.refusal(self.refusals, state.observation, action, engine.observation)
         if shape and not (engine.done or engine.truncated):

@@ -9,8 +9,10 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
+from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.emit import assemble_source
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.findings import WRONG
@@ -48,8 +50,21 @@ HINTS = 3
 def try_on_fresh(
     lab: Lab, survey: VocabularySurvey, spec: dict[str, Any], tasks: Sequence[str], rng: random.Random
 ) -> TrialCounts:
-    """Test every claim of a spec on fresh tasks."""
+    """Test every claim of a spec on fresh tasks, up to the end of the budget."""
     trials = TrialCounts()
+    with suppress(BudgetSpentError):
+        _try_tasks(lab, survey, spec, tasks, rng, trials)
+    return trials
+
+
+def _try_tasks(
+    lab: Lab,
+    survey: VocabularySurvey,
+    spec: dict[str, Any],
+    tasks: Sequence[str],
+    rng: random.Random,
+    trials: TrialCounts,
+) -> None:
     for task_id in tasks:
         states = survey_task(lab, survey, task_id, rng, thorough=False)
         if len(states) > 1 and spec["travel"]:
@@ -61,7 +76,6 @@ def try_on_fresh(
                 _try_form(lab, survey, spec, form, rng.choice(states), rng, trials)
         for state in rng.sample(states, min(SURE_STATES, len(states))):
             _try_sure(lab, survey, spec, state, rng, trials)
-    return trials
 
 
 def _count(trials: TrialCounts, claim: str, task_id: str, action: str, *, passed: bool) -> None:
@@ -372,7 +386,8 @@ def analyze(
     trials = try_on_fresh(lab, survey, candidate, untouched, rng)
     spec = {**spec, "always": _always(before, survey)}
     other_tasks = [refusal for refusal in refused if refusal[0].task_id not in survey.tasks]
-    try_bare_names(lab, survey, {**spec, "names": sorted(surveyed)}, other_tasks, trials)
+    with suppress(BudgetSpentError):
+        try_bare_names(lab, survey, {**spec, "names": sorted(surveyed)}, other_tasks, trials)
     say(f"{len(untouched)} fresh tasks played ({lab.steps} engine steps so far)")
     return [
         *_about_refusals(before, spec, failed),

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
+from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.emit import assemble_source
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.lab import Lab, find_silenced, is_often_silent
@@ -258,9 +260,10 @@ def analyze(
     spec["beside"] = learn_beside(lab, spec, walks.pages)
     say(f"{len(walks.pages)} pages tried out ({lab.steps} engine steps so far)")
     tests = WalkRecord()
-    for number, task_id in enumerate(kept_back, 1):
-        tour(lab, spec, task_id, tests, rng)
-        say(f"testing on fresh tasks: {number} of {len(kept_back)}")
+    with suppress(BudgetSpentError):
+        for number, task_id in enumerate(kept_back, 1):
+            tour(lab, spec, task_id, tests, rng)
+            say(f"testing on fresh tasks: {number} of {len(kept_back)}")
     spec, trials = verify_rules(lab, spec, tests.pages, rng)
     say(f"{len(tests.pages)} pages of fresh tasks tried out ({lab.steps} engine steps so far)")
     if before is None and not (spec["closed"] and stands(trials.of(NAMES))):

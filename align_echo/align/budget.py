@@ -1,0 +1,171 @@
+"""Budget of a generation run: engine steps of experiments, seconds, and tokens of its models.
+
+The laboratory asks before each engine step, and a model before each request. A spent budget raises `BudgetSpentError`,
+which the backends catch to end with what they have.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from align_echo.registry import quantity
+from align_echo.types import Completion, Frozen, Message, WordChoice
+
+Limit = Literal["engine-steps", "seconds", "tokens"]
+
+CHARACTERS_PER_TOKEN = 4
+"""Rough size of a token, for a server that reports none."""
+
+WRITING_SHARE = 0.3
+"""Share of the tokens that the `llm` backend's analysis leaves for writing the interface."""
+
+
+class BudgetSpentError(Exception):
+    """The budget is spent. It never leaves a backend."""
+
+
+class BudgetLimits(Frozen):
+    """Limits of a run; None for no limit. Steps are those of experiments."""
+
+    engine_steps: int | None = Field(default=None, ge=1)
+    seconds: float | None = Field(default=None, gt=0)
+    tokens: int | None = Field(default=None, ge=1)
+
+    def allow_more_than(self, record: BudgetRecord) -> bool:
+        """Check if the limit that ended a run is larger here, or gone."""
+        if not record.ended_by:
+            return False
+        old, new = (getattr(limits, record.ended_by.replace("-", "_")) for limits in (record.limits, self))
+        return new is None or new > old
+
+
+class BudgetRecord(Frozen):
+    """Limits of a run and what it spent; seconds only with a limit of seconds, since they differ from run to run.
+
+    `ended_by` names the limit that ended the run, "" for none.
+    """
+
+    limits: BudgetLimits = BudgetLimits()
+    engine_steps: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    ended_by: Limit | Literal[""] = ""
+
+    @property
+    def in_words(self) -> str:
+        """Return what was spent of which limit, and the option that gives more, if the budget ended the run."""
+        if not self.ended_by:
+            return ""
+        spent = {
+            "engine-steps": (quantity(self.engine_steps, "engine step"), "--max-engine-steps"),
+            "seconds": (f"{self.seconds:.0f} seconds", "--max-seconds"),
+            "tokens": (quantity(self.tokens, "token"), "--max-tokens-total"),
+        }
+        words, option = spent[self.ended_by]
+        return f"the budget ended the run after {words}; --resume with a larger {option} goes on"
+
+
+class Budget:
+    """Budget in use. `before` holds what earlier sessions of the run spent."""
+
+    def __init__(
+        self,
+        limits: BudgetLimits | None = None,
+        *,
+        clock: Callable[[], float] | None = None,
+        before: BudgetRecord | None = None,
+    ) -> None:
+        self.limits = limits or BudgetLimits()
+        before = before or BudgetRecord()
+        self._clock = clock or time.monotonic
+        self._start = self._clock() - before.seconds
+        self._steps = before.engine_steps
+        self._tokens = before.tokens
+        self._cut: Limit | Literal[""] = ""
+        self._lock = threading.Lock()
+
+    @property
+    def cut(self) -> Limit | Literal[""]:
+        """Name of the limit that ended something, "" for none."""
+        return self._cut
+
+    def is_spent(self, token_share: float = 1.0) -> bool:
+        """Check if a limit is spent, or a share of the tokens: what asks ends then."""
+        limits = self.limits
+        if limits.seconds is not None and self.seconds >= limits.seconds:
+            self._cut = "seconds"
+        elif limits.engine_steps is not None and self._steps >= limits.engine_steps:
+            self._cut = "engine-steps"
+        elif limits.tokens is not None and self._tokens >= token_share * limits.tokens:
+            self._cut = "tokens"
+        else:
+            return False
+        return True
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start, with those of earlier sessions."""
+        return self._clock() - self._start
+
+    @property
+    def record(self) -> BudgetRecord:
+        """What is spent by now."""
+        return BudgetRecord(
+            limits=self.limits,
+            engine_steps=self._steps,
+            seconds=0.0 if self.limits.seconds is None else round(self.seconds, 1),
+            tokens=self._tokens,
+            ended_by=self._cut,
+        )
+
+    def check(self, token_share: float = 1.0) -> None:
+        """Raise `BudgetSpentError` if a limit is spent, or a share of the tokens."""
+        if self.is_spent(token_share):
+            raise BudgetSpentError(str(self._cut))
+
+    def adopt(self, record: BudgetRecord) -> None:
+        """Take over what a finished iteration had spent, and the limit that ended it."""
+        self._steps, self._tokens = max(self._steps, record.engine_steps), max(self._tokens, record.tokens)
+        self._cut = record.ended_by
+
+    def take_step(self) -> None:
+        """Take an engine step. Raises `BudgetSpentError` instead if a limit is spent."""
+        self.check()
+        self._steps += 1
+
+    def add_steps(self, steps: int) -> None:
+        """Add engine steps that a copy of this process took."""
+        self._steps += steps
+
+    def add_tokens(self, tokens: int) -> None:
+        """Count the tokens of a reply."""
+        with self._lock:
+            self._tokens += tokens
+
+
+@dataclass(frozen=True)
+class RoleMeter:
+    """Meter of a model's tokens. `share`: the part of all tokens from which on it is not asked; None: it always is."""
+
+    budget: Budget
+    share: float | None
+
+    def before_request(self) -> None:
+        """Raise `BudgetSpentError` before a request beyond the budget."""
+        if self.share is not None:
+            self.budget.check(self.share)
+
+    def after_reply(self, messages: Sequence[Message], reply: Completion | WordChoice) -> None:
+        """Count the tokens of a request and its reply: those reported, else by the characters."""
+        prompt, completion = reply.usage.prompt_tokens, reply.usage.completion_tokens
+        if not prompt:
+            prompt = sum(len(message.content) for message in messages) // CHARACTERS_PER_TOKEN
+        if not completion and isinstance(reply, Completion):
+            completion = len(reply.text) // CHARACTERS_PER_TOKEN
+        self.budget.add_tokens(prompt + (completion or 0))

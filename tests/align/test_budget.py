@@ -1,0 +1,201 @@
+"""A budget ends a generation run with what it has, on the step, and a larger one goes on as if it had been there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from align_echo.align import generation
+from align_echo.align.budget import Budget, BudgetLimits, BudgetRecord, BudgetSpentError, RoleMeter
+from align_echo.align.generation import GenerationConfig, GenerationPlan, generate_interface, plan_generation
+from align_echo.align.loop import GenerationResult
+from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.findings import MIN_TESTS
+from align_echo.align.run_folder import RunFolder
+from align_echo.interface.contract import identity
+from align_echo.rollout.batches import run_tasks
+from align_echo.types import Completion, Message, Misalignment, Trajectory, Usage
+from align_echo.wrappers.environment import EnvironmentSpec, never
+from align_echo.wrappers.text_env import TextEnv
+from tests.worlds.agents import obedient
+from tests.worlds.env import STEP_LIMIT, WorldEnv
+from tests.worlds.worlds import held_out_tasks, make_world, train_tasks
+
+WORLD = make_world(
+    1, spelling="numbers", refusal="one", listed=True, depth=1, travel="none", whence=False, undo=True, goal="stow",
+    looks=False, wrong_words=1, skipped=1, shown=True,
+)  # fmt: skip
+TASKS = train_tasks(WORLD, 8)
+
+
+# ---------------------------------------------------------------- the budget itself
+
+
+def test_each_limit_ends_by_its_name():
+    now = [10.0]
+    budget = Budget(BudgetLimits(engine_steps=2, seconds=5, tokens=100), clock=lambda: now[0])
+    budget.take_step()
+    budget.take_step()
+    with pytest.raises(BudgetSpentError, match="engine-steps"):
+        budget.take_step()
+    assert budget.record.engine_steps == 2
+    budget = Budget(BudgetLimits(seconds=5), clock=lambda: now[0])
+    assert not budget.is_spent()
+    now[0] = 15.0
+    with pytest.raises(BudgetSpentError, match="seconds"):
+        budget.check()
+    assert (budget.record.ended_by, budget.record.seconds) == ("seconds", 5.0)
+
+
+def test_tokens_are_those_reported_else_a_quarter_of_the_characters():
+    budget = Budget(BudgetLimits(tokens=100))
+    analyzer, optimizer, agent = RoleMeter(budget, 0.7), RoleMeter(budget, 1.0), RoleMeter(budget, None)
+    asked = [Message(role="user", content="x" * 40)]
+    analyzer.after_reply(asked, Completion(text="y" * 8, usage=Usage(prompt_tokens=50, completion_tokens=10)))
+    assert budget.record.tokens == 60
+    analyzer.before_request()
+    analyzer.after_reply(asked, Completion(text="y" * 8, usage=Usage(prompt_tokens=None, completion_tokens=None)))
+    assert budget.record.tokens == 72
+    with pytest.raises(BudgetSpentError, match="tokens"):
+        analyzer.before_request()
+    optimizer.before_request()
+    budget.add_tokens(28)
+    with pytest.raises(BudgetSpentError):
+        optimizer.before_request()
+    agent.before_request()
+
+
+@pytest.mark.parametrize(
+    ("limits", "more"),
+    [({"seconds": 5}, False), ({"seconds": 6}, True), ({}, True), ({"seconds": 5, "engine_steps": 9}, False)],
+)
+def test_only_a_larger_limit_of_the_same_kind_goes_on(limits, more):
+    record = BudgetRecord(limits=BudgetLimits(seconds=5), seconds=5.1, ended_by="seconds")
+    assert BudgetLimits(**limits).allow_more_than(record) == more
+    assert not BudgetLimits(**limits).allow_more_than(BudgetRecord())
+
+
+# ---------------------------------------------------------------- the probe
+
+
+@cache
+def episodes() -> tuple[Trajectory, ...]:
+    return tuple(run_tasks(lambda: WorldEnv(WORLD, TASKS, STEP_LIMIT), obedient(WORLD), TASKS[:3], split="train"))
+
+
+def analysed(budget: Budget, notes: list[str]) -> list[Misalignment]:
+    backend = ProbeBackend(lambda: WorldEnv(WORLD, TASKS, 10**6), TASKS[3:], note=notes.append, budget=budget)
+    return backend.analyze(episodes(), [], identity(WORLD.contract))
+
+
+@pytest.mark.parametrize("steps", [1, 900, 8000])
+def test_the_probe_ends_at_the_step_with_rules_that_stood_their_trials(steps):
+    notes: list[str] = []
+    budget = Budget(BudgetLimits(engine_steps=steps))
+    found = analysed(budget, notes)
+    assert budget.record.engine_steps == steps
+    assert budget.record.ended_by == "engine-steps"
+    assert any("budget of engine-steps" in note for note in notes)
+    rules = [each for each in found if '"row"' in each.detail]
+    assert all(each.evidence.support >= MIN_TESTS and not each.evidence.refuted for each in rules)
+
+
+def test_enough_steps_end_nothing():
+    notes: list[str] = []
+    few = analysed(Budget(BudgetLimits(engine_steps=900)), notes)
+    budget = Budget(BudgetLimits(engine_steps=10**6))
+    whole = analysed(budget, notes)
+    assert budget.record.ended_by == ""
+    assert {each.rule for each in few} < {each.rule for each in whole}
+
+
+def test_the_probe_ends_with_the_seconds():
+    ticks = iter(range(10**9))
+    budget = Budget(BudgetLimits(seconds=3000), clock=lambda: float(next(ticks)))
+    analysed(budget, [])
+    assert budget.record.ended_by == "seconds"
+    assert budget.record.engine_steps < 3100
+
+
+# ---------------------------------------------------------------- a run
+
+
+def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
+    return WorldEnv(WORLD, TASKS if split == "train" else held_out_tasks(WORLD, 3), step_limit or STEP_LIMIT)
+
+
+SPEC = EnvironmentSpec(
+    name=WORLD.contract.environment,
+    summary="a made-up world",
+    splits=("train", "test"),
+    train_split="train",
+    test_split="test",
+    step_limit=STEP_LIMIT,
+    action_format="words",
+    contract=WORLD.contract,
+    is_invalid=None,
+    task_type=lambda task: "task",
+    make_env=make_env,
+    task_ids=lambda *, split, data_root: TASKS if split == "train" else held_out_tasks(WORLD, 3),
+    training_tasks=lambda *, data_root, iteration, seed: TASKS[:3] if iteration else TASKS[3:],
+    has_expert=never,
+)
+
+
+class Agent:
+    """The world's agent that errs."""
+
+    name = "errs"
+
+    def __init__(self, *_: object) -> None:
+        self.act = obedient(WORLD).act
+
+
+def planned(**options: Any) -> GenerationPlan:
+    config = GenerationConfig(
+        env=SPEC, backend="probe", agent=f"{__name__}:Agent", iterations=2, play_tasks=0, **options
+    )
+    return plan_generation(config)
+
+
+def generated(path: Path, *, resume: bool = False, **options: Any) -> GenerationResult:
+    return generate_interface(planned(**options), path, resume=resume)
+
+
+def steps_of(record: GenerationResult) -> Iterator[int]:
+    yield from (each.budget.engine_steps for each in record.summary.iterations)
+
+
+def test_a_run_ends_well_at_its_budget_and_a_larger_one_goes_on_as_if_it_had_been_there(tmp_path):
+    small = generated(tmp_path / "run", max_engine_steps=100)
+    assert (small.summary.stopped, small.summary.budget.ended_by) == ("budget", "engine-steps")
+    assert [*steps_of(small)] == [100]
+    summary = RunFolder(tmp_path / "run").summary()
+    assert summary is not None
+    assert summary.budget == small.summary.budget
+    again = generated(tmp_path / "run", resume=True, max_engine_steps=100)
+    assert (again.interface, again.summary.stopped) == (small.interface, "budget")
+    assert again.summary.budget.engine_steps == 100
+    larger = generated(tmp_path / "run", resume=True, max_engine_steps=4000)
+    fresh = generated(tmp_path / "other", max_engine_steps=4000)
+    assert larger.interface.source == fresh.interface.source
+    assert larger.summary.misalignments == fresh.summary.misalignments > small.summary.misalignments
+    assert [*steps_of(larger)] == [*steps_of(fresh)]
+
+
+def test_no_episode_begins_after_the_last_second_and_those_played_are_kept(tmp_path, monkeypatch):
+    ticks = iter(range(10**9))
+    monkeypatch.setattr(generation, "Budget", partial(Budget, clock=lambda: float(next(ticks))))
+    result = generated(tmp_path / "run", max_seconds=3)
+    assert (result.summary.stopped, result.summary.iterations) == ("budget", ())
+    assert not result.summary.written
+    played = [*RunFolder(tmp_path / "run").trajectories(1).read(Trajectory)]
+    assert 0 < len(played) < 3
+    monkeypatch.undo()
+    whole = generated(tmp_path / "run", resume=True, max_engine_steps=100)
+    assert [record.tasks for record in whole.summary.iterations] == [3]
+    assert [*RunFolder(tmp_path / "run").trajectories(1).read(Trajectory)][: len(played)] == played
