@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -22,6 +21,9 @@ TOOLS_CHARACTERS = 8000
 
 LONGEST_DESCRIPTION = 200
 """Characters of a description, and of the values of an enumeration."""
+
+DEEPEST = 4
+"""Levels of lists, objects and references within a type."""
 
 
 def describe_actions(spec: EnvironmentSpec) -> str:
@@ -49,29 +51,32 @@ def tools_text(tools: Sequence[Mapping[str, JsonValue]], limit: int = TOOLS_CHAR
 def _tool_text(tool: Mapping[str, JsonValue]) -> str:
     schema = _mapping(tool.get("parameters")) or _mapping(tool.get("input_schema"))
     parameters, required = _mapping(schema.get("properties")), schema.get("required")
-    needed = required if isinstance(required, list) else []
+    definitions, needed = _mapping(schema.get("$defs")), required if isinstance(required, list) else []
     names = [name if name in needed else f"[{name}]" for name in parameters]
     lines = [f"- {tool.get('name')}({', '.join(names)}){_described(tool)}"]
     for name, value in parameters.items():
         parameter, need = _mapping(value), "required" if name in needed else "optional"
-        lines.append(f"  - {name}: {_type(parameter)}, {need}{_described(parameter)}")
+        lines.append(f"  - {name}: {_type(parameter, definitions)}, {need}{_described(parameter)}")
     return "\n".join(lines)
 
 
-def _type(schema: Mapping[str, JsonValue]) -> str:
-    """Name the type of a parameter, with the values of an enumeration."""
-    choices = schema.get("enum")
+def _type(schema: Mapping[str, JsonValue], definitions: Mapping[str, JsonValue], depth: int = 0) -> str:
+    """Name the type of a parameter, with the values of an enumeration and the parts of an object."""
+    if depth > DEEPEST:
+        return "any"
+    inner = partial(_type, definitions=definitions, depth=depth + 1)
+    choices, several, kind = schema.get("enum"), schema.get("anyOf"), schema.get("type")
+    parts = _mapping(schema.get("properties"))
+    if "$ref" in schema:
+        return inner(_mapping(definitions.get(str(schema["$ref"]).rpartition("/")[2])))
     if isinstance(choices, list):
         return f"one of {_short(', '.join(map(json.dumps, choices)))}"
-    several = schema.get("anyOf")
     if isinstance(several, list):
-        return " or ".join(_type(_mapping(one)) for one in several)
-    kind = schema.get("type")
+        return " or ".join(inner(_mapping(each)) for each in several)
     if kind == "array":
-        return f"list of {_type(_mapping(schema.get('items')))}"
-    inner = _mapping(schema.get("properties"))
-    if inner:
-        return f"object with {', '.join(f'{name} ({_type(_mapping(value))})' for name, value in inner.items())}"
+        return f"list of {inner(_mapping(schema.get('items')))}"
+    if parts:
+        return f"object with {', '.join(f'{name} ({inner(_mapping(value))})' for name, value in parts.items())}"
     return " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind or "any")
 
 
@@ -92,10 +97,10 @@ def _mapping(value: object) -> Mapping[str, JsonValue]:
 # ---------------------------------------------------------------- answers that came again and again
 
 OFTEN = 3
-MOST_ANSWERS = 12
+MOST_ANSWERS = 10
 """Times from which an answer is listed, and answers listed."""
 
-NOTHING_NEW = "the text before, unchanged"
+UNCHANGED, UNREADABLE = "the text before again", "no action could be read"
 
 
 @dataclass
@@ -116,26 +121,29 @@ class _Answer:
 
 
 def repeated_answers(trajectories: Iterable[Trajectory]) -> str:
-    """List the answers that came several times, those to the most different actions first, and unreadable replies; ""
-    for none.
+    """List unreadable replies, unchanged pages, and answers that came several times, those to the most different
+    actions first; "" for none.
     """
-    played = [(trajectory, _keys(trajectory)) for trajectory in trajectories]
-    fresh = Counter(key for _, keys in played for key in keys.values() if not isinstance(key, _Silence))
     answers: dict[str, _Answer] = {}
-    for trajectory, keys in played:
+    for trajectory in trajectories:
+        before = trajectory.initial_observation
         for number, step in enumerate(trajectory.steps, start=1):
             where = f"task {trajectory.task_id}, step {number}"
-            heard = keys.get(number, f"no action: {step.problem}")
-            answer = step.observation if step.raw_observation is None else step.raw_observation
-            text, example = repr(_short(answer)), f"to `{_short(step.action or '')}` ({where})"
+            example = f"to `{_short(step.action or '')}` ({where})"
+            texts: dict[str, str] = {}
             if step.action is None:
-                text, example = f"no action could be read: {_short(step.problem)}", f"{_short(step.reply)!r} ({where})"
-            if isinstance(heard, _Silence):
-                heard, text = (heard.shape, text) if fresh[heard.shape] > 1 else (NOTHING_NEW, NOTHING_NEW)
-            known = answers.setdefault(heard, _Answer(text, example))
-            known.count += 1
-            known.tasks.add(trajectory.task_id)
-            known.actions.update([step.action] if step.action else [])
+                example = f"{_short(step.reply)!r} ({where})"
+                texts[UNREADABLE + step.problem] = f"{UNREADABLE}: {_short(step.problem)}"
+            else:
+                answer = step.observation if step.raw_observation is None else step.raw_observation
+                texts[EnvReply(step.action, answer).shape] = repr(_short(answer))
+                texts |= {UNCHANGED: UNCHANGED} if answer.strip() == before.strip() else {}
+                before = answer
+            for key, text in texts.items():
+                known = answers.setdefault(key, _Answer(text, example))
+                known.count += 1
+                known.tasks.add(trajectory.task_id)
+                known.actions.update([step.action] if step.action else [])
     often = sorted((answer for answer in answers.values() if answer.count >= OFTEN), key=_rank)
     lines = [answer.line() for answer in often[:MOST_ANSWERS]]
     if len(often) > MOST_ANSWERS:
@@ -143,28 +151,5 @@ def repeated_answers(trajectories: Iterable[Trajectory]) -> str:
     return "\n".join(lines)
 
 
-class _Silence(NamedTuple):
-    """The text before, which another action had brought: a repeated refusal, or a page on which nothing changed."""
-
-    shape: str
-
-
-def _keys(trajectory: Trajectory) -> dict[int, str | _Silence]:
-    """Return the shape of the answer to each step with an action, by its number."""
-    keys: dict[int, str | _Silence] = {}
-    before, last = trajectory.initial_observation, ""
-    key: str | _Silence = ""
-    for number, step in enumerate(trajectory.steps, start=1):
-        if step.action is not None:
-            answer = step.observation if step.raw_observation is None else step.raw_observation
-            is_same = answer.strip() == before.strip()
-            if not (is_same and step.action == last):
-                shape = EnvReply(step.action, answer).shape
-                key = _Silence(shape) if is_same else shape
-            keys[number] = key
-            before, last = answer, step.action
-    return keys
-
-
-def _rank(answer: _Answer) -> tuple[int, int]:
-    return -len(answer.actions), -answer.count
+def _rank(answer: _Answer) -> tuple[bool, int, int]:
+    return not answer.text.startswith((UNCHANGED, UNREADABLE)), -len(answer.actions), -answer.count

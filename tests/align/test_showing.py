@@ -31,6 +31,10 @@ CANCEL: dict[str, Any] = {
             "items": {"type": "array", "items": {"type": "string"}},
             "payer": {"anyOf": [{"type": "string"}, {"type": "null"}]},
             "address": {"type": "object", "properties": {"zip": {"type": "integer"}}},
+            "flights": {"type": "array", "items": {"$ref": "#/$defs/Flight"}},
+        },
+        "$defs": {
+            "Flight": {"type": "object", "properties": {"date": {"type": "string"}, "next": {"$ref": "#/$defs/Flight"}}}
         },
         "required": ["order_id", "items"],
     },
@@ -39,12 +43,13 @@ CANCEL: dict[str, Any] = {
 
 def test_a_tool_is_shown_with_the_type_and_need_of_each_parameter() -> None:
     assert tools_text([{"type": "function", "function": CANCEL}]).splitlines() == [
-        "- cancel_order(order_id, [reason], items, [payer], [address]): Cancel a pending order.",
+        "- cancel_order(order_id, [reason], items, [payer], [address], [flights]): Cancel a pending order.",
         "  - order_id: string, required: The order's id, such as '#W0000000'.",
         '  - reason: one of "no longer needed", "ordered by mistake", optional',
         "  - items: list of string, required",
         "  - payer: string or null, optional",
         "  - address: object with zip (integer), optional",
+        "  - flights: list of object with date (string), next (object with date (any), next (any)), optional",
     ]
 
 
@@ -90,22 +95,23 @@ def played(task: str, *replies: str) -> Trajectory:
 def test_equal_answers_are_one_line_with_their_count_tasks_and_an_example() -> None:
     failed = [played(BOOK, "take book 1"), played(MUG, "look", "take book 1", "take pen 2", "hm\nwell")]
     assert repeated_answers(failed).splitlines() == [
-        "- x 10 in 2 tasks: 'Nothing happens.'; for example to `take book 1` (task " + BOOK + ", step 1)"
+        f"- x 8 in 2 tasks: the text before again; for example to `take book 1` (task {BOOK}, step 2)"
         " and to 1 other action",
-        "- x 5 in 1 task: no action could be read: two lines; for example 'hm well' (task " + MUG + ", step 4)",
+        f"- x 5 in 1 task: no action could be read: two lines; for example 'hm well' (task {MUG}, step 4)",
+        f"- x 10 in 2 tasks: 'Nothing happens.'; for example to `take book 1` (task {BOOK}, step 1)"
+        " and to 1 other action",
     ]
 
 
-def test_a_silent_environment_s_answers_are_the_text_before() -> None:
-    class Silent(RoomEnv):
+def test_of_many_repeated_answers_the_first_are_listed_and_the_others_counted() -> None:
+    class Counting(RoomEnv):
         def _act(self, action: str) -> Any:
-            before = self._state
-            after = super()._act(action)
-            return replace(after, observation=before.observation) if after.observation == "Nothing happens." else after
+            return replace(super()._act(action), observation=f"You read {'abcdefghijklm'[self.turns // 3]}.")
 
-    failed = run_episode(Silent(step_limit=5), Speaker("take book 1", "take pen 2"), BOOK, split="train")
-    (line,) = repeated_answers([failed]).splitlines()
-    assert line.startswith("- x 5 in 1 task: the text before, unchanged; for example to `take book 1`")
+    failed = run_episode(Counting(step_limit=36), Speaker("look"), BOOK, split="train")
+    lines = repeated_answers([failed]).splitlines()
+    assert len(lines) == 11
+    assert lines[-1] == "- 3 more answers that came 3 times or more"
 
 
 def test_a_log_folds_steps_alike_and_shows_replies_that_were_read_otherwise() -> None:
