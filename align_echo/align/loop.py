@@ -31,7 +31,7 @@ from align_echo.align.run_folder import (
     Stopped,
 )
 from align_echo.align.world import TrainingSplit, ending, episode_event, given_up_line, iteration_line
-from align_echo.interface.contract import Interface, check_source, identity
+from align_echo.interface.contract import Interface, RuleCoverage, check_source, identity
 from align_echo.interface.hints import count_hints, merged
 from align_echo.intervals import Estimate, wilson
 from align_echo.registry import quantity
@@ -228,6 +228,7 @@ class _Run:
             faults_by_source=faults_by_source(trajectories),
             misalignments=len(misalignments),
             addressed=len(self.addressed) - addressed,
+            coverage=RuleCoverage.of(self.interface.provenance.rules),
             interface_before=before.label,
             interface_after=self.interface.label,
             source_before=before.content_hash,
@@ -417,6 +418,7 @@ class _Run:
             iterations=tuple(self.records),
             misalignments=len(self.misalignments),
             addressed=len(self.addressed),
+            coverage=RuleCoverage.of(self.interface.provenance.rules),
             rules=len(self.interface.provenance.rules),
             interface=self.interface.label,
             interface_file="interface.py",

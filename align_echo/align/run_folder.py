@@ -25,7 +25,7 @@ from align_echo.base.files import read_bytes, write_atomically
 from align_echo.base.jsonl import JsonlFile
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import UsageError, unreadable
-from align_echo.interface.contract import Interface, load_interface, save_interface
+from align_echo.interface.contract import Interface, RuleCoverage, load_interface, save_interface
 from align_echo.intervals import Percent, Score, ScoreChange
 from align_echo.models.cache import ReplyCache, find_price
 from align_echo.models.recording import CallLog, RecordingModel, TokenMeter
@@ -107,9 +107,10 @@ class IterationRecord(Frozen):
     `faults_by_source`.
 
     "written": the backend wrote a new interface. "unchanged": misalignments were found, but the interface stayed.
-    `addressed` counts misalignments that got their first rules and passed experiments in this iteration.
-    `source_before` and `source_after` identify versions; the labels are for display. `budget` holds what the run had
-    spent at the end of the analysis; where it was spent, a larger one analyses the iteration's episodes again.
+    `addressed` counts misalignments that got their first rules and passed experiments in this iteration; `coverage`
+    counts the experiments behind all rules after it. `source_before` and `source_after` identify versions; the labels
+    are for display. `budget` holds what the run had spent at the end of the analysis; where it was spent, a larger one
+    analyses the iteration's episodes again.
     """
 
     iteration: int
@@ -120,6 +121,7 @@ class IterationRecord(Frozen):
     faults_by_source: dict[str, int] = Field(default_factory=dict)
     misalignments: int = 0
     addressed: int = 0
+    coverage: RuleCoverage | None = None
     interface_before: str
     interface_after: str
     source_before: str = ""
@@ -160,6 +162,8 @@ class InPlay(Frozen):
     `won` (percent) and `score` (in [0, 1]) by variant. `over_none` and `over_placebo` are score differences to "full",
     paired by task. `better` and `worse` count tasks with a higher or lower score than without the interface. `known` of
     the `tasks` were used to generate it. `works` is False if the interface failed too often for reliable figures.
+    `spoken` of the `turns` with it got words from it, in `spoken_episodes` episodes; of the `refusals`,
+    `spoken_refusals` did, None where the environment declares no test of refusals.
     """
 
     split: str
@@ -174,6 +178,11 @@ class InPlay(Frozen):
     better: int
     worse: int
     works: bool = True
+    turns: int = 0
+    spoken: int = 0
+    spoken_episodes: int = 0
+    refusals: int | None = None
+    spoken_refusals: int | None = None
 
 
 class RoleUsage(Frozen):
@@ -188,9 +197,9 @@ class RoleUsage(Frozen):
 class RunSummary(Frozen):
     """Result of a run. `interface_file` is relative to the run folder; `rules` counts the interface's rules.
 
-    `misalignments` counts all findings and `addressed` those with rules that passed experiments. `written` is True if
-    the interface differs from the initial one. `in_play` holds its effect on an agent; None if not played. `budget` is
-    what the run spent of its limits, and the limit that ended it.
+    `misalignments` counts all findings and `addressed` those with rules that passed experiments; `coverage` counts the
+    experiments behind the rules. `written` is True if the interface differs from the initial one. `in_play` holds its
+    effect on an agent; None if not played. `budget` is what the run spent of its limits, and the limit that ended it.
     """
 
     environment: str
@@ -201,6 +210,7 @@ class RunSummary(Frozen):
     iterations: tuple[IterationRecord, ...]
     misalignments: int
     addressed: int = 0
+    coverage: RuleCoverage | None = None
     rules: int
     interface: str
     interface_file: str

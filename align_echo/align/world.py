@@ -90,7 +90,7 @@ def ending(summary: RunSummary) -> str:
         "iteration-limit": f"the iterations are used up; {last.failed} of {played} of the last one failed",
     }[summary.stopped]
     broke = f" ({_broken(last.faults)})" if last.faults else ""
-    rules = f"rules written for {summary.addressed}"
+    rules = f"rules written for {summary.addressed}{_coverage(summary)}"
     return f"{why}{broke}; {quantity(summary.misalignments, 'misalignment')} found, {rules}"
 
 
@@ -98,7 +98,7 @@ def iteration_line(record: IterationRecord) -> str:
     """Describe an iteration's result in one line."""
     misalignments = quantity(record.misalignments, "misalignment")
     words = {
-        "written": f"rules were written for {record.addressed} of {misalignments}",
+        "written": f"rules were written for {record.addressed} of {misalignments}{_coverage(record)}",
         "unchanged": f"no rule was written for {misalignments}; the old interface is kept",
         "no-failures": "no episode failed",
         "no-misalignments": "no new misalignment was found",
@@ -106,6 +106,12 @@ def iteration_line(record: IterationRecord) -> str:
     played = f"{record.failed} of {quantity(record.tasks, 'episode')} failed"
     broke = f", {_broken(record.faults)}" if record.faults else ""
     return f"iteration {record.iteration}: {played}{broke}; {words[record.outcome]}"
+
+
+def _coverage(counted: RunSummary | IterationRecord) -> str:
+    """Describe the experiments behind the rules; "" without rules, and for a record of an older version."""
+    coverage = counted.coverage
+    return f" ({coverage.in_words})" if coverage and coverage.rules else ""
 
 
 def given_up_line(label: str, share: Estimate, better: str, better_share: Estimate) -> str:

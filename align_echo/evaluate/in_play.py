@@ -9,7 +9,8 @@ further evaluation (`align-echo evaluate --compare`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ from align_echo.interface.hints import HintCount, count_hints, merged
 from align_echo.intervals import Estimate, bootstrap, task_key
 from align_echo.registry import quantity
 from align_echo.run_dir import CONFIG
-from align_echo.types import Trajectory
+from align_echo.types import Step, Trajectory
 
 FOLDER, WHOLE = "in-play", "full"
 ARMS = (BASELINE, PLACEBO, WHOLE)
@@ -55,8 +56,13 @@ def play_generated(
         progress.say(f"{quantity(count, 'task')} and not {plan.play_count} are played at the end: {shortage}")
     comparison = play(evaluation, folder, resume=(folder / CONFIG).exists(), progress=progress)
     files = {name: JsonlFile(folder / "trajectories" / f"{name}.jsonl") for name in ARMS}
-    episodes = {name: (trajectory for _, trajectory in file.entries(Trajectory)) for name, file in files.items()}
+    episodes: dict[str, Iterable[Trajectory]] = {
+        name: (trajectory for _, trajectory in file.entries(Trajectory)) for name, file in files.items()
+    }
+    speech = _Speech(plan.world.spec.is_invalid)
+    episodes[WHOLE] = speech.heard(episodes[WHOLE])
     in_play = measure_play(comparison, episodes, known=tasks_used(plan, generated), seed=plan.seed)
+    in_play = in_play.model_copy(update=speech.counts())
     return RunFolder(path).add_play(generated.summary, in_play)
 
 
@@ -90,6 +96,42 @@ def tasks_used(plan: GenerationPlan, generated: GenerationResult) -> set[str]:
     iterations = (record.iteration for record in generated.summary.iterations)
     played = (plan.world.tasks(number, plan.seed, plan.tasks_per_iteration) for number in iterations)
     return {*generated.interface.provenance.training_tasks, *plan.fresh, *(task for tasks in played for task in tasks)}
+
+
+@dataclass
+class _Speech:
+    """Counts turns on which the interface spoke. `is_invalid` is the environment's test of refusals, if it has one."""
+
+    is_invalid: Callable[[str], bool] | None
+    turns: int = 0
+    spoken: int = 0
+    spoken_episodes: int = 0
+    refusals: int = 0
+    spoken_refusals: int = 0
+
+    def heard(self, episodes: Iterable[Trajectory]) -> Iterator[Trajectory]:
+        """Pass episodes on, and count those without a fault."""
+        for episode in episodes:
+            spoken = 0 if episode.fault else sum(map(self._count, episode.steps))
+            self.spoken_episodes += spoken > 0
+            yield episode
+
+    def _count(self, step: Step) -> bool:
+        raw = step.raw_observation
+        speaks = step.action is not None and (raw is None or raw.strip() != step.observation.strip())
+        refused = raw is None or (self.is_invalid is not None and self.is_invalid(raw))
+        self.turns += 1
+        self.spoken += speaks
+        self.refusals += refused
+        self.spoken_refusals += speaks and refused
+        return speaks
+
+    def counts(self) -> dict[str, int | None]:
+        """Return the counts; None for refusals that are unknown."""
+        counts = {"turns": self.turns, "spoken": self.spoken, "spoken_episodes": self.spoken_episodes}
+        if self.is_invalid is None:
+            return {**counts, "refusals": None, "spoken_refusals": None}
+        return {**counts, "refusals": self.refusals, "spoken_refusals": self.spoken_refusals}
 
 
 def measure_play(
@@ -174,7 +216,16 @@ def play_line(summary: RunSummary) -> str:
     arms = zip(("without it", "with its placebo", "with it"), ARMS, strict=True)
     figures = ", ".join(f"{cell(estimates[arm], digits=digits)} {arm_name}" for arm_name, arm in arms)
     over = cell(played.over_placebo.scaled(scale), signed=True, digits=digits)
-    return f"in play ({where}{broke}): {name}: {figures}; over its placebo {over}: {verdict_on_play(played)}"
+    rests_on = f"{where}{broke}; {speech_line(played)}"
+    return f"in play ({rests_on}): {name}: {figures}; over its placebo {over}: {verdict_on_play(played)}"
+
+
+def speech_line(played: InPlay) -> str:
+    """Describe where the interface spoke."""
+    where = f"{played.spoken} of {quantity(played.turns, 'turn')}"
+    if played.refusals is not None:
+        where = f"{played.spoken_refusals} of {quantity(played.refusals, 'refusal')}"
+    return f"it spoke on {where}, in {played.spoken_episodes} of {quantity(played.tasks, 'episode')}"
 
 
 def verdict_on_play(played: InPlay) -> str:

@@ -107,7 +107,7 @@ def evidence(rule: RuleRecord) -> str:
     """Describe the experiments behind a rule."""
     counts = rule.evidence
     description = f"{counts.support} for, {counts.refuted} against, {counts.tasks} tasks"
-    return f"{description}, not tested" if rule.untested else description
+    return f"{description}, not confirmed" if rule.untested else description
 
 
 def visible(text: str) -> str:

@@ -19,7 +19,7 @@ from align_echo.align.audit.report import AuditReport
 from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import printable
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, VariantComparison, VariantDifference, VariantResult
-from align_echo.interface.contract import Interface, RuleRecord
+from align_echo.interface.contract import Interface, RuleCoverage, RuleRecord
 from align_echo.interface.hints import HintCount
 from align_echo.intervals import Estimate
 from align_echo.registry import quantity
@@ -80,7 +80,7 @@ def rules_table(rules: Iterable[RuleRecord]) -> Table:
         table.add_column(heading, justify="right")
     for number, rule in enumerate(rules, start=1):
         counts = rule.evidence.support, rule.evidence.refuted, rule.evidence.tasks
-        text = f"(not tested) {rule.text}" if rule.untested else rule.text
+        text = f"(not confirmed) {rule.text}" if rule.untested else rule.text
         text += f" (against it: {rule.evidence.counterexample})" if rule.evidence.counterexample else ""
         table.add_row(str(number), Text(printable(text)), *map(str, counts))
     return table
@@ -89,8 +89,7 @@ def rules_table(rules: Iterable[RuleRecord]) -> Table:
 def interface_line(named: str, interface: Interface) -> str:
     """Describe the played interface, by its given name, and the evidence of its rules, in one line."""
     rules = interface.provenance.rules
-    tried = f"{quantity(sum(rule.evidence.support for rule in rules), 'experiment')} for, "
-    tried += f"{sum(rule.evidence.refuted for rule in rules)} against"
+    tried = RuleCoverage.of(rules).in_words if rules else "no experiment"
     source_env, played_env = interface.provenance.environment, interface.contract.environment
     label = f"{interface.name}@{interface.content_hash}), made by {interface.provenance.backend}"
     on_record = quantity(len(rules), "rule")
@@ -114,11 +113,7 @@ def provenance_lines(interface: Interface) -> Iterator[str]:
     if provenance.versions:
         yield f"versions: {', '.join(f'{name} {version}' for name, version in provenance.versions.items() if version)}"
     if rules:
-        yield (
-            f"rules on record: {len(rules)}, {sum(rule.untested for rule in rules)} of them not tested; "
-            f"{sum(rule.evidence.support for rule in rules):,} experiments for them, "
-            f"{sum(rule.evidence.refuted for rule in rules):,} against"
-        )
+        yield f"rules on record: {RuleCoverage.of(rules).in_words}"
     else:
         yield "rules on record: none, so nothing is known of what they rest on"
 

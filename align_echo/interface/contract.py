@@ -16,7 +16,7 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -28,6 +28,7 @@ from align_echo.base.files import read_bytes, read_text, write_atomically
 from align_echo.base.plain_yaml import first_wrong, parse_json
 from align_echo.errors import InterfaceError, did_you_mean, first_line
 from align_echo.interface.hints import HintCount, silenced_by
+from align_echo.registry import quantity
 from align_echo.types import Evidence, Frozen, PlayedInterface, Usage
 
 
@@ -120,18 +121,47 @@ def _read_only(actions: tuple[str, ...]) -> re.Pattern[str]:
 
 
 class RuleRecord(Frozen):
-    """One rule of a generated interface with its experiments. `untested`: no experiment could decide it."""
+    """One rule of a generated interface with its experiments. `untested`: they do not confirm it."""
 
     text: str
     evidence: Evidence
     untested: bool = False
 
 
+class RuleCoverage(Frozen):
+    """Experiments behind an interface's rules: for and against them, the most tasks of a rule, and how many rules are
+    not confirmed."""
+
+    rules: int
+    support: int
+    refuted: int
+    tasks: int
+    unconfirmed: int
+
+    @classmethod
+    def of(cls, rules: Sequence[RuleRecord]) -> RuleCoverage:
+        """Count the experiments behind rules."""
+        return cls(
+            rules=len(rules),
+            support=sum(rule.evidence.support for rule in rules),
+            refuted=sum(rule.evidence.refuted for rule in rules),
+            tasks=max((rule.evidence.tasks for rule in rules), default=0),
+            unconfirmed=sum(rule.untested for rule in rules),
+        )
+
+    @property
+    def in_words(self) -> str:
+        """The counts, for people."""
+        tasks = f"at most {quantity(self.tasks, 'task')} a rule"
+        trials = f"{quantity(self.support, 'experiment')} for, {self.refuted:,} against, {tasks}"
+        return f"{trials}; {self.unconfirmed} of {quantity(self.rules, 'rule')} not confirmed"
+
+
 class Provenance(Frozen):
     """Origin of an interface: enough to reproduce and judge it.
 
     `environment` is the name of the environment it was made for. `action_format` is that environment's action format,
-    "" if unknown. `unresolved` are misalignments without an experiment that shows them resolved.
+    "" if unknown. `unresolved` are misalignments without a rule that stood its trials.
     """
 
     environment: str

@@ -29,7 +29,10 @@ def learn(run, agent: str, *more: str) -> tuple[str, str, dict[str, Any]]:
 def test_rules_that_help_nobody_are_called_written_and_not_resolved(run, hardly_any_fresh_tasks):
     out, err, summary = learn(run, "Stubborn")
     last = out.splitlines()[-1]
-    assert last.startswith("in play (3 tasks of train, none of them used to make it): won, %: 0.0 [0, 56] without it, ")
+    rests_on = "3 tasks of train, none of them used to make it; it spoke on 0 of 24 refusals, in 0 of 3 episodes"
+    assert last.startswith(f"in play ({rests_on}): won, %: 0.0 [0, 56] without it, ")
+    assert re.search(r"rules written for \d+ \([\d,]+ experiments for, 0 against, at most \d+ tasks a rule; 0 of", out)
+    assert summary["coverage"]["tasks"] >= 3
     assert "0.0 [0, 56] with its placebo, 0.0 [0, 56] with it; over its placebo +0.0" in last
     assert last.endswith(": written, and no episode improved")
     assert summary["written"]
@@ -46,6 +49,10 @@ def test_an_agent_that_gains_is_counted_beside_the_placebo(run, few_fresh_tasks)
     assert "0.0 [0, 56] without it, 0.0 [0, 56] with its placebo, 100.0 [44, 100] with it" in last
     assert "; over its placebo +100.0" in last
     assert ": 3 of 3 episodes improved" in last
+    assert re.search(r"; it spoke on ([1-9]\d*) of \1 refusals, in 3 of 3 episodes\): won", last)
+    spoke = {name: summary["in_play"][name] for name in ("spoken_episodes", "spoken", "spoken_refusals")}
+    assert spoke["spoken_episodes"] == 3
+    assert spoke["spoken"] == spoke["spoken_refusals"] > 0
     comparison = VariantComparison.model_validate_json(Path("run/in-play/summary.json").read_text())
     assert set(comparison.variants) == {"none", "placebo", "full"}
     assert comparison.split == "train"

@@ -103,7 +103,7 @@ def test_an_episode_is_shown_with_all_that_is_told_of_a_turn(run, station):
         "* candidate 2: correct p(correct) 0.75 log p -1.50: stow gem 4 into pod 1",
         "rule (shown, followed, silenced, did not come true): before `stow _ into _` you need to `unseal _`.",
         "on record: Before `stow X into Y` you need to `unseal Y`, when `scan` shows it (40 experiments for,",
-        "1 against)",
+        "1 against, 7 tasks)",
     ]
     assert "raw: the environment was not asked\n        no action: no action line" in turns[2]
     assert turns[3].splitlines() == ["   3  > scan", "        [reward +1, score 1, ended]", "        You float."]

@@ -318,9 +318,10 @@ def _hint(event: HintEvent, provenance: Provenance | None) -> Iterator[str]:
     for number in behind[:1]:
         rule = provenance.rules[number] if provenance else None
         if rule is not None:
-            tried = f"{rule.evidence.support} experiments for, {rule.evidence.refuted} against"
+            counts = f"{rule.evidence.support} experiments for, {rule.evidence.refuted} against"
+            tried = f"{counts}, {quantity(rule.evidence.tasks, 'task')}"
             more = f"; {len(behind) - 1} more rules name the same" if len(behind) > 1 else ""
-            evidence = "not tested" if rule.untested else tried
+            evidence = f"not confirmed: {tried}" if rule.untested else tried
             yield from _wrapped("          on record: ", f"{rule.text} ({evidence}){more}")
 
 
