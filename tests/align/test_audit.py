@@ -6,6 +6,7 @@ import pytest
 
 import align_echo
 from align_echo.align.audit.audit import Auditor, read_claims
+from align_echo.align.audit.rules import read_told
 from align_echo.interface.contract import Interface, Provenance
 from align_echo.wrappers.catalogue import environment
 from tests import annex_env
@@ -90,6 +91,23 @@ def test_any_text_is_read_sentence_by_sentence():
         ("do", "take mug 1", "go to desk 1"),
         ("unread", "It is dark.", ""),
         ("only", "`take X`, `look`", ""),
+    ]
+
+
+def test_rules_told_up_front_are_read_with_their_forms():
+    call = '{"tool": "send", "what": "X"}'
+    told = read_told(
+        f"Learned:\n- Before `{call}` you need to `weigh X`\n- (not tested) Write `put X` instead of `lay Y`.\n"
+        "- `open X` changes nothing after `open X`, until `shut X`\n- Before `go X` you may need to `open X`\n"
+        "- Only these forms are understood: `go X`\n- All is well"
+    )
+    assert [(rule.kind, *rule[2:]) for rule in told] == [
+        ("needs", '{"tool": "send", "what": "{0}"}', "weigh {0}", ""),
+        ("instead", "lay {1}", "put {0}", ""),
+        ("nothing", "open {0}", "open {0}", "shut {0}"),
+        ("may", "go {0}", "open {0}", ""),
+        ("forms", "", "", ""),
+        ("unread", "", "", ""),
     ]
 
 
