@@ -12,8 +12,16 @@ from align_echo.base.jsonl import JsonlFile
 from align_echo.errors import AgentError, EngineError, ModelError, ReplyFormatError, UsageError
 from align_echo.interface.contract import identity
 from align_echo.intervals import scored
-from align_echo.rollout.batches import ATTEMPTS, HOPELESS, failed, run_episode, run_tasks
-from align_echo.rollout.faults import faults_by_source
+from align_echo.rollout.batches import (
+    ATTEMPTS,
+    HOPELESS,
+    LocalHost,
+    failed,
+    play_batch,
+    run_episode,
+    run_tasks,
+)
+from align_echo.rollout.faults import FirstReplies, faults_by_source
 from align_echo.rollout.session import Episode
 from align_echo.types import AgentReply, AgentView, Trajectory
 from align_echo.wrappers import AlignWrapper
@@ -295,3 +303,42 @@ def test_rules_that_fail_are_named_on_the_trajectory():
     trajectory = run_episode(AlignWrapper(RoomEnv(), interface), Walker(), TASK_IDS[0], split="test")
     assert "no rules today" in trajectory.reset_error
     assert trajectory.won
+
+
+class LateSpeaker(Walker):
+    """Says nothing in the mug's task, and walks in the book's."""
+
+    def act(self, view: AgentView) -> AgentReply:
+        mute = view.task_id == TASK_IDS[0]
+        return Silent().act(view) if mute else super().act(view)
+
+
+def batch(agent, tasks, workers: int, first_replies: FirstReplies) -> list[Trajectory]:
+    ended: dict[int, Trajectory] = {}
+    play_batch(
+        lambda: LocalHost(RoomEnv(step_limit=9), agent, "train", "", 0, first_replies),
+        tasks,
+        workers=workers,
+        on_end=ended.__setitem__,
+        first_replies=first_replies,
+    )
+    return [ended[index] for index in range(len(tasks))]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_mute_agent_ends_a_batch_that_is_to_stop(workers: int):
+    tasks = [Episode(TASK_IDS[number % 2], sample=number) for number in range(8)]
+    with pytest.raises(UsageError, match=f"none of its first 3 replies in ({TASK_IDS[0]}|{TASK_IDS[1]})"):
+        batch(Silent(), tasks, workers, FirstReplies(stop_after=2))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_episode_that_was_put_off_is_played_to_its_end_after_the_others(workers: int):
+    said: list[str] = []
+    mute, *others = batch(LateSpeaker(), [TASK_IDS[0], *[TASK_IDS[1]] * 3], workers, FirstReplies(stop_after=2))
+    assert len(mute.steps) == 9
+    assert all(other.task_id == TASK_IDS[1] and None not in other.actions for other in others)
+    batch(LateSpeaker(), TASK_IDS, workers, FirstReplies(said.append))
+    assert len(said) <= 1
+    batch(Silent(), TASK_IDS, workers, FirstReplies(said.append))
+    assert said[-1].endswith("holds an action: 'hm' (no action in it)")
