@@ -65,6 +65,11 @@ def plan_requests(made: Generated) -> tuple[int, list[str]]:
     return len(made.played), [way for words, way in ways.items() if any(words in each for each in asked)]
 
 
+def ended(made: Generated) -> str:
+    """Return the budget that ended a run."""
+    return str(made.summary["budget"]["ended_by"])
+
+
 MODELS = {"analyzer_model": "analyst", "optimizer_model": "author"}
 LLM = {"env": f"{WORLDS}:ROOM", "model": "player", "backend": "llm", "iterations": 1, "play_tasks": 0}
 
@@ -97,6 +102,12 @@ SCENES: dict[str, Scene[Generated]] = {
     ),
     "iterations": Scene(LLM, [row("iterations", lambda made: len(made.summary["iterations"]), (1, 1), (2, 2))]),
     "play": Scene(LLM, [row("play_tasks", lambda made: len(made.played), (0, 0), (1, 3))]),
+    "budget of steps": Scene(
+        {**LLM, "backend": "probe", "model": None, "agent": "random"},
+        [row("max_engine_steps", ended, (None, ""), (5, "engine-steps"))],
+    ),
+    "budget of seconds": Scene(LLM, [row("max_seconds", ended, (None, ""), (1e-9, "seconds"))]),
+    "budget of tokens": Scene(LLM, [row("max_tokens_total", ended, (None, ""), (1, "tokens"))]),
     "backends": Scene(
         {**LLM, **MODELS},
         [row("backend", lambda made: made.roles, ("llm", "analyzer checker optimizer"), ("hybrid", "hypotheses"))],
