@@ -1,4 +1,4 @@
-"""Backend protocol for Algorithm 1: find misalignments in failed episodes and write an interface that resolves them."""
+"""Backend protocol for Algorithm 1: find misalignments in failed episodes and write an interface for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Backend(Described, Protocol):
         ...
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """Write an interface that resolves `new`; return `interface` itself if impossible.
+        """Write an interface for `new`; return `interface` itself if impossible.
 
         Texts of unresolved misalignments go into `unresolved` of its provenance.
         """

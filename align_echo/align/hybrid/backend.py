@@ -299,7 +299,7 @@ class HybridBackend:
     # ------------------------------------------------------------ Algorithm 1, stage 2
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """Write an interface that resolves the new misalignments: the probe's rules, rewritten, plus the others."""
+        """Write an interface for the new misalignments: the probe's rules, rewritten, plus the others."""
         details: list[dict[str, Any]] = [json.loads(misalignment.detail) for misalignment in new]
         own = [("hypothesis" in detail or "withdrawn" in detail) for detail in details]
         of_probe = [misalignment for misalignment, mine in zip(new, own, strict=True) if not mine]

@@ -85,14 +85,14 @@ def about_wrong(rule: Rule, tally: HypothesisCounts) -> Misalignment:
 def build_rule(hypothesis: Hypothesis, *, latest: bool, untested: bool, played: str = "") -> Rule:
     """Convert a hypothesis into rule data in plain words, or in those of what was `played`.
 
-    A step with a name missing from the action appears only in the rules text.
+    A step with a name missing from the action is no order in the hint.
     """
     action = list_forms(hypothesis)[0]
     hint = hint_words(hypothesis)
     until, step = "", ""
     if isinstance(hypothesis, NeededStep):
         step = hypothesis.step
-        hint = hint if set(slots_of(step)) <= set(slots_of(action)) else ""
+        hint = hint if _is_named(step, action) else f"`{action}` is refused until some `{step}` was done."
     elif isinstance(hypothesis, WrongWording):
         step = hypothesis.right
     elif isinstance(hypothesis, NoEffect):
@@ -112,6 +112,11 @@ def build_rule(hypothesis: Hypothesis, *, latest: bool, untested: bool, played: 
         "cases": _cases(hypothesis),
         "hypothesis": hypothesis.model_dump(mode="json"),
     }
+
+
+def _is_named(step: str, action: str) -> bool:
+    """Whether an action has all names of a step."""
+    return set(slots_of(step)) <= set(slots_of(action))
 
 
 def _cases(hypothesis: Hypothesis) -> list[tuple[str, str]]:
@@ -250,7 +255,8 @@ def _with_words(rule: Rule, words: dict[str, Any], note: Callable[[str], None]) 
     changed = dict(rule)
     for part in ("up_front", "hint"):
         text = words.get(part)
-        if not isinstance(text, str) or (part == "hint" and not rule["hint"]):
+        is_order = rule["kind"] != "needs" or _is_named(rule["step"], rule["action"])
+        if not isinstance(text, str) or (part == "hint" and not (rule["hint"] and is_order)):
             continue
         problem = problem_with(text, rule, hint=part == "hint")
         if problem:

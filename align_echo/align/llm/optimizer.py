@@ -1,6 +1,6 @@
 """Optimizer: writes interface code that loads and runs, and refines it until experiments confirm the fix.
 
-If no version resolves all misalignments, the best version is used and its record lists the open ones.
+If no version passes its check on all misalignments, the best version is used and its record lists the open ones.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Optimizer:
         self._note = note
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """Write the interface with most of `new` resolved; return `interface` with a note if none is.
+        """Write the interface that passes its check on most of `new`; return `interface` with a note if none is.
 
         Raises `ModelError`, or `NoAnswerError` without usable code or without a conclusion.
         """

@@ -378,7 +378,7 @@ class ProbeBackend:
     # ------------------------------------------------------------ Algorithm 1, stage 2
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """Write an interface that resolves the new misalignments."""
+        """Write an interface for the new misalignments."""
         spec = emit.read_spec(interface.source)
         details = [json.loads(misalignment.detail) for misalignment in new]
         of_pages = pages.is_page_spec(spec) or any("pages" in detail for detail in details)

@@ -174,6 +174,15 @@ def test_the_model_s_words_are_used_if_they_keep_to_the_rule_s_commands(tmp_path
     assert "name `rm -rf {1}`, which is no form of the rule" in notes(tmp_path)
 
 
+def test_a_step_with_a_name_of_its_own_is_said_without_it(tmp_path: Path) -> None:
+    words = json.dumps([{"number": 1, "up_front": "x", "hint": "First `fetch gem {0} out pod {2}`."}])
+    made = run(tmp_path, model([reply(TRUE[2])], words=words))
+    actions = ("board deck 1", "unseal pod 1", "stow gem 4 into pod 1")
+    assert played(made.interface, *actions)[1][-1] == (
+        "Denied. `stow gem 4 into pod 1` is refused until some `fetch gem 4 out pod ...` was done."
+    )
+
+
 def test_words_that_cannot_be_read_cost_no_rule(tmp_path: Path) -> None:
     made = run(tmp_path, model([reply(TRUE[0])], words="Here you are!"))
     assert played(made.interface, "unseal pod 2")[1] == [
