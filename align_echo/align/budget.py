@@ -109,6 +109,11 @@ class Budget:
         return True
 
     @property
+    def is_limited(self) -> bool:
+        """True if engine steps or seconds have a limit."""
+        return self.limits.engine_steps is not None or self.limits.seconds is not None
+
+    @property
     def seconds(self) -> float:
         """Seconds since the start, with those of earlier sessions."""
         return self._clock() - self._start
@@ -142,6 +147,24 @@ class Budget:
     def add_steps(self, steps: int) -> None:
         """Add engine steps that a copy of this process took."""
         self._steps += steps
+
+    def affords(self, steps: float, seconds: float) -> float:
+        """Return the share of so many steps and seconds that is left, at most 1."""
+        limits, shares = self.limits, [1.0]
+        if limits.engine_steps is not None:
+            shares.append((limits.engine_steps - self._steps) / max(steps, 1))
+        if limits.seconds is not None:
+            shares.append((limits.seconds - self.seconds) / max(seconds, 1e-9))
+        return max(0.0, min(shares))
+
+    def share_since(self, record: BudgetRecord, seconds: float) -> float:
+        """Return the share of the limits spent since a record was taken, after so many seconds."""
+        limits, shares = self.limits, [0.0]
+        if limits.engine_steps is not None:
+            shares.append((self._steps - record.engine_steps) / limits.engine_steps)
+        if limits.seconds is not None:
+            shares.append((self.seconds - seconds) / limits.seconds)
+        return max(shares)
 
     def add_tokens(self, tokens: int) -> None:
         """Count the tokens of a reply."""

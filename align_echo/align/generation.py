@@ -36,6 +36,7 @@ from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.llm.backend import LlmBackend
 from align_echo.align.llm.replies import LlmSettings
 from align_echo.align.loop import ITERATIONS, GenerationResult, generate
+from align_echo.align.price import measure_price
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.align.showing import describe_actions
@@ -235,8 +236,9 @@ def generate_interface(
     """
     folder = RunFolder(path)
     folder.check(resume=resume)
-    budget = Budget(plan.limits, before=folder.spent(plan.limits) if resume else None)
     world = plan.world
+    forecast, limits = price_experiments(plan)
+    budget = Budget(limits, before=folder.spent(limits) if resume else None)
     tokens = plan.max_tokens if plan.player.model else None
     setting = AgentSetting(
         world.spec,
@@ -261,9 +263,24 @@ def generate_interface(
         player=plan.player.agent.name,
         workers=plan.workers,
         resume=resume,
-        on_event=_report_progress(progress, _summary_lines(plan, agent)),
+        on_event=_report_progress(progress, [*_summary_lines(plan, agent), *forecast]),
         budget=budget,
     )
+
+
+def price_experiments(plan: GenerationPlan, *, always: bool = False) -> tuple[list[str], BudgetLimits]:
+    """Measure the price of the probe's experiments; return lines about it and the run's limits.
+
+    Without `always`, nothing is said where states need no replays and the limits suffice. Raises as
+    `generate_interface`.
+    """
+    if plan.chosen == "llm":
+        return [], plan.limits
+    tasks = plan.world.tasks(1, plan.seed, plan.tasks_per_iteration)
+    price = measure_price(plan.world, len(tasks), len(plan.fresh))
+    limits = price.limits(plan.limits)
+    lines = [price.in_words] if always or price.replays or price.about_limits(plan.limits) else []
+    return [line for line in (*lines, price.about_limits(plan.limits)) if line], limits
 
 
 def _summary_lines(plan: GenerationPlan, agent: Agent) -> list[str]:

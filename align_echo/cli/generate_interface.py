@@ -5,9 +5,13 @@ Not here: the work (`align_echo/align/generation.py`).
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from align_echo.agents.players import about
 from align_echo.align import generation
-from align_echo.align.generation import GenerationConfig, plan_generation
+from align_echo.align.generation import GenerationConfig, plan_generation, price_experiments
 from align_echo.cli.console import leave, run_display, run_folder, stdout
 from align_echo.cli.options import Out, Resume, takes
 from align_echo.errors import ModelError
@@ -17,9 +21,18 @@ from align_echo.run_dir import agent_details
 
 
 @takes(GenerationConfig)
-def generate_interface(config: GenerationConfig, out: Out = None, resume: Resume = False) -> None:
+def generate_interface(
+    config: GenerationConfig,
+    out: Out = None,
+    resume: Resume = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan without running it.")] = False,
+) -> None:
     """Find misalignments in failed episodes by experiment, write an interface, and measure its effect in play."""
     plan = plan_generation(config)
+    if dry_run:
+        lines = [plan.about_backend, plan.about_tasks, plan.about_play, *price_experiments(plan, always=True)[0]]
+        print(*filter(None, lines), sep="\n")
+        return
     path = run_folder(out, resume, "generate", plan.world.spec.name)
     with run_display(path, resume=resume) as display:
         generated = generation.generate_interface(plan, path, resume=resume, progress=display)

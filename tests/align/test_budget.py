@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -13,14 +15,18 @@ from align_echo.align import generation
 from align_echo.align.budget import Budget, BudgetLimits, BudgetRecord, BudgetSpentError, RoleMeter
 from align_echo.align.generation import GenerationConfig, GenerationPlan, generate_interface, plan_generation
 from align_echo.align.loop import GenerationResult
+from align_echo.align.price import USUAL_SECONDS, ExperimentPrice
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.findings import MIN_TESTS
 from align_echo.align.run_folder import RunFolder
+from align_echo.cli.main import main
 from align_echo.interface.contract import identity
 from align_echo.rollout.batches import run_tasks
 from align_echo.types import Completion, Message, Misalignment, Trajectory, Usage
 from align_echo.wrappers.environment import EnvironmentSpec, never
+from align_echo.wrappers.plain import TextEnvironment
 from align_echo.wrappers.text_env import TextEnv
+from tests.doors import Doors as PlainDoors
 from tests.worlds.agents import obedient
 from tests.worlds.env import STEP_LIMIT, WorldEnv
 from tests.worlds.worlds import held_out_tasks, make_world, train_tasks
@@ -106,11 +112,11 @@ def test_the_probe_ends_at_the_step_with_rules_that_stood_their_trials(steps):
 
 def test_enough_steps_end_nothing():
     notes: list[str] = []
-    few = analysed(Budget(BudgetLimits(engine_steps=900)), notes)
     budget = Budget(BudgetLimits(engine_steps=10**6))
     whole = analysed(budget, notes)
     assert budget.record.ended_by == ""
-    assert {each.rule for each in few} < {each.rule for each in whole}
+    assert any('"row"' in each.detail for each in whole)
+    assert not any("budget" in note for note in notes)
 
 
 def test_the_probe_ends_with_the_seconds():
@@ -199,3 +205,44 @@ def test_no_episode_begins_after_the_last_second_and_those_played_are_kept(tmp_p
     whole = generated(tmp_path / "run", resume=True, max_engine_steps=100)
     assert [record.tasks for record in whole.summary.iterations] == [3]
     assert [*RunFolder(tmp_path / "run").trajectories(1).read(Trajectory)][: len(played)] == played
+
+
+# ---------------------------------------------------------------- the price beforehand
+
+
+class Doors(PlainDoors):
+    """Doors that cannot be copied, since a file is open."""
+
+    def __init__(self) -> None:
+        self.log = tempfile.TemporaryFile("w")  # noqa: SIM115
+
+
+REPLAYED = TextEnvironment(Doors, return_range=(-4.0, 2.0), action_format="open red | open green | wait")
+
+
+def test_a_dry_run_says_what_replays_cost_and_writes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("align_echo.align.price.STEPS_PER_WALK", 10**7)
+    command = ["generate-interface", "--env", f"{__name__}:REPLAYED", "--agent", f"{__name__}:Agent", "--dry-run"]
+    assert main([*command, "--backend", "probe"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"about [\d,]+ engine steps, \d+ minutes; states are returned to by replaying", shown)
+    assert "declare save and restore to make it about" in shown
+    assert "more than the budget of 600 seconds" in shown
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_only_environments_from_outside_that_take_long_get_a_limit_of_their_own():
+    price = ExperimentPrice(step=0.01, fork=0.1, way="by replaying", replays=True, plain=True, steps=10**5)
+    assert price.limits(BudgetLimits(tokens=9)) == BudgetLimits(tokens=9, seconds=USUAL_SECONDS)
+    assert price.limits(BudgetLimits(seconds=9.0)) == BudgetLimits(seconds=9.0)
+    own = price.model_copy(update={"plain": False, "replays": False})
+    short = price.model_copy(update={"steps": 10})
+    assert own.limits(BudgetLimits()) == short.limits(BudgetLimits()) == BudgetLimits()
+    assert (own.about_limits(BudgetLimits()), short.about_limits(BudgetLimits())) == ("", "")
+
+
+def test_a_small_budget_walks_less_and_says_so():
+    notes: list[str] = []
+    analysed(Budget(BudgetLimits(engine_steps=8000)), notes)
+    assert any("of the usual walks: they are shorter" in note for note in notes)

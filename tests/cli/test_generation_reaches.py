@@ -16,6 +16,7 @@ import pytest
 from align_echo.cli.main import main
 from align_echo.models.endpoint import DEFAULT_BASE_URL
 from align_echo.workers.ray_cluster import play_tasks
+from tests.align import test_budget
 from tests.align.hybrid import test_hybrid
 from tests.align.room_world import BOOK, MUG
 from tests.cli import test_cli, test_generate
@@ -159,6 +160,7 @@ def test_every_option_of_generation_is_seen_where_it_acts():
         "allow_untested": test_hybrid.test_without_the_option_an_untested_hypothesis_is_left_out,
         "out": test_generate.test_a_chat_model_plays_and_every_exchange_is_kept,
         "resume": test_generate.test_a_stopped_run_goes_on_and_ends_as_an_uninterrupted_one,
+        "dry_run": test_budget.test_a_dry_run_says_what_replays_cost_and_writes_nothing,
         "data_root": test_cli.test_bad_input_is_one_line_status_2_and_nothing_written,
     }
     assert unseen(options("generate-interface"), SCENES.values(), apart) == []

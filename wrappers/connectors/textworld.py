@@ -5,6 +5,7 @@ The agent is shown the game's text without the banner before the first room and 
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -110,7 +111,10 @@ class _Progression:
         self.known = known
 
     def update(self, action: Any) -> None:
-        self.known = self.known.copy()
+        before, self.known = self.known, copy.copy(self.known)  # its own copy() works out what is possible once more
+        self.known.state = before.state.copy()
+        if before.tracking_quests:
+            self.known.quest_progressions = [quest.copy() for quest in before.quest_progressions]
         self.known.update(action)
 
     def __getattr__(self, name: str) -> Any:

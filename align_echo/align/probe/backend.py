@@ -16,7 +16,16 @@ from typing import Any
 
 from align_echo.align.budget import Budget, BudgetSpentError
 from align_echo.align.probe import emit
-from align_echo.align.probe.cases import Case, Slots, proposals, random_walk, replay_actions, try_case, walk
+from align_echo.align.probe.cases import (
+    Case,
+    Slots,
+    count_walks,
+    proposals,
+    random_walk,
+    replay_actions,
+    try_case,
+    walk,
+)
 from align_echo.align.probe.examinations import doubted_forms, refine
 from align_echo.align.probe.findings import (
     UnmatchedUtterance,
@@ -82,6 +91,15 @@ FEWEST_FORMS = 3
 
 MOST_FORMS = 200
 """Maximum action forms an agent can read; beyond this, names were probably not recognised."""
+
+TRIALS_PER_WALK = 3
+"""Price of a walk with the searches and tests along it, in bare walks."""
+
+NAMES_SHARE = 0.1
+"""Share of a budget for learning names."""
+
+FEWEST_TASKS = 6
+"""Tasks that even a small budget has."""
 
 LONG = 5.0
 """Minutes of remaining walks above which the time left is reported."""
@@ -221,7 +239,10 @@ class ProbeBackend:
         self.lab.compare_saved(self.lab.start(tasks[0]))
         if SAME not in self.lab.refusals:
             self.lab.refusals = sorted({*self.lab.refusals, *further_refusals(self.lab, tasks[:STARTS])})
+        record, seconds = self.budget.record, self.budget.seconds
         for number, task_id in enumerate(tasks, 1):
+            if number > FEWEST_TASKS and self.budget.share_since(record, seconds) > NAMES_SHARE:
+                break
             self._say(f"learning what can be spoken of: task {number} of {len(tasks)}")
             self.lab.forget()
             for state in random_walk(self.lab, task_id, rng, STROLL):
@@ -256,6 +277,7 @@ class ProbeBackend:
         doubted = doubted_forms(self.lab, before, failed) if before and complete else None
         if doubted == set():
             return []
+        tasks = self._set_pace(tasks)
         spec, slots, enabled = self._vocabulary(tasks, refusals, before, rng)
         if before and doubted is not None:
             slots = {form: kinds for form, kinds in slots.items() if form in doubted or form not in before["templates"]}
@@ -266,7 +288,7 @@ class ProbeBackend:
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
         read = learn_forms(utterances, worded, complete=complete)
         forms = {form: reading for form, reading in read.items() if form not in spec["forms"]}
-        untouched = [task_id for task_id in self._fresh if task_id not in tasks]
+        untouched = [task_id for task_id in self._afforded(self._fresh) if task_id not in tasks]
         learned, trials = refine(self.lab, spec, slots, cases, untouched, rng, self._say)
         fresh = [*about_refusals(spec, before, failed)]
         fresh += [about_form(form, *reading) for form, reading in sorted(forms.items())]
@@ -277,6 +299,32 @@ class ProbeBackend:
             self._note(not_tried(spec, learned, fresh, self.budget.cut))
         return fresh
 
+    def _set_pace(self, tasks: Sequence[str]) -> list[str]:
+        """Measure a walk, and let walks be shorter and tasks fewer where the budget affords no more; return the tasks.
+        """
+        budget, steps, seconds = self.budget, self.lab.steps, self.budget.seconds
+        self.lab.pace = 1.0
+        if not budget.is_limited:
+            return list(tasks)
+        walk(self.lab, ActionVocabulary(self.lab.name), tasks[0], random.Random(f"{self._seed}/pace"))
+        walks = TRIALS_PER_WALK * count_walks(len(tasks), len(self._fresh))
+        share = budget.affords(walks * (self.lab.steps - steps), walks * (budget.seconds - seconds))
+        self.lab.pace = min(1.0, share**0.5)
+        self.lab.forget()
+        afforded = self._afforded(tasks)
+        if self.lab.pace < 1:
+            fresh = f"{len(self._afforded(self._fresh))} of {len(self._fresh)} fresh tasks"
+            self._note(
+                f"by the first walk the budget affords {100 * share:.0f}% of the usual walks: they are shorter, "
+                f"through {len(afforded)} of {len(tasks)} tasks with failures and {fresh}"
+            )
+        return afforded
+
+    def _afforded(self, tasks: Sequence[str]) -> list[str]:
+        """Return as many tasks as the pace allows, spread over all; at least `FEWEST_TASKS`."""
+        count = min(len(tasks), max(FEWEST_TASKS, round(self.lab.pace * len(tasks))))
+        return [tasks[number * len(tasks) // count] for number in range(count)]
+
     def _name(self, failed: Sequence[Trajectory]) -> str:
         """Build the pattern for names, from initial states if names have numbers, else from walks."""
         tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
@@ -284,7 +332,10 @@ class ProbeBackend:
         texts: set[str] = set()
         if not is_numbered(listed):
             rng = random.Random(f"{self._seed}/names")
+            record, seconds = self.budget.record, self.budget.seconds
             for number, task_id in enumerate(tasks, 1):
+                if number > FEWEST_TASKS and self.budget.share_since(record, seconds) > NAMES_SHARE:
+                    break
                 self._say(f"learning what a name is: task {number} of {len(tasks)}")
                 for state in random_walk(self.lab, task_id, rng):
                     listed |= state.admissible
@@ -297,7 +348,7 @@ class ProbeBackend:
     ) -> tuple[Spec, Slots, dict[Need, set[tuple[str, str]]]]:
         """Learn templates, kinds by slot, and enabling steps."""
         vocabulary = ActionVocabulary(self.lab.name)
-        task_ids = list(dict.fromkeys([*tasks, *self._fresh]))
+        task_ids = list(dict.fromkeys([*tasks, *self._afforded(self._fresh)]))
         spellings: list[tuple[str, bool]] = []
         began = time.monotonic()
         for number, task_id in enumerate(task_ids, 1):

@@ -25,12 +25,24 @@ from align_echo.types import Trajectory
 DEPTH = 5
 MAX_NODES = 300
 WALK_LENGTH = 80
+SHORTEST_WALK = 15
 RECENT = 4
 PUT_OFF = 3
 """Maximum candidates for a walk's next step to postpone because they lead back."""
 
 AIMLESS = 0.25
 """Share of arbitrary actions in a walk."""
+
+CYCLES = 3
+TASKS_PER_ROUND = 10
+MIN_WALKS = 12
+PASSES = 3
+"""Rounds of learning and examination, tasks of a round, walks of an examination, and passes of one that are usual."""
+
+
+def count_walks(tasks: int, fresh: int) -> int:
+    """Return the usual number of walks through so many tasks with failures and fresh ones."""
+    return 2 * tasks + fresh + CYCLES * (min(TASKS_PER_ROUND, fresh) + PASSES * MIN_WALKS)
 
 
 Slots = dict[str, list[list[str]]]
@@ -234,7 +246,7 @@ def _wide(lab: Lab, state: LabState, related: set[str]) -> list[str]:
 
 
 def walk(
-    lab: Lab, vocabulary: ActionVocabulary, task_id: str, rng: random.Random, length: int = WALK_LENGTH
+    lab: Lab, vocabulary: ActionVocabulary, task_id: str, rng: random.Random, length: int | None = None
 ) -> list[LabState]:
     """Walk by preferring the rarest kind of action, then kinds of names, then names.
 
@@ -246,7 +258,7 @@ def walk(
     states = [state]
     vocabulary.see(state)
     been = {lab.key(state)}
-    for _ in range(length):
+    for _ in range(length or max(SHORTEST_WALK, round(lab.pace * WALK_LENGTH))):
         options = sorted(state.admissible)
         if not options:
             break

@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import (
+    CYCLES,
+    MIN_WALKS,
+    TASKS_PER_ROUND,
     Case,
     Slots,
     build_history,
@@ -205,9 +208,7 @@ def _could_be_helped(lab: Lab, spec: dict[str, Any], state: LabState, action: st
 
 # ---------------------------------------------------------------- examinations
 
-CYCLES = 3
 ROUNDS = 1
-TASKS_PER_ROUND = 10
 TESTS_PER_CONTEXT = 2
 """Tests per rule, task and context of its names."""
 
@@ -218,9 +219,6 @@ WRONG_PER_RULE = 8
 KEPT_BACK = 4
 MANY_TASKS = 12
 """Reserve a fresh task out of this number for examinations; with few tasks, every second."""
-
-MIN_WALKS = 12
-"""Minimum walks per examination; with few tasks, each is walked several times."""
 
 EXAMINATIONS = 6
 """Maximum passes of the last examination; rules failing its last pass are removed too."""
@@ -256,7 +254,8 @@ def refine(
     practice = [task_id for task_id in fresh if task_id not in kept_back] or kept_back
     gone = TrialCounts()
     known, trials, passed = spec, TrialCounts(), TrialCounts()
-    for cycle in range(CYCLES):
+    cycles = max(1, round(lab.pace * CYCLES))
+    for cycle in range(cycles):
         for _ in range(ROUNDS):
             if lab.budget.is_spent():
                 break
@@ -267,11 +266,11 @@ def refine(
         if lab.budget.is_spent():
             break
         candidate = extend_spec(known, _surely(learn(known, _latest(cases), lab.copies)), {})
-        passes = EXAMINATIONS if cycle == CYCLES - 1 else 2
+        passes = EXAMINATIONS if cycle == cycles - 1 else 2
         known, trials = examine_rules(lab, candidate, slots, kept_back, rng, passes, gone)
         passed.add(trials)
         right, left = sum(trials.support.values()), len(list(_rows(known)))
-        say(f"testing rules on fresh tasks: {cycle + 1} of {CYCLES}, {len(cases)} cases, {left} rules, {right} tests")
+        say(f"testing rules on fresh tasks: {cycle + 1} of {cycles}, {len(cases)} cases, {left} rules, {right} tests")
     old = {identity(template, row) for template, row in _rows(spec)}
     new: dict[str, list[Row]] = defaultdict(list)
     for template, row in _rows(known):

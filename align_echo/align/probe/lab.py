@@ -72,7 +72,8 @@ class Lab:
     `traceless` holds answers that leave the engine unchanged unless they end the episode, so nothing is restored after
     them. `name` matches names in lists (`names.py`); `refusals` are shapes of refusals. `sayings` holds possible
     actions for an engine without lists; without it nothing is allowed there. `comparable` is True if saved states can
-    be compared by value (`compare_saved`); `lists` if the engine lists admissible actions, known after the first start.
+    be compared by value (`compare_saved`); `lists` if the engine lists admissible actions, known after the first
+    start. `pace` is the share of the usual walks that the budget affords.
     """
 
     def __init__(self, env: TextEnv, processes: int = 1, budget: Budget | None = None) -> None:
@@ -80,6 +81,7 @@ class Lab:
         self.budget = budget or Budget()
         self._processes = processes
         self.steps = 0
+        self.pace = 1.0
         self.name = NUMBERED
         self.refusals: list[str] = []
         self.sayings: ActionForms | None = None
