@@ -8,11 +8,13 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
+from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import (
     CYCLES,
@@ -255,22 +257,23 @@ def refine(
     gone = TrialCounts()
     known, trials, passed = spec, TrialCounts(), TrialCounts()
     cycles = max(1, round(lab.pace * CYCLES))
-    for cycle in range(cycles):
-        for _ in range(ROUNDS):
-            if lab.budget.is_spent():
-                break
-            candidate = extend_spec(known, _surely(learn(known, _latest(cases), lab.copies)), {})
-            tasks = rng.sample(practice, min(TASKS_PER_ROUND, len(practice)))
-            for _, new_cases in _tested_on(lab, candidate, slots, tasks, rng, under=spec):
-                cases += new_cases
-        if lab.budget.is_spent():
-            break
-        candidate = extend_spec(known, _surely(learn(known, _latest(cases), lab.copies)), {})
-        passes = EXAMINATIONS if cycle == cycles - 1 else 2
-        known, trials = examine_rules(lab, candidate, slots, kept_back, rng, passes, gone)
-        passed.add(trials)
-        right, left = sum(trials.support.values()), len(list(_rows(known)))
-        say(f"testing rules on fresh tasks: {cycle + 1} of {cycles}, {len(cases)} cases, {left} rules, {right} tests")
+    with suppress(BudgetSpentError):
+        for cycle in range(cycles):
+            for _ in range(ROUNDS):
+                learned = learn(known, _latest(cases), lab.copies, lab.budget.check)
+                candidate = extend_spec(known, _surely(learned), {})
+                tasks = rng.sample(practice, min(TASKS_PER_ROUND, len(practice)))
+                for _, new_cases in _tested_on(lab, candidate, slots, tasks, rng, under=spec):
+                    cases += new_cases
+            lab.budget.check()
+            learned = learn(known, _latest(cases), lab.copies, lab.budget.check)
+            candidate = extend_spec(known, _surely(learned), {})
+            passes = EXAMINATIONS if cycle == cycles - 1 else 2
+            known, trials = examine_rules(lab, candidate, slots, kept_back, rng, passes, gone)
+            passed.add(trials)
+            right, left = sum(trials.support.values()), len(list(_rows(known)))
+            counts = f"{len(cases)} cases, {left} rules, {right} tests"
+            say(f"testing rules on fresh tasks: {cycle + 1} of {cycles}, {counts}")
     old = {identity(template, row) for template, row in _rows(spec)}
     new: dict[str, list[Row]] = defaultdict(list)
     for template, row in _rows(known):

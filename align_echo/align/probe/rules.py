@@ -14,7 +14,7 @@ import math
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -311,10 +311,13 @@ def _bits(flags: Iterable[bool]) -> int:
     return int("".join(["1" if flag else "0" for flag in flags])[::-1] or "0", 2)
 
 
-def learn(spec: dict[str, Any], cases: Sequence[Case], processes: int = 1) -> dict[str, list[Row]]:
+def learn(
+    spec: dict[str, Any], cases: Sequence[Case], processes: int = 1, check: Callable[[], None] = lambda: None
+) -> dict[str, list[Row]]:
     """Learn further rows for each template: its decision list on refusals, and "now" rows for allowed actions.
 
-    Learns from cases left undecided by `spec`, with several templates in parallel if `processes` > 1.
+    Learns from cases left undecided by `spec`, with several templates in parallel if `processes` > 1. `check` is called
+    before each template, and may raise.
     """
     by_template: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
@@ -323,8 +326,8 @@ def learn(spec: dict[str, Any], cases: Sequence[Case], processes: int = 1) -> di
     shares = _shares(by_template, processes)
     with ForkPool[dict[str, list[Row]]](processes) as pool:
         for share in shares[1:]:
-            pool.give(partial(_learn_share, spec, share))
-        pool.keep(_learn_share(spec, shares[0]))
+            pool.give(partial(_learn_share, spec, share, check))
+        pool.keep(_learn_share(spec, shares[0], check))
         learned = {template: rows for share, _ in pool.answers() for template, rows in share.items()}
     return {template: learned[template] for template in sorted(learned)}
 
@@ -339,8 +342,14 @@ def _shares(by_template: dict[str, list[Case]], count: int) -> list[dict[str, li
     return [shares[0], *(share for share in shares[1:] if share)]
 
 
-def _learn_share(spec: dict[str, Any], share: dict[str, list[Case]]) -> dict[str, list[Row]]:
-    return {template: _learn_lists(spec, template, known) for template, known in sorted(share.items())}
+def _learn_share(
+    spec: dict[str, Any], share: dict[str, list[Case]], check: Callable[[], None]
+) -> dict[str, list[Row]]:
+    learned = {}
+    for template, known in sorted(share.items()):
+        check()
+        learned[template] = _learn_lists(spec, template, known)
+    return learned
 
 
 def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> list[Row]:
