@@ -38,7 +38,8 @@ def test_the_probe_writes_an_interface_that_evaluate_takes(run, few_fresh_tasks)
     assert interface.provenance.backend == "probe"
     assert interface.provenance.rules
     spoke = r"it spoke on \d+ of \d+ refusals, in 6 of 6 episodes"
-    assert re.match(rf"in play \(6 tasks of train, none of them used to make it; {spoke}\): won, %: ", out.splitlines()[-1])
+    last = rf"in play \(6 tasks of train, none of them used to make it; {spoke}\): won, %: "
+    assert re.match(last, out.splitlines()[-1])
     assert interface.provenance.versions["games"] == "embedded games, generator 1"
     assert json.loads(Path("run/config.json").read_text())["games"] == "embedded games, generator 1"
     assert json.loads(Path("run/summary.json").read_text())["written"]
