@@ -382,6 +382,8 @@ def _probe(
         note=note,
         processes=1 if isinstance(plan.workers, RayWorkers) else plan.workers.count,
         budget=budget,
+        action_format=world.spec.action_format,
+        tools=world.spec.tools,
     )
 
 

@@ -25,7 +25,7 @@ from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface.contract import Interface, check_source, parse_source
 
 Spec = dict[str, Any]
-RULES_TABLE, HYPOTHESES_TABLE = "SPEC", "HYPOTHESES"
+SPEC_TABLE, RULES_TABLE, HYPOTHESES_TABLE = "SPEC", "RULES", "HYPOTHESES"
 
 
 class RuleSwitch(NamedTuple):
@@ -82,7 +82,8 @@ def without_rules(interface: Interface, rules: Collection[str], name: str) -> In
 
 @lru_cache(maxsize=8)
 def _tables(source: str) -> list[RuleTable]:
-    contents = {name: content for name, content in _literals(source) if name in (RULES_TABLE, HYPOTHESES_TABLE)}
+    known = (SPEC_TABLE, RULES_TABLE, HYPOTHESES_TABLE)
+    contents = {name: content for name, content in _literals(source) if name in known}
     return [table for name, content in contents.items() if (table := _table(name, content)) is not None]
 
 
@@ -91,6 +92,8 @@ def _table(name: str, content: Any) -> RuleTable | None:
     try:
         if name == HYPOTHESES_TABLE:
             return RuleTable(name, content, tuple(_hypothesis_switches(content)), hybrid.up_front)
+        if name == RULES_TABLE:
+            return RuleTable(name, content, tuple(_rule_switches(content)), lambda _: "")
         if "always" in content:
             return RuleTable(name, content, tuple(_offered_switches(content)), offered.rules_text)
         if "closed" in content:
@@ -98,6 +101,16 @@ def _table(name: str, content: Any) -> RuleTable | None:
         return RuleTable(name, content, tuple(_listed_switches(upgrade_spec(content))), _listed_rules_text)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
+
+
+def _rule_switches(content: dict[str, Any]) -> Iterator[RuleSwitch]:
+    """Yield the rules of a typed rule set (`interface/rules`)."""
+    for rule in content["rules"]:
+        yield RuleSwitch(rule["text"], rule.get("form", "any"), partial(_without_rule, text=rule["text"]))
+
+
+def _without_rule(content: dict[str, Any], text: str) -> dict[str, Any]:
+    return {**content, "rules": [rule for rule in content["rules"] if rule["text"] != text]}
 
 
 def _listed_rules_text(spec: Spec) -> str:

@@ -11,6 +11,7 @@ see `align/audit`), which command the engine accepts, and orders that require re
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
@@ -50,11 +51,22 @@ def commands_in(message: str, last_action: str = "") -> list[AgentCommand]:
     commands: dict[str, AgentCommand] = {}
     for command in _all_commands(message[:LONGEST_MESSAGE]):
         key = _plainly(command.text)
-        if not key or key == _plainly(last_action) or PLACEHOLDER.search(command.text):
+        template = PLACEHOLDER.search(command.text) is not None and not is_call(command.text)
+        if not key or key == _plainly(last_action) or template:
             continue
         if key not in commands or commands[key].kind == "named":
             commands[key] = command
     return list(commands.values())
+
+
+def is_call(text: str) -> bool:
+    """Return True for a tool call in JSON, whose braces and brackets are no placeholders."""
+    if not text.startswith("{") or "..." in text:
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def split_sentences(message: str) -> list[str]:
@@ -241,7 +253,7 @@ def _quoted_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, tu
         kind = _kind(before, after)
         if kind == "named" and before_kind and _AND.fullmatch(before):
             kind = before_kind
-        form = PLACEHOLDER.search(text) is not None
+        form = PLACEHOLDER.search(text) is not None and not is_call(text)
         before_kind = None if form or kind == "named" else kind
         if 0 < len(text) <= LONGEST_COMMAND:
             yield number, (start, AgentCommand(text, kind))
@@ -322,6 +334,8 @@ _PROGRESSIVE = re.compile(
 _SMALL_WORDS = (
     "a|an|the|to|from|in|into|on|onto|with|at|off|of|out|up|down|over|under|for|by|and|or|about|through|inside|behind"
 )
+SMALL_WORDS = frozenset(_SMALL_WORDS.split("|"))
+"""Prepositions, articles and other words that are no part of a name."""
 
 
 def _plain_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, AgentCommand, list[int]]]:

@@ -7,6 +7,7 @@ task's assertions on it. What an agent has to say to a customer is not scored.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 import pickle
@@ -47,6 +48,8 @@ def connect(name: str) -> TextEnvironment:
         goal=world.environment().policy,
         action_format=" | ".join([*map(_form, tools), "done"]),
         tools=tools,
+        save=_Desk.saved,
+        restore=_Desk.put,
     )
 
 
@@ -65,6 +68,30 @@ class _Domain:
         except ValueError:  # this domain has no tickets
             first, self.solo = self.make(), False
         self.base = pickle.dumps(first.tools.db)
+        self.tables: dict[str, Any] = vars(pickle.loads(self.base))
+
+    def changed(self, db: Any) -> dict[str, Any]:
+        """Return copies of the entries of a database that differ from the domain's; whole tables that are lists."""
+        differ: dict[str, Any] = {}
+        for name, table in vars(db).items():
+            known = self.tables[name]
+            if not isinstance(table, dict):
+                differ |= {name: copy.deepcopy(table)} if table != known else {}
+            elif keys := [key for key, value in table.items() if known.get(key) != value]:
+                differ[name] = {key: copy.deepcopy(table[key]) for key in keys}
+        return differ
+
+    def put(self, db: Any, now: dict[str, Any], wanted: dict[str, Any]) -> None:
+        """Change a database whose differences are `now` into the one whose differences are `wanted`."""
+        for name in {*now, *wanted}:
+            known, table = self.tables[name], vars(db)[name]
+            if not isinstance(table, dict):
+                setattr(db, name, copy.deepcopy(wanted.get(name, known)))
+                continue
+            for key in now.get(name, ()):
+                table.pop(key)
+                table.update({key: copy.deepcopy(known[key])} if key in known else {})
+            table.update(copy.deepcopy(wanted.get(name, {})))
 
     def environment(self, solo_mode: bool | None = None) -> Any:
         return self.make(db=pickle.loads(self.base), solo_mode=self.solo if solo_mode is None else solo_mode)
@@ -83,6 +110,7 @@ class _Desk(gym.Env[str, str]):
         if start is not None:
             self.live.set_state(start.initialization_data, start.initialization_actions, start.message_history or [])
         self.messages: list[Any] = [*((start and start.message_history) or ())]
+        self.differences: dict[str, Any] | None = None
         return str(self.task.ticket if self.solo else self.task.user_scenario.instructions), {"won": False}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -95,9 +123,26 @@ class _Desk(gym.Env[str, str]):
             call = ToolCall.model_validate({**json.loads(action), "id": str(len(self.messages))})
         except (ValueError, TypeError) as error:
             return f"Error: {' '.join(str(error).split())}", 0.0, False, False, {"won": False}
+        self.differences = None
         answer = self.live.get_response(call)
         self.messages += [AssistantMessage(role="assistant", tool_calls=[call]), answer]
         return answer.content or "", 0.0, False, False, {"won": False}
+
+    def saved(self) -> tuple[Any, ...]:
+        """Return what differs from the domain's database, the user's own database, and the messages."""
+        if self.differences is None:
+            self.differences = self.world.changed(self.live.tools.db)
+        return self.task, self.differences, copy.deepcopy(getattr(self.live.user_tools, "db", None)), [*self.messages]
+
+    def put(self, saved: tuple[Any, ...]) -> None:
+        """Return to a saved state."""
+        task, wanted, user, messages = saved
+        if task is not self.task:
+            self.reset(options={"task": task.id})
+        self.world.put(self.live.tools.db, self.saved()[1], wanted)
+        if user is not None:
+            self.live.user_tools.db = copy.deepcopy(user)
+        self.differences, self.messages = wanted, [*messages]
 
     def _score(self) -> float:
         from tau2.evaluator.evaluator_env import EnvironmentEvaluator

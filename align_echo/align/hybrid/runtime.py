@@ -41,6 +41,10 @@ class WatchedEnv:
         self.replies.append((str(sent), str(text)))
         return result
 
+    def explain(self, rules: Any, action: str, observation: str) -> Any:
+        """The observation with what rules say of it."""
+        return self.env.explain(rules, action, observation)
+
 
 def slots_of(form: str) -> list[str]:
     """The numbers of a form's places, in their order."""

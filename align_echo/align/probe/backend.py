@@ -10,7 +10,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from align_echo.align.probe.cases import (
     try_case,
     walk,
 )
+from align_echo.align.probe.effects import learner as effects
 from align_echo.align.probe.examinations import doubted_forms, refine
 from align_echo.align.probe.findings import (
     UnmatchedUtterance,
@@ -129,6 +130,8 @@ class ProbeBackend:
         note: Progress | None = None,
         processes: int = 1,
         budget: Budget | None = None,
+        action_format: str = "",
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.budget = budget or Budget()
         self._make_lab_env = make_lab_env
@@ -137,6 +140,7 @@ class ProbeBackend:
         self._say = on_progress or (lambda _: None)
         self._note = note or self._say
         self._processes = processes
+        self._action_format, self._tools = action_format, tools
         self._lab: Lab | None = None
         self._counted = 0
 
@@ -180,12 +184,23 @@ class ProbeBackend:
             fresh = pages.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         elif "travel" in (before or {}) or (not listed and self._offers_much()):
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
-        elif self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng):
-            fresh = self._analyze(failed, before, rng)
+        else:
+            fresh = [] if listed or before else self._by_effect(played, failed, interface, rng)
+            if not fresh and effects.read_rules(interface.source) is None:
+                read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
+                fresh = self._analyze(failed, before, rng) if read else []
         if not fresh and before is None and not self.budget.cut:
             self._note(nothing_found(failed))
         rules = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in rules]
+
+    def _by_effect(
+        self, played: Sequence[Trajectory], failed: Sequence[Trajectory], interface: Interface, rng: random.Random
+    ) -> list[Misalignment]:
+        """Learn what actions do by their effects."""
+        known = effects.read_rules(interface.source)
+        form, tools = self._action_format, self._tools
+        return effects.analyze(self.lab, played, failed, known, self._fresh, form, tools, rng, self._say)
 
     def lists(self, task_id: str) -> bool:
         """Check if the engine lists its admissible actions."""
@@ -432,12 +447,16 @@ class ProbeBackend:
         """Write an interface for the new misalignments."""
         spec = emit.read_spec(interface.source)
         details = [json.loads(misalignment.detail) for misalignment in new]
+        rules = effects.read_rules(interface.source)
+        for detail in details:
+            if "ruleset" in detail:
+                rules = effects.apply_detail(rules, detail)
         of_pages = pages.is_page_spec(spec) or any("pages" in detail for detail in details)
         offers = any("offered" in detail for detail in details) or (spec is not None and "travel" in spec)
         work_in = pages.apply_detail if of_pages else learner.apply_detail if offers else apply_detail
         for detail in details:
-            spec = work_in(spec, detail)
-        if spec is None:
+            spec = work_in(spec, detail) if "ruleset" not in detail else spec
+        if spec is None and rules is None:
             return interface
         old = interface.provenance
         provenance = Provenance(
@@ -452,7 +471,11 @@ class ProbeBackend:
             rules=records(old.rules, new),
             engine_steps=old.engine_steps + self._steps_since(),
         )
-        source = (pages if of_pages else learner if offers else emit).source(spec, interface.contract)
+        if rules is not None:
+            source = effects.source(rules, interface.contract)
+        else:
+            assert spec is not None
+            source = (pages if of_pages else learner if offers else emit).source(spec, interface.contract)
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
 
     def _steps_since(self) -> int:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
         """Ask the host for one reply per action; after a refusal, the last entry is its message."""
         raise NotImplementedError
 
+    def _align_explain(action: str, observation: str, *rules: Any) -> str:
+        """Ask the host for an answer with what the rules say of it."""
+        raise NotImplementedError
+
 
 _ALIGN_TEXT = 20_000
 _ALIGN_LOG_LINE = 2_000
@@ -28,8 +32,25 @@ _ALIGN_LOG_LINE = 2_000
 # ---------------------------------------------------------------- env and logger
 
 
+_align_sent: list[Any] = []
+
+
+def _align_explained(rules: Any, action: Any, observation: Any) -> str:
+    """Return an observation with what rules say of it. The host is sent the rules once."""
+    if not isinstance(action, str) or not isinstance(observation, str):
+        raise TypeError("env.explain takes rules, an action and an observation: env.explain(RULES, action, text)")
+    if _align_sent and _align_sent[0] is rules:
+        return _align_explain(action, observation)
+    _align_sent.clear()
+    _align_sent.append(rules)
+    return _align_explain(action, observation, rules)
+
+
 class _AlignBatchedEnv:
     """`step([action]) -> ([observation], [reward], [done], {"won": [won]})`, and free attributes."""
+
+    def explain(self, rules: Any, action: str, observation: str) -> str:
+        return _align_explained(rules, action, observation)
 
     def step(
         self, actions: list[str], _align_reply: _Reply | None = None
@@ -43,6 +64,9 @@ class _AlignBatchedEnv:
 class _AlignSingleEnv:
     """`step(action) -> (observation, reward, done, {"won": won, "score": 0 to 100})`, and free attributes."""
 
+    def explain(self, rules: Any, action: str, observation: str) -> str:
+        return _align_explained(rules, action, observation)
+
     def step(self, action: str, _align_reply: _Reply | None = None) -> tuple[str, float, bool, dict[str, Any]]:
         if not isinstance(action, str):
             raise TypeError("env.step takes one action as text: env.step(action)")
@@ -52,6 +76,9 @@ class _AlignSingleEnv:
 
 class _AlignTripleEnv:
     """`step(action) -> (observation, reward, done)`, and free attributes."""
+
+    def explain(self, rules: Any, action: str, observation: str) -> str:
+        return _align_explained(rules, action, observation)
 
     def step(self, action: str, _align_reply: _Reply | None = None) -> tuple[str, float, bool]:
         if not isinstance(action, str):

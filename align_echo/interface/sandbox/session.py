@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from align_echo.errors import InterfaceError, printable
 from align_echo.interface.contract import InterfaceContract
+from align_echo.interface.rules.model import load_rules
+from align_echo.interface.rules.runtime import RuleRuntime
 from align_echo.interface.sandbox.loading import NEXT, StateKey, begin, check_source_loads, describe, loop
 from align_echo.interface.sandbox.pool import START, SandboxWorker, thread
 from align_echo.interface.sandbox.source import PreparedSource
@@ -109,6 +111,8 @@ ENGINE = "_align_engine"
 """Name of the host function behind interface code's `env.step`."""
 TOGETHER = "_align_engine_together"
 """Name of the host function for a joint request of views (`source.py`)."""
+EXPLAIN = "_align_explain"
+"""Name of the host function behind interface code's `env.explain`."""
 
 
 class Sandbox(Frozen):
@@ -223,6 +227,9 @@ class SandboxSession:
         self._log = _LogBuffer(limits)
         self._layout = contract.step_layout
         self._loop = loop(contract)
+        self._opening = (init_obs, task)
+        self._rules: RuleRuntime | None = None
+        self._over = False
         arguments = {"init_obs": init_obs, "task": task, **extra_arguments}
         self._arguments = {f"_align_{name}": value for name, value in arguments.items()}
         self._spent = TurnUsage(limits, self._log.characters)
@@ -386,6 +393,8 @@ class SandboxSession:
                 snapshot = snapshot.resume(self._serve(arguments))
             elif name == TOGETHER:
                 snapshot = snapshot.resume(self._serve_together(arguments))
+            elif name == EXPLAIN:
+                snapshot = snapshot.resume(self._explain(arguments))
             elif name == until and len(arguments) == 1 and not options:
                 return snapshot
             else:
@@ -408,7 +417,22 @@ class SandboxSession:
         finally:
             self._enter()
         self._spent.passing(*reply)
+        self._over = bool(reply[2])
         return {"return_value": reply}
+
+    def _explain(self, arguments: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
+        """Return an answer with what the interface's rules say of it. The rules come with the first call."""
+        action, observation, *rules = arguments
+        try:
+            if rules:
+                self._rules = RuleRuntime(load_rules(rules[0]), *self._opening)
+        except InterfaceError as error:
+            return {"exc_type": "ValueError", "message": str(error)}
+        if self._rules is None:
+            return {"exc_type": "ValueError", "message": "env.explain needs rules"}
+        turn = self._rules.hear(action, observation)
+        advice = "" if self._over else self._rules.advise(turn).text
+        return {"return_value": f"{observation} {advice}".strip() if advice else observation}
 
     def _serve_together(self, actions: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
         """Serve engine calls in order, as if each had been made alone, up to the first refusal.

@@ -1,0 +1,439 @@
+"""Fixes of refused actions, by experiment: an edit of the action, or another action first. And rules from fixes.
+
+A fix of a refused action is tried in the state that refused it. Fixes that work in several tasks become rules; the
+condition of a rule is read off the actions that were not refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import TypeVar
+
+from pydantic import JsonValue
+
+from align_echo.align.probe.effects.outcomes import Instance, Observer
+from align_echo.align.probe.lab import LabState
+from align_echo.interface.rules.actions import ActionTree, fill, text_of
+from align_echo.interface.rules.answers import SAME
+from align_echo.interface.rules.edits import Edit, apply_edit, propose_edits
+from align_echo.interface.rules.model import (
+    Condition,
+    NeedsFirst,
+    Rule,
+    RuleSet,
+    SayInstead,
+    Term,
+)
+from align_echo.interface.rules.runtime import RuleRuntime
+
+Key = TypeVar("Key")
+
+STUDIED = 24
+"""Refused actions studied for each form and answer."""
+
+STEPS_TRIED = 60
+"""Other actions tried before a refused one."""
+
+MOST_SORTED = 200
+"""Latest refused actions of a class that are sorted by their situation."""
+
+GIVEN_UP = 8
+"""Actions without a fix, in a row, after which a class of answers is not studied further."""
+
+HELPED_BEFORE = 4
+"""Fixes that are tried first because they helped before."""
+
+MIN_FIXED, MIN_TASKS = 3, 2
+"""Actions, and tasks, in which a fix must work to be a rule on trial."""
+
+MIN_HELD = 0.95
+"""Share of the working actions for which a rule's condition must hold."""
+
+MOST_CONSTANTS = 4
+"""Values of an argument that may be its only ones, where no text of the task names them."""
+
+MOST_WRONG = 0.2
+"""Share of the fixed actions for which it may hold."""
+
+
+@dataclass
+class Fixes:
+    """Fixes of a form's refused actions: by edit, and by step (the other form and where its arguments come from)."""
+
+    refused: list[Instance] = field(default_factory=list)
+    edits: dict[Edit, list[Instance]] = field(default_factory=lambda: defaultdict(list))
+    steps: dict[tuple[str, tuple[Term, ...]], list[Instance]] = field(default_factory=lambda: defaultdict(list))
+
+
+class FixSearch:
+    """Search for fixes. `values` are the arguments of each form that worked, by argument."""
+
+    def __init__(self, observer: Observer, declared: Iterable[str] = ()) -> None:
+        self.observer = observer
+        self.declared = frozenset(declared)
+        self.grammar = observer.grammar
+        self.values: dict[str, list[Counter[str]]] = {}
+        self.as_value: dict[str, JsonValue] = {}
+        self.by_form: dict[str, Fixes] = defaultdict(Fixes)
+        self._situations: dict[Instance, frozenset[tuple[str, str]]] = {}
+        self._missed: Counter[tuple[str, str]] = Counter()
+
+    # ------------------------------------------------------------ values
+
+    def learn_values(self) -> None:
+        """Collect the arguments of actions that were not refused."""
+        self.values = {}
+        for form in self.observer.forms:
+            silent = self.observer.refusals(form)
+            for answer, known in self.observer.classes(form).items():
+                if answer in silent:
+                    continue
+                for instance in known.instances:
+                    self._take(instance.tree, instance.state.task_id)
+
+    def _take(self, tree: ActionTree, task_id: str) -> None:
+        slots = self.values.setdefault(tree.form, [Counter() for _ in tree.arguments])
+        for slot, value in enumerate(tree.arguments):
+            text = text_of(value)
+            self.as_value[text] = value
+            slots[slot][text] += 1
+
+    def known_values(self, form: str) -> dict[int, list[JsonValue]]:
+        """Return the values of each argument that worked, the most frequent first."""
+        return {
+            slot: [self.as_value[text] for text, _ in counts.most_common(40)]
+            for slot, counts in enumerate(self.values.get(form, ()))
+        }
+
+    # ------------------------------------------------------------ search
+
+    def study(self, budget: int) -> None:
+        """Search fixes for the refused actions of each form in turn, for at most `budget` engine steps.
+
+        A class of answers is given up after `GIVEN_UP` actions without a fix.
+        """
+        limit = self.observer.lab.steps + budget
+        self._missed.clear()
+        waiting = []
+        for form in self.observer.forms:
+            for answer in sorted(self.observer.refusals(form)):
+                studied = {id(each) for each in self.by_form[form].refused}
+                fresh = [each for each in self.observer.classes(form)[answer].instances if id(each) not in studied]
+                waiting.append((answer, self._spread(fresh)))
+        for turn in range(STUDIED):
+            for answer, instances in waiting:
+                if self.observer.lab.steps > limit:
+                    return
+                if turn < len(instances) and self._missed[instances[turn].tree.form, answer] < GIVEN_UP:
+                    self._study(instances[turn], answer)
+
+    def _spread(self, instances: Sequence[Instance]) -> list[Instance]:
+        """Return instances in turn from each situation: what was done to the same names before, and the task."""
+        situations: dict[object, list[Instance]] = defaultdict(list)
+        for each in instances[-MOST_SORTED:]:
+            situations[self._situation(each), each.state.task_id].append(each)
+        order = sorted(situations.values(), key=len)
+        turns = sorted((turn, number) for number, group in enumerate(order) for turn in range(len(group)))
+        by_kind: dict[object, int] = defaultdict(int)
+        chosen: list[tuple[int, Instance]] = []
+        for turn, number in turns:
+            kind = self._situation(order[number][turn])
+            chosen.append((by_kind[kind], order[number][turn]))
+            by_kind[kind] += 1
+        return [each for _, each in sorted(chosen, key=lambda pair: pair[0])][:STUDIED]
+
+    def _situation(self, instance: Instance) -> frozenset[tuple[str, str]]:
+        """Return what holds of an action's names: which forms took effect on them, and which of these last."""
+        if instance not in self._situations:
+            runtime = self.runtime_at(instance.state)
+            own = tuple(Term(slot=slot) for slot in range(len(instance.tree.arguments)))
+            self._situations[instance] = frozenset(
+                (form, kind)
+                for form, known in self.grammar.forms.items()
+                for kind in ("done", "latest")
+                if runtime.holds(Condition(kind=kind, form=form, terms=own[: known.slots]), instance.tree)
+            )
+        return self._situations[instance]
+
+    def _study(self, instance: Instance, refusal: str) -> None:
+        fixes = self.by_form[instance.tree.form]
+        fixes.refused.append(instance)
+        fixed = self._try_edits(instance, refusal, fixes)
+        fixed += self._try_steps(instance, refusal, fixes)
+        if not fixed:
+            fixed = self._try_both(instance, refusal, fixes)
+        key = instance.tree.form, refusal
+        self._missed[key] = 0 if fixed else self._missed[key] + 1
+
+    def _try_edits(self, instance: Instance, refusal: str, fixes: Fixes) -> int:
+        texts = read_texts(instance.state)
+        proposed = propose_edits(instance.reading, self.grammar, texts, self.known_values(instance.tree.form))
+        count = 0
+        for edit in dict.fromkeys(proposed):
+            tried = self._edited(edit, instance, texts)
+            if tried is not None and self.observer.works(tried, refusal):
+                fixes.edits[edit].append(instance)
+                count += 1
+                if edit.kind != "value":
+                    self.observer.confirmed[instance.tree.form].add(refusal)
+        return count
+
+    def _edited(self, edit: Edit, instance: Instance, texts: str) -> Instance | None:
+        """Play an action with an edit; None if the edit does not apply."""
+        tree = apply_edit(edit, instance.reading, self.grammar, texts)
+        if tree is None or not self._is_plausible(edit, instance):
+            return None
+        written = self.grammar.write(tree)
+        return self.observer.play(instance.state, written) if written != instance.said else None
+
+    def _try_steps(self, instance: Instance, refusal: str, fixes: Fixes) -> int:
+        """Try other actions first: those that helped before, else all near."""
+        if not self.observer.acts(instance.tree.form) and not self.observer.is_stock(refusal):
+            return 0
+        ranked = sorted(fixes.steps, key=lambda key: -len(fixes.steps[key]))[:HELPED_BEFORE]
+        before = [ActionTree(form, tuple(term.of(instance.tree) for term in terms)) for form, terms in ranked]
+        helped = [tree for tree in before if None not in tree.arguments and self.leads_to(instance, tree)]
+        if not helped:
+            near = self.steps_near(instance, read_texts(instance.state))
+            helped = [tree for tree in near if self.leads_to(instance, tree)]
+        for tree in helped:
+            self.observer.confirmed[instance.tree.form].add(refusal)
+            for terms in terms_of(tree, instance.tree):
+                fixes.steps[tree.form, terms].append(instance)
+        return len(helped)
+
+    def _try_both(self, instance: Instance, refusal: str, fixes: Fixes) -> int:
+        """Try the edits that other forms need, and steps before the edited action."""
+        every = [pair for other in self.by_form.values() for pair in other.edits.items()]
+        known = {edit for edit, fixed in every if len(fixed) >= MIN_FIXED}
+        for edit in sorted(known, key=lambda edit: edit.model_dump_json())[:HELPED_BEFORE]:
+            edited = self._edited(edit, instance, read_texts(instance.state))
+            if edited is not None and self._try_steps(edited, refusal, fixes):
+                fixes.edits[edit].append(instance)
+                return 1
+        return 0
+
+    def _is_plausible(self, edit: Edit, instance: Instance) -> bool:
+        """Whether an edit may be what the agent meant: another form only for a form that never worked, and another
+        value only for a value that never did."""
+        form = instance.tree.form
+        if edit.kind == "form":
+            return form not in self.values and form not in self.declared
+        if edit.kind != "value":
+            return True
+        known = self.values.get(form, [])
+        if edit.slot >= len(known) or text_of(instance.tree.arguments[edit.slot]) in known[edit.slot]:
+            return False
+        return len(known[edit.slot]) <= MOST_CONSTANTS and edit.detail.lower() not in read_texts(instance.state).lower()
+
+    def leads_to(self, instance: Instance, step: ActionTree) -> bool:
+        """Whether the action works after a step, with the steps that the step itself is known to need."""
+        state = self._after(instance.state, step, 3)
+        if state is None:
+            return False
+        again = self.observer.play(state, instance.said)
+        if again is None or not self.observer.works(again, self.observer.answer(instance)):
+            return False
+        back = replace(instance, text=again.text, same=False, child=again.child)
+        acts = self.observer.acts(instance.tree.form)
+        return self.observer.reaches_goal(again) or not acts or bool(self.observer.changed(back))
+
+    def _after(self, state: LabState, step: ActionTree, depth: int) -> LabState | None:
+        """Return the state after a step took effect; None if it is refused and no known step helps."""
+        tried = self.observer.play(state, self.grammar.write(step))
+        if tried is None or tried.child.over:
+            return None
+        if not self.observer.refused(tried):
+            return tried.child if self.observer.answer(tried) != SAME else None
+        if depth == 1:
+            return None
+        for (form, terms), fixed in self.by_form[step.form].steps.items():
+            values = tuple(term.of(step) for term in terms)
+            if len(fixed) < MIN_FIXED or any(value is None for value in values):
+                continue
+            before = self._after(state, ActionTree(form, values), depth - 1)
+            if before is not None and (after := self._after(before, step, 1)) is not None:
+                return after
+        return None
+
+    def steps_near(self, instance: Instance, texts: str) -> Iterator[ActionTree]:
+        """Yield other actions that may have to come first: those on the same arguments, then any."""
+        own = [value for value in instance.tree.arguments if value is not None]
+        lower = texts.lower()
+        count = 0
+        for shared in (True, False):
+            for form, known in sorted(self.grammar.forms.items()):
+                if not self.observer.acts(form) or form not in self.observer.going_on:
+                    continue
+                pools = [
+                    list(dict.fromkeys([*map(text_of, own), *self.pool(form, slot, lower)]))[:8]
+                    for slot in range(known.slots)
+                ]
+                for values in product(*pools):
+                    arguments = tuple(self.as_value.get(value, value) for value in values)
+                    tree = ActionTree(form, arguments)
+                    of_own = not values or any(value in own for value in arguments)
+                    if tree.key != instance.tree.key and of_own == shared and count < STEPS_TRIED:
+                        count += 1
+                        yield tree
+
+    def pool(self, form: str, slot: int, texts: str) -> list[str]:
+        counts = self.values.get(form, [])
+        names = [text for text, _ in counts[slot].most_common(40)] if slot < len(counts) else []
+        return [name for name in names if name.lower() in texts]
+
+    # ------------------------------------------------------------ rules
+
+    def rules(self) -> list[Rule]:
+        """Return the rules on trial for all forms."""
+        rules: list[Rule] = []
+        for form, fixes in sorted(self.by_form.items()):
+            rules += self._edit_rules(form, fixes)
+            rules += self._step_rules(form, fixes)
+        return rules
+
+    def _edit_rules(self, form: str, fixes: Fixes) -> Iterator[SayInstead]:
+        for edit, fixed in _cover(fixes.edits):
+            yield SayInstead(
+                form=form,
+                answers=self._answers(fixed),
+                edit=edit,
+                text=edit_in_words(edit, self.name(form), self.grammar.forms[form].arguments),
+            )
+
+    def _step_rules(self, form: str, fixes: Fixes) -> Iterator[NeedsFirst]:
+        working = self._working(form)
+        for (step, terms), fixed in _cover(fixes.steps):
+            condition = self._condition(step, terms, working, fixed)
+            if condition is not None:
+                letters = "XYZ"
+                shown = [letters[term.slot] if 0 <= term.slot < 3 else text_of(term.value) for term in terms]
+                text = f"Before `{self.name(form)}` you need to `{fill(self._blank(step), shown)}`"
+                answers = self._answers(fixed)
+                yield NeedsFirst(form=form, answers=answers, step=step, terms=terms, unless=(condition,), text=text)
+
+    def _working(self, form: str) -> list[Instance]:
+        silent = self.observer.sure_refusals(form)
+        return [
+            each
+            for answer, known in self.observer.classes(form).items()
+            if answer not in silent and known.changed
+            for each in known.instances
+        ]
+
+    def _condition(
+        self, step: str, terms: tuple[Term, ...], working: Sequence[Instance], fixed: Sequence[Instance]
+    ) -> Condition | None:
+        """Return the condition that holds for the working actions and not for the fixed ones; None without."""
+        best: tuple[int, Condition] | None = None
+        for kind in ("latest", "done"):
+            condition = Condition(kind=kind, form=step, terms=terms)
+            held = sum(self.holds(condition, each) for each in working)
+            wrong = sum(self.holds(condition, each) for each in fixed)
+            fits = held >= MIN_HELD * len(working) and wrong <= MOST_WRONG * len(fixed)
+            if fits and (best is None or wrong < best[0]):
+                best = wrong, condition
+        return best[1] if best else None
+
+    def holds(self, condition: Condition, instance: Instance) -> bool:
+        """Whether a condition holds for an action in its state."""
+        return self.runtime_at(instance.state).holds(condition, instance.tree)
+
+    def runtime_at(self, state: LabState, rules: RuleSet | None = None) -> RuleRuntime:
+        """Return a runtime that has followed the way to a state."""
+        base = rules or RuleSet(
+            forms=tuple(self.grammar.forms.values()),
+            reader=self.observer.reader,
+            refusals={form: tuple(sorted(self.observer.sure_refusals(form))) for form in self.observer.forms},
+            unknown=self.observer.unknown_answers(),
+        )
+        path = list(_path(state))
+        runtime = RuleRuntime(base, path[0].opening or path[0].observation)
+        runtime.raw = path[0].observation
+        runtime.page = base.reader.page(path[0].observation)
+        for action, after in zip(state.actions, path[1:], strict=True):
+            runtime.hear(action, after.observation)
+        return runtime
+
+    def _answers(self, instances: Iterable[Instance]) -> tuple[str, ...]:
+        return tuple(sorted({self.observer.answer(each) for each in instances}))
+
+    def name(self, form: str) -> str:
+        return fill(self._blank(form), ["X", "Y", "Z"])
+
+    def _blank(self, form: str) -> str:
+        known = self.grammar.forms[form]
+        if known.text:
+            return known.text
+        return f"{known.tool}({', '.join(f'{name}={{{slot}}}' for slot, name in enumerate(known.arguments))})"
+
+
+def _path(state: LabState) -> list[LabState]:
+    states = [state]
+    while states[-1].parent is not None:
+        states.append(states[-1].parent)
+    return states[::-1]
+
+
+def read_texts(state: LabState) -> str:
+    """Return all that an agent has read on the way to a state."""
+    path = _path(state)
+    return "\n".join([path[0].opening, *(each.observation for each in path)])
+
+
+def terms_of(step: ActionTree, action: ActionTree) -> Iterator[tuple[Term, ...]]:
+    """Yield the ways to name a step's arguments by those of the action; other values are constants."""
+    choices: list[list[Term]] = []
+    for value in step.arguments:
+        slots = [Term(slot=slot) for slot, own in enumerate(action.arguments) if own == value]
+        choices.append(slots or [Term(value=value)])
+    yield from product(*choices)
+
+
+def _cover(fixes: Mapping[Key, Sequence[Instance]]) -> Iterator[tuple[Key, list[Instance]]]:
+    """Yield the fixes with most instances, each with those that no earlier one fixes."""
+    left = {key: {id(each): each for each in fixed} for key, fixed in fixes.items()}
+    while left:
+        best = max(left, key=lambda key: len(left[key]))
+        fixed = list(left.pop(best).values())
+        if len(fixed) < MIN_FIXED or len({each.state.task_id for each in fixed}) < MIN_TASKS:
+            return
+        yield best, fixed
+        for rest in left.values():
+            for each in fixed:
+                rest.pop(id(each), None)
+
+
+# ---------------------------------------------------------------- words
+
+
+def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:
+    """Write an edit as a sentence for the rules told up front."""
+    slot = arguments[edit.slot] if 0 <= edit.slot < len(arguments) else "XYZ"[edit.slot] if 0 <= edit.slot < 3 else ""
+    match edit.kind:
+        case "wording":
+            return f"Write `{name}` in just these words"
+        case "form":
+            return f"Write `{edit.detail}` instead of `{name}`"
+        case "article":
+            how = f'with "{edit.detail}"' if edit.detail else "without an article"
+            return f"In `{name}`, {slot} is written {how}"
+        case "case":
+            how = "small letters" if edit.detail == "lower" else "the letters shown"
+            return f"In `{name}`, {slot} is written in {how}"
+        case "plural":
+            return f"In `{name}`, {slot} is written in the number that the environment uses"
+        case "sign":
+            return f'In `{name}`, {slot} is written {edit.detail.replace("{}", "...")}'
+        case "list":
+            return f"In `{name}`, {slot or 'what is a list'} is written as a list of strings"
+        case "text":
+            return f"In `{name}`, {slot} is a text, not a list"
+        case "number":
+            return f"In `{name}`, {slot} is a number, not a text"
+        case "value":
+            return f'In `{name}`, {slot} may have to be "{edit.detail}"'
+    return f"In `{name}`, the argument is called {edit.detail}"

@@ -1,0 +1,199 @@
+"""The probe's way through a world without lists: replay, search, trials, and an interface of the rules that stood."""
+
+from __future__ import annotations
+
+import ast
+import json
+import pprint
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from align_echo.align.budget import BudgetSpentError
+from align_echo.align.probe.effects.fixes import FixSearch
+from align_echo.align.probe.effects.outcomes import Observer, actions_of, episodes_of
+from align_echo.align.probe.effects.page_conditions import PageRecord
+from align_echo.align.probe.effects.proposals import plain_rules
+from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules
+from align_echo.align.probe.lab import Lab
+from align_echo.interface.contract import InterfaceContract
+from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms, text_of
+from align_echo.interface.rules.answers import fit_reader
+from align_echo.interface.rules.model import Rule, RuleSet, load_rules
+from align_echo.interface.rules.runtime import dump
+from align_echo.types import Misalignment, Trajectory
+
+ROUNDS = 3
+"""Rounds of the search; before the next, the known rules lead walks on the same tasks to new refusals."""
+
+SEARCH_STEPS = 6_000
+"""Engine steps for the search of fixes."""
+
+
+def analyze(
+    lab: Lab,
+    played: Sequence[Trajectory],
+    failed: Sequence[Trajectory],
+    before: RuleSet | None,
+    fresh: Sequence[str],
+    action_format: str,
+    tools: Sequence[Mapping[str, Any]],
+    rng: random.Random,
+    say: Say,
+) -> list[Misalignment]:
+    """Learn rules from failed episodes and try them on fresh tasks. Empty if none stands."""
+    declared = declared_forms(action_format, tools)
+    forms = [*declared, *seen_forms(actions_of(played), declared)]
+    if before is not None:
+        known = {form.name for form in before.forms}
+        forms = [*before.forms, *(form for form in forms if form.name not in known)]
+    if not forms:
+        return []
+    observer = Observer(lab, ActionGrammar(forms), fit_reader(episodes_of(played)))
+    search, pages = FixSearch(observer, (form.name for form in declared)), PageRecord(observer)
+    with suppress(BudgetSpentError):
+        _search(observer, search, pages, failed, [each for each in played if each not in failed], rng, say)
+    rules = list(search.rules())
+    with suppress(BudgetSpentError):
+        rules += [*pages.rules(), *plain_rules(search, failed)]
+    known_rules = {rule.model_dump_json() for rule in before.rules} if before is not None else set()
+    ruleset = _rule_set(search, [*(before.rules if before is not None else ()), *rules])
+    untouched = [task_id for task_id in fresh if task_id not in {each.task_id for each in failed}]
+    ruleset, book = try_rules(observer, search, ruleset, untouched, rng, say)
+    return [
+        _misalignment(ruleset, rule, book)
+        for rule in ruleset.rules
+        if book.stands(rule) and rule.model_dump_json() not in known_rules
+    ]
+
+
+def _search(
+    observer: Observer,
+    search: FixSearch,
+    pages: PageRecord,
+    failed: Sequence[Trajectory],
+    won: Sequence[Trajectory],
+    rng: random.Random,
+    say: Say,
+) -> None:
+    """Play the episodes again, and search what helps where an action was refused. Raises `BudgetSpentError`."""
+    lab = observer.lab
+    for number, trajectory in enumerate([*won, *failed], 1):
+        say(f"playing what was refused: episode {number} of {len(failed) + len(won)}")
+        instances = list(observer.replay(trajectory))
+        if trajectory in won and instances and instances[-1].child.over:
+            observer.goals.add((instances[-1].tree.form, instances[-1].text))
+        for instance in instances:
+            observer.note(instance)
+    tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
+    for number in range(ROUNDS):
+        say(f"searching what helps: round {number + 1} of {ROUNDS} ({lab.steps} engine steps so far)")
+        search.learn_values()
+        search.study(SEARCH_STEPS // ROUNDS)
+        if number + 1 < ROUNDS:
+            explore(observer, search, _rule_set(search, search.rules()), tasks, rng, pages)
+
+
+def _rule_set(search: FixSearch, rules: Sequence[Rule]) -> RuleSet:
+    """Return rules with all that they need to be played."""
+    observer = search.observer
+    return RuleSet(
+        forms=tuple(search.grammar.forms.values()),
+        reader=observer.reader,
+        refusals={form: tuple(sorted(silent)) for form in observer.forms if (silent := observer.sure_refusals(form))},
+        unknown=observer.unknown_answers(),
+        values=_shared_values(search),
+        rules=tuple(rules),
+    )
+
+
+def _shared_values(search: FixSearch) -> dict[str, tuple[tuple[Any, ...], ...]]:
+    """Return the values of each argument that worked in several tasks."""
+    tasks: dict[tuple[str, int, str], set[str]] = defaultdict(set)
+    for form in search.observer.forms:
+        silent = search.observer.refusals(form)
+        for answer, known in search.observer.classes(form).items():
+            for each in known.instances if answer not in silent else ():
+                for slot, value in enumerate(each.tree.arguments):
+                    tasks[form, slot, text_of(value)].add(each.state.task_id)
+    values: dict[str, tuple[tuple[Any, ...], ...]] = {}
+    for form, known_form in search.grammar.forms.items():
+        slots = tuple(
+            tuple(text for (name, at, text), seen in tasks.items() if (name, at) == (form, slot) and len(seen) > 1)
+            for slot in range(known_form.slots)
+        )
+        if any(slots):
+            values[form] = slots
+    return values
+
+
+# ---------------------------------------------------------------- misalignments and source
+
+
+def _misalignment(rules: RuleSet, rule: Rule, book: TrialBook) -> Misalignment:
+    task_id, action = book.examples[rule.model_dump_json()]
+    alone = rules.model_copy(update={"rules": (rule,)})
+    return Misalignment(
+        task_id=task_id,
+        action_type=getattr(rule, "form", "") or "any action",
+        action=action,
+        intent=f"`{action}` at once",
+        rule=rule.text,
+        sufficient_feedback=rule.say,
+        evidence=book.evidence(rule),
+        detail=json.dumps({"ruleset": dump(alone)}),
+    )
+
+
+def apply_detail(rules: RuleSet | None, detail: dict[str, Any]) -> RuleSet:
+    """Add a misalignment's rule to a rule set."""
+    new = load_rules(detail["ruleset"])
+    if rules is None:
+        return new
+    forms = {form.name: form for form in (*new.forms, *rules.forms)}
+    refusals = {
+        form: tuple(sorted({*rules.refusals.get(form, ()), *new.refusals.get(form, ())}))
+        for form in {*rules.refusals, *new.refusals}
+    }
+    return RuleSet(
+        forms=tuple(forms.values()),
+        reader=new.reader,
+        refusals=dict(sorted(refusals.items())),
+        unknown=new.unknown,
+        values={**rules.values, **new.values},
+        rules=(*rules.rules, *(rule for rule in new.rules if rule not in rules.rules)),
+    )
+
+
+def source(rules: RuleSet, contract: InterfaceContract) -> str:
+    """Write the interface: the rules as data, and two short functions."""
+    layout = contract.layout
+    head = f'"""Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence."""'
+    return f"""{head}
+
+RULES = {pprint.pformat(dump(rules), width=116, sort_dicts=False)}
+
+
+def InferRules({", ".join(contract.infer_rules_args)}):
+    texts = [rule['text'] for rule in RULES['rules']]
+    return 'Learned by experiment in this environment:\\n- ' + '\\n- '.join(texts) if texts else ''
+
+
+def WrapStep({", ".join(contract.wrap_step_args)}):
+    {layout.call}
+    seen, *rest = {layout.returned}
+    return env.explain(RULES, agent_action, seen), *rest
+"""
+
+
+def read_rules(code: str) -> RuleSet | None:
+    """Read the rules of an interface's source; None if it has none."""
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["RULES"]:
+            try:
+                return load_rules(ast.literal_eval(node.value))
+            except ValueError:
+                return None
+    return None

@@ -1,0 +1,279 @@
+"""Outcomes of actions by their effect: took effect, refused, or unknown.
+
+Answers to a form of action are sorted into classes by canonical text. A class refuses if no action answered so changed
+anything: what the agent could do next was answered alike with and without the action. No wording is looked for, and
+no least number of actions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from align_echo.align.probe.lab import Lab, LabState
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading
+from align_echo.interface.rules.answers import SAME, AnswerReader, lift
+from align_echo.types import Trajectory
+
+TESTS = 4
+"""Effect tests of a class of answers."""
+
+WITNESSES = 6
+"""Actions that show whether a state changed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """Action of a form in a state. `said` is the action's text, `text` the answer's; `same`: the page stayed."""
+
+    state: LabState
+    said: str
+    reading: Reading
+    text: str
+    same: bool
+    child: LabState
+
+    @property
+    def tree(self) -> ActionTree:
+        """Action as a tree."""
+        return self.reading.tree
+
+
+@dataclass
+class AnswerClass:
+    """Equal answers to actions of a form, and what effect tests said of them."""
+
+    instances: list[Instance] = field(default_factory=list)
+    changed: int = 0
+    unchanged: int = 0
+    tasks: set[str] = field(default_factory=set)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether no test saw an effect, and at least one saw none."""
+        return self.changed == 0 and self.unchanged > 0
+
+    def merge(self, other: AnswerClass) -> None:
+        """Add the instances and tests of another class."""
+        self.instances += other.instances
+        self.changed += other.changed
+        self.unchanged += other.unchanged
+        self.tasks |= other.tasks
+
+
+class Observer:
+    """Plays actions in the lab and sorts their answers.
+
+    A text that refuses wherever it stands is its own class, also where it repeats the page; any other answer that
+    repeats the page is of the class `SAME`. `goals` holds the actions and answers that ended the episodes agents won;
+    rewards are not read.
+    """
+
+    def __init__(self, lab: Lab, grammar: ActionGrammar, reader: AnswerReader) -> None:
+        self.lab = lab
+        self.grammar = grammar
+        self.reader = reader
+        self._noted: dict[str, dict[tuple[str, bool], AnswerClass]] = defaultdict(lambda: defaultdict(AnswerClass))
+        self._sorted: dict[str, dict[str, AnswerClass]] = {}
+        self._refusals: dict[str, frozenset[str]] = {}
+        self.confirmed: dict[str, set[str]] = defaultdict(set)
+        self.spoken: dict[str, Counter[str]] = defaultdict(Counter)
+        self.going_on: set[str] = set()
+        self.goals: set[tuple[str, str]] = set()
+        self._pages: dict[LabState, str] = {}
+        self._task = ""
+
+    def page(self, state: LabState) -> str:
+        """Return the page of a state."""
+        if self._task != state.task_id:
+            self._pages.clear()
+            self._task = state.task_id
+        if state not in self._pages:
+            self._pages[state] = self.reader.page(state.observation, state.parent.observation if state.parent else "")
+        return self._pages[state]
+
+    def play(self, state: LabState, action: str) -> Instance | None:
+        """Play an action of a known form in a state; None for another form, or after the end."""
+        reading = self.grammar.read(action)
+        if reading is None or state.over:
+            return None
+        child = self.lab.after(state, action)
+        page = self.page(child)
+        if not child.over:
+            self.going_on.add(reading.tree.form)
+        text = lift(page, action, reading.tree.arguments)
+        return Instance(state, action, reading, text, page == self.page(state), child)
+
+    @property
+    def forms(self) -> list[str]:
+        """Forms that were played."""
+        return list(self._noted)
+
+    def classes(self, form: str) -> dict[str, AnswerClass]:
+        """Return the answers to a form by canonical text."""
+        if form not in self._sorted:
+            noted = self._noted.get(form, {})
+            stock = {text for (text, same), known in noted.items() if not same and known.refuses}
+            merged: dict[str, AnswerClass] = defaultdict(AnswerClass)
+            for (text, same), known in noted.items():
+                merged[SAME if same and text not in stock else text].merge(known)
+            self._sorted[form] = dict(merged)
+        return self._sorted[form]
+
+    def answer(self, instance: Instance) -> str:
+        """Return an instance's canonical answer."""
+        if not instance.same:
+            return instance.text
+        known = self._noted[instance.tree.form].get((instance.text, False))
+        return instance.text if known is not None and known.refuses else SAME
+
+    def replay(self, trajectory: Trajectory) -> Iterator[Instance]:
+        """Play an agent's episode again."""
+        state = self.lab.start(trajectory.task_id)
+        for step in trajectory.steps:
+            if step.action is None or step.raw_observation is None or state.over:
+                continue
+            self.spoken[trajectory.task_id][step.action] += 1
+            instance = self.play(state, step.action)
+            if instance is not None:
+                yield instance
+            state = self.lab.after(state, step.action)
+
+    def witness_actions(self, instance: Instance) -> list[str]:
+        """Return actions whose answers may show that a state changed: the action again, other forms on the same names,
+        and the agent's own."""
+        names = instance.tree.arguments
+        others = [
+            self.grammar.write(ActionTree(form, names[: known.slots]))
+            for form, known in self.grammar.forms.items()
+            if form in self.going_on and known.slots <= len(names) and (known.slots or form != instance.tree.form)
+        ]
+        own = self.spoken[instance.state.task_id].most_common(WITNESSES)
+        spoken = [action for action, _ in own if self._goes_on(action)]
+        return list(dict.fromkeys([instance.said, *others[:WITNESSES], *spoken]))[: 2 * WITNESSES]
+
+    def _goes_on(self, action: str) -> bool:
+        """Whether an action's form did not always end the episode."""
+        reading = self.grammar.read(action)
+        return reading is None or reading.tree.form in self.going_on
+
+    def reaches_goal(self, instance: Instance) -> bool:
+        """Whether an action ends the episode as the episodes that agents won."""
+        return instance.child.over and (instance.tree.form, instance.text) in self.goals
+
+    def changed(self, instance: Instance) -> bool | None:
+        """Return whether an action took effect; None if unknown: the episode ended without a gain."""
+        if instance.child.over:
+            return True if self.reaches_goal(instance) else None
+        return any(not self._alike(instance.state, instance.child, action) for action in self.witness_actions(instance))
+
+    def _alike(self, state: LabState, second: LabState, action: str) -> bool:
+        """Compare the answers to an action in two states. An end in only one of them says nothing."""
+        first, other = self.lab.after(state, action), self.lab.after(second, action)
+        if first.over != other.over:
+            ends = self.play(state, action), self.play(second, action)
+            return not any(played is not None and self.reaches_goal(played) for played in ends)
+        pages = self.page(first), self.page(other)
+        if pages[0] == pages[1]:
+            return True
+        played, again = self.play(state, action), self.play(second, action)
+        if played is None or again is None or not (played.same and again.same):
+            return False
+        return self.answer(played) == self.answer(again)  # both repeat their own page, unless a text refuses by itself
+
+    def note(self, instance: Instance) -> None:
+        """Add an instance to its class, and test its effect unless the class was tested enough."""
+        known = self._noted[instance.tree.form][instance.text, instance.same]
+        known.instances.append(instance)
+        tested = known.changed + known.unchanged
+        more = known.refuses and instance.state.task_id not in known.tasks and tested < 3 * TESTS
+        if (tested < TESTS or more) and not (instance.same and self._is_silence(instance.tree.form)):
+            changed = self.changed(instance)
+            if changed is not None:
+                known.changed += changed
+                known.unchanged += not changed
+                known.tasks.add(instance.state.task_id)
+        self._sorted.pop(instance.tree.form, None)
+        self._refusals.pop(instance.tree.form, None)
+
+    def _is_silence(self, form: str) -> bool:
+        """Whether enough tests, in several tasks, saw no effect where the page stayed."""
+        silent = [known for (_, same), known in self._noted[form].items() if same]
+        tests = sum(known.unchanged for known in silent)
+        return tests >= 3 * TESTS and len(set[str]().union(*(known.tasks for known in silent))) > 2
+
+    def refusals(self, form: str) -> frozenset[str]:
+        """Return the classes that refuse a form: without effect, while the form has other answers.
+
+        The only class of a form counts if different actions were answered so.
+        """
+        if form in self._refusals:
+            return self._refusals[form]
+        classes = self.classes(form)
+        silent = {answer for answer, known in classes.items() if known.refuses}
+        if len(silent) == len(classes):
+            silent = {answer for answer in silent if len({each.tree.key for each in classes[answer].instances}) > 1}
+        self._refusals[form] = frozenset(silent)
+        return self._refusals[form]
+
+    def sure_refusals(self, form: str) -> frozenset[str]:
+        """Return the classes that surely refuse: a fix is known, or they refuse several forms, or repeat the page."""
+        return frozenset(
+            answer
+            for answer in self.refusals(form)
+            if answer in self.confirmed[form] or self.is_stock(answer) or (answer == SAME and self.acts(form))
+        )
+
+    def unknown_answers(self) -> dict[str, tuple[str, ...]]:
+        """Return the answers by form without any effect seen, that do not surely refuse."""
+        left = {form: self.refusals(form) - self.sure_refusals(form) for form in self.forms}
+        return {form: tuple(sorted(answers)) for form, answers in left.items() if answers}
+
+    def acts(self, form: str) -> bool:
+        """Whether a form of action has taken effect."""
+        return any(known.changed for known in self.classes(form).values())
+
+    def is_stock(self, answer: str) -> bool:
+        """Whether an answer refuses actions of several forms."""
+        return answer != SAME and sum(answer in self.refusals(form) for form in self.forms) > 1
+
+    def refused(self, instance: Instance) -> bool:
+        """Whether an answer surely refuses an action."""
+        return self.answer(instance) in self.sure_refusals(instance.tree.form)
+
+    def works(self, instance: Instance, refusal: str) -> bool:
+        """Whether an action works where another was refused: it takes effect, or is told something new.
+
+        `refusal` is the canonical answer of the refused one.
+        """
+        form = instance.tree.form
+        if instance.child.over:
+            return self.reaches_goal(instance)
+        answer = self.answer(instance)
+        if answer in {refusal, SAME} or answer in self.confirmed[form] or self.is_stock(answer):
+            return False
+        known = self.classes(form).get(answer)
+        if known is not None and known.changed:
+            return True
+        if refusal == SAME:
+            return bool(self.changed(instance))
+        return _first_word(answer) != _first_word(refusal)
+
+
+def _first_word(text: str) -> str:
+    words = text.split()
+    return words[0].strip(":.,!").lower() if words else ""
+
+
+def episodes_of(played: Iterable[Trajectory]) -> list[list[str]]:
+    """Return the texts of episodes: the first observation and the engine's answers."""
+    return [
+        [trajectory.initial_observation, *(step.raw_observation for step in trajectory.steps if step.raw_observation)]
+        for trajectory in played
+    ]
+
+
+def actions_of(played: Sequence[Trajectory]) -> list[str]:
+    """Return the different actions of episodes, in order."""
+    return list(dict.fromkeys(step.action for trajectory in played for step in trajectory.steps if step.action))

@@ -1,0 +1,325 @@
+"""Trials of rules on tasks that they were not learned from.
+
+A rule is tried as an agent would meet it: refused actions are played, the rule's message is read, and what it says is
+done. A rule that was wrong gets an exception or is dropped; a rule without trials in `MIN_TASKS` tasks does not stand.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from align_echo.align.budget import BudgetSpentError
+from align_echo.align.probe.effects.fixes import FixSearch, read_texts
+from align_echo.align.probe.effects.outcomes import Instance, Observer
+from align_echo.align.probe.effects.page_conditions import PageRecord
+from align_echo.align.probe.lab import LabState
+from align_echo.interface.rules.actions import ActionTree, text_of
+from align_echo.interface.rules.edits import apply_edit
+from align_echo.interface.rules.model import (
+    Condition,
+    EndsEpisode,
+    LockedAfter,
+    NeedsFirst,
+    NothingChanged,
+    Rule,
+    RuleSet,
+    SayInstead,
+    Term,
+    WorksWhere,
+)
+from align_echo.interface.rules.runtime import Advice, RuleRuntime, count_refusals
+from align_echo.types import Evidence
+
+MIN_TESTS, MIN_TASKS = 8, 3
+"""Trials, and tasks, that a rule must stand without a failure."""
+
+WALK = 25
+"""Actions of a walk on a fresh task."""
+
+WALKS = 3
+"""Walks on each fresh task."""
+
+CHAIN = 5
+"""Messages followed after a refused action."""
+
+TRIAL_STEPS = 4_000
+"""Engine steps for trials."""
+
+MOST_EXCEPTIONS = 3
+"""Exceptions of a rule."""
+
+MOST_PASSED = 60
+"""Passed trials that an exception is compared with."""
+
+MOST_SILENCED = 0.2
+"""Share of a rule's passed trials in which an exception may silence it."""
+
+ODD = 0.15
+"""Share of a walk's actions that are worded oddly or name what does not exist."""
+
+Say = Callable[[str], None]
+
+Excepted = SayInstead | NeedsFirst | NothingChanged | LockedAfter
+"""Rules that may have exceptions."""
+
+
+class TrialBook:
+    """Trials of rules: passes, failures, tasks and the first counterexample of each."""
+
+    def __init__(self) -> None:
+        self.passed: Counter[str] = Counter()
+        self.failed: dict[str, str] = {}
+        self.tasks: dict[str, set[str]] = defaultdict(set)
+        self.examples: dict[str, tuple[str, str]] = {}
+        self.trials: dict[str, list[tuple[Instance, ActionTree, bool]]] = defaultdict(list)
+
+    def count(
+        self, rules: Iterable[Rule], instance: Instance, *, passed: bool, tree: ActionTree | None = None
+    ) -> None:
+        """Add a trial of some rules. `tree` is the action in the wording that they advise, if it differs."""
+        for rule in rules:
+            key, task_id = rule.model_dump_json(), instance.state.task_id
+            self.tasks[key].add(task_id)
+            self.trials[key].append((instance, tree or instance.tree, passed))
+            if passed:
+                self.passed[key] += 1
+                self.examples.setdefault(key, (task_id, instance.said))
+            else:
+                self.failed.setdefault(key, f"{task_id}: {instance.said}")
+
+    def evidence(self, rule: Rule) -> Evidence:
+        """Return a rule's trials."""
+        key = rule.model_dump_json()
+        wrong = self.failed.get(key, "")
+        return Evidence(
+            support=self.passed[key], refuted=int(bool(wrong)), tasks=len(self.tasks[key]), counterexample=wrong
+        )
+
+    def stands(self, rule: Rule) -> bool:
+        """Whether a rule was tried enough and never wrong."""
+        evidence = self.evidence(rule)
+        return not evidence.refuted and evidence.support >= MIN_TESTS and evidence.tasks >= MIN_TASKS
+
+
+def explore(
+    observer: Observer,
+    search: FixSearch,
+    rules: RuleSet,
+    tasks: Sequence[str],
+    rng: random.Random,
+    pages: PageRecord,
+) -> None:
+    """Walk through the training tasks, doing what the known rules say, and note what is refused on the way."""
+    spoken = [action for counts in observer.spoken.values() for action in counts]
+    book = TrialBook()
+    for task_id in tasks:
+        for heeds in (True, False):
+            for instance in _walk(observer, search, rules, task_id, spoken, rng, book, heeds=heeds):
+                observer.note(instance)
+                pages.take(instance.state)
+
+
+def try_rules(
+    observer: Observer, search: FixSearch, rules: RuleSet, tasks: Sequence[str], rng: random.Random, say: Say
+) -> tuple[RuleSet, TrialBook]:
+    """Try rules on fresh tasks until each stands or fell; return those left, and the trials."""
+    book = TrialBook()
+    limit = observer.lab.steps + TRIAL_STEPS
+    spoken = [action for counts in observer.spoken.values() for action in counts]
+    for number, task_id in enumerate(tasks, 1):
+        if not rules.rules or observer.lab.steps > limit or observer.lab.budget.is_spent():
+            break
+        say(f"trying {len(rules.rules)} rules: task {number} of {len(tasks)}")
+        for _ in range(WALKS):
+            with suppress(BudgetSpentError):
+                _walk(observer, search, rules, task_id, spoken, rng, book, heeds=rng.random() < 0.5)
+            with suppress(BudgetSpentError):
+                rules = rules.model_copy(update={"rules": tuple(_mended(search, rules, book))})
+    return rules, book
+
+
+def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule]:
+    """Yield the rules without failures, and the others with an exception that covers their failures, if there is one.
+
+    A rule with an exception is a new rule: its trials begin again.
+    """
+    for rule in rules.rules:
+        if not book.evidence(rule).refuted:
+            yield rule
+        elif isinstance(rule, Excepted) and len(rule.unless) < MOST_EXCEPTIONS:
+            exception = _exception(search, rule, book.trials[rule.model_dump_json()])
+            if exception is not None:
+                yield rule.model_copy(update={"unless": (*rule.unless, exception)})
+
+
+def _exception(
+    search: FixSearch,
+    rule: Excepted,
+    trials: Sequence[tuple[Instance, ActionTree, bool]],
+) -> Condition | None:
+    """Return a condition that holds in all failures of a rule and in few of its passes; None without."""
+    forms = search.grammar.forms
+    own = tuple(Term(slot=slot) for slot in range(forms[rule.form].slots))
+    candidates = [Condition(kind="done", form=rule.form, terms=own)]
+    for form, known in sorted(forms.items()):
+        for kind in ("done", "latest"):
+            for slot in range(known.slots):
+                terms = [tuple(term if each == slot else None for each in range(known.slots)) for term in own]
+                candidates += [Condition(kind=kind, form=form, terms=each) for each in terms]
+    candidates += [each.model_copy(update={"negated": True}) for each in candidates]
+    failed = [(search.runtime_at(instance.state), tree) for instance, tree, passed in trials if not passed]
+    passed = [(search.runtime_at(instance.state), tree) for instance, tree, passed in trials if passed][-MOST_PASSED:]
+    for condition in candidates:
+        covers = condition not in rule.unless and all(runtime.holds(condition, tree) for runtime, tree in failed)
+        if covers and sum(runtime.holds(condition, tree) for runtime, tree in passed) <= MOST_SILENCED * len(passed):
+            return condition
+    return None
+
+
+def _walk(
+    observer: Observer,
+    search: FixSearch,
+    rules: RuleSet,
+    task_id: str,
+    spoken: Sequence[str],
+    rng: random.Random,
+    book: TrialBook,
+    heeds: bool,
+) -> list[Instance]:
+    """Walk through a task as an agent of no skill, and try each message. Return what was played."""
+    played: list[Instance] = []
+    state = observer.lab.start(task_id)
+    runtime = RuleRuntime(rules, state.opening or state.observation)
+    runtime.raw, runtime.page = state.observation, rules.reader.page(state.observation)
+    step = ""
+    for _ in range(min(WALK, observer.lab.env.step_limit)):
+        if state.over:
+            break
+        action = step or _draw(search, state, spoken, rng)
+        instance = observer.play(state, action)
+        state_after = observer.lab.after(state, action)
+        played += [instance] if instance is not None else []
+        if instance is not None and observer.answer(instance) not in observer.classes(instance.tree.form):
+            observer.note(instance)
+        turn = runtime.hear(action, state_after.observation)
+        step = ""
+        _count_end(runtime, rules, instance, book, over=state_after.over)
+        if state_after.over:
+            break
+        advice = runtime.advise(turn)
+        if advice.text and instance is not None:
+            _try_advice(observer, search, rules, instance, advice, book)
+            step = advice.step if heeds else ""
+        state = state_after
+    return played
+
+
+def _draw(search: FixSearch, state: LabState, spoken: Sequence[str], rng: random.Random) -> str:
+    """Draw an action: of the agent's, on names read here, sometimes oddly worded."""
+    action = rng.choice(spoken)
+    reading = search.grammar.read(action)
+    if reading is None:
+        return action
+    texts = read_texts(state).lower()
+    values = []
+    for slot, value in enumerate(reading.tree.arguments):
+        names = search.pool(reading.tree.form, slot, texts)
+        keep = not names or text_of(value).lower() in texts
+        values.append(value if (keep and rng.random() < 0.5) or not names else search.as_value[rng.choice(names)])
+    tree = reading.tree._replace(arguments=tuple(values))
+    if rng.random() < ODD and values:
+        slot = rng.randrange(len(values))
+        odd = f"{text_of(values[slot])}x" if isinstance(values[slot], str) else values[slot]
+        tree = tree._replace(arguments=(*tree.arguments[:slot], odd, *tree.arguments[slot + 1 :]))
+    written = search.grammar.write(tree)
+    return action if reading.tree.arguments == tree.arguments else written
+
+
+def _count_end(runtime: RuleRuntime, rules: RuleSet, instance: Instance | None, book: TrialBook, *, over: bool) -> None:
+    """Count a trial of the rule that refused actions end the episode, where enough of them were played."""
+    for rule in rules.rules:
+        if not isinstance(rule, EndsEpisode) or instance is None or runtime.answers[-1] not in rule.answers:
+            continue
+        if count_refusals(runtime.answers, rule) == rule.count:
+            book.count([rule], instance, passed=over)
+
+
+def _try_advice(
+    observer: Observer, search: FixSearch, rules: RuleSet, instance: Instance, advice: Advice, book: TrialBook
+) -> None:
+    """Do what a message says in copies of the state, and count the trial for its rules."""
+    for rule in advice.rules:
+        if isinstance(rule, NothingChanged):
+            changed = observer.changed(instance)
+            if changed is not None:
+                book.count([rule], instance, passed=not changed)
+        elif isinstance(rule, WorksWhere):
+            idle = observer.play(instance.child, rule.form)
+            if idle is not None and not idle.child.over:
+                book.count([rule], idle, passed=idle.same)
+        elif isinstance(rule, LockedAfter):
+            book.count([rule], instance, passed=not _helped(observer, search, instance))
+        elif isinstance(rule, EndsEpisode):
+            _try_end(observer, rule, instance, book)
+    if advice.step:
+        _follow(observer, search, rules, instance, advice, book)
+
+
+def _try_end(observer: Observer, rule: EndsEpisode, instance: Instance, book: TrialBook) -> None:
+    """Play the refused action again: this must end the episode."""
+    again = observer.lab.after(instance.child, instance.said)
+    book.count([rule], instance, passed=again.over)
+
+
+def _helped(observer: Observer, search: FixSearch, instance: Instance) -> bool:
+    """Whether some other action makes a locked action possible again."""
+    return any(
+        search.leads_to(instance, step) for step in search.steps_near(instance, read_texts(instance.state))
+    )
+
+
+def _follow(
+    observer: Observer, search: FixSearch, rules: RuleSet, instance: Instance, advice: Advice, book: TrialBook
+) -> None:
+    """Follow a message and those after it, until the refused action works; count the trial for each rule on the way.
+
+    A message is wrong if its step is refused, or if the action is still refused after it and nothing more is said.
+    """
+    followed: list[tuple[Rule, Instance, ActionTree | None]] = []
+    at = instance
+    for _ in range(CHAIN):
+        needs = [rule for rule in advice.rules if isinstance(rule, NeedsFirst)]
+        instead = [rule for rule in advice.rules if isinstance(rule, SayInstead)]
+        rule: Rule = (needs or instead)[-1]
+        texts = read_texts(at.child)
+        tree = apply_edit(instead[0].edit, at.reading, search.grammar, texts) if instead else None
+        followed.append((rule, at, tree))
+        tried = observer.play(at.child, advice.step)
+        if tried is None or observer.answer(tried) in rules.refusals.get(tried.tree.form, ()):
+            break
+        if not needs:
+            if tried.child.over and not observer.reaches_goal(tried):
+                return
+            if observer.works(tried, observer.answer(at)):
+                for each, where, edited in followed:
+                    book.count([each], where, passed=True, tree=edited)
+                return
+            break
+        if tried.child.over:
+            return
+        again = observer.play(tried.child, instance.said)
+        if again is None or again.child.over:
+            return
+        if observer.answer(again) not in rules.refusals.get(again.tree.form, ()):
+            for each, where, edited in followed:
+                book.count([each], where, passed=True, tree=edited)
+            return
+        runtime = search.runtime_at(again.state, rules)
+        advice, at = runtime.advise(runtime.hear(instance.said, again.child.observation)), again
+        if not advice.step:
+            break
+    rule, where, edited = followed[-1]
+    book.count([rule], where, passed=False, tree=edited)

@@ -1,0 +1,300 @@
+"""Actions as trees: a form and typed arguments, read from plain text, brackets or JSON tool calls.
+
+A form is a text with slots ("take {0} from {1}", "[{0} {1}]") or a tool with named arguments. An action in another
+wording (an article too many, upper case, quotes around it) is read as the same tree, and `Reading.exact` is False.
+
+Not here: which actions an environment accepts.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import JsonValue
+
+from align_echo.base.commands import SMALL_WORDS
+from align_echo.types import Frozen
+
+MOST_FORMS = 400
+"""Maximum forms of a grammar."""
+
+LONGEST_ACTION = 4_000
+"""Maximum characters of an action that is read."""
+
+LONGEST_ALTERNATIVE = 8
+"""Maximum words of a form in an action format; longer ones are prose."""
+
+_SLOT = re.compile(r"\{[^{}]*\}")
+_ARTICLE = re.compile(r"(?<!\w)(?:a|an|the)(?!\w)\s*", re.IGNORECASE)
+_BRACKETS = re.compile(r"\[[^\[\]]*\]")
+_BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
+_CALL_NAMES, _CALL_ARGUMENTS = ("name", "tool", "function"), ("arguments", "args", "parameters", "input")
+
+
+class Form(Frozen):
+    """Form of actions: `text` with slots {0}, {1} ..., or `tool` with the names of its `arguments`.
+
+    `types` holds the declared JSON type of each argument, "" if unknown.
+    """
+
+    text: str = ""
+    tool: str = ""
+    arguments: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the form in rules: its text, or its tool."""
+        return self.text or self.tool
+
+    @property
+    def slots(self) -> int:
+        """Number of arguments."""
+        return len(self.arguments) if self.tool else self.text.count("{")
+
+
+class ActionTree(NamedTuple):
+    """Action of a form. A missing argument of a tool is None; `extra` holds arguments that the tool does not have."""
+
+    form: str
+    arguments: tuple[JsonValue, ...]
+    extra: tuple[tuple[str, JsonValue], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Text that is equal for equal actions."""
+        return json.dumps([self.form, self.arguments, self.extra], sort_keys=True, default=str)
+
+
+class Reading(NamedTuple):
+    """Tree of an action; `exact` if the action is the tree's own wording."""
+
+    tree: ActionTree
+    exact: bool
+
+
+class ActionGrammar:
+    """Forms of an environment's actions. `read` and `write` are inverse on exact actions."""
+
+    def __init__(self, forms: Iterable[Form]) -> None:
+        self.forms: dict[str, Form] = {form.name: form for form in [*forms][:MOST_FORMS]}
+        texts = sorted((form for form in self.forms.values() if form.text), key=_rank)
+        self._exact = [(form.name, _pattern(form.text)) for form in texts]
+        self._loose = [(form.name, _pattern(_plain(form.text))) for form in texts]
+        self._bracketed = bool(texts) and all(_BRACKETS.fullmatch(form.text) for form in texts)
+        self._tools = {name.lower(): name for name, form in self.forms.items() if form.tool}
+
+    def read(self, action: str) -> Reading | None:
+        """Return the tree of an action; None if it is of no form."""
+        text = action.strip()
+        if not text or len(text) > LONGEST_ACTION:
+            return None
+        call = parse_call(text)
+        if call is not None:
+            return self._read_call(*call)
+        for name, pattern in self._exact:
+            if match := pattern.fullmatch(text):
+                return Reading(ActionTree(name, tuple(_trimmed(match))), True)
+        for part in self._parts(text):
+            for name, pattern in self._loose:
+                if match := pattern.fullmatch(_plain(part)):
+                    return Reading(ActionTree(name, tuple(_original(part, each) for each in _trimmed(match))), False)
+        return None
+
+    def write(self, tree: ActionTree) -> str:
+        """Return an action's text."""
+        form = self.forms[tree.form]
+        if form.tool:
+            pairs = zip(form.arguments, tree.arguments, strict=True)
+            arguments = {name: value for name, value in pairs if value is not None} | dict(tree.extra)
+            return json.dumps({"name": form.tool, "arguments": arguments}, ensure_ascii=False)
+        return fill(form.text, [text_of(value) for value in tree.arguments])
+
+    def rename(self, tree: ActionTree, form: str) -> ActionTree | None:
+        """Return the action with another form for the same arguments; None if their number differs."""
+        known = self.forms.get(form)
+        if known is None or known.slots != len(tree.arguments):
+            return None
+        return ActionTree(form, tree.arguments)
+
+    def _parts(self, text: str) -> list[str]:
+        if boxed := _BOXED.findall(text):
+            return [boxed[-1]]
+        if self._bracketed and (groups := _BRACKETS.findall(text)):
+            return [groups[-1]]
+        return [text]
+
+    def _read_call(self, tool: str, arguments: Mapping[str, JsonValue]) -> Reading | None:
+        name = self._tools.get(tool.lower())
+        if name is None:
+            return None
+        form = self.forms[name]
+        values = tuple(arguments.get(argument) for argument in form.arguments)
+        extra = tuple(sorted((key, value) for key, value in arguments.items() if key not in form.arguments))
+        return Reading(ActionTree(name, values, extra), tool == form.tool)
+
+
+def fill(text: str, values: Sequence[str]) -> str:
+    """Fill the slots of a text in order."""
+    return re.sub(r"\{(\d+)\}", lambda slot: values[int(slot[1])] if int(slot[1]) < len(values) else slot[0], text)
+
+
+def text_of(value: JsonValue) -> str:
+    """Return an argument as text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def parse_call(text: str) -> tuple[str, dict[str, JsonValue]] | None:
+    """Return the tool and the arguments of a JSON tool call; None for other text."""
+    if not text.startswith("{"):
+        return None
+    try:
+        call = json.loads(text)
+    except ValueError:
+        return None
+    except RecursionError:
+        return None
+    if not isinstance(call, dict):
+        return None
+    inner = call.get("function")
+    call = inner if isinstance(inner, dict) else call
+    name = next((call[key] for key in _CALL_NAMES if isinstance(call.get(key), str)), None)
+    arguments: Any = next((call[key] for key in _CALL_ARGUMENTS if key in call), {})
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            return None
+    return (name, arguments) if name is not None and isinstance(arguments, dict) else None
+
+
+# ---------------------------------------------------------------- where forms come from
+
+
+def declared_forms(action_format: str, tools: Sequence[Mapping[str, Any]] = ()) -> list[Form]:
+    """Return the forms in an environment's action format ("go {place} | look") and in its tools' JSON schemas.
+
+    Prose holds no forms.
+    """
+    forms = [form for tool in tools if (form := _tool_form(tool)) is not None]
+    text, calls = _cut_calls(action_format)
+    forms += [
+        Form(tool=name.strip(), arguments=tuple(arguments), types=("",) * len(arguments))
+        for names, arguments in calls
+        for name in names.split("|")
+        if name.strip()
+    ]
+    alternatives = text.split("|") if "|" in text or "{" in text else []
+    for alternative in alternatives:
+        words = alternative.strip().strip("`").strip()
+        if words and _CUT not in words and len(words.split()) <= LONGEST_ALTERNATIVE and not words.endswith("."):
+            forms.append(Form(text=_numbered(words)))
+    return [*{form.name: form for form in reversed(forms)}.values()][::-1]
+
+
+def _numbered(text: str) -> str:
+    """Number the slots of a form."""
+    numbers = iter(range(len(text)))
+    return _SLOT.sub(lambda _: "{" + str(next(numbers)) + "}", text)
+
+
+def seen_forms(actions: Iterable[str], known: Iterable[Form] = ()) -> list[Form]:
+    """Return the forms of actions that `known` forms do not read: the first word and small words stay, the rest are
+    slots.
+
+    A form counts if two different actions have it, or if it has no slot.
+    """
+    grammar = ActionGrammar(known)
+    tools: dict[str, dict[str, None]] = {}
+    texts: dict[str, set[str]] = {}
+    for action in dict.fromkeys(actions):
+        if grammar.read(action) is not None or len(action) > LONGEST_ACTION:
+            continue
+        call = parse_call(action.strip())
+        if call is not None:
+            tools.setdefault(call[0], {}).update(dict.fromkeys(call[1]))
+        elif len(action.split()) <= 2 * LONGEST_ALTERNATIVE:
+            texts.setdefault(_guess_form(action), set()).add(action)
+    forms = [Form(tool=name, arguments=tuple(keys), types=("",) * len(keys)) for name, keys in tools.items()]
+    forms += [Form(text=text) for text, members in texts.items() if len(members) > 1 or "{" not in text]
+    return forms
+
+
+def _guess_form(action: str) -> str:
+    words, parts, number = action.split(), [], 0
+    for position, word in enumerate(words):
+        if position == 0 or word.lower() in SMALL_WORDS:
+            parts.append(word)
+        elif not parts[-1].startswith("{"):
+            parts.append("{" + str(number) + "}")
+            number += 1
+    return " ".join(parts)
+
+
+def _tool_form(tool: Mapping[str, Any]) -> Form | None:
+    function = tool.get("function", tool)
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        return None
+    schema = function.get("parameters") or function.get("input_schema") or {}
+    properties = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
+    kinds = (value.get("type", "") if isinstance(value, Mapping) else "" for value in properties.values())
+    return Form(
+        tool=function["name"],
+        arguments=tuple(properties),
+        types=tuple(kind if isinstance(kind, str) else "" for kind in kinds),
+    )
+
+
+_CUT = "\x00"
+
+
+def _cut_calls(text: str) -> tuple[str, list[tuple[str, dict[str, JsonValue]]]]:
+    """Cut the JSON tool calls out of a text and return both."""
+    calls, left, position = [], "", 0
+    decoder = json.JSONDecoder()
+    while (start := text.find("{", position)) >= 0:
+        try:
+            value, end = decoder.raw_decode(text, start)
+            call = parse_call(json.dumps(value))
+        except (ValueError, RecursionError):
+            call, end = None, start + 1
+        left += text[position:start] + (_CUT if call else text[start:end])
+        calls += [call] if call else []
+        position = end
+    return left + text[position:], calls
+
+
+# ---------------------------------------------------------------- reading texts
+
+
+def _rank(form: Form) -> tuple[int, int]:
+    """Order forms: those with more constant letters first."""
+    return -len(_SLOT.sub("", form.text)), form.slots
+
+
+@functools.cache
+def _pattern(text: str) -> re.Pattern[str]:
+    parts = [r"\s+".join(map(re.escape, part.split(" "))) for part in re.split(r"\{\d+\}", text)]
+    return re.compile("(.+?)".join(parts), re.DOTALL)
+
+
+def _trimmed(match: re.Match[str]) -> Iterator[str]:
+    return (group.strip() for group in match.groups())
+
+
+@functools.lru_cache(maxsize=20_000)
+def _plain(text: str) -> str:
+    """Return a text in lower case without articles, quotes around it, commas and a final stop."""
+    bare = text.strip().strip("`'\"").strip()
+    bare = _ARTICLE.sub("", bare.replace(",", " "))
+    return " ".join(bare.lower().rstrip(".!").split())
+
+
+def _original(text: str, value: str) -> str:
+    """Return a value as a text writes it."""
+    found = re.search(re.escape(value), text, re.IGNORECASE)
+    return found[0] if found else value

@@ -1,0 +1,186 @@
+"""Edits of one argument, or of the wording: how a refused action becomes one that the environment understands.
+
+An edit is data. `apply_edit` returns the edited action, or None where the edit changes nothing. `propose_edits` lists
+the edits within reach of an action.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from pydantic import JsonValue
+
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, text_of
+from align_echo.types import Frozen
+
+EditKind = Literal[
+    "wording", "form", "article", "case", "plural", "sign", "list", "text", "number", "value", "argument"
+]
+
+MOST_VALUES = 8
+"""Maximum values of an argument that may be listed as its only ones."""
+
+MOST_FORMS = 12
+"""Maximum other forms that a wrong form is tried as."""
+
+
+class Edit(Frozen):
+    """Edit of an action. `slot` is the argument, -1 for the whole action.
+
+    `detail` holds the form of a "form" edit; a value with {} for a "sign"; a JSON value's text for a "value"; the
+    right name for an "argument".
+    """
+
+    kind: EditKind
+    slot: int = -1
+    detail: str = ""
+
+
+def apply_edit(edit: Edit, reading: Reading, grammar: ActionGrammar, texts: str = "") -> ActionTree | None:
+    """Return the edited action; None where the edit changes nothing. `texts` is all that the agent has read."""
+    tree = reading.tree
+    if edit.kind == "wording":
+        return None if reading.exact else tree
+    if edit.kind == "form":
+        return grammar.rename(tree, edit.detail)
+    if edit.kind == "argument":
+        return _renamed(edit, tree, grammar)
+    if edit.kind == "list" and edit.slot < 0:
+        return _all_lists(tree, grammar)
+    if not 0 <= edit.slot < len(tree.arguments):
+        return None
+    before = tree.arguments[edit.slot]
+    after = _edited(edit, before, texts)
+    if after is None or after == before:
+        return None
+    values = (*tree.arguments[: edit.slot], after, *tree.arguments[edit.slot + 1 :])
+    return tree._replace(arguments=values)
+
+
+def _edited(edit: Edit, value: JsonValue, texts: str) -> JsonValue:
+    match edit.kind:
+        case "list":
+            return _as_list(value)
+        case "text":
+            return text_of(value[0]) if isinstance(value, list) and len(value) == 1 else _as_text(value)
+        case "number":
+            return _as_number(value)
+        case "value":
+            return edit.detail
+    if not isinstance(value, str) or not value:
+        return None
+    match edit.kind:
+        case "article":
+            bare = re.sub(r"^(?:a|an|the)\s+", "", value, flags=re.IGNORECASE)
+            return f"{edit.detail} {bare}" if edit.detail else bare
+        case "case":
+            return _as_read(value, texts) if edit.detail == "read" else value.lower()
+        case "plural":
+            return value[:-1] if value.endswith("s") else f"{value}s"
+        case "sign":
+            before, _, after = edit.detail.partition("{}")
+            return None if value.startswith(before) and value.endswith(after) else f"{before}{value}{after}"
+    return None
+
+
+def _all_lists(tree: ActionTree, grammar: ActionGrammar) -> ActionTree | None:
+    """Make lists of the arguments that are declared as such."""
+    types = grammar.forms[tree.form].types
+    pairs = zip(tree.arguments, types, strict=False)
+    values = tuple(_as_list(value) or value if kind == "array" else value for value, kind in pairs)
+    return tree._replace(arguments=values) if values != tree.arguments else None
+
+
+def _as_list(value: JsonValue) -> JsonValue:
+    if isinstance(value, list) or value is None:
+        return None
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else [value]
+
+
+def _as_text(value: JsonValue) -> JsonValue:
+    if isinstance(value, list):
+        return ", ".join(text_of(each) for each in value)
+    return None if isinstance(value, str) or value is None else text_of(value)
+
+
+def _as_number(value: JsonValue) -> JsonValue:
+    if not isinstance(value, str):
+        return None
+    if re.fullmatch(r"-?\d{1,15}", value.strip()):
+        return int(value)
+    return float(value) if re.fullmatch(r"-?\d{1,15}\.\d{1,9}", value.strip()) else None
+
+
+def _as_read(value: str, texts: str) -> str | None:
+    """Return a value as the texts write it; None if they do not have it."""
+    found = re.search(rf"(?<!\w){re.escape(value)}(?!\w)", texts, re.IGNORECASE)
+    return found[0] if found else None
+
+
+def _renamed(edit: Edit, tree: ActionTree, grammar: ActionGrammar) -> ActionTree | None:
+    """Give the only surplus argument the name of a missing one."""
+    form = grammar.forms[tree.form]
+    if len(tree.extra) != 1 or edit.detail not in form.arguments:
+        return None
+    slot = form.arguments.index(edit.detail)
+    if tree.arguments[slot] is not None:
+        return None
+    values = (*tree.arguments[:slot], tree.extra[0][1], *tree.arguments[slot + 1 :])
+    return ActionTree(tree.form, values)
+
+
+def propose_edits(
+    reading: Reading, grammar: ActionGrammar, texts: str, known: Mapping[int, Sequence[JsonValue]]
+) -> Iterator[Edit]:
+    """Yield the edits within reach of an action, small ones first. `known` are values of each argument that worked."""
+    tree = reading.tree
+    if not reading.exact:
+        yield Edit(kind="wording")
+    form = grammar.forms[tree.form]
+    if len(tree.extra) == 1:
+        missing = [name for name, value in zip(form.arguments, tree.arguments, strict=False) if value is None]
+        yield from (Edit(kind="argument", detail=name) for name in missing)
+    if "array" in form.types:
+        yield Edit(kind="list")
+    for slot, value in enumerate(tree.arguments):
+        values = [each for each in known.get(slot, ()) if each != value]
+        yield from _value_edits(slot, value, texts, values, form.tool != "")
+    others = [name for name, other in grammar.forms.items() if name != tree.form and other.slots == form.slots]
+    yield from (Edit(kind="form", detail=name) for name in others[:MOST_FORMS] if form.slots)
+
+
+def _value_edits(
+    slot: int, value: JsonValue, texts: str, known: Sequence[JsonValue], in_call: bool
+) -> Iterator[Edit]:
+    if in_call:
+        if isinstance(value, str):
+            yield Edit(kind="list", slot=slot)
+            if _as_number(value) is not None:
+                yield Edit(kind="number", slot=slot)
+        elif value is not None:
+            yield Edit(kind="text", slot=slot)
+            if not isinstance(value, list):
+                yield Edit(kind="list", slot=slot)
+    if isinstance(value, str) and value:
+        for article in ("", "the", "a"):
+            yield Edit(kind="article", slot=slot, detail=article)
+        yield Edit(kind="case", slot=slot, detail="lower")
+        yield Edit(kind="case", slot=slot, detail="read")
+        yield Edit(kind="plural", slot=slot)
+        yield from (Edit(kind="sign", slot=slot, detail=sign) for sign in _signs(value, texts, known))
+    distinct = list(dict.fromkeys(text_of(each) for each in known if isinstance(each, str)))
+    if len(distinct) <= MOST_VALUES:
+        yield from (Edit(kind="value", slot=slot, detail=each) for each in distinct)
+
+
+def _signs(value: str, texts: str, known: Iterable[JsonValue]) -> list[str]:
+    """Return the signs around a value: "#{}" if the texts have the value with #, or if all known values begin so."""
+    before, after = r"(?<!\w)[^\w\s\"'`]{0,2}", r"[^\w\s\"'`,.;:)\]}]{0,2}(?!\w)"
+    signs = {each[0].replace(value, "{}") for each in re.finditer(before + re.escape(value) + after, texts)}
+    words = [each for each in known if isinstance(each, str)]
+    firsts = {each[:1] for each in words}
+    if len(words) > 1 and len(firsts) == 1 and not next(iter(firsts)).isalnum():
+        signs.add(f"{next(iter(firsts))}{{}}")
+    return sorted(sign for sign in signs if sign != "{}" and sign.count("{}") == 1)

@@ -1,0 +1,175 @@
+"""Rules of an interface as data. Each rule is one kind of misalignment; `runtime.py` says when it speaks.
+
+A rule's `say` is the template of its message and `text` its sentence in the rules told up front. Both may be edited by
+hand. {action} is the agent's action, {step} the action to send, {0}, {1} ... the action's arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+
+from align_echo.base.plain_yaml import first_wrong
+from align_echo.errors import InterfaceError
+from align_echo.interface.rules.actions import ActionTree, Form
+from align_echo.interface.rules.answers import AnswerReader
+from align_echo.interface.rules.edits import Edit
+from align_echo.types import Frozen
+
+MOST_RULES = 500
+"""Maximum rules of an interface."""
+
+
+class Term(Frozen):
+    """Argument of a step: an argument of the action (`slot`), else a constant (`value`)."""
+
+    slot: int = -1
+    value: JsonValue = None
+
+    def of(self, tree: ActionTree) -> JsonValue:
+        """Return the value for an action; None if the action has no such argument."""
+        if self.slot < 0:
+            return self.value
+        return tree.arguments[self.slot] if self.slot < len(tree.arguments) else None
+
+
+class Condition(Frozen):
+    """Condition on the actions that took effect.
+
+    "done": one of form `form` had these arguments; `undone_by` are forms that undo it. "latest": the latest of that
+    form had them. `negated`: it is not so. `terms` gives the arguments for the action at hand; None in place of a term
+    admits any value.
+    """
+
+    kind: Literal["done", "latest"]
+    form: str
+    terms: tuple[Term | None, ...] = ()
+    undone_by: tuple[str, ...] = ()
+    negated: bool = False
+
+
+class SayInstead(Frozen):
+    """The action is worded in a way that the environment does not understand; an edit is understood."""
+
+    kind: Literal["say_instead"] = "say_instead"
+    form: str
+    answers: tuple[str, ...]
+    edit: Edit
+    unless: tuple[Condition, ...] = ()
+    text: str
+    say: str = "Write `{step}` instead."
+
+
+class NeedsFirst(Frozen):
+    """The action works only after another one, which the environment does not say: `step` with `terms`.
+
+    The rule is silent where a condition of `unless` holds.
+    """
+
+    kind: Literal["needs_first"] = "needs_first"
+    form: str
+    answers: tuple[str, ...]
+    step: str
+    terms: tuple[Term, ...]
+    unless: tuple[Condition, ...]
+    text: str
+    say: str = "You need to `{step}` first."
+
+
+class NothingChanged(Frozen):
+    """The answers mean that the action changed nothing, which they do not say."""
+
+    kind: Literal["no_effect"] = "no_effect"
+    form: str
+    answers: tuple[str, ...]
+    unless: tuple[Condition, ...] = ()
+    text: str
+    say: str = "Nothing changed: `{action}` has no effect here."
+
+
+class WorksWhere(Frozen):
+    """The action, which has no arguments, changes nothing unless the page shows one of `phrases`.
+
+    A phrase is part of the page as `bounded_page` writes it. The message names all actions without effect on a page;
+    it comes where these differ from those of the message before.
+    """
+
+    kind: Literal["works_where"] = "works_where"
+    form: str
+    phrases: tuple[str, ...]
+    text: str
+    say: str = "No effect here: {forms}."
+
+
+class LockedAfter(Frozen):
+    """The action is refused for the rest of the episode once another one took effect: `cause` with `terms`."""
+
+    kind: Literal["locked_after"] = "locked_after"
+    form: str
+    answers: tuple[str, ...]
+    cause: str
+    terms: tuple[Term | None, ...]
+    unless: tuple[Condition, ...] = ()
+    text: str
+    say: str = "This is no longer possible: it had to come before."
+
+
+class EndsEpisode(Frozen):
+    """The `count`-th action with one of these answers ends the episode: in a row, or in all."""
+
+    kind: Literal["ends_episode"] = "ends_episode"
+    answers: tuple[str, ...]
+    count: int = Field(ge=1, le=1_000)
+    in_a_row: bool
+    text: str
+    say: str = "One more refused action ends the episode."
+
+
+class TurnLimit(Frozen):
+    """The episode ends after `turns` actions, which nothing says. The message comes with `left` actions to go."""
+
+    kind: Literal["turn_limit"] = "turn_limit"
+    turns: int = Field(ge=1, le=100_000)
+    left: int = Field(ge=1, le=100_000)
+    text: str
+    say: str = "{left} more actions are possible in this episode."
+
+
+Rule = Annotated[
+    SayInstead | NeedsFirst | NothingChanged | WorksWhere | LockedAfter | EndsEpisode | TurnLimit,
+    Field(discriminator="kind"),
+]
+
+
+class RuleSet(Frozen):
+    """All that an interface knows: forms of actions, reading of answers, outcomes by form, and rules.
+
+    `refusals` maps a form to the canonical answers that refuse it, `unknown` to those of which no effect was seen; by
+    any other answer the action took effect. `values` maps a form to values of each argument
+    that worked in several tasks.
+    """
+
+    forms: tuple[Form, ...] = ()
+    reader: AnswerReader = AnswerReader()
+    refusals: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    unknown: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    values: dict[str, tuple[tuple[JsonValue, ...], ...]] = Field(default_factory=dict)
+    rules: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
+
+    @property
+    def up_front(self) -> str:
+        """Text of the rules for the agent before its first turn; "" without rules."""
+        lines = dict.fromkeys(rule.text for rule in self.rules if rule.text)
+        return "\n- ".join(["Learned by experiment in this environment:", *lines]) if lines else ""
+
+
+_RULE_SET = TypeAdapter(RuleSet)
+
+
+def load_rules(data: Any) -> RuleSet:
+    """Return the rules in an interface's data. Raises `InterfaceError`, one line that names what is wrong."""
+    try:
+        return _RULE_SET.validate_python(data)
+    except ValidationError as error:
+        raise InterfaceError(f"RULES: {first_wrong(error)}") from error

@@ -1,0 +1,268 @@
+"""Runtime of the rules: follow an episode and say what its rules have to say about each answer.
+
+The learner tries rules with the same code that an interface plays. State is read from the agent's own actions and the
+environment's answers alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pydantic import JsonValue
+
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, fill, text_of
+from align_echo.interface.rules.answers import SAME, lift
+from align_echo.interface.rules.edits import apply_edit
+from align_echo.interface.rules.model import (
+    Condition,
+    EndsEpisode,
+    LockedAfter,
+    NeedsFirst,
+    NothingChanged,
+    Rule,
+    RuleSet,
+    SayInstead,
+    TurnLimit,
+    WorksWhere,
+)
+
+DEPTH = 4
+"""Maximum steps that lead back from an action to the first that is possible."""
+
+MOST_TEXT = 200_000
+"""Characters of an episode's texts in which names are looked up; older ones are dropped."""
+
+
+class HeardAnswer(NamedTuple):
+    """Action and its canonical answer, as the rules read them. `refused` is None where no rule knows the answer."""
+
+    action: str
+    reading: Reading | None
+    answer: str
+    refused: bool
+
+
+class Advice(NamedTuple):
+    """Message about an action: the rules behind it, and the action that it tells the agent to send ("" for none).
+
+    `rewritten` is the agent's own action in the right wording, if the message gives it.
+    """
+
+    text: str
+    rules: tuple[Rule, ...] = ()
+    step: str = ""
+
+
+class RuleRuntime:
+    """Episode under a rule set. Call `hear` for each action and its answer; then `advise`."""
+
+    def __init__(self, rules: RuleSet, opening: str, task: str = "") -> None:
+        self.rules = rules
+        self.grammar = ActionGrammar(rules.forms)
+        self.texts = f"{opening}\n{task}"
+        self.raw = opening
+        self.page = rules.reader.page(opening)
+        self.effects: list[ActionTree] = []
+        self.answers: list[str] = []
+        self._idle_before: list[str] = []
+        self._by_page = [rule for rule in rules.rules if isinstance(rule, WorksWhere)]
+        self._by_form: dict[str, list[Rule]] = defaultdict(list)
+        for rule in rules.rules:
+            self._by_form[getattr(rule, "form", "")].append(rule)
+
+    def hear(self, action: str, raw: str) -> HeardAnswer:
+        """Read an answer and remember what came of the action."""
+        reading = self.grammar.read(action)
+        arguments = reading.tree.arguments if reading else ()
+        refusals = self.rules.refusals.get(reading.tree.form if reading else "", ())
+        page = self.rules.reader.page(raw, self.raw)
+        text = lift(page, action, arguments)
+        answer = SAME if page == self.page and text not in refusals else text
+        refused = answer in refusals
+        if reading and not refused and answer not in self.rules.unknown.get(reading.tree.form, ()):
+            self.effects.append(reading.tree)
+        self.answers.append(answer)
+        self.page, self.raw = page, raw
+        self.texts = f"{self.texts}\n{raw}"[-MOST_TEXT:]
+        return HeardAnswer(action, reading, answer, refused)
+
+    def advise(self, turn: HeardAnswer) -> Advice:
+        """Return what the rules say of a turn that did not end the episode; without text if nothing is certain."""
+        parts = [self._about_action(turn), self._about_end(turn), self._about_page(), self._about_limit()]
+        spoken = [part for part in parts if part.text]
+        if not spoken:
+            return Advice("")
+        rules = tuple(rule for part in spoken for rule in part.rules)
+        step = next((part.step for part in spoken if part.step), "")
+        return Advice(" ".join(part.text for part in spoken), rules, step)
+
+    # ------------------------------------------------------------ about the action
+
+    def _about_action(self, turn: HeardAnswer) -> Advice:
+        if turn.reading is None or not turn.refused:
+            return Advice("")
+        rules = [
+            rule
+            for rule in self._by_form[turn.reading.tree.form]
+            if turn.answer in getattr(rule, "answers", ())
+            and (isinstance(rule, SayInstead) or not self._is_silent(rule, turn.reading.tree))
+        ]
+        for rule in rules:
+            if isinstance(rule, SayInstead) and (advice := self._instead(rule, turn)):
+                return advice
+        if needed := self._needed(turn.reading.tree, DEPTH, turn.answer):
+            return self._first(turn, *needed)
+        for rule in rules:
+            if isinstance(rule, LockedAfter) and self.holds(_as_condition(rule), turn.reading.tree):
+                return Advice(self._fill(rule.say, turn), (rule,))
+        for rule in rules:
+            if isinstance(rule, NothingChanged):
+                return Advice(self._fill(rule.say, turn), (rule,))
+        return Advice("")
+
+    def _instead(self, rule: SayInstead, turn: HeardAnswer) -> Advice | None:
+        """Return the advice of an edit, with the step that the edited action needs."""
+        assert turn.reading is not None
+        tree = apply_edit(rule.edit, turn.reading, self.grammar, self.texts)
+        if tree is None:
+            return None
+        if not self._is_known(tree, rule.edit.slot) or self._is_silent(rule, tree):
+            return Advice(f"{rule.text}.", (rule,))
+        wanted = self.grammar.write(tree)
+        if wanted == turn.action.strip():
+            return None
+        needed = self._needed(tree, DEPTH)
+        message = self._fill(rule.say, turn, wanted)
+        if needed is None:
+            return Advice(message, (rule,), wanted)
+        first = self._first(turn, *needed)
+        return Advice(f"{first.text} Then: {message}", (*first.rules, rule), first.step)
+
+    def _first(self, turn: HeardAnswer, rules: tuple[NeedsFirst, ...], step: ActionTree) -> Advice:
+        written = self.grammar.write(step)
+        return Advice(self._fill(rules[-1].say, turn, written), rules, written)
+
+    def _needed(
+        self, tree: ActionTree, depth: int, answer: str | None = None
+    ) -> tuple[tuple[NeedsFirst, ...], ActionTree] | None:
+        """Return the first missing step for an action and the rules that lead to it; None if none is known."""
+        for rule in self._by_form[tree.form]:
+            if not isinstance(rule, NeedsFirst) or (answer is not None and answer not in rule.answers):
+                continue
+            if self._is_silent(rule, tree):
+                continue
+            values = tuple(term.of(tree) for term in rule.terms)
+            step = ActionTree(rule.step, values)
+            if any(value is None for value in values) or not self._is_known(step) or step == tree:
+                continue
+            before = self._needed(step, depth - 1) if depth > 1 else None
+            return ((rule,), step) if before is None else ((rule, *before[0]), before[1])
+        return None
+
+    def _is_silent(self, rule: Rule, tree: ActionTree) -> bool:
+        """Whether an exception of a rule holds for an action."""
+        return any(self.holds(condition, tree) for condition in getattr(rule, "unless", ()))
+
+    def holds(self, condition: Condition, tree: ActionTree) -> bool:
+        """Check a condition for an action."""
+        return self._is_so(condition, tree) != condition.negated
+
+    def _is_so(self, condition: Condition, tree: ActionTree) -> bool:
+        wanted = [None if term is None else term.of(tree) for term in condition.terms]
+
+        def agrees(effect: ActionTree) -> bool:
+            pairs = zip(wanted, effect.arguments, strict=False)
+            return all(value is None or _same(value, other) for value, other in pairs)
+
+        if condition.kind == "latest":
+            latest = next((effect for effect in reversed(self.effects) if effect.form == condition.form), None)
+            return latest is not None and agrees(latest)
+        for effect in reversed(self.effects):
+            if effect.form in condition.undone_by and agrees(effect):
+                return False
+            if effect.form == condition.form and agrees(effect):
+                return True
+        return False
+
+    def _is_known(self, tree: ActionTree, slot: int = -1) -> bool:
+        """Check that the environment has named an action's arguments, or that they worked in other tasks."""
+        pools = self.rules.values.get(tree.form, ())
+        slots = range(len(tree.arguments)) if slot < 0 else [slot]
+        return all(
+            self._was_read(tree.arguments[each]) or tree.arguments[each] in (pools[each] if each < len(pools) else ())
+            for each in slots
+        )
+
+    def _was_read(self, value: JsonValue) -> bool:
+        parts = value if isinstance(value, list) else [value]
+        return all(
+            re.search(rf"(?<!\w){re.escape(text_of(part))}(?!\w)", self.texts, re.IGNORECASE) is not None
+            for part in parts
+        )
+
+    # ------------------------------------------------------------ about the episode
+
+    def _about_end(self, turn: HeardAnswer) -> Advice:
+        for rule in self._by_form[""]:
+            if not isinstance(rule, EndsEpisode) or turn.answer not in rule.answers:
+                continue
+            if count_refusals(self.answers, rule) == rule.count - 1:
+                return Advice(rule.say, (rule,))
+        return Advice("")
+
+    def _about_page(self) -> Advice:
+        """Name the actions without effect on this page, where they differ from those named last."""
+        page = bounded_page(self.page)
+        rules = tuple(rule for rule in self._by_page if not any(phrase in page for phrase in rule.phrases))
+        idle = [rule.form for rule in rules]
+        if not idle or idle == self._idle_before:
+            return Advice("")
+        self._idle_before = idle
+        return Advice(rules[0].say.replace("{forms}", ", ".join(idle)), rules)
+
+    def _about_limit(self) -> Advice:
+        for rule in self._by_form[""]:
+            if isinstance(rule, TurnLimit) and rule.turns - len(self.answers) == rule.left:
+                return Advice(rule.say.replace("{left}", str(rule.left)), (rule,))
+        return Advice("")
+
+    def _fill(self, say: str, turn: HeardAnswer, step: str = "") -> str:
+        """Fill a message's template."""
+        arguments = turn.reading.tree.arguments if turn.reading else ()
+        text = fill(say, [text_of(value) for value in arguments])
+        return text.replace("{action}", turn.action.strip()).replace("{step}", step)
+
+
+def bounded_page(page: str) -> str:
+    """Return a page on one line, its parts between ";"."""
+    parts = [" ".join(part.split()) for part in re.split(r"[\n;]", page)]
+    return f";{';'.join(part for part in parts if part)};"
+
+
+def count_refusals(answers: Sequence[str], rule: EndsEpisode) -> int:
+    """Return how many answers count for a rule at the end of an episode's answers."""
+    if not rule.in_a_row:
+        return sum(answer in rule.answers for answer in answers)
+    return next((number for number, answer in enumerate(reversed(answers)) if answer not in rule.answers), len(answers))
+
+
+def _as_condition(rule: LockedAfter) -> Condition:
+    return Condition(kind="done", form=rule.cause, terms=rule.terms)
+
+
+def _same(value: JsonValue, other: JsonValue) -> bool:
+    if isinstance(value, str) and isinstance(other, str):
+        return value.lower() == other.lower()
+    return value == other
+
+
+def dump(rules: RuleSet) -> dict[str, Any]:
+    """Return a rule set as plain data without defaults, for an interface file."""
+    data: dict[str, Any] = json.loads(rules.model_dump_json(exclude_defaults=True))
+    for rule, written in zip(rules.rules, data.get("rules", ()), strict=True):
+        written["kind"] = rule.kind
+    return data
