@@ -29,7 +29,7 @@ from align_echo.gaia.presets import preset_file, presets
 from align_echo.registry import OURS, Registry
 
 DOCS = Path(__file__).resolve().parent
-SHARED = 3
+SHARED = 2
 """Verbs from which on an option is explained once, for all of them."""
 
 OPTION_HEAD = ("Option", "Default", "Meaning")
@@ -131,11 +131,7 @@ def option_name(line: tuple[str, str, str]) -> str:
 
 def of_a_verb(name: str, command: Any, shared: Sequence[tuple[str, str, str]], written: str) -> list[str]:
     """The lines of one verb."""
-    arguments = [spelling(taken).strip("`") for taken in command.params if not taken.opts[0].startswith("-")]
-    usage = " ".join([name, *arguments, *(["[OPTIONS]"] if len(arguments) < len(command.params) else [])])
     lines = ["", f"## {name}", "", " ".join(command.help.split())]
-    if arguments:
-        lines += ["", "```text", usage, "```"]
     rows = [row(taken) for taken in command.params]
     own = [line for line in rows if line not in shared]
     if own:
@@ -145,7 +141,7 @@ def of_a_verb(name: str, command: Any, shared: Sequence[tuple[str, str, str]], w
         lines += ["", f"[Shared](#shared-options): {', '.join(names)}."]
     section = next((part for part in (name, name.rpartition(" ")[0]) if f"## {part}\n" in written), None)
     if section:
-        lines += ["", f"[Files and figures](../cli.md#{section.replace(' ', '-')})."]
+        lines += ["", f"[More](../cli.md#{section.replace(' ', '-')})."]
     return lines
 
 
@@ -156,7 +152,7 @@ def command_line() -> str:
     shared = shared_rows(list(commands.values()))
     lines = [
         *("# Commands and options", "", NOTE, ""),
-        "Every verb with its arguments and options, as `--help` shows them. An option without a default is off, or",
+        "Every verb with its arguments, in order, and its options. An option without a default is off, or",
         "its meaning says what holds. What the verbs write and how they end: [the command line](../cli.md).",
         *("", "## Shared options", ""),
         "Options with the same meaning under several verbs; each verb lists those it takes.",
@@ -293,8 +289,12 @@ def configs() -> str:
     same = {name: line for name, line in tables[0].items() if all(rows.get(name) == line for rows in tables)}
     lines += ["", "### All critics", "", *table(KEY_HEAD, list(same.values()))]
     for (title, when, _), rows in zip(of_critics, tables, strict=True):
-        own = [line for name, line in rows.items() if name not in same]
-        lines += ["", f"### {title}", *(["", when] if when else []), "", *table(KEY_HEAD, own)]
+        others = {name: line for name, line in rows.items() if name not in same}
+        again = [name for name, line in others.items() if rows is not tables[0] and tables[0].get(name) == line]
+        first = f"As for critics that read: {', '.join(f'`{name}`' for name in again)}." if again else ""
+        said = " ".join(filter(None, (when, first)))
+        own = [line for name, line in others.items() if name not in again]
+        lines += ["", f"### {title}", *(["", said] if said else []), "", *table(KEY_HEAD, own)]
     built_in = " and ".join(f"`{name}`" for name in studies())
     lines += ["", "## align-echo study", "", f"Your own file; {built_in} are built in.", ""]
     lines += keys(StudyFile)

@@ -137,8 +137,10 @@ def test_a_name_that_is_not_there_is_seen():
 
 
 def an_interface(folder: Path) -> None:
-    """The file that docs/interfaces.md begins with."""
-    (folder / "mine.py").write_text(next(block.text for block in python_blocks() if block.page == "docs/interfaces.md"))
+    """The file that docs/interfaces.md begins with, and its file of rules as data."""
+    texts = [block.text for block in python_blocks() if block.page == "docs/interfaces.md"]
+    (folder / "mine.py").write_text(texts[0])
+    (folder / "by_rules.py").write_text(next(text for text in texts if text.startswith("RULES = ")))
 
 
 def a_rollout(folder: Path) -> None:
@@ -218,7 +220,7 @@ def test_what_is_said_to_run_elsewhere_does():
 
 ENTRY_POINTS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"])
 NAMES = sorted({(page, name.partition("(")[0]) for page, name in in_backquotes() if name.startswith("align_echo.")})
-WRITTEN = {"interface.py", "mine.py", "my_world.py", "study.md", "base.py"}
+WRITTEN = {"interface.py", "mine.py", "by_rules.py", "my_world.py", "study.md", "base.py"}
 """Files that runs, readers and other projects write."""
 
 FILES = sorted(
