@@ -28,6 +28,7 @@ from align_echo.base.files import read_bytes, read_text, write_atomically
 from align_echo.base.plain_yaml import first_wrong, parse_json
 from align_echo.errors import InterfaceError, did_you_mean, first_line
 from align_echo.interface.hints import HintCount, silenced_by
+from align_echo.interface.rules.model import load_rules
 from align_echo.registry import quantity
 from align_echo.types import Evidence, Frozen, PlayedInterface, Usage
 
@@ -383,6 +384,24 @@ def check_source(source: str, contract: InterfaceContract) -> None:
                 f"interface code has the wrong signature: {name}({', '.join(names)}), "
                 f"needed is {name}({', '.join(arguments)})"
             )
+    _check_rules(tree)
+
+
+def _check_rules(tree: ast.Module) -> None:
+    """Refuse rules as data that `env.explain` could not play. Rules that are not written out are left to the sandbox.
+    """
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="explain"), args=[ast.Name(id=name), *_]):
+                names.add(name)
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in names:
+            try:
+                data = ast.literal_eval(node.value)
+            except (ValueError, TypeError, MemoryError, RecursionError):
+                continue
+            load_rules(data)
 
 
 def load_interface(

@@ -34,6 +34,7 @@ from align_echo.align.llm.analyzer import ModelDialogue, ask_attack
 from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.effects.learner import read_rule_set
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
@@ -333,7 +334,8 @@ class HybridBackend:
 
     def _without_rules(self, interface: Interface, rules: Sequence[Rule]) -> str:
         """Return an interface's source without hypothesis rules; the probe rewrites its own part."""
-        if not rules or read_spec(interface.source) is not None:
+        learned = read_spec(interface.source) is not None or read_rule_set(interface.source) is not None
+        if not rules or learned:
             return interface.source
         return identity_source(interface.contract)
 

@@ -66,6 +66,7 @@ from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_n
 from align_echo.interface.contract import Interface, Provenance
 from align_echo.rollout.batches import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
+from align_echo.wrappers.plain import PlainEnv
 from align_echo.wrappers.text_env import TextEnv
 
 FAILURES_PER_TASK = 3
@@ -185,8 +186,9 @@ class ProbeBackend:
         elif "travel" in (before or {}) or (not listed and self._offers_much()):
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         else:
-            fresh = [] if listed or before else self._by_effect(played, failed, interface, rng)
-            if not fresh and effects.read_rules(interface.source) is None:
+            plain = isinstance(self.lab.env.unwrapped, PlainEnv)
+            fresh = self._by_effect(played, failed, interface, rng) if plain or not (listed or before) else []
+            if not fresh and effects.read_rule_set(interface.source) is None:
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
                 fresh = self._analyze(failed, before, rng) if read else []
         if not fresh and before is None and not self.budget.cut:
@@ -198,7 +200,7 @@ class ProbeBackend:
         self, played: Sequence[Trajectory], failed: Sequence[Trajectory], interface: Interface, rng: random.Random
     ) -> list[Misalignment]:
         """Learn what actions do by their effects."""
-        known = effects.read_rules(interface.source)
+        known = effects.read_rule_set(interface.source)
         form, tools = self._action_format, self._tools
         return effects.analyze(self.lab, played, failed, known, self._fresh, form, tools, rng, self._say)
 
@@ -447,7 +449,7 @@ class ProbeBackend:
         """Write an interface for the new misalignments."""
         spec = emit.read_spec(interface.source)
         details = [json.loads(misalignment.detail) for misalignment in new]
-        rules = effects.read_rules(interface.source)
+        rules = effects.read_rule_set(interface.source)
         for detail in details:
             if "ruleset" in detail:
                 rules = effects.apply_detail(rules, detail)

@@ -31,6 +31,7 @@ LONGEST_ALTERNATIVE = 8
 _SLOT = re.compile(r"\{[^{}]*\}")
 _ARTICLE = re.compile(r"(?<!\w)(?:a|an|the)(?!\w)\s*", re.IGNORECASE)
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
+_BRACKETED_NUMBER = re.compile(r"\[\d+\]")
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _CALL_NAMES, _CALL_ARGUMENTS = ("name", "tool", "function"), ("arguments", "args", "parameters", "input")
 
@@ -192,7 +193,7 @@ def declared_forms(action_format: str, tools: Sequence[Mapping[str, Any]] = ()) 
     for alternative in alternatives:
         words = alternative.strip().strip("`").strip()
         if words and _CUT not in words and len(words.split()) <= LONGEST_ALTERNATIVE and not words.endswith("."):
-            forms.append(Form(text=_numbered(words)))
+            forms.append(Form(text=_numbered(_BRACKETED_NUMBER.sub("[{number}]", words))))
     return [*{form.name: form for form in reversed(forms)}.values()][::-1]
 
 
@@ -288,8 +289,8 @@ def _trimmed(match: re.Match[str]) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=20_000)
 def _plain(text: str) -> str:
-    """Return a text in lower case without articles, quotes around it, commas and a final stop."""
-    bare = text.strip().strip("`'\"").strip()
+    """Return a text in lower case without articles, quotes or brackets around it, commas and a final stop."""
+    bare = text.strip().strip("`'\"[]").strip()
     bare = _ARTICLE.sub("", bare.replace(",", " "))
     return " ".join(bare.lower().rstrip(".!").split())
 

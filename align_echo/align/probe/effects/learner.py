@@ -15,13 +15,13 @@ from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.fixes import FixSearch
 from align_echo.align.probe.effects.outcomes import Observer, actions_of, episodes_of
 from align_echo.align.probe.effects.page_conditions import PageRecord
-from align_echo.align.probe.effects.proposals import plain_rules
+from align_echo.align.probe.effects.proposals import cut_short, plain_rules
 from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules
 from align_echo.align.probe.lab import Lab
 from align_echo.interface.contract import InterfaceContract
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms, text_of
 from align_echo.interface.rules.answers import fit_reader
-from align_echo.interface.rules.model import Rule, RuleSet, load_rules
+from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit, load_rules
 from align_echo.interface.rules.runtime import dump
 from align_echo.types import Misalignment, Trajectory
 
@@ -62,6 +62,10 @@ def analyze(
     ruleset = _rule_set(search, [*(before.rules if before is not None else ()), *rules])
     untouched = [task_id for task_id in fresh if task_id not in {each.task_id for each in failed}]
     ruleset, book = try_rules(observer, search, ruleset, untouched, rng, say)
+    for rule in ruleset.rules:
+        if isinstance(rule, TurnLimit):
+            for trajectory in cut_short(failed):
+                book.observe(rule, trajectory.task_id, trajectory.steps[-1].action or "")
     return [
         _misalignment(ruleset, rule, book)
         for rule in ruleset.rules
@@ -188,7 +192,7 @@ def WrapStep({", ".join(contract.wrap_step_args)}):
 """
 
 
-def read_rules(code: str) -> RuleSet | None:
+def read_rule_set(code: str) -> RuleSet | None:
     """Read the rules of an interface's source; None if it has none."""
     for node in ast.parse(code).body:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["RULES"]:

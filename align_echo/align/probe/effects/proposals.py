@@ -41,29 +41,33 @@ def _no_effects(observer: Observer) -> Iterator[NothingChanged]:
 
 def _endings(observer: Observer, failed: Sequence[Trajectory]) -> Iterator[EndsEpisode]:
     """Yield the rule that refused actions end the episode, if episodes ended so and none went on."""
-    episodes = []
-    for trajectory in failed:
-        played = list(observer.replay(trajectory))
-        if played:
-            episodes.append((trajectory.terminated and played[-1].child.over, played))
-    last = {observer.answer(played[-1]) for ended, played in episodes if ended}
-    stock = {answer for form in observer.forms for answer in observer.sure_refusals(form) if answer != SAME}
-    answers = tuple(sorted(stock & last or last)) if stock & last else ()
+    answers = tuple(sorted({text for form in observer.forms for text in observer.sure_refusals(form)} - {SAME}))
+    episodes = [(trajectory.terminated, [*observer.replay(trajectory)]) for trajectory in failed]
     for in_a_row in (True, False):
         rule = EndsEpisode(answers=answers, count=1, in_a_row=in_a_row, text="")
-        counts = [(ended, _most_refusals(observer, played, rule)) for ended, played in episodes]
-        ends = {count for ended, count in counts if ended and count}
-        number = sum(bool(ended and count) for ended, count in counts)
-        went_on = max((count for ended, count in counts if not ended), default=0)
-        if answers and number >= MIN_ENDED and len(ends) == 1 and went_on < min(ends):
-            yield rule.model_copy(update={"count": min(ends), "text": _ending_in_words(min(ends), in_a_row)})
+        counts = [_refusals(observer, played, rule, ended) for ended, played in episodes if played]
+        ends = [last for _, last in counts if last]
+        went_on = max((most for most, _ in counts), default=0)
+        if len(ends) >= MIN_ENDED and len(set(ends)) == 1 and went_on < ends[0]:
+            yield rule.model_copy(update={"count": ends[0], "text": _ending_in_words(ends[0], in_a_row)})
             return
 
 
-def _most_refusals(observer: Observer, played: Sequence[Instance], rule: EndsEpisode) -> int:
-    """Return the largest count of refusals that an episode reached."""
+def _refusals(observer: Observer, played: Sequence[Instance], rule: EndsEpisode, ended: bool) -> tuple[int, int]:
+    """Return the most refusals after which an episode went on, and those that ended it, 0 if something else did.
+
+    The last action was refused if it is refused in the state before the refusals.
+    """
     answers = [observer.answer(each) for each in played]
-    return max(count_refusals(answers[: end + 1], rule) for end in range(len(answers)))
+    before = answers[:-1] if ended else answers
+    most = max((count_refusals(before[: end + 1], rule) for end in range(len(before))), default=0)
+    if not ended:
+        return most, 0
+    count = count_refusals(before, rule)
+    first = played[len(before) - count] if rule.in_a_row else played[0]
+    again = observer.play(first.state, played[-1].said)
+    refused = again is not None and observer.answer(again) in rule.answers
+    return most, count + 1 if refused or (count == 0 and answers[-1] in rule.answers) else 0
 
 
 def _ending_in_words(count: int, in_a_row: bool) -> str:
@@ -72,15 +76,19 @@ def _ending_in_words(count: int, in_a_row: bool) -> str:
     return f"{number.get(count, f'Refused action number {count}')}{in_row} ends the episode"
 
 
+def cut_short(failed: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return the episodes that a limit of turns ended."""
+    return [each for each in failed if each.steps and each.steps[-1].truncated]
+
+
 def _limits(failed: Sequence[Trajectory]) -> Iterator[TurnLimit]:
     """Yield the limit of turns, if it cut episodes short and no text gives it."""
-    cut = [trajectory for trajectory in failed if trajectory.truncated and not trajectory.context_overflow]
-    lengths = {len(trajectory.steps) for trajectory in cut}
+    lengths = {len(trajectory.steps) for trajectory in cut_short(failed)}
     if len(lengths) != 1:
         return
     turns = lengths.pop()
     texts = " ".join(f"{trajectory.goal} {trajectory.initial_observation}" for trajectory in failed)
-    if turns > 1 and str(turns) not in texts and not any(trajectory.ended_by_repeats for trajectory in failed):
+    if turns > 1 and str(turns) not in texts:
         yield TurnLimit(turns=turns, left=max(1, turns // 5), text=f"An episode ends after {turns} actions")
 
 

@@ -90,6 +90,13 @@ class TrialBook:
             else:
                 self.failed.setdefault(key, f"{task_id}: {instance.said}")
 
+    def observe(self, rule: Rule, task_id: str, action: str) -> None:
+        """Add an agent's own episode that agrees with a rule."""
+        key = rule.model_dump_json()
+        self.tasks[key].add(task_id)
+        self.passed[key] += 1
+        self.examples.setdefault(key, (task_id, action))
+
     def evidence(self, rule: Rule) -> Evidence:
         """Return a rule's trials."""
         key = rule.model_dump_json()
