@@ -228,9 +228,14 @@ def speech_line(played: InPlay) -> str:
     return f"it spoke on {where}, in {played.spoken_episodes} of {quantity(played.tasks, 'episode')}"
 
 
+HARMFUL = "agents did worse with it than with its placebo: leave it out"
+
+
 def verdict_on_play(played: InPlay) -> str:
     """Summarise an interface's play: counts, and whether its placebo may do the same."""
     worse = f", {played.worse} got worse" if played.worse else ""
+    if played.over_placebo.sign < 0:
+        return f"{played.better} of {quantity(played.tasks, 'episode')} improved{worse}; {HARMFUL}"
     if not played.better:
         return f"written, and no episode improved{worse}"
     caveat = "" if played.over_placebo.sign > 0 else "; not shown to be more than its placebo does"

@@ -11,7 +11,7 @@ import pytest
 
 from align_echo.align.run_folder import RunFolder, RunSummary
 from align_echo.evaluate.comparison import VariantComparison
-from align_echo.evaluate.in_play import play_line, verdict_on_play
+from align_echo.evaluate.in_play import HARMFUL, play_line, verdict_on_play
 from align_echo.intervals import wilson
 from align_echo.rollout.display import Display
 
@@ -149,7 +149,8 @@ def summary_of(better: int, worse: int, over: tuple[float, float], **more: objec
     ("better", "worse", "over", "said"),
     [
         (0, 0, (0.0, 0.0), "written, and no episode improved"),
-        (0, 3, (-0.9, -0.1), "written, and no episode improved, 3 got worse"),
+        (0, 3, (-0.9, 0.1), "written, and no episode improved, 3 got worse"),
+        (0, 3, (-0.9, -0.1), f"0 of 4 episodes improved, 3 got worse; {HARMFUL}"),
         (2, 1, (-0.2, 0.4), "2 of 4 episodes improved, 1 got worse; not shown to be more than its placebo does"),
         (3, 0, (0.1, 0.4), "3 of 4 episodes improved"),
     ],

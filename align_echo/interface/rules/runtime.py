@@ -130,7 +130,8 @@ class RuleRuntime:
         tree = apply_edit(rule.edit, turn.reading, self.grammar, self.texts)
         if tree is None:
             return None
-        if not self._is_known(tree, rule.edit.slot) or self._is_silent(rule, tree):
+        known = self._is_known(tree, rule.edit.slot) or self._is_known(turn.reading.tree, rule.edit.slot)
+        if not known or self._is_silent(rule, tree):
             return Advice(f"{rule.text}.", (rule,))
         wanted = self.grammar.write(tree)
         if wanted == turn.action.strip():

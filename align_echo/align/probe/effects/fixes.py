@@ -76,6 +76,7 @@ class FixSearch:
         self.declared = frozenset(declared)
         self.grammar = observer.grammar
         self.values: dict[str, list[Counter[str]]] = {}
+        self._value_tasks: dict[tuple[str, int, str], set[str]] = defaultdict(set)
         self.as_value: dict[str, JsonValue] = {}
         self.by_form: dict[str, Fixes] = defaultdict(Fixes)
         self._situations: dict[Instance, frozenset[tuple[str, str]]] = {}
@@ -95,6 +96,8 @@ class FixSearch:
                     self._take(instance.tree, instance.state.task_id)
 
     def _take(self, tree: ActionTree, task_id: str) -> None:
+        for slot, value in enumerate(tree.arguments):
+            self._value_tasks[tree.form, slot, text_of(value)].add(task_id)
         slots = self.values.setdefault(tree.form, [Counter() for _ in tree.arguments])
         for slot, value in enumerate(tree.arguments):
             text = text_of(value)
@@ -226,6 +229,8 @@ class FixSearch:
             return True
         known = self.values.get(form, [])
         if edit.slot >= len(known) or text_of(instance.tree.arguments[edit.slot]) in known[edit.slot]:
+            return False
+        if len(self._value_tasks[form, edit.slot, edit.detail]) < MIN_TASKS:
             return False
         return len(known[edit.slot]) <= MOST_CONSTANTS and edit.detail.lower() not in read_texts(instance.state).lower()
 

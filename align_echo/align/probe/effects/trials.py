@@ -271,8 +271,21 @@ def _try_advice(
             book.count([rule], instance, passed=not _helped(observer, search, instance))
         elif isinstance(rule, EndsEpisode):
             _try_end(observer, rule, instance, book)
+        elif isinstance(rule, SayInstead) and not advice.step:
+            _try_wording(observer, search, rule, instance, book)
     if advice.step:
         _follow(observer, search, rules, instance, advice, book)
+
+
+def _try_wording(
+    observer: Observer, search: FixSearch, rule: SayInstead, instance: Instance, book: TrialBook
+) -> None:
+    """Play an action in the wording that a rule describes, without a command for it. A refusal says nothing: the name
+    may not exist."""
+    tree = apply_edit(rule.edit, instance.reading, search.grammar, read_texts(instance.child))
+    tried = observer.play(instance.child, search.grammar.write(tree)) if tree is not None else None
+    if tried is not None and observer.works(tried, observer.answer(instance)):
+        book.count([rule], instance, passed=True, tree=tree)
 
 
 def _try_end(observer: Observer, rule: EndsEpisode, instance: Instance, book: TrialBook) -> None:
