@@ -64,9 +64,9 @@ from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.spec import apply_detail, merge_specs
 from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
 from align_echo.interface.contract import Interface, Provenance
+from align_echo.interface.rules.model import RuleSet
 from align_echo.rollout.batches import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
-from align_echo.wrappers.plain import PlainEnv
 from align_echo.wrappers.text_env import TextEnv
 
 FAILURES_PER_TASK = 3
@@ -186,9 +186,10 @@ class ProbeBackend:
         elif "travel" in (before or {}) or (not listed and self._offers_much()):
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         else:
-            plain = isinstance(self.lab.env.unwrapped, PlainEnv)
-            fresh = self._by_effect(played, failed, interface, rng) if plain or not (listed or before) else []
-            if not fresh and effects.read_rule_set(interface.source) is None:
+            known_rules = effects.read_rule_set(interface.source)
+            if before is None and not listed:
+                fresh = self._by_effect(played, failed, known_rules)
+            if not fresh and known_rules is None:
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
                 fresh = self._analyze(failed, before, rng) if read else []
         if not fresh and before is None and not self.budget.cut:
@@ -197,12 +198,13 @@ class ProbeBackend:
         return [misalignment for misalignment in fresh if misalignment.rule not in rules]
 
     def _by_effect(
-        self, played: Sequence[Trajectory], failed: Sequence[Trajectory], interface: Interface, rng: random.Random
+        self, played: Sequence[Trajectory], failed: Sequence[Trajectory], known: RuleSet | None
     ) -> list[Misalignment]:
         """Learn what actions do by their effects."""
-        known = effects.read_rule_set(interface.source)
-        form, tools = self._action_format, self._tools
-        return effects.analyze(self.lab, played, failed, known, self._fresh, form, tools, rng, self._say)
+        rng, form, tools = random.Random(f"{self._seed}/effects"), self._action_format, self._tools
+        learned = effects.analyze(self.lab, played, failed, known, self._fresh, form, tools, rng, self._say)
+        self.lab.forget()
+        return learned
 
     def lists(self, task_id: str) -> bool:
         """Check if the engine lists its admissible actions."""
