@@ -16,6 +16,7 @@ import re
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -391,10 +392,14 @@ def _check_rules(tree: ast.Module) -> None:
     """Refuse rules as data that `env.explain` could not play. Rules that are not written out are left to the sandbox.
     """
     names: set[str] = set()
+    stored: Counter[str] = Counter()
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(attr="explain"), args=[ast.Name(id=name), *_]):
                 names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                stored[name] += 1
+    names = {name for name in names if stored[name] == 1}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in names:
             try:

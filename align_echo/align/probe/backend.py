@@ -64,6 +64,7 @@ from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.spec import apply_detail, merge_specs
 from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
 from align_echo.interface.contract import Interface, Provenance
+from align_echo.interface.rules.actions import parse_call
 from align_echo.interface.rules.model import RuleSet
 from align_echo.rollout.batches import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
@@ -242,7 +243,9 @@ class ProbeBackend:
         self.lab.refusals = sorted({*refusals, *(before["uninformative"] if before else ())})
         accepted = {action for _, action in taken_actions(played, self.lab.refusals)}
         utterances = accepted | {action for _, action in refused_actions(played, self.lab.refusals)}
-        utterances = {action for action in utterances if not self.lab.env.read_only(action)}
+        utterances = {
+            action for action in utterances if not self.lab.env.read_only(action) and parse_call(action.strip()) is None
+        }
         accepted &= utterances
         tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
         texts = [step.raw_observation or "" for trajectory in played for step in trajectory.steps]

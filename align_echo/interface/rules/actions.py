@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pydantic import JsonValue
+from pydantic import JsonValue, field_validator
 
 from align_echo.base.commands import SMALL_WORDS
 from align_echo.types import Frozen
@@ -25,10 +25,15 @@ MOST_FORMS = 400
 LONGEST_ACTION = 4_000
 """Maximum characters of an action that is read."""
 
+DEEPEST = 20
+"""Maximum nesting of a tool call's JSON."""
+
 LONGEST_ALTERNATIVE = 8
 """Maximum words of a form in an action format; longer ones are prose."""
 
 _SLOT = re.compile(r"\{[^{}]*\}")
+_NUMBERED = re.compile(r"\{\d+\}")
+_BETWEEN_FORMS = re.compile(r"\|(?![^{}]*\})")
 _ARTICLE = re.compile(r"(?<!\w)(?:a|an|the)(?!\w)\s*", re.IGNORECASE)
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _BRACKETED_NUMBER = re.compile(r"\[\d+\]")
@@ -47,6 +52,14 @@ class Form(Frozen):
     arguments: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
 
+    @field_validator("text")
+    @classmethod
+    def _slots_in_order(cls, text: str) -> str:
+        numbers = [int(slot[1:-1]) for slot in _NUMBERED.findall(text)]
+        if numbers != [*range(len(numbers))]:
+            raise ValueError("slots must be numbered in order: {0}, {1} ...")
+        return text
+
     @property
     def name(self) -> str:
         """Name of the form in rules: its text, or its tool."""
@@ -55,7 +68,7 @@ class Form(Frozen):
     @property
     def slots(self) -> int:
         """Number of arguments."""
-        return len(self.arguments) if self.tool else self.text.count("{")
+        return len(self.arguments) if self.tool else len(_NUMBERED.findall(self.text))
 
 
 class ActionTree(NamedTuple):
@@ -97,9 +110,11 @@ class ActionGrammar:
         call = parse_call(text)
         if call is not None:
             return self._read_call(*call)
-        for name, pattern in self._exact:
-            if match := pattern.fullmatch(text):
-                return Reading(ActionTree(name, tuple(_trimmed(match))), True)
+        for part in dict.fromkeys([text, *self._parts(text)]):
+            for name, pattern in self._exact:
+                if match := pattern.fullmatch(part):
+                    tree = ActionTree(name, tuple(_trimmed(match)))
+                    return Reading(tree, self.write(tree) == text)
         for part in self._parts(text):
             for name, pattern in self._loose:
                 if match := pattern.fullmatch(_plain(part)):
@@ -151,14 +166,7 @@ def text_of(value: JsonValue) -> str:
 
 def parse_call(text: str) -> tuple[str, dict[str, JsonValue]] | None:
     """Return the tool and the arguments of a JSON tool call; None for other text."""
-    if not text.startswith("{"):
-        return None
-    try:
-        call = json.loads(text)
-    except ValueError:
-        return None
-    except RecursionError:
-        return None
+    call = _loaded(text) if text.startswith("{") else None
     if not isinstance(call, dict):
         return None
     inner = call.get("function")
@@ -166,11 +174,30 @@ def parse_call(text: str) -> tuple[str, dict[str, JsonValue]] | None:
     name = next((call[key] for key in _CALL_NAMES if isinstance(call.get(key), str)), None)
     arguments: Any = next((call[key] for key in _CALL_ARGUMENTS if key in call), {})
     if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError):
-            return None
+        arguments = _loaded(arguments or "{}")
     return (name, arguments) if name is not None and isinstance(arguments, dict) else None
+
+
+def _loaded(text: str) -> Any:
+    """Return the value of a JSON text; None for other text, and for a value that cannot be written again."""
+    try:
+        value = json.loads(text)
+        if not is_shallow(value):
+            return None
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def is_shallow(value: Any) -> bool:
+    """Return True if a value is nested at most `DEEPEST` deep."""
+    level, depth = [value], 0
+    while level and depth <= DEEPEST:
+        groups = [[*each.values()] if isinstance(each, dict) else each for each in level]
+        level = [child for group in groups if isinstance(group, (list, tuple)) for child in group]
+        depth += 1
+    return not level
 
 
 # ---------------------------------------------------------------- where forms come from
@@ -189,7 +216,7 @@ def declared_forms(action_format: str, tools: Sequence[Mapping[str, Any]] = ()) 
         for name in names.split("|")
         if name.strip()
     ]
-    alternatives = text.split("|") if "|" in text or "{" in text else []
+    alternatives = _BETWEEN_FORMS.split(text) if "|" in text or "{" in text else []
     for alternative in alternatives:
         words = alternative.strip().strip("`").strip()
         if words and _CUT not in words and len(words.split()) <= LONGEST_ALTERNATIVE and not words.endswith("."):
@@ -218,7 +245,7 @@ def seen_forms(actions: Iterable[str], known: Iterable[Form] = ()) -> list[Form]
         call = parse_call(action.strip())
         if call is not None:
             tools.setdefault(call[0], {}).update(dict.fromkeys(call[1]))
-        elif len(action.split()) <= 2 * LONGEST_ALTERNATIVE:
+        elif "{" not in action and len(action.split()) <= 2 * LONGEST_ALTERNATIVE:
             texts.setdefault(_guess_form(action), set()).add(action)
     forms = [Form(tool=name, arguments=tuple(keys), types=("",) * len(keys)) for name, keys in tools.items()]
     forms += [Form(text=text) for text, members in texts.items() if len(members) > 1 or "{" not in text]
@@ -277,10 +304,13 @@ def _rank(form: Form) -> tuple[int, int]:
     return -len(_SLOT.sub("", form.text)), form.slots
 
 
-@functools.cache
+@functools.lru_cache(maxsize=4 * MOST_FORMS)
 def _pattern(text: str) -> re.Pattern[str]:
-    parts = [r"\s+".join(map(re.escape, part.split(" "))) for part in re.split(r"\{\d+\}", text)]
-    return re.compile("(.+?)".join(parts), re.DOTALL)
+    """Return the pattern of a form. Constant text matches where it comes first, so reading takes linear time."""
+    first, *parts = (r"\s+".join(map(re.escape, part.split(" "))) for part in _NUMBERED.split(text))
+    *middle, last = parts or [""]
+    slots = "".join(f"(?>(.+?){part})" for part in middle) + (f"(.+?){last}" if parts else "")
+    return re.compile(first + slots, re.DOTALL)
 
 
 def _trimmed(match: re.Match[str]) -> Iterator[str]:
@@ -297,5 +327,5 @@ def _plain(text: str) -> str:
 
 def _original(text: str, value: str) -> str:
     """Return a value as a text writes it."""
-    found = re.search(re.escape(value), text, re.IGNORECASE)
+    found = re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text, re.IGNORECASE)
     return found[0] if found else value

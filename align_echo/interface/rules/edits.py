@@ -73,7 +73,7 @@ def _edited(edit: Edit, value: JsonValue, texts: str) -> JsonValue:
         return None
     match edit.kind:
         case "article":
-            bare = re.sub(r"^(?:a|an|the)\s+", "", value, flags=re.IGNORECASE)
+            bare = re.sub(r"^(?:(?:a|an|the)\s+)+", "", value, flags=re.IGNORECASE)
             return f"{edit.detail} {bare}" if edit.detail else bare
         case "case":
             return _as_read(value, texts) if edit.detail == "read" else value.lower()

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import InterfaceError
-from align_echo.interface.rules.actions import ActionTree, Form
+from align_echo.interface.rules.actions import MOST_FORMS, ActionTree, Form, is_shallow
 from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.edits import Edit
 from align_echo.types import Frozen
 
 MOST_RULES = 500
 """Maximum rules of an interface."""
+
+MOST_DATA = 300_000
+"""Maximum characters and values in an interface's rules."""
+
+Say = Annotated[str, Field(max_length=2_000)]
+"""Template of a message."""
 
 
 class Term(Frozen):
@@ -58,7 +64,7 @@ class SayInstead(Frozen):
     edit: Edit
     unless: tuple[Condition, ...] = ()
     text: str
-    say: str = "Write `{step}` instead."
+    say: Say = "Write `{step}` instead."
 
 
 class NeedsFirst(Frozen):
@@ -74,7 +80,7 @@ class NeedsFirst(Frozen):
     terms: tuple[Term, ...]
     unless: tuple[Condition, ...]
     text: str
-    say: str = "You need to `{step}` first."
+    say: Say = "You need to `{step}` first."
 
 
 class NothingChanged(Frozen):
@@ -85,7 +91,7 @@ class NothingChanged(Frozen):
     answers: tuple[str, ...]
     unless: tuple[Condition, ...] = ()
     text: str
-    say: str = "Nothing changed: `{action}` has no effect here."
+    say: Say = "Nothing changed: `{action}` has no effect here."
 
 
 class WorksWhere(Frozen):
@@ -99,7 +105,7 @@ class WorksWhere(Frozen):
     form: str
     phrases: tuple[str, ...]
     text: str
-    say: str = "No effect here: {forms}."
+    say: Say = "No effect here: {forms}."
 
 
 class LockedAfter(Frozen):
@@ -112,7 +118,7 @@ class LockedAfter(Frozen):
     terms: tuple[Term | None, ...]
     unless: tuple[Condition, ...] = ()
     text: str
-    say: str = "This is no longer possible: it had to come before."
+    say: Say = "This is no longer possible: it had to come before."
 
 
 class EndsEpisode(Frozen):
@@ -123,7 +129,7 @@ class EndsEpisode(Frozen):
     count: int = Field(ge=1, le=1_000)
     in_a_row: bool
     text: str
-    say: str = "One more refused action ends the episode."
+    say: Say = "One more refused action ends the episode."
 
 
 class TurnLimit(Frozen):
@@ -133,7 +139,7 @@ class TurnLimit(Frozen):
     turns: int = Field(ge=1, le=100_000)
     left: int = Field(ge=1, le=100_000)
     text: str
-    say: str = "{left} more actions are possible in this episode."
+    say: Say = "{left} more actions are possible in this episode."
 
 
 Rule = Annotated[
@@ -157,6 +163,14 @@ class RuleSet(Frozen):
     values: dict[str, tuple[tuple[JsonValue, ...], ...]] = Field(default_factory=dict)
     rules: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
 
+    @model_validator(mode="after")
+    def _steps_can_be_written(self) -> RuleSet:
+        slots = {form.name: form.slots for form in self.forms[:MOST_FORMS]}
+        for rule in self.rules:
+            if isinstance(rule, NeedsFirst) and slots.get(rule.step) != len(rule.terms):
+                raise ValueError(f"no form {rule.step[:100]!r} with {len(rule.terms)} arguments, which a step has")
+        return self
+
     @property
     def up_front(self) -> str:
         """Text of the rules for the agent before its first turn; "" without rules."""
@@ -169,7 +183,24 @@ _RULE_SET = TypeAdapter(RuleSet)
 
 def load_rules(data: Any) -> RuleSet:
     """Return the rules in an interface's data. Raises `InterfaceError`, one line that names what is wrong."""
+    if not _is_small(data):
+        raise InterfaceError(f"RULES: more than {MOST_DATA} characters and values, or too deeply nested")
     try:
         return _RULE_SET.validate_python(data)
     except ValidationError as error:
         raise InterfaceError(f"RULES: {first_wrong(error)}") from error
+
+
+def _is_small(data: Any) -> bool:
+    """Return True for data of at most `MOST_DATA` characters and values, nested at most `DEEPEST` deep."""
+    if not is_shallow(data):
+        return False
+    left, size = [data], 0
+    while left and size <= MOST_DATA:
+        value = left.pop()
+        size += 1 + (len(value) if isinstance(value, (str, bytes)) else 0)
+        if isinstance(value, dict):
+            left += [*value, *value.values()]
+        elif isinstance(value, (list, tuple)):
+            left += value
+    return size <= MOST_DATA

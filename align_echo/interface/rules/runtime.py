@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, fill, text_of
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, text_of
 from align_echo.interface.rules.answers import SAME, lift
 from align_echo.interface.rules.edits import apply_edit
 from align_echo.interface.rules.model import (
@@ -111,11 +111,14 @@ class RuleRuntime:
             if turn.answer in getattr(rule, "answers", ())
             and (isinstance(rule, SayInstead) or not self._is_silent(rule, turn.reading.tree))
         ]
-        for rule in rules:
-            if isinstance(rule, SayInstead) and (advice := self._instead(rule, turn)):
+        wordings = [self._instead(rule, turn) for rule in rules if isinstance(rule, SayInstead)]
+        for advice in wordings:
+            if advice and advice.step:
                 return advice
         if needed := self._needed(turn.reading.tree, DEPTH, turn.answer):
             return self._first(turn, *needed)
+        for advice in filter(None, wordings):
+            return advice
         for rule in rules:
             if isinstance(rule, LockedAfter) and self.holds(_as_condition(rule), turn.reading.tree):
                 return Advice(self._fill(rule.say, turn), (rule,))
@@ -194,7 +197,9 @@ class RuleRuntime:
         pools = self.rules.values.get(tree.form, ())
         slots = range(len(tree.arguments)) if slot < 0 else [slot]
         return all(
-            self._was_read(tree.arguments[each]) or tree.arguments[each] in (pools[each] if each < len(pools) else ())
+            tree.arguments[each] is None
+            or self._was_read(tree.arguments[each])
+            or tree.arguments[each] in (pools[each] if each < len(pools) else ())
             for each in slots
         )
 
@@ -234,8 +239,9 @@ class RuleRuntime:
     def _fill(self, say: str, turn: HeardAnswer, step: str = "") -> str:
         """Fill a message's template."""
         arguments = turn.reading.tree.arguments if turn.reading else ()
-        text = fill(say, [text_of(value) for value in arguments])
-        return text.replace("{action}", turn.action.strip()).replace("{step}", step)
+        words = {"{action}": turn.action.strip(), "{step}": step}
+        words |= {f"{{{slot}}}": text_of(value) for slot, value in enumerate(arguments)}
+        return re.sub(r"\{\w+\}", lambda slot: words.get(slot[0], slot[0]), say)
 
 
 def bounded_page(page: str) -> str:

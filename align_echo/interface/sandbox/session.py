@@ -422,7 +422,9 @@ class SandboxSession:
 
     def _explain(self, arguments: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
         """Return an answer with what the interface's rules say of it. The rules come with the first call."""
-        action, observation, *rules = arguments
+        action, observation, *rules = arguments if len(arguments) > 1 else (None, None)
+        if not isinstance(action, str) or not isinstance(observation, str):
+            return {"exc_type": "TypeError", "message": "env.explain takes rules, an action and an observation"}
         try:
             if rules:
                 self._rules = RuleRuntime(load_rules(rules[0]), *self._opening)
@@ -432,7 +434,9 @@ class SandboxSession:
             return {"exc_type": "ValueError", "message": "env.explain needs rules"}
         turn = self._rules.hear(action, observation)
         advice = "" if self._over else self._rules.advise(turn).text
-        return {"return_value": f"{observation} {advice}".strip() if advice else observation}
+        explained = f"{observation} {advice}".strip() if advice else observation
+        self._spent.passing(explained)
+        return {"return_value": explained}
 
     def _serve_together(self, actions: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
         """Serve engine calls in order, as if each had been made alone, up to the first refusal.

@@ -65,6 +65,7 @@ class Fixes:
 
     refused: list[Instance] = field(default_factory=list)
     edits: dict[Edit, list[Instance]] = field(default_factory=lambda: defaultdict(list))
+    answers: dict[Edit, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
     steps: dict[tuple[str, tuple[Term, ...]], list[Instance]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -177,8 +178,11 @@ class FixSearch:
         count = 0
         for edit in dict.fromkeys(proposed):
             tried = self._edited(edit, instance, texts)
+            if tried is not None and self.observer.answer(tried) not in self.observer.classes(tried.tree.form):
+                self.observer.note(tried)
             if tried is not None and self.observer.works(tried, refusal):
                 fixes.edits[edit].append(instance)
+                fixes.answers[edit].append((instance.tree.key, tried.text))
                 count += 1
                 if edit.kind != "value":
                     self.observer.confirmed[instance.tree.form].add(refusal)
@@ -301,13 +305,23 @@ class FixSearch:
         return rules
 
     def _edit_rules(self, form: str, fixes: Fixes) -> Iterator[SayInstead]:
-        for edit, fixed in _cover(fixes.edits):
+        telling = {edit: fixed for edit, fixed in fixes.edits.items() if self._tells_more(form, fixes.answers[edit])}
+        for edit, fixed in _cover(telling):
             yield SayInstead(
                 form=form,
                 answers=self._answers(fixed),
                 edit=edit,
                 text=edit_in_words(edit, self.name(form), self.grammar.forms[form].arguments),
             )
+
+    def _tells_more(self, form: str, answers: Sequence[tuple[str, str]]) -> bool:
+        """Whether edited actions were more than refused in other words.
+
+        `answers` are the actions and their answers after the edit. Where the form only looks, one text for different
+        actions is a refusal.
+        """
+        actions, texts = {action for action, _ in answers}, {text for _, text in answers}
+        return self.observer.acts(form) or len(actions) < 2 or len(texts) > 1
 
     def _step_rules(self, form: str, fixes: Fixes) -> Iterator[NeedsFirst]:
         working = self._working(form)

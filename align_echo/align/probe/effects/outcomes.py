@@ -256,7 +256,7 @@ class Observer:
         known = self.classes(form).get(answer)
         if known is not None and known.changed:
             return True
-        if refusal == SAME:
+        if refusal == SAME or self.acts(form):
             return bool(self.changed(instance))
         return _first_word(answer) != _first_word(refusal)
 

@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
+from pydantic import JsonValue
+
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.fixes import FixSearch, read_texts
 from align_echo.align.probe.effects.outcomes import Instance, Observer
@@ -235,7 +237,8 @@ def _draw(search: FixSearch, state: LabState, spoken: Sequence[str], rng: random
     for slot, value in enumerate(reading.tree.arguments):
         names = search.pool(reading.tree.form, slot, texts)
         keep = not names or text_of(value).lower() in texts
-        values.append(value if (keep and rng.random() < 0.5) or not names else search.as_value[rng.choice(names)])
+        other = value if (keep and rng.random() < 0.5) or not names else search.as_value[rng.choice(names)]
+        values.append(_worded_as(value, other, search, reading.tree.form, slot) if rng.random() < 0.5 else other)
     tree = reading.tree._replace(arguments=tuple(values))
     if rng.random() < ODD and values:
         slot = rng.randrange(len(values))
@@ -243,6 +246,15 @@ def _draw(search: FixSearch, state: LabState, spoken: Sequence[str], rng: random
         tree = tree._replace(arguments=(*tree.arguments[:slot], odd, *tree.arguments[slot + 1 :]))
     written = search.grammar.write(tree)
     return action if reading.tree.arguments == tree.arguments else written
+
+
+def _worded_as(said: JsonValue, name: JsonValue, search: FixSearch, form: str, slot: int) -> JsonValue:
+    """Return a name in the wording of the agent's own: with the words around a name that worked elsewhere."""
+    known = search.values.get(form, [])
+    if not isinstance(said, str) or not isinstance(name, str) or slot >= len(known):
+        return name
+    inner = max((each for each in known[slot] if each in said), key=len, default="")
+    return said.replace(inner, name) if inner else name
 
 
 def _count_end(runtime: RuleRuntime, rules: RuleSet, instance: Instance | None, book: TrialBook, *, over: bool) -> None:
