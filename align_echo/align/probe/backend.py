@@ -68,6 +68,7 @@ from align_echo.interface.rules.actions import parse_call
 from align_echo.interface.rules.model import RuleSet
 from align_echo.rollout.batches import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
+from align_echo.wrappers.plain import PlainEnv
 from align_echo.wrappers.text_env import TextEnv
 
 FAILURES_PER_TASK = 3
@@ -188,7 +189,8 @@ class ProbeBackend:
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         else:
             known_rules = effects.read_rule_set(interface.source)
-            if before is None and not listed:
+            declared = isinstance(self.lab.env.unwrapped, PlainEnv)
+            if before is None and declared and not listed:
                 fresh = self._by_effect(played, failed, known_rules)
             if not fresh and known_rules is None:
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
