@@ -59,7 +59,7 @@ def lift(page: str, action: str = "", arguments: Sequence[JsonValue] = ()) -> st
         text = re.sub(rf"(?<!\w){re.escape(said)}(?!\w)", "{action}", text, flags=re.IGNORECASE)
     named = [(slot, text_of(value)) for slot, value in enumerate(arguments) if value not in (None, "", [])]
     for slot, value in sorted(named, key=lambda each: -len(each[1])):
-        text = re.sub(rf"(?<![\w{{]){re.escape(value)}(?![\w}}])", lambda _, slot=slot: f"{{{slot}}}", text, flags=re.I)  # type: ignore[misc]
+        text = re.sub(rf"(?<![\w{{]){re.escape(value)}(?![\w}}])", f"{{{slot}}}", text, flags=re.IGNORECASE)
     return text
 
 

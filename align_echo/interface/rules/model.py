@@ -6,6 +6,7 @@ hand. {action} is the agent's action, {step} the action to send, {0}, {1} ... th
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError, model_validator
@@ -98,7 +99,7 @@ class WorksWhere(Frozen):
     """The action, which has no arguments, changes nothing unless the page shows one of `phrases`.
 
     A phrase is part of the page as `bounded_page` writes it. The message names all actions without effect on a page;
-    it comes where these differ from those of the message before.
+    it comes with every page but one that stays.
     """
 
     kind: Literal["works_where"] = "works_where"
@@ -171,12 +172,6 @@ class RuleSet(Frozen):
                 raise ValueError(f"no form {rule.step[:100]!r} with {len(rule.terms)} arguments, which a step has")
         return self
 
-    @property
-    def up_front(self) -> str:
-        """Text of the rules for the agent before its first turn; "" without rules."""
-        lines = dict.fromkeys(rule.text for rule in self.rules if rule.text)
-        return "\n- ".join(["Learned by experiment in this environment:", *lines]) if lines else ""
-
 
 _RULE_SET = TypeAdapter(RuleSet)
 
@@ -204,3 +199,10 @@ def _is_small(data: Any) -> bool:
         elif isinstance(value, (list, tuple)):
             left += value
     return size <= MOST_DATA
+
+def dump(rules: RuleSet) -> dict[str, Any]:
+    """Return a rule set as plain data without defaults, for an interface file."""
+    data: dict[str, Any] = json.loads(rules.model_dump_json(exclude_defaults=True))
+    for rule, written in zip(rules.rules, data.get("rules", ()), strict=True):
+        written["kind"] = rule.kind
+    return data

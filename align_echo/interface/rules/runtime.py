@@ -6,11 +6,10 @@ environment's answers alone.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -38,7 +37,7 @@ MOST_TEXT = 200_000
 
 
 class HeardAnswer(NamedTuple):
-    """Action and its canonical answer, as the rules read them. `refused` is None where no rule knows the answer."""
+    """Action and its canonical answer, as the rules read them. `refused`: the rules know the answer as a refusal."""
 
     action: str
     reading: Reading | None
@@ -47,10 +46,7 @@ class HeardAnswer(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """Message about an action: the rules behind it, and the action that it tells the agent to send ("" for none).
-
-    `rewritten` is the agent's own action in the right wording, if the message gives it.
-    """
+    """Message about an action, the rules behind it, and the action that it tells the agent to send ("" for none)."""
 
     text: str
     rules: tuple[Rule, ...] = ()
@@ -68,7 +64,7 @@ class RuleRuntime:
         self.page = rules.reader.page(opening)
         self.effects: list[ActionTree] = []
         self.answers: list[str] = []
-        self._idle_before: list[str] = []
+        self._page_named = ""
         self._by_page = [rule for rule in rules.rules if isinstance(rule, WorksWhere)]
         self._by_form: dict[str, list[Rule]] = defaultdict(list)
         for rule in rules.rules:
@@ -221,14 +217,13 @@ class RuleRuntime:
         return Advice("")
 
     def _about_page(self) -> Advice:
-        """Name the actions without effect on this page, where they differ from those named last."""
+        """Name the actions without effect on this page, unless the answer before was the same page."""
         page = bounded_page(self.page)
+        known, self._page_named = self._page_named, page
         rules = tuple(rule for rule in self._by_page if not any(phrase in page for phrase in rule.phrases))
-        idle = [rule.form for rule in rules]
-        if not idle or idle == self._idle_before:
+        if not rules or page == known:
             return Advice("")
-        self._idle_before = idle
-        return Advice(rules[0].say.replace("{forms}", ", ".join(idle)), rules)
+        return Advice(rules[0].say.replace("{forms}", ", ".join(rule.form for rule in rules)), rules)
 
     def _about_limit(self) -> Advice:
         for rule in self._by_form[""]:
@@ -265,11 +260,3 @@ def _same(value: JsonValue, other: JsonValue) -> bool:
     if isinstance(value, str) and isinstance(other, str):
         return value.lower() == other.lower()
     return value == other
-
-
-def dump(rules: RuleSet) -> dict[str, Any]:
-    """Return a rule set as plain data without defaults, for an interface file."""
-    data: dict[str, Any] = json.loads(rules.model_dump_json(exclude_defaults=True))
-    for rule, written in zip(rules.rules, data.get("rules", ()), strict=True):
-        written["kind"] = rule.kind
-    return data

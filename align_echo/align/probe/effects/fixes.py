@@ -88,6 +88,7 @@ class FixSearch:
     def learn_values(self) -> None:
         """Collect the arguments of actions that were not refused."""
         self.values = {}
+        self._value_tasks.clear()
         for form in self.observer.forms:
             silent = self.observer.refusals(form)
             for answer, known in self.observer.classes(form).items():
@@ -104,6 +105,19 @@ class FixSearch:
             text = text_of(value)
             self.as_value[text] = value
             slots[slot][text] += 1
+
+    def shared_values(self) -> dict[str, tuple[tuple[JsonValue, ...], ...]]:
+        """Return the values of each argument, as text, that worked in several tasks."""
+        self.learn_values()
+        shared: dict[str, tuple[tuple[JsonValue, ...], ...]] = {}
+        for form, counts in self.values.items():
+            slots = tuple(
+                tuple(text for text in known if len(self._value_tasks[form, slot, text]) >= MIN_TASKS)
+                for slot, known in enumerate(counts)
+            )
+            if any(slots):
+                shared[form] = slots
+        return shared
 
     def known_values(self, form: str) -> dict[int, list[JsonValue]]:
         """Return the values of each argument that worked, the most frequent first."""
@@ -194,7 +208,7 @@ class FixSearch:
         if tree is None or not self._is_plausible(edit, instance):
             return None
         written = self.grammar.write(tree)
-        return self.observer.play(instance.state, written) if written != instance.said else None
+        return self.observer.play(instance.state, written) if written != instance.action else None
 
     def _try_steps(self, instance: Instance, refusal: str, fixes: Fixes) -> int:
         """Try other actions first: those that helped before, else all near."""
@@ -208,7 +222,7 @@ class FixSearch:
             helped = [tree for tree in near if self.leads_to(instance, tree)]
         for tree in helped:
             self.observer.confirmed[instance.tree.form].add(refusal)
-            for terms in terms_of(tree, instance.tree):
+            for terms in list_terms(tree, instance.tree):
                 fixes.steps[tree.form, terms].append(instance)
         return len(helped)
 
@@ -243,7 +257,7 @@ class FixSearch:
         state = self._after(instance.state, step, 3)
         if state is None:
             return False
-        again = self.observer.play(state, instance.said)
+        again = self.observer.play(state, instance.action)
         if again is None or not self.observer.works(again, self.observer.answer(instance)):
             return False
         back = replace(instance, text=again.text, same=False, child=again.child)
@@ -290,6 +304,7 @@ class FixSearch:
                         yield tree
 
     def pool(self, form: str, slot: int, texts: str) -> list[str]:
+        """Return the values of an argument that worked and stand in texts (in small letters)."""
         counts = self.values.get(form, [])
         names = [text for text, _ in counts[slot].most_common(40)] if slot < len(counts) else []
         return [name for name in names if name.lower() in texts]
@@ -328,9 +343,8 @@ class FixSearch:
         for (step, terms), fixed in _cover(fixes.steps):
             condition = self._condition(step, terms, working, fixed)
             if condition is not None:
-                letters = "XYZ"
-                shown = [letters[term.slot] if 0 <= term.slot < 3 else text_of(term.value) for term in terms]
-                text = f"Before `{self.name(form)}` you need to `{fill(self._blank(step), shown)}`"
+                names = [_letter(term.slot) if term.slot >= 0 else text_of(term.value) for term in terms]
+                text = f"Before `{self.name(form)}` you need to `{fill(self._blank(step), names)}`"
                 answers = self._answers(fixed)
                 yield NeedsFirst(form=form, answers=answers, step=step, terms=terms, unless=(condition,), text=text)
 
@@ -381,7 +395,7 @@ class FixSearch:
         return tuple(sorted({self.observer.answer(each) for each in instances}))
 
     def name(self, form: str) -> str:
-        return fill(self._blank(form), ["X", "Y", "Z"])
+        return fill(self._blank(form), [_letter(slot) for slot in range(self.grammar.forms[form].slots)])
 
     def _blank(self, form: str) -> str:
         known = self.grammar.forms[form]
@@ -403,7 +417,7 @@ def read_texts(state: LabState) -> str:
     return "\n".join([path[0].opening, *(each.observation for each in path)])
 
 
-def terms_of(step: ActionTree, action: ActionTree) -> Iterator[tuple[Term, ...]]:
+def list_terms(step: ActionTree, action: ActionTree) -> Iterator[tuple[Term, ...]]:
     """Yield the ways to name a step's arguments by those of the action; other values are constants."""
     choices: list[list[Term]] = []
     for value in step.arguments:
@@ -429,9 +443,14 @@ def _cover(fixes: Mapping[Key, Sequence[Instance]]) -> Iterator[tuple[Key, list[
 # ---------------------------------------------------------------- words
 
 
+def _letter(slot: int) -> str:
+    """Return the letter that stands for an argument in a rule's text."""
+    return "XYZUVW"[slot] if slot < 6 else f"X{slot}"
+
+
 def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:
     """Write an edit as a sentence for the rules told up front."""
-    slot = arguments[edit.slot] if 0 <= edit.slot < len(arguments) else "XYZ"[edit.slot] if 0 <= edit.slot < 3 else ""
+    slot = "" if edit.slot < 0 else arguments[edit.slot] if edit.slot < len(arguments) else _letter(edit.slot)
     match edit.kind:
         case "wording":
             return f"Write `{name}` in just these words"

@@ -6,23 +6,21 @@ import ast
 import json
 import pprint
 import random
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.fixes import FixSearch
-from align_echo.align.probe.effects.outcomes import Observer, actions_of, episodes_of
+from align_echo.align.probe.effects.outcomes import Observer, distinct_actions, episode_texts
 from align_echo.align.probe.effects.page_conditions import PageRecord
 from align_echo.align.probe.effects.proposals import cut_short, plain_rules
 from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules
 from align_echo.align.probe.lab import Lab
 from align_echo.interface.contract import InterfaceContract
-from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms, text_of
+from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms
 from align_echo.interface.rules.answers import fit_reader
-from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit, load_rules
-from align_echo.interface.rules.runtime import dump
+from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit, dump, load_rules
 from align_echo.types import Misalignment, Trajectory
 
 ROUNDS = 3
@@ -45,16 +43,17 @@ def analyze(
 ) -> list[Misalignment]:
     """Learn rules from failed episodes and try them on fresh tasks. Empty if none stands."""
     declared = declared_forms(action_format, tools)
-    forms = [*declared, *seen_forms(actions_of(played), declared)]
+    forms = [*declared, *seen_forms(distinct_actions(played), declared)]
     if before is not None:
         known = {form.name for form in before.forms}
         forms = [*before.forms, *(form for form in forms if form.name not in known)]
     if not forms:
         return []
-    observer = Observer(lab, ActionGrammar(forms), fit_reader(episodes_of(played)))
+    observer = Observer(lab, ActionGrammar(forms), fit_reader(episode_texts(played)))
     search, pages = FixSearch(observer, (form.name for form in declared)), PageRecord(observer)
     with suppress(BudgetSpentError):
-        _search(observer, search, pages, failed, [each for each in played if each not in failed], rng, say)
+        lost = {id(trajectory) for trajectory in failed}
+        _search(observer, search, pages, failed, [each for each in played if id(each) not in lost], rng, say)
     rules = list(search.rules())
     with suppress(BudgetSpentError):
         rules += [*pages.rules(), *plain_rules(search, failed)]
@@ -84,10 +83,10 @@ def _search(
 ) -> None:
     """Play the episodes again, and search what helps where an action was refused. Raises `BudgetSpentError`."""
     lab = observer.lab
-    for number, trajectory in enumerate([*won, *failed], 1):
-        say(f"playing what was refused: episode {number} of {len(failed) + len(won)}")
+    for number, trajectory in enumerate([*won, *failed]):
+        say(f"playing what was refused: episode {number + 1} of {len(failed) + len(won)}")
         instances = list(observer.replay(trajectory))
-        if trajectory in won and instances and instances[-1].child.over:
+        if number < len(won) and instances and instances[-1].child.over:
             observer.goals.add((instances[-1].tree.form, instances[-1].text))
         for instance in instances:
             observer.note(instance)
@@ -108,29 +107,9 @@ def _rule_set(search: FixSearch, rules: Sequence[Rule]) -> RuleSet:
         reader=observer.reader,
         refusals={form: tuple(sorted(silent)) for form in observer.forms if (silent := observer.sure_refusals(form))},
         unknown=observer.unknown_answers(),
-        values=_shared_values(search),
+        values=search.shared_values(),
         rules=tuple(rules),
     )
-
-
-def _shared_values(search: FixSearch) -> dict[str, tuple[tuple[Any, ...], ...]]:
-    """Return the values of each argument that worked in several tasks."""
-    tasks: dict[tuple[str, int, str], set[str]] = defaultdict(set)
-    for form in search.observer.forms:
-        silent = search.observer.refusals(form)
-        for answer, known in search.observer.classes(form).items():
-            for each in known.instances if answer not in silent else ():
-                for slot, value in enumerate(each.tree.arguments):
-                    tasks[form, slot, text_of(value)].add(each.state.task_id)
-    values: dict[str, tuple[tuple[Any, ...], ...]] = {}
-    for form, known_form in search.grammar.forms.items():
-        slots = tuple(
-            tuple(text for (name, at, text), seen in tasks.items() if (name, at) == (form, slot) and len(seen) > 1)
-            for slot in range(known_form.slots)
-        )
-        if any(slots):
-            values[form] = slots
-    return values
 
 
 # ---------------------------------------------------------------- misalignments and source
@@ -181,7 +160,7 @@ RULES = {pprint.pformat(dump(rules), width=116, sort_dicts=False)}
 
 
 def InferRules({", ".join(contract.infer_rules_args)}):
-    texts = [rule['text'] for rule in RULES['rules']]
+    texts = list(dict.fromkeys(rule['text'] for rule in RULES['rules']))
     return 'Learned by experiment in this environment:\\n- ' + '\\n- '.join(texts) if texts else ''
 
 

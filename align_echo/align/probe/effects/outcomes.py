@@ -25,10 +25,10 @@ WITNESSES = 6
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """Action of a form in a state. `said` is the action's text, `text` the answer's; `same`: the page stayed."""
+    """Action of a form in a state. `action` is its text, `text` the answer's; `same`: the page stayed."""
 
     state: LabState
-    said: str
+    action: str
     reading: Reading
     text: str
     same: bool
@@ -151,7 +151,7 @@ class Observer:
         ]
         own = self.spoken[instance.state.task_id].most_common(WITNESSES)
         spoken = [action for action, _ in own if self._goes_on(action)]
-        return list(dict.fromkeys([instance.said, *others[:WITNESSES], *spoken]))[: 2 * WITNESSES]
+        return list(dict.fromkeys([instance.action, *others[:WITNESSES], *spoken]))[: 2 * WITNESSES]
 
     def _goes_on(self, action: str) -> bool:
         """Whether an action's form did not always end the episode."""
@@ -266,7 +266,7 @@ def _first_word(text: str) -> str:
     return words[0].strip(":.,!").lower() if words else ""
 
 
-def episodes_of(played: Iterable[Trajectory]) -> list[list[str]]:
+def episode_texts(played: Iterable[Trajectory]) -> list[list[str]]:
     """Return the texts of episodes: the first observation and the engine's answers."""
     return [
         [trajectory.initial_observation, *(step.raw_observation for step in trajectory.steps if step.raw_observation)]
@@ -274,6 +274,6 @@ def episodes_of(played: Iterable[Trajectory]) -> list[list[str]]:
     ]
 
 
-def actions_of(played: Sequence[Trajectory]) -> list[str]:
+def distinct_actions(played: Sequence[Trajectory]) -> list[str]:
     """Return the different actions of episodes, in order."""
     return list(dict.fromkeys(step.action for trajectory in played for step in trajectory.steps if step.action))

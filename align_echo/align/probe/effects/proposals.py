@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from align_echo.align.probe.effects.fixes import FixSearch, terms_of
+from align_echo.align.probe.effects.fixes import FixSearch, list_terms
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.interface.rules.actions import ActionTree
 from align_echo.interface.rules.answers import SAME
@@ -65,7 +65,7 @@ def _refusals(observer: Observer, played: Sequence[Instance], rule: EndsEpisode,
         return most, 0
     count = count_refusals(before, rule)
     first = played[len(before) - count] if rule.in_a_row else played[0]
-    again = observer.play(first.state, played[-1].said)
+    again = observer.play(first.state, played[-1].action)
     refused = again is not None and observer.answer(again) in rule.answers
     return most, count + 1 if refused or (count == 0 and answers[-1] in rule.answers) else 0
 
@@ -103,7 +103,7 @@ def _locks(search: FixSearch) -> Iterator[LockedAfter]:
                 continue
             cause = _lock_of(observer, instance)
             if cause is not None and cause.key != instance.tree.key:  # else it is already so
-                for terms in terms_of(cause, instance.tree):
+                for terms in list_terms(cause, instance.tree):
                     shared = tuple(term if term.slot >= 0 else None for term in terms)
                     causes[form, cause.form, shared].append(instance)
     for (form, locker, terms), locked in causes.items():
@@ -123,7 +123,7 @@ def _lock_of(observer: Observer, instance: Instance) -> ActionTree | None:
     """Return the action on the way here before which the refused one worked; None without."""
     state = instance.state
     while state.parent is not None:
-        before = observer.play(state.parent, instance.said)
+        before = observer.play(state.parent, instance.action)
         if before is not None and observer.works(before, observer.answer(instance)):
             reading = observer.grammar.read(state.actions[-1])
             return reading.tree if reading is not None else None

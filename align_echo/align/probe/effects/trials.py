@@ -88,9 +88,9 @@ class TrialBook:
             self.trials[key].append((instance, tree or instance.tree, passed))
             if passed:
                 self.passed[key] += 1
-                self.examples.setdefault(key, (task_id, instance.said))
+                self.examples.setdefault(key, (task_id, instance.action))
             else:
-                self.failed.setdefault(key, f"{task_id}: {instance.said}")
+                self.failed.setdefault(key, f"{task_id}: {instance.action}")
 
     def observe(self, rule: Rule, task_id: str, action: str) -> None:
         """Add an agent's own episode that agrees with a rule."""
@@ -201,8 +201,7 @@ def _walk(
     """Walk through a task as an agent of no skill, and try each message. Return what was played."""
     played: list[Instance] = []
     state = observer.lab.start(task_id)
-    runtime = RuleRuntime(rules, state.opening or state.observation)
-    runtime.raw, runtime.page = state.observation, rules.reader.page(state.observation)
+    runtime = search.runtime_at(state, rules)
     step = ""
     for _ in range(min(WALK, observer.lab.env.step_limit)):
         if state.over:
@@ -248,13 +247,13 @@ def _draw(search: FixSearch, state: LabState, spoken: Sequence[str], rng: random
     return action if reading.tree.arguments == tree.arguments else written
 
 
-def _worded_as(said: JsonValue, name: JsonValue, search: FixSearch, form: str, slot: int) -> JsonValue:
+def _worded_as(wording: JsonValue, name: JsonValue, search: FixSearch, form: str, slot: int) -> JsonValue:
     """Return a name in the wording of the agent's own: with the words around a name that worked elsewhere."""
     known = search.values.get(form, [])
-    if not isinstance(said, str) or not isinstance(name, str) or slot >= len(known):
+    if not isinstance(wording, str) or not isinstance(name, str) or slot >= len(known):
         return name
-    inner = max((each for each in known[slot] if each in said), key=len, default="")
-    return said.replace(inner, name) if inner else name
+    inner = max((each for each in known[slot] if each in wording), key=len, default="")
+    return wording.replace(inner, name) if inner else name
 
 
 def _count_end(runtime: RuleRuntime, rules: RuleSet, instance: Instance | None, book: TrialBook, *, over: bool) -> None:
@@ -302,7 +301,7 @@ def _try_wording(
 
 def _try_end(observer: Observer, rule: EndsEpisode, instance: Instance, book: TrialBook) -> None:
     """Play the refused action again: this must end the episode."""
-    again = observer.lab.after(instance.child, instance.said)
+    again = observer.lab.after(instance.child, instance.action)
     book.count([rule], instance, passed=again.over)
 
 
@@ -342,7 +341,7 @@ def _follow(
             break
         if tried.child.over:
             return
-        again = observer.play(tried.child, instance.said)
+        again = observer.play(tried.child, instance.action)
         if again is None or again.child.over:
             return
         if observer.answer(again) not in rules.refusals.get(again.tree.form, ()):
@@ -350,7 +349,7 @@ def _follow(
                 book.count([each], where, passed=True, tree=edited)
             return
         runtime = search.runtime_at(again.state, rules)
-        advice, at = runtime.advise(runtime.hear(instance.said, again.child.observation)), again
+        advice, at = runtime.advise(runtime.hear(instance.action, again.child.observation)), again
         if not advice.step:
             break
     rule, where, edited = followed[-1]
