@@ -86,7 +86,7 @@ def test_the_engine_is_closed_when_the_command_ends(run, folder):
 @pytest.mark.long
 def test_an_interface_written_by_local_models_has_their_weights_on_record(run, folder):
     command = ["generate-interface", "--env", "alfworld", "--iterations", "1", "--tasks-per-iteration", "1"]
-    status, _, err = run(*command, "--model", str(folder), "--out", "run")
+    status, _, err = run(*command, "--agent", "novice", "--model", str(folder), "--out", "run")
     assert (status, "leave no room for a reply in the context" in err) == (2, True), err  # the model is far too small
     details = json.loads(Path("run/config.json").read_text())["backend_details"]
     assert len(details["weights.analyzer"]) == len(details["weights.optimizer"]) == 64
