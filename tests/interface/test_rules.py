@@ -503,3 +503,9 @@ def test_hostile_rules_cost_a_turn_at_most_its_seconds(top: str):
     [(text, _)] = told(None, "drop mug " + "a " * 1_500, top=top)
     assert text.startswith(NOTHING)
     assert time.monotonic() - began < SMALL.seconds + 1
+
+
+def test_declared_forms_end_with_their_line_and_capitals_stand_for_names():
+    text = "One action a turn, in a form of these:\nlook | go to LOC | open OBJ\nmove OBJ to OBJ | find[{words for it}]\nBe brief."
+    names = [form.name for form in declared_forms(text)]
+    assert names == ["look", "go to {0}", "open {0}", "move {0} to {1}", "find[{0}]"]

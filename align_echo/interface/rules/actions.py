@@ -37,6 +37,7 @@ _BETWEEN_FORMS = re.compile(r"\|(?![^{}]*\})")
 _ARTICLE = re.compile(r"(?<!\w)(?:a|an|the)(?!\w)\s*", re.IGNORECASE)
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _BRACKETED_NUMBER = re.compile(r"\[\d+\]")
+_CAPITALS = re.compile(r"\b[A-Z]{1,12}\b")
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _CALL_NAMES, _CALL_ARGUMENTS = ("name", "tool", "function"), ("arguments", "args", "parameters", "input")
 
@@ -206,7 +207,7 @@ def is_shallow(value: Any) -> bool:
 def declared_forms(action_format: str, tools: Sequence[Mapping[str, Any]] = ()) -> list[Form]:
     """Return the forms in an environment's action format ("go {place} | look") and in its tools' JSON schemas.
 
-    Prose holds no forms.
+    A form ends at "|" or with its line. Prose holds no forms.
     """
     forms = [form for tool in tools if (form := _tool_form(tool)) is not None]
     text, calls = _cut_calls(action_format)
@@ -216,12 +217,17 @@ def declared_forms(action_format: str, tools: Sequence[Mapping[str, Any]] = ()) 
         for name in names.split("|")
         if name.strip()
     ]
-    alternatives = _BETWEEN_FORMS.split(text) if "|" in text or "{" in text else []
-    for alternative in alternatives:
-        words = alternative.strip().strip("`").strip()
-        if words and _CUT not in words and len(words.split()) <= LONGEST_ALTERNATIVE and not words.endswith("."):
-            forms.append(Form(text=_numbered(_BRACKETED_NUMBER.sub("[{number}]", words))))
+    lines = text.split("\n") if "|" in text or "{" in text else []
+    for words in (part.strip().strip("`").strip() for line in lines for part in _BETWEEN_FORMS.split(line)):
+        form = _numbered(_placed(_BRACKETED_NUMBER.sub("[{number}]", words)))
+        if form and _CUT not in words and len(form.split()) <= LONGEST_ALTERNATIVE and not form.endswith((".", ":")):
+            forms.append(Form(text=form))
     return [*{form.name: form for form in reversed(forms)}.values()][::-1]
+
+
+def _placed(words: str) -> str:
+    """Read words in capitals after a first word in small letters as slots: "go to LOC" is "go to {LOC}"."""
+    return _CAPITALS.sub(r"{\g<0>}", words) if words[:1].islower() and "{" not in words else words
 
 
 def _numbered(text: str) -> str:
