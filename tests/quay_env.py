@@ -175,6 +175,60 @@ class Listed(Called):
         return True
 
 
+class Framed(Bare):
+    """Actions have brackets, which nothing tells."""
+
+    format = "One short command a turn."
+    frame: ClassVar[str] = "[{}]"
+
+    def parts(self, action: str) -> tuple[str, str]:
+        bare = action[1:-1]
+        return super().parts(bare) if action == self.frame.format(bare) else ("", "")
+
+
+class Angled(Framed):
+    """The same with other signs, and a list of the parcels below every answer."""
+
+    frame = "<{}>"
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        opening, info = super().reset(seed=seed, options=options)
+        return self.page(opening), info
+
+    def page(self, answer: str) -> str:
+        return "\n".join([answer, "On the quay:", *self.parcels])
+
+
+class Grid(gym.Env[str, str]):
+    """Three squares in words, below the last action's name: lift three loads. The engine lists what acts on a page."""
+
+    observation_space = gym.spaces.Text(100)
+    action_space = gym.spaces.Text(20)
+    format: ClassVar[str] = "left | right | lift"
+    limit: ClassVar[int] = 14
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        dice = random.Random(f"grid/{seed}")
+        self.at, self.load, self.lifted = dice.randrange(3), dice.randrange(3), 0
+        return self.shown(), self.info()
+
+    def shown(self, action: str = "") -> str:
+        cart = "[load [cart]]" if self.at == self.load else "[cart]"
+        return f"{action}\n|{':'.join(cart if place == self.at else 'x' for place in range(3))}|".strip()
+
+    def info(self) -> dict[str, Any]:
+        acts = [word for word, to in (("left", self.at - 1), ("right", self.at + 1)) if 0 <= to < 3]
+        return {"admissible_actions": acts + (["lift"] if self.at == self.load else [])}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        if action == "lift" and self.at == self.load:
+            self.lifted += 1
+            self.load = (self.load + 1 + self.lifted % 2) % 3
+        self.at = max(0, min(2, self.at + {"left": -1, "right": 1}.get(action, 0)))
+        won = self.lifted == 3
+        return self.shown(f"({action.title()})"), float(won), won, False, self.info()
+
+
 class Ordered(Quay):
     """A parcel is weighed before it is stamped, never after; it is posted with both."""
 
@@ -228,11 +282,26 @@ class Porter:
             return json.dumps({"name": verb, "arguments": {"parcels": name if odd else [name]}})
         if issubclass(self._world, Called):
             return json.dumps({"name": verb, "arguments": {"parcel": name}})
+        if issubclass(self._world, Framed):
+            return f"{verb} {name}"
         if issubclass(self._world, Signed):
             return f"{verb} {name}" if odd else f"{verb} #{name}"
         return f"{verb} the {name}" if odd else f"{verb} {name}"
 
 
-def environment(world: type[Quay], step_limit: int) -> align_echo.TextEnvironment:
+class Carter:
+    """Says a word at random, but none that a message says has no effect."""
+
+    name = "carter"
+
+    def act(self, view: AgentView) -> AgentReply:
+        heard = view.turns[-1].observation if view.turns else ""
+        idle = re.findall(r"\w+", heard.partition("No effect here: ")[2].partition(".")[0])
+        words = [word for word in Grid.format.split(" | ") if word not in idle]
+        action = random.Random(f"{view.task_id}/{len(view.turns)}").choice(words)
+        return AgentReply(text=action, action=action)
+
+
+def environment(world: type[Quay] | type[Grid], step_limit: int) -> align_echo.TextEnvironment:
     """The declaration of a world."""
     return align_echo.TextEnvironment(world, step_limit=step_limit, action_format=world.format)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from align_echo.interface.rules.actions import (
     Form,
     Reading,
     declared_forms,
+    drop_examples,
     parse_call,
     seen_forms,
 )
@@ -114,6 +116,20 @@ def test_forms_are_guessed_from_actions():
     assert [form.name for form in seen_forms(actions)] == ["sell", "put {0} in {1}", "wave"]
 
 
+def test_examples_in_signs_are_forms_with_slots():
+    assert [form.name for form in declared_forms("[5]")] == ["[{0}]"]
+    assert [form.name for form in declared_forms("[row col] | [3 2]")] == ["[row col]", "[{0} {1}]"]
+    assert [form.name for form in seen_forms(["[A C]", "[B C]"])] == ["[{0} {1}]"]
+    assert [form.name for form in seen_forms(["A C", "B C", "look"], sign="<{}>")] == ["<{0} {1}>", "<look>"]
+    known = [Form(text="[A C]"), Form(text="[{0} {1}]"), Form(text="[up]"), GO]
+    assert [form.name for form in drop_examples(known)] == ["[{0} {1}]", "[up]", "go {0}"]
+
+
+def test_bare_words_are_read_in_the_signs_that_actions_have():
+    reading = read("A C", ActionGrammar([Form(text="[{0} {1}]")]))
+    assert (reading.tree.arguments, reading.exact) == (("A", "C"), False)
+
+
 @pytest.mark.parametrize(
     "action",
     [
@@ -209,6 +225,30 @@ def test_repeated_history_is_cut():
 def test_an_echo_and_names_are_lifted_in_any_letters():
     assert lift("I cannot 'GO PIER'.", "go pier", ("pier",)) == "I cannot '{action}'."
     assert lift("Pier is shut; pierced.", "go pier", ("pier",)) == "{0} is shut; pierced."
+
+
+def test_a_line_that_is_the_action_is_no_part_of_the_page():
+    reader = fit_reader([["S..", "(Left)\nS..", "(Up)\nS..", "(Left)\n.S."]], [["left", "up", "left"]])
+    assert reader.page("(Up)\nS..", "(Left)\nS..", "up") == reader.page("S..")
+    assert not fit_reader([["S..", "(Left)\nS..", "S..", ".S."]], [["left", "up", "left"]]).echo
+
+
+def test_only_what_is_new_on_a_board_is_an_answer():
+    walls = ["a.\nb.", "a.\nb.\nA wall!", "a.\n.b", "a.\n.b\nA wall!"]
+    reader = fit_reader([walls])
+    news = "a.\nb."
+    for before, after in pairwise(walls):
+        news = reader.news(after, before, news)
+    assert news == "A wall!"
+    assert reader.news(walls[3], walls[3], news) == "A wall!"
+    assert not fit_reader([["One.", "Two.", "Three.", "Four."]]).board
+
+
+def test_words_that_a_line_has_by_chance_are_not_lifted():
+    text = "Numbers go from 0 to 4."
+    reader = fit_reader([["Begin.", text, "Six is no number.", text]], [["0 1", "6 6", "2 3"]])
+    assert reader.lift(text, "0 1", ("0", "1")) == text
+    assert reader.lift("No 0 here.", "0 1", ("0", "1")) == "No {0} here."
 
 
 # ---------------------------------------------------------------- when rules speak
@@ -506,6 +546,7 @@ def test_hostile_rules_cost_a_turn_at_most_its_seconds(top: str):
 
 
 def test_declared_forms_end_with_their_line_and_capitals_stand_for_names():
-    text = "One action a turn, in a form of these:\nlook | go to LOC | open OBJ\nmove OBJ to OBJ | find[{words for it}]\nBe brief."
+    head = "One action a turn, in a form of these:\nlook | go to LOC | open OBJ"
+    text = f"{head}\nmove OBJ to OBJ | find[{{words for it}}]\nBe brief."
     names = [form.name for form in declared_forms(text)]
     assert names == ["look", "go to {0}", "open {0}", "move {0} to {1}", "find[{0}]"]

@@ -64,7 +64,7 @@ from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.spec import apply_detail, merge_specs
 from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
 from align_echo.interface.contract import Interface, Provenance
-from align_echo.interface.rules.actions import parse_call
+from align_echo.interface.rules.actions import declared_forms, parse_call
 from align_echo.interface.rules.model import RuleSet
 from align_echo.rollout.batches import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
@@ -190,7 +190,7 @@ class ProbeBackend:
         else:
             known_rules = effects.read_rule_set(interface.source)
             declared = isinstance(self.lab.env.unwrapped, PlainEnv)
-            if before is None and declared and not listed:
+            if before is None and declared and not (listed and self._has_names()):
                 fresh = self._by_effect(played, failed, known_rules)
             if not fresh and known_rules is None:
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
@@ -213,6 +213,11 @@ class ProbeBackend:
         """Check if the engine lists its admissible actions."""
         self.lab.start(task_id)
         return self.lab.lists
+
+    def _has_names(self) -> bool:
+        """Whether some form of action has arguments. Lists say nothing of words alone that their effects do not."""
+        forms = declared_forms(self._action_format, self._tools)
+        return not forms or any(form.slots for form in forms)
 
     def _offers_much(self) -> bool:
         """Check if the engine offers too many combinations to try, or too few forms for steps.

@@ -36,8 +36,8 @@ _NUMBERED = re.compile(r"\{\d+\}")
 _BETWEEN_FORMS = re.compile(r"\|(?![^{}]*\})")
 _ARTICLE = re.compile(r"(?<!\w)(?:a|an|the)(?!\w)\s*", re.IGNORECASE)
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
-_BRACKETED_NUMBER = re.compile(r"\[\d+\]")
 _CAPITALS = re.compile(r"\b[A-Z]{1,12}\b")
+_BRACKETED_NUMBERS = re.compile(r"\[\d+(?: \d+)*\]")
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
 _CALL_NAMES, _CALL_ARGUMENTS = ("name", "tool", "function"), ("arguments", "args", "parameters", "input")
 
@@ -101,6 +101,8 @@ class ActionGrammar:
         self._exact = [(form.name, _pattern(form.text)) for form in texts]
         self._loose = [(form.name, _pattern(_plain(form.text))) for form in texts]
         self._bracketed = bool(texts) and all(_BRACKETS.fullmatch(form.text) for form in texts)
+        blank = [form.text for form in texts if _is_blank(form)]
+        self._signs = [*dict.fromkeys(f"{text[0]}{{}}{text[-1]}" for text in blank)]
         self._tools = {name.lower(): name for name, form in self.forms.items() if form.tool}
 
     def read(self, action: str) -> Reading | None:
@@ -116,6 +118,10 @@ class ActionGrammar:
                 if match := pattern.fullmatch(part):
                     tree = ActionTree(name, tuple(_trimmed(match)))
                     return Reading(tree, self.write(tree) == text)
+        for sign in self._signs:
+            for name, pattern in self._exact:
+                if text[0] != sign[0] and (match := pattern.fullmatch(sign.replace("{}", text))):
+                    return Reading(ActionTree(name, tuple(_trimmed(match))), False)
         for part in self._parts(text):
             for name, pattern in self._loose:
                 if match := pattern.fullmatch(_plain(part)):
@@ -217,11 +223,12 @@ def declared_forms(action_format: str, tools: Sequence[Mapping[str, Any]] = ()) 
         for name in names.split("|")
         if name.strip()
     ]
-    lines = text.split("\n") if "|" in text or "{" in text else []
+    several = "|" in text or "{" in text or _BRACKETS.fullmatch(text.strip())
+    lines = text.split("\n") if several else []
     for words in (part.strip().strip("`").strip() for line in lines for part in _BETWEEN_FORMS.split(line)):
-        form = _numbered(_placed(_BRACKETED_NUMBER.sub("[{number}]", words)))
-        if form and _CUT not in words and len(form.split()) <= LONGEST_ALTERNATIVE and not form.endswith((".", ":")):
-            forms.append(Form(text=form))
+        blank = _numbered(_placed(_BRACKETED_NUMBERS.sub(lambda shown: re.sub(r"\d+", "{number}", shown[0]), words)))
+        if blank and _CUT not in words and len(blank.split()) <= LONGEST_ALTERNATIVE and not blank.endswith((".", ":")):
+            forms.append(Form(text=blank))
     return [*{form.name: form for form in reversed(forms)}.values()][::-1]
 
 
@@ -236,11 +243,12 @@ def _numbered(text: str) -> str:
     return _SLOT.sub(lambda _: "{" + str(next(numbers)) + "}", text)
 
 
-def seen_forms(actions: Iterable[str], known: Iterable[Form] = ()) -> list[Form]:
+def seen_forms(actions: Iterable[str], known: Iterable[Form] = (), sign: str = "") -> list[Form]:
     """Return the forms of actions that `known` forms do not read: the first word and small words stay, the rest are
     slots.
 
-    A form counts if two different actions have it, or if it has no slot.
+    Between signs around the action, as in [A C], every word is a slot. `sign` is those that all actions need. A form
+    counts if two different actions have it, or if it has no slot; with `sign`, a single action is its own form.
     """
     grammar = ActionGrammar(known)
     tools: dict[str, dict[str, None]] = {}
@@ -252,14 +260,37 @@ def seen_forms(actions: Iterable[str], known: Iterable[Form] = ()) -> list[Form]
         if call is not None:
             tools.setdefault(call[0], {}).update(dict.fromkeys(call[1]))
         elif "{" not in action and len(action.split()) <= 2 * LONGEST_ALTERNATIVE:
-            texts.setdefault(_guess_form(action), set()).add(action)
+            texts.setdefault(_guess_form(action, sign), set()).add(action)
     forms = [Form(tool=name, arguments=tuple(keys), types=("",) * len(keys)) for name, keys in tools.items()]
-    forms += [Form(text=text) for text, members in texts.items() if len(members) > 1 or "{" not in text]
+    for text, members in texts.items():
+        if len(members) > 1 or "{" not in text:
+            forms.append(Form(text=text))
+        elif sign:
+            forms.append(Form(text=sign.replace("{}", members.pop().strip())))
     return forms
 
 
-def _guess_form(action: str) -> str:
-    words, parts, number = action.split(), [], 0
+def drop_examples(forms: Iterable[Form]) -> list[Form]:
+    """Return forms without the examples in signs, [A C], of a form that has nothing but slots between them."""
+    known = [*forms]
+    shapes = {(form.text[0], form.text[-1], form.slots) for form in known if _is_blank(form)}
+    return [form for form in known if form.slots or not form.text or _shape(form.text) not in shapes]
+
+
+def _is_blank(form: Form) -> bool:
+    """Whether a form has signs around it and nothing but slots between them."""
+    signs = _SLOT.sub("", form.text)
+    return form.slots > 0 and re.fullmatch(r"\W+", signs) is not None and "{" not in (form.text[0], form.text[-1])
+
+
+def _shape(example: str) -> tuple[str, str, int]:
+    return example[0], example[-1], len(example.split())
+
+
+def _guess_form(action: str, sign: str = "") -> str:
+    words, parts, number = action.split(), list[str](), 0
+    if sign or _BRACKETS.fullmatch(action.strip()):
+        return (sign or "[{}]").replace("{}", " ".join(f"{{{slot}}}" for slot in range(len(words))))
     for position, word in enumerate(words):
         if position == 0 or word.lower() in SMALL_WORDS:
             parts.append(word)
@@ -325,8 +356,8 @@ def _trimmed(match: re.Match[str]) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=20_000)
 def _plain(text: str) -> str:
-    """Return a text in lower case without articles, quotes or brackets around it, commas and a final stop."""
-    bare = text.strip().strip("`'\"[]").strip()
+    """Return a text in lower case without articles, signs around it, commas and a final stop."""
+    bare = text.strip().strip("`'\"[]()<>").strip()
     bare = _ARTICLE.sub("", bare.replace(",", " "))
     return " ".join(bare.lower().rstrip(".!").split())
 

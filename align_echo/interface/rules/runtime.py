@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, text_of
-from align_echo.interface.rules.answers import SAME, lift
+from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.edits import apply_edit
 from align_echo.interface.rules.model import (
     Condition,
@@ -61,7 +61,7 @@ class RuleRuntime:
         self.grammar = ActionGrammar(rules.forms)
         self.texts = f"{opening}\n{task}"
         self.raw = opening
-        self.page = rules.reader.page(opening)
+        self.page = self.news = rules.reader.page(opening)
         self.effects: list[ActionTree] = []
         self.answers: list[str] = []
         self._page_named = ""
@@ -70,13 +70,20 @@ class RuleRuntime:
         for rule in rules.rules:
             self._by_form[getattr(rule, "form", "")].append(rule)
 
+    def begin(self, raw: str) -> None:
+        """Take a text as the first page, where the opening says more than the environment's first observation."""
+        self.raw = raw
+        self.page = self.news = self.rules.reader.page(raw)
+
     def hear(self, action: str, raw: str) -> HeardAnswer:
         """Read an answer and remember what came of the action."""
         reading = self.grammar.read(action)
         arguments = reading.tree.arguments if reading else ()
         refusals = self.rules.refusals.get(reading.tree.form if reading else "", ())
-        page = self.rules.reader.page(raw, self.raw)
-        text = lift(page, action, arguments)
+        reader = self.rules.reader
+        page = reader.page(raw, self.raw, action)
+        self.news = reader.news(page, self.page, self.news)
+        text = reader.lift(self.news, action, arguments)
         answer = SAME if page == self.page and text not in refusals else text
         refused = answer in refusals
         if reading and not refused and answer not in self.rules.unknown.get(reading.tree.form, ()):

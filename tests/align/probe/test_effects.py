@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -95,6 +95,8 @@ def lie(world: type[Quay], episode: Trajectory, turn: int) -> str:
         true = works(now, ticked[0]) and works(now, action)
     elif "instead." in message:
         true = works(now, ticked[0])
+    elif "signs around it" in message:
+        true = works(now, ticked[0].replace("X Y", action))
     elif "Nothing changed" in message:
         true = now.done == at(world, episode, turn).done
     elif "no longer possible" in message:
@@ -122,6 +124,8 @@ WORLDS: list[tuple[type[Quay], float, list[tuple[str, str]]]] = [
     (quay_env.Bare, 0.8, [("say_instead", "post {0}")]),
     (quay_env.Signed, 0.8, [("say_instead", "post {0}")]),
     (quay_env.Listed, 0.8, [("say_instead", "post")]),
+    (quay_env.Framed, 0.0, [("say_instead", "[{0} {1}]")]),
+    (quay_env.Angled, 0.0, [("say_instead", "<{0} {1}>")]),
 ]
 each_world = pytest.mark.parametrize(("world", "odd", "wanted"), WORLDS, ids=[world.__name__ for world, *_ in WORLDS])
 
@@ -135,7 +139,8 @@ def test_the_right_rule_is_found(world: type[Quay], odd: float, wanted: list[tup
             assert rule["step"].split()[0] == "weigh"
             assert rule["terms"] == [{"slot": 0}]
         if kind == "say_instead":
-            sort = {quay_env.Bare: "article", quay_env.Signed: "sign", quay_env.Listed: "list"}[world]
+            sorts = {quay_env.Bare: "article", quay_env.Signed: "sign", quay_env.Listed: "list"}
+            sort = sorts.get(world, "wording")
             assert (rule["edit"]["kind"], rule["edit"].get("detail", "")) == (sort, "#{}" if sort == "sign" else "")
         if kind == "ends_episode":
             assert (rule["count"], rule["in_a_row"]) == (2, True)
@@ -184,6 +189,29 @@ def test_an_untold_limit_of_turns_is_found_with_its_episodes_as_evidence():
 def test_rules_stand_on_enough_fresh_tasks(world: type[Quay], odd: float, wanted: list[tuple[str, str]]):
     for each in learned(world, odd).misalignments:
         assert (each.evidence.support >= 8, each.evidence.tasks >= 3, each.evidence.refuted) == (True, True, 0)
+
+
+def test_words_alone_are_learned_by_effects_though_the_engine_lists_them():
+    """Signs on the page show where a word acts, and the line that names the last action is no part of the page."""
+    spec = environment(quay_env.Grid, quay_env.Grid.limit).spec("grid")
+
+    def make(limit: int) -> TextEnv:
+        return spec.make_env(split="train", data_root=None, step_limit=limit)
+
+    played = run_tasks(lambda: make(quay_env.Grid.limit), quay_env.Carter(), TRAIN, split="train")
+    backend = ProbeBackend(lambda: make(10**6), FRESH, action_format=quay_env.Grid.format)
+    none = identity(make(1).contract)
+    learned = backend.optimize(backend.analyze(played, [], none), none)
+    assert "[load " in learned.source
+    assert "({action})" not in learned.source
+    placebo = learned.model_copy(update={"placebo": True})
+
+    def play(interface: Interface) -> int:
+        env = partial(AlignWrapper, make(quay_env.Grid.limit), interface)
+        return sum(episode.won for episode in run_tasks(env, quay_env.Carter(), HELD, split="train"))
+
+    won, neutral = play(learned), play(placebo)
+    assert won >= neutral + 5, (won, neutral)
 
 
 def test_tool_calls_without_a_rule_to_learn_are_no_failure():

@@ -200,6 +200,8 @@ class FixSearch:
                 count += 1
                 if edit.kind != "value":
                     self.observer.confirmed[instance.tree.form].add(refusal)
+                if edit.kind == "wording":  # every other edit holds this one
+                    return count
         return count
 
     def _edited(self, edit: Edit, instance: Instance, texts: str) -> Instance | None:
@@ -385,8 +387,7 @@ class FixSearch:
         )
         path = list(_path(state))
         runtime = RuleRuntime(base, path[0].opening or path[0].observation)
-        runtime.raw = path[0].observation
-        runtime.page = base.reader.page(path[0].observation)
+        runtime.begin(path[0].observation)
         for action, after in zip(state.actions, path[1:], strict=True):
             runtime.hear(action, after.observation)
         return runtime
@@ -453,7 +454,7 @@ def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:
     slot = "" if edit.slot < 0 else arguments[edit.slot] if edit.slot < len(arguments) else _letter(edit.slot)
     match edit.kind:
         case "wording":
-            return f"Write `{name}` in just these words"
+            return f"Write `{name}`" + (" in just these words" if name[0].isalnum() else ", with the signs around it")
         case "form":
             return f"Write `{edit.detail}` instead of `{name}`"
         case "article":

@@ -12,13 +12,14 @@ from typing import Any
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.fixes import FixSearch
-from align_echo.align.probe.effects.outcomes import Observer, distinct_actions, episode_texts
+from align_echo.align.probe.effects.outcomes import Observer, distinct_actions, episode_actions, episode_texts
 from align_echo.align.probe.effects.page_conditions import PageRecord
 from align_echo.align.probe.effects.proposals import cut_short, plain_rules
+from align_echo.align.probe.effects.signs import find_sign
 from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules
 from align_echo.align.probe.lab import Lab
 from align_echo.interface.contract import InterfaceContract
-from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms
+from align_echo.interface.rules.actions import ActionGrammar, declared_forms, drop_examples, seen_forms
 from align_echo.interface.rules.answers import fit_reader
 from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit, dump, load_rules
 from align_echo.types import Misalignment, Trajectory
@@ -43,13 +44,17 @@ def analyze(
 ) -> list[Misalignment]:
     """Learn rules from failed episodes and try them on fresh tasks. Empty if none stands."""
     declared = declared_forms(action_format, tools)
-    forms = [*declared, *seen_forms(distinct_actions(played), declared)]
+    reader = fit_reader(episode_texts(played), episode_actions(played))
+    sign = ""
+    with suppress(BudgetSpentError):
+        sign = find_sign(Observer(lab, ActionGrammar(()), reader), played)
+    forms = drop_examples([*declared, *seen_forms(distinct_actions(played), declared, sign)])
     if before is not None:
         known = {form.name for form in before.forms}
         forms = [*before.forms, *(form for form in forms if form.name not in known)]
     if not forms:
         return []
-    observer = Observer(lab, ActionGrammar(forms), fit_reader(episode_texts(played)))
+    observer = Observer(lab, ActionGrammar(forms), reader)
     search, pages = FixSearch(observer, (form.name for form in declared)), PageRecord(observer)
     with suppress(BudgetSpentError):
         lost = {id(trajectory) for trajectory in failed}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading
-from align_echo.interface.rules.answers import SAME, AnswerReader, lift
+from align_echo.interface.rules.answers import SAME, AnswerReader
 from align_echo.types import Trajectory
 
 TESTS = 4
@@ -81,16 +81,29 @@ class Observer:
         self.spoken: dict[str, Counter[str]] = defaultdict(Counter)
         self.going_on: set[str] = set()
         self.goals: set[tuple[str, str]] = set()
-        self._pages: dict[LabState, str] = {}
+        self._pages: dict[LabState, tuple[str, str]] = {}
         self._task = ""
 
     def page(self, state: LabState) -> str:
         """Return the page of a state."""
+        return self.read(state)[0]
+
+    def read(self, state: LabState) -> tuple[str, str]:
+        """Return the page of a state and what is new on it."""
         if self._task != state.task_id:
             self._pages.clear()
             self._task = state.task_id
-        if state not in self._pages:
-            self._pages[state] = self.reader.page(state.observation, state.parent.observation if state.parent else "")
+        path = [state]
+        while path[-1] not in self._pages and path[-1].parent is not None:
+            path.append(path[-1].parent)
+        for each in reversed(path):
+            if each not in self._pages and each.parent is None:
+                page = self.reader.page(each.observation)
+                self._pages[each] = page, page
+            elif each not in self._pages and each.parent is not None:
+                before, known = self._pages[each.parent]
+                page = self.reader.page(each.observation, each.parent.observation, each.actions[-1])
+                self._pages[each] = page, self.reader.news(page, before, known)
         return self._pages[state]
 
     def play(self, state: LabState, action: str) -> Instance | None:
@@ -99,10 +112,10 @@ class Observer:
         if reading is None or state.over:
             return None
         child = self.lab.after(state, action)
-        page = self.page(child)
+        page, news = self.read(child)
         if not child.over:
             self.going_on.add(reading.tree.form)
-        text = lift(page, action, reading.tree.arguments)
+        text = self.reader.lift(news, action, reading.tree.arguments)
         return Instance(state, action, reading, text, page == self.page(state), child)
 
     @property
@@ -149,9 +162,14 @@ class Observer:
             for form, known in self.grammar.forms.items()
             if form in self.going_on and known.slots <= len(names) and (known.slots or form != instance.tree.form)
         ]
-        own = self.spoken[instance.state.task_id].most_common(WITNESSES)
-        spoken = [action for action, _ in own if self._goes_on(action)]
+        own = [action for action, _ in self.spoken[instance.state.task_id].most_common(WITNESSES)]
+        spoken = [each for action in own for each in (self._exactly(action), action) if self._goes_on(each)]
         return list(dict.fromkeys([instance.action, *others[:WITNESSES], *spoken]))[: 2 * WITNESSES]
+
+    def _exactly(self, action: str) -> str:
+        """Return an action in its form's own wording."""
+        reading = self.grammar.read(action)
+        return action if reading is None else self.grammar.write(reading.tree)
 
     def _goes_on(self, action: str) -> bool:
         """Whether an action's form did not always end the episode."""
@@ -167,6 +185,14 @@ class Observer:
         if instance.child.over:
             return True if self.reaches_goal(instance) else None
         return any(not self._alike(instance.state, instance.child, action) for action in self.witness_actions(instance))
+
+    def is_near_end(self, instance: Instance) -> bool:
+        """Whether all that may show an effect ends the episode on one side only: no effect can be seen."""
+        pairs = [
+            (self.lab.after(instance.state, action), self.lab.after(instance.child, action))
+            for action in self.witness_actions(instance)
+        ]
+        return all(first.over != second.over for first, second in pairs)
 
     def _alike(self, state: LabState, second: LabState, action: str) -> bool:
         """Compare the answers to an action in two states. An end in only one of them says nothing."""
@@ -272,6 +298,11 @@ def episode_texts(played: Iterable[Trajectory]) -> list[list[str]]:
         [trajectory.initial_observation, *(step.raw_observation for step in trajectory.steps if step.raw_observation)]
         for trajectory in played
     ]
+
+
+def episode_actions(played: Iterable[Trajectory]) -> list[list[str]]:
+    """Return the actions of episodes that the engine answered."""
+    return [[step.action or "" for step in trajectory.steps if step.raw_observation] for trajectory in played]
 
 
 def distinct_actions(played: Sequence[Trajectory]) -> list[str]:

@@ -6,6 +6,7 @@ did not, becomes a rule on trial.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -35,6 +36,9 @@ MIN_IDLE, MIN_TASKS = 20, 3
 
 NEGATIVES = 0.5
 """Weight of a page without effect beside a page with an effect."""
+
+
+_WORD = re.compile(r"\w+")
 
 
 class PageRecord:
@@ -97,9 +101,14 @@ def _cover(worked: Sequence[str], idle: Sequence[str]) -> tuple[str, ...]:
 
 
 def _phrases(page: str) -> Iterator[str]:
-    """Yield the beginnings and ends of a page's parts, with the sign that bounds them."""
+    """Yield the beginnings and ends of a page's parts, with the sign that bounds them, and the words in signs."""
     for part in filter(None, page.split(";")):
         words = part.split(" ")
         for size in range(1, min(LONGEST_PHRASE, len(words)) + 1):
             yield f";{' '.join(words[:size])}" + (";" if size == len(words) else " ")
             yield (";" if size == len(words) else " ") + f"{' '.join(words[-size:])};"
+        letters = list(_WORD.finditer(part))
+        for first, last in zip([*letters, *letters], [*letters, *letters[1:]], strict=False):
+            signs = part[max(0, first.start() - 1) : last.end() + 1]
+            if signs and not (signs[0].isspace() or signs[0].isalnum()):
+                yield signs

@@ -7,6 +7,7 @@ done. A rule that was wrong gets an exception or is dropped; a rule without tria
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from align_echo.align.probe.effects.fixes import FixSearch, read_texts
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.effects.page_conditions import PageRecord
 from align_echo.align.probe.lab import LabState
-from align_echo.interface.rules.actions import ActionTree, text_of
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, text_of
 from align_echo.interface.rules.edits import apply_edit
 from align_echo.interface.rules.model import (
     Condition,
@@ -243,8 +244,17 @@ def _draw(search: FixSearch, state: LabState, spoken: Sequence[str], rng: random
         slot = rng.randrange(len(values))
         odd = f"{text_of(values[slot])}x" if isinstance(values[slot], str) else values[slot]
         tree = tree._replace(arguments=(*tree.arguments[:slot], odd, *tree.arguments[slot + 1 :]))
-    written = search.grammar.write(tree)
-    return action if reading.tree.arguments == tree.arguments else written
+    return action if reading.tree.arguments == tree.arguments else _write_as(action, reading, tree, search.grammar)
+
+
+def _write_as(action: str, reading: Reading, tree: ActionTree, grammar: ActionGrammar) -> str:
+    """Return an action in the wording of another one of its form, which may not be exact."""
+    text = action
+    for old, new in zip(reading.tree.arguments, tree.arguments, strict=True):
+        word = text_of(new).replace("\\", r"\\")
+        text = re.sub(rf"(?<!\w){re.escape(text_of(old))}(?!\w)", word, text, count=1)
+    again = None if reading.exact else grammar.read(text)
+    return text if again is not None and again.tree == tree else grammar.write(tree)
 
 
 def _worded_as(wording: JsonValue, name: JsonValue, search: FixSearch, form: str, slot: int) -> JsonValue:
@@ -337,6 +347,8 @@ def _follow(
             if observer.works(tried, observer.answer(at)):
                 for each, where, edited in followed:
                     book.count([each], where, passed=True, tree=edited)
+                return
+            if observer.is_near_end(tried):
                 return
             break
         if tried.child.over:
