@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from align_echo.align.hybrid import findings as hybrid
+from align_echo.align.hybrid.rules import UNTESTED
 from align_echo.align.probe import emit as listed
 from align_echo.align.probe import runtime
 from align_echo.align.probe.offered import learner as offered
@@ -25,7 +25,7 @@ from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface.contract import Interface, check_source, parse_source
 
 Spec = dict[str, Any]
-SPEC_TABLE, RULES_TABLE, HYPOTHESES_TABLE = "SPEC", "RULES", "HYPOTHESES"
+SPEC_TABLE, RULES_TABLE = "SPEC", "RULES"
 
 
 class RuleSwitch(NamedTuple):
@@ -82,16 +82,13 @@ def without_rules(interface: Interface, rules: Collection[str], name: str) -> In
 
 @lru_cache(maxsize=8)
 def _tables(source: str) -> list[RuleTable]:
-    known = (SPEC_TABLE, RULES_TABLE, HYPOTHESES_TABLE)
-    contents = {name: content for name, content in _literals(source) if name in known}
+    contents = {name: content for name, content in _literals(source) if name in (SPEC_TABLE, RULES_TABLE)}
     return [table for name, content in contents.items() if (table := _table(name, content)) is not None]
 
 
 def _table(name: str, content: Any) -> RuleTable | None:
     """Read a rule table; None if the value has no known layout."""
     try:
-        if name == HYPOTHESES_TABLE:
-            return RuleTable(name, content, tuple(_hypothesis_switches(content)), hybrid.up_front)
         if name == RULES_TABLE:
             return RuleTable(name, content, tuple(_rule_switches(content)), lambda _: "")
         if "always" in content:
@@ -106,7 +103,8 @@ def _table(name: str, content: Any) -> RuleTable | None:
 def _rule_switches(content: dict[str, Any]) -> Iterator[RuleSwitch]:
     """Yield the rules of a typed rule set (`interface/rules`)."""
     for rule in content["rules"]:
-        yield RuleSwitch(rule["text"], rule.get("form", "any"), partial(_without_rule, text=rule["text"]))
+        told = rule["text"].removeprefix(UNTESTED).removesuffix(".")
+        yield RuleSwitch(told, rule.get("form", "any"), partial(_without_rule, text=rule["text"]))
 
 
 def _without_rule(content: dict[str, Any], text: str) -> dict[str, Any]:
@@ -162,17 +160,6 @@ def _page_switches(spec: Spec) -> Iterator[RuleSwitch]:
             for wanted, step in ways.items():
                 drop = partial(_without_path, path=("steps", frame, form, wanted))
                 yield RuleSwitch(pages.step_in_words(form, wanted, step, frame), form, drop)
-
-
-def _hypothesis_switches(rules: list[dict[str, Any]]) -> Iterator[RuleSwitch]:
-    """Yield the rules of a hypotheses table."""
-    for rule in rules:
-        drop = partial(_without_hypothesis, up_front=rule["up_front"])
-        yield RuleSwitch(rule["up_front"].removesuffix("."), rule["action"], drop)
-
-
-def _without_hypothesis(rules: list[dict[str, Any]], up_front: str) -> list[dict[str, Any]]:
-    return [rule for rule in rules if rule["up_front"] != up_front]
 
 
 def _without_path(spec: Spec, path: tuple[str, ...]) -> Spec:

@@ -6,11 +6,14 @@ import difflib
 
 import pytest
 
-from align_echo.align.hybrid.findings import build_rule, extend_source
+from align_echo.align.hybrid.findings import write_source
 from align_echo.align.hybrid.hypotheses import NeededStep, WrongWording
+from align_echo.align.hybrid.rules import as_rule, fit_forms, rule_set
 from align_echo.align.switching import list_switches, without_rules
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface.contract import Interface, identity, load_interface
+from align_echo.interface.rules.actions import ActionGrammar
+from align_echo.interface.rules.model import RuleSet
 from tests.room_env import CONTRACT
 
 GO = "Before `take X from Y` you need to `go to Y`, when `look` shows nothing that has a name"
@@ -47,16 +50,17 @@ def test_a_rule_is_no_longer_told_up_front_unless_another_says_it_too():
 
 
 def test_rules_that_a_model_proposed_are_switched_off_too():
-    needs = build_rule(NeededStep(action="take {0}", step="go to {0}"), latest=False, untested=False)
-    instead = build_rule(WrongWording(wrong="grab {0}", right="take {0}"), latest=False, untested=False)
+    hypotheses = NeededStep(action="take {0}", step="go to {0}"), WrongWording(wrong="grab {0}", right="take {0}")
+    grammar, refusals = ActionGrammar(fit_forms(hypotheses, [])), {"take {0}": ["No."]}
+    needs, instead = (as_rule(hypothesis, grammar, refusals) for hypothesis in hypotheses)
+    rules = rule_set([needs, instead], RuleSet(), grammar, refusals)
     plain = identity(CONTRACT)
-    source = extend_source(plain.source, CONTRACT, [needs, instead], {"take {0}": ["No."]})
-    interface = plain.model_copy(update={"source": source})
+    interface = plain.model_copy(update={"source": write_source(plain.source, CONTRACT, rules, [])})
     first, second = list_switches(interface)
-    assert (first, second) == (needs["up_front"].rstrip("."), instead["up_front"].rstrip("."))
+    assert (first, second) == (needs.text.rstrip("."), instead.text.rstrip("."))
     left = without_rules(interface, [first], "less")
     assert list(list_switches(left)) == [second]
-    assert "- " + needs["up_front"].replace("{0}", "X") not in left.source
+    assert first not in left.source
     assert list_switches(without_rules(interface, [first, second], "less")) == {}
 
 

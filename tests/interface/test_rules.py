@@ -15,6 +15,7 @@ from align_echo.interface.rules.actions import (
     ActionTree,
     Form,
     Reading,
+    Term,
     declared_forms,
     drop_examples,
     parse_call,
@@ -294,7 +295,7 @@ def test_a_refused_step_is_not_done():
 
 
 def test_what_was_undone_is_needed_again():
-    shut = {**NEEDS, "unless": [{**DONE, "undone_by": ["unlock {0}"]}]}
+    shut = {**NEEDS, "unless": [{**DONE, "undone_by": [{"form": "unlock {0}", "terms": [{"slot": 1}]}]}]}
     runtime = following(shut)
     heard(runtime, "open box 1", "Opened.")
     heard(runtime, "unlock box 1", "Turned.")
@@ -439,6 +440,63 @@ def test_a_page_has_no_space_around_it():
     assert AnswerReader().page(" x ") == "x"
 
 
+def test_a_call_is_written_with_the_keys_that_it_was_seen_with():
+    (form,) = seen_forms(['{"tool": "buy", "args": {"item": "pen"}}'])
+    assert ActionGrammar([form]).write(ActionTree("buy", ("ink",))) == '{"tool": "buy", "args": {"item": "ink"}}'
+    (declared,) = declared_forms('{"function": "buy", "parameters": {"item": "its name"}}')
+    assert declared.keys == ("function", "parameters")
+
+
+def test_a_part_of_an_argument_is_put_into_another_text():
+    part = Term(slot=0, reads="deck {0}", text="pod {0}")
+    assert part.of(ActionTree("board {0}", ("Deck 3",))) == "pod 3"
+    assert part.of(ActionTree("board {0}", ("hall",))) is None
+
+
+def test_a_rule_may_be_about_arguments_that_read_in_a_way():
+    box = {"kind": "reads", "form": "box {0}", "terms": [{"slot": 1}], "negated": True}
+    runtime = following({**NEEDS, "unless": [box, DONE]}, opening="Box 1, crate 1 and a pen.")
+    assert heard(runtime, "take pen from box 1").step == "open box 1"
+    assert heard(runtime, "take pen from crate 1").text == ""
+
+
+def test_a_step_with_any_name_is_told_and_no_command():
+    some = {**DONE, "terms": [None]}
+    told = "`{action}` waits for some `{step}`."
+    runtime = following({**NEEDS, "terms": [None], "unless": [some], "say": told})
+    assert heard(runtime, "take pen from box 1") == Advice(
+        "`take pen from box 1` waits for some `open ...`.", runtime.rules.rules
+    )
+    heard(runtime, "open box 2", "Opened.")
+    assert heard(runtime, "take pen from box 1").text == ""
+
+
+def test_advice_that_was_followed_in_vain_is_not_given_again():
+    runtime = following(NEEDS)
+    assert heard(runtime, "take pen from box 1").step == "open box 1"
+    heard(runtime, "open box 1")
+    assert heard(runtime, "take pen from box 1").text == ""
+    assert heard(runtime, "take pen from box 2").step == "open box 2"
+
+
+def test_a_wrong_form_is_written_in_another_with_arguments_in_their_places():
+    terms = [{"slot": 1}, {"slot": 0}]
+    swapped = {**instead(kind="form", detail="take {0} from {1}", terms=terms), "form": "take {0} from {1}"}
+    assert heard(following(swapped), "take box 1 from pen").text == "Write `take pen from box 1` instead."
+
+
+CLAIM: dict[str, Any] = {"kind": "claim", "text": "Boxes stick.", "say": "Boxes stick."}
+
+
+def test_a_claim_is_told_once_where_an_answer_comes_and_always_of_its_refusals():
+    seen = [{"task": "t", "actions": ["rest", "open box 1"], "sees": "a  CREAK"}]
+    runtime = following({**CLAIM, "experiments": seen})
+    assert [heard(runtime, f"open box {number}", "There is a creak.").text for number in (1, 2)] == ["Boxes stick.", ""]
+    refused = following({**CLAIM, "form": "open {0}", "answers": [SHUT]})
+    assert [heard(refused, f"open box {number}").text for number in (1, 2)] == ["Boxes stick."] * 2
+    assert heard(refused, "open box 1", "Opened.").text == ""
+
+
 # ---------------------------------------------------------------- in play
 
 EXPLAIN = """
@@ -474,6 +532,25 @@ def told(rules: Any, *actions: str, body: str = EXPLAIN, top: str = "", placebo:
     finally:
         env.close()
     return [(text, info["interface_error"]) for text, *_, info in steps]
+
+
+SHOWN = EXPLAIN.replace("obs[0])", "obs[0], SHOWN)")
+
+
+def test_code_that_shows_its_own_words_is_joined_by_rules_of_wordings_alone():
+    wording = {
+        "kind": "say_instead",
+        "form": "drop {0}",
+        "answers": [NOTHING],
+        "edit": {"kind": "form", "detail": "go to {0}"},
+        "text": "W",
+    }
+    for rules, own, joined in (
+        (ROOM, "No.", "No."),
+        (ROOM, NOTHING, "Nothing happens. You need to `take mug 1` first."),
+        ({**ROOM, "rules": [wording]}, "No.", "No. Write `go to mug 1` instead."),
+    ):
+        assert told(rules, "drop mug 1", body=SHOWN, top=f"RULES = {rules!r}\nSHOWN = {own!r}") == [(joined, "")]
 
 
 def test_a_rule_speaks_in_an_interface_and_its_placebo_does_not():

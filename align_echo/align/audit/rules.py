@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from align_echo.align.hybrid.hypotheses import LETTERS, normalise_form
-from align_echo.align.hybrid.runtime import bound_names, filled_form, is_step, slots_of
+from align_echo.align.hybrid.forms import LETTERS, bound_names, filled_form, is_step, slots_of
+from align_echo.align.hybrid.hypotheses import normalise_form
 
 RuleKind = Literal["needs", "may", "instead", "nothing", "forms", "unread"]
 

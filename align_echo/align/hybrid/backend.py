@@ -9,37 +9,32 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 from align_echo.align import refutation
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.experiments import clip, trajectory_text
 from align_echo.align.hybrid import findings
-from align_echo.align.hybrid.findings import (
-    Answers,
-    Rule,
-    about,
-    about_wrong,
-    extend_source,
-    outcome_line,
-    read_rules,
-    records,
-    reword_rules,
-    unresolved,
-)
-from align_echo.align.hybrid.hypotheses import HYPOTHESIS, ActionJudge, Hypothesis, in_words, list_trials
+from align_echo.align.hybrid.findings import about, about_wrong, outcome_line
+from align_echo.align.hybrid.hypotheses import ActionJudge, Hypothesis, in_words, list_trials
 from align_echo.align.hybrid.reading import ParsedHypotheses, parse_hypotheses
+from align_echo.align.hybrid.rules import as_hypothesis, as_rule, fit_forms, rule_set
 from align_echo.align.hybrid.trials import HypothesisCounts, play_attack, run_trials, verdict_on
 from align_echo.align.llm.analyzer import ModelDialogue, ask_attack
 from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.effects.learner import read_rule_set
+from align_echo.align.probe.effects.learner import apply_detail, read_rule_set
+from align_echo.align.probe.effects.outcomes import distinct_actions, episode_texts
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
 from align_echo.errors import ModelError, NoAnswerError
-from align_echo.interface.contract import Interface, identity_source
+from align_echo.interface.contract import Interface
+from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms
+from align_echo.interface.rules.answers import fit_reader
+from align_echo.interface.rules.model import Rule, RuleSet, dump, load_rules
 from align_echo.prompts import prompt_hash, render
 from align_echo.registry import quantity
 from align_echo.rollout.batches import failed
@@ -201,7 +196,7 @@ class HybridBackend:
         """
         from_probe, lost = self._probe.analyze(played, known, interface), failed(played)
         try:
-            return [*from_probe, *self._from_model(lost, known, from_probe, interface)]
+            return [*from_probe, *self._from_model(lost, played, known, from_probe, interface)]
         except BudgetSpentError as error:
             self._note(f"no hypothesis was tried: the budget of {error} was spent before")
             return from_probe
@@ -209,12 +204,15 @@ class HybridBackend:
     def _from_model(
         self,
         lost: Sequence[Trajectory],
+        played: Sequence[Trajectory],
         known: Sequence[Misalignment],
         from_probe: Sequence[Misalignment],
         interface: Interface,
     ) -> list[Misalignment]:
-        rules, _ = read_rules(interface.source)
-        before = [HYPOTHESIS.validate_python(rule["hypothesis"]) for rule in rules]
+        base = self._known_rules(played, from_probe, interface)
+        grammar = ActionGrammar(base.forms)
+        pairs = [(rule, hypothesis) for rule in base.rules if (hypothesis := as_hypothesis(rule, grammar)) is not None]
+        before = [hypothesis for _, hypothesis in pairs]
         known_rules = [record.text for record in interface.provenance.rules]
         known_rules += [misalignment.rule for misalignment in (*known, *from_probe)]
         proposer = Proposer(
@@ -231,16 +229,17 @@ class HybridBackend:
         hypotheses = proposer.propose()
         self._note(f"{len(hypotheses)} hypotheses proposed by {self._analyzer.name}")
         new = [hypothesis for hypothesis in hypotheses if hypothesis not in before]
-        tried = self._tried(lost, [*before, *new])
-        pairs = zip(rules, tried, strict=False)
-        reported = [about_wrong(rule, each.tally) for rule, each in pairs if each.tally.refuted]
+        tried = self._tried(lost, [*before, *new], base)
+        reported = [
+            about_wrong(*pair, each.tally) for pair, each in zip(pairs, tried, strict=False) if each.tally.refuted
+        ]
         fresh = tried[len(before) :]
         try:
             refuted = self._attacked(lost, fresh, interface)
             if refuted:
                 narrower = [hypothesis for hypothesis in proposer.narrow(refuted) if hypothesis not in (*before, *new)]
                 self._note(f"{len(refuted)} refuted by counter-experiments; {len(narrower)} narrower ones proposed")
-                again = self._tried(lost, narrower)
+                again = self._tried(lost, narrower, base)
                 fresh += again
                 self._attacked(lost, again, interface)
         except BudgetSpentError as error:
@@ -249,20 +248,56 @@ class HybridBackend:
             self._note(outcome_line(hypothesis, tally, allow_untested=self._allow_untested))
             verdict = verdict_on(hypothesis, tally)
             if verdict in ("kept", "played") or (verdict == "untested" and self._allow_untested):
-                reported.append(about(hypothesis, tally, judge.refusals(), lost[0].task_id))
+                rule = self._as_rule(hypothesis, tally, judge)
+                if rule is not None:
+                    found = rule_set([rule], base, judge.grammar, judge.refusals())
+                    reported.append(about(hypothesis, tally, found, lost[0].task_id))
         return reported
+
+    def _known_rules(
+        self, played: Sequence[Trajectory], from_probe: Sequence[Misalignment], interface: Interface
+    ) -> RuleSet:
+        """Return the rules as data that are known by now, with all known forms of actions."""
+        rules = read_rule_set(interface.source)
+        for detail in (json.loads(misalignment.detail) for misalignment in from_probe):
+            rules = apply_detail(rules, detail) if "ruleset" in detail else rules
+        rules = rules or RuleSet(reader=fit_reader(episode_texts(played)))
+        forms = {form.name: form for form in (*declared_forms(self._action_format), *rules.forms)}
+        forms |= {form.name: form for form in seen_forms(distinct_actions(played), forms.values()) if form.tool}
+        return rules.model_copy(update={"forms": tuple(forms.values())})
+
+    def _as_rule(self, hypothesis: Hypothesis, tally: HypothesisCounts, judge: ActionJudge) -> Rule | None:
+        verdict = verdict_on(hypothesis, tally)
+        played = tally.attack.as_played() if verdict == "played" else ""
+        try:
+            return as_rule(
+                hypothesis,
+                judge.grammar,
+                judge.refusals(),
+                latest=tally.undoes,
+                untested=verdict == "untested",
+                played=played,
+            )
+        except ValueError as error:
+            self._note(f"left out: {in_words(hypothesis)} ({error})")
+            return None
 
     def _openings(self, tasks: Sequence[str]) -> Openings:
         lab = self._probe.lab
         return [(task_id, "\n".join(lab.env.opening(lab.start(task_id).observation))) for task_id in tasks]
 
-    def _tried(self, failed: Sequence[Trajectory], hypotheses: Sequence[Hypothesis]) -> list[TriedHypothesis]:
+    def _tried(
+        self, failed: Sequence[Trajectory], hypotheses: Sequence[Hypothesis], base: RuleSet
+    ) -> list[TriedHypothesis]:
         if not hypotheses:
             return []
         rng = random.Random(f"{self._seed}/hypotheses")
         fresh = self._untouched(failed)[:TASKS]
         lab = self._probe.lab
-        tallies, judge = run_trials(lab, hypotheses, failed, fresh, rng, self._say, self._is_invalid)
+        grammar = ActionGrammar(fit_forms(hypotheses, base.forms))
+        tallies, judge = run_trials(
+            lab, hypotheses, failed, fresh, rng, self._say, grammar, base.reader, self._is_invalid
+        )
         return [TriedHypothesis(*pair, judge) for pair in zip(hypotheses, tallies, strict=True)]
 
     def _attacked(
@@ -302,24 +337,28 @@ class HybridBackend:
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
         """Write an interface for the new misalignments: the probe's rules, rewritten, plus the others."""
         details: list[dict[str, Any]] = [json.loads(misalignment.detail) for misalignment in new]
-        own = [("hypothesis" in detail or "withdrawn" in detail) for detail in details]
+        own = [("confirmed" in detail or "withdrawn" in detail) for detail in details]
         of_probe = [misalignment for misalignment, mine in zip(new, own, strict=True) if not mine]
         of_model = [misalignment for misalignment, mine in zip(new, own, strict=True) if mine]
-        rules, answers = read_rules(interface.source)
-        plain = interface.model_copy(update={"source": self._without_rules(interface, rules)})
+        rules, plain = read_rule_set(interface.source), interface
+        if read_spec(interface.source) is not None:  # the probe's code, which it rewrites from its own data
+            plain = interface.model_copy(update={"source": findings.without_rules(interface.source)})
         written = self._probe.optimize(of_probe, plain)
+        rules = read_rule_set(written.source) or rules
         gone = [detail["withdrawn"] for detail in details if "withdrawn" in detail]
-        added = [detail for detail in details if "hypothesis" in detail]
-        rules = [rule for rule in rules if rule["hypothesis"] not in gone]
+        if rules is not None and gone:
+            left = tuple(rule for rule in rules.rules if rule.model_dump(mode="json") not in gone)
+            rules = rules.model_copy(update={"rules": left})
+        added = [detail for detail in details if "confirmed" in detail]
         if added:
-            rules += self._worded([detail["hypothesis"] for detail in added], interface)
-        for detail in added:
-            answers = _merge_answers(answers, detail["answers"])
+            proposed = reduce(apply_detail, added[1:], load_rules(added[0]["ruleset"]))
+            rules = apply_detail(rules, {"ruleset": dump(self._worded(proposed, interface))})
+        records = findings.records(written.provenance.rules, of_model)
         provenance = written.provenance.model_copy(
             update={
                 "backend": self.name,
-                "rules": records(written.provenance.rules, of_model),
-                "unresolved": unresolved(interface.provenance.unresolved, of_model),
+                "rules": records,
+                "unresolved": findings.unresolved(interface.provenance.unresolved, of_model),
                 "iterations": interface.provenance.iterations + 1,
                 "engine_steps": interface.provenance.engine_steps + self._steps_since(),
                 "training_tasks": tuple(
@@ -329,15 +368,10 @@ class HybridBackend:
                 ),
             }
         )
-        source = extend_source(written.source, written.contract, rules, answers) if rules else written.source
+        source = written.source
+        if rules is not None and rules.rules:
+            source = findings.write_source(written.source, written.contract, rules, records)
         return written.model_copy(update={"name": self.name, "source": source, "provenance": provenance})
-
-    def _without_rules(self, interface: Interface, rules: Sequence[Rule]) -> str:
-        """Return an interface's source without hypothesis rules; the probe rewrites its own part."""
-        learned = read_spec(interface.source) is not None or read_rule_set(interface.source) is not None
-        if not rules or learned:
-            return interface.source
-        return identity_source(interface.contract)
 
     def _steps_since(self) -> int:
         """Count engine steps since the last call."""
@@ -345,10 +379,10 @@ class HybridBackend:
         since, self._counted = steps - self._counted, steps
         return since
 
-    def _worded(self, rules: Sequence[Rule], interface: Interface) -> list[Rule]:
+    def _worded(self, rules: RuleSet, interface: Interface) -> RuleSet:
         self._say(f"asking {self._optimizer.name} for words")
         try:
-            return reword_rules(
+            return findings.reword_rules(
                 rules,
                 self._optimizer,
                 self._settings,
@@ -358,9 +392,4 @@ class HybridBackend:
             )
         except BudgetSpentError as error:
             self._note(f"the rules are told in plain words: the budget of {error} is spent")
-            return list(rules)
-
-
-def _merge_answers(before: Answers, new: Answers) -> Answers:
-    """Merge refusals by form of two iterations."""
-    return {form: sorted({*before.get(form, ()), *new.get(form, ())}) for form in sorted({*before, *new})}
+            return rules

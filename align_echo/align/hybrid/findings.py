@@ -1,4 +1,4 @@
-"""Results of trials: misalignments for the loop, a line per hypothesis, and rules as data."""
+"""Results of trials: misalignments for the loop, a line per hypothesis, wording, and the interface's source."""
 
 from __future__ import annotations
 
@@ -10,64 +10,55 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from align_echo.agents.parsing import visible_text
-from align_echo.align.hybrid import runtime
+from align_echo.align.hybrid.forms import said_as, slots_of, with_letters
 from align_echo.align.hybrid.hypotheses import (
-    HYPOTHESIS,
     Hypothesis,
     NeededStep,
-    NoEffect,
     StatedClaim,
     WrongWording,
-    hint_words,
     in_words,
     list_forms,
-    with_letters,
+    spoken_forms,
 )
 from align_echo.align.hybrid.reading import json_values
-from align_echo.align.hybrid.runtime import slots_of
+from align_echo.align.hybrid.rules import UNTESTED, as_hypothesis, is_own
 from align_echo.align.hybrid.trials import HypothesisCounts, Verdict, verdict_on
 from align_echo.align.llm.analyzer import ModelDialogue
 from align_echo.align.llm.replies import LlmSettings
-from align_echo.align.probe.emit import extract_code
+from align_echo.align.probe.effects import learner as effects
 from align_echo.align.refutation import MIN_TASKS
 from align_echo.errors import NoAnswerError, ReplyFormatError
-from align_echo.interface.contract import InterfaceContract, RuleRecord, parse_source
+from align_echo.interface.contract import InterfaceContract, RuleRecord, identity_source, parse_source
+from align_echo.interface.rules.actions import ActionGrammar
+from align_echo.interface.rules.model import Rule, RuleSet, dump
 from align_echo.prompts import render
 from align_echo.registry import quantity
 from align_echo.types import ChatModel, Misalignment
 
 WRONG = "Not so: "
-Rule = dict[str, Any]
-"""Hypothesis as stored in an interface (`runtime.py`), with its own data under "hypothesis"."""
 
 
-def about(
-    hypothesis: Hypothesis, tally: HypothesisCounts, answers: dict[str, list[str]], failed_task: str
-) -> Misalignment:
+def about(hypothesis: Hypothesis, tally: HypothesisCounts, rules: RuleSet, failed_task: str) -> Misalignment:
     """Convert a confirmed, untested or merely played hypothesis into a misalignment.
 
-    `answers` holds the refusals of its forms. A hypothesis without trials is reported for `failed_task`.
+    `rules` holds it as a rule. A hypothesis without trials is reported for `failed_task`.
     """
-    verdict = verdict_on(hypothesis, tally)
     task_id, action = tally.example
-    refusals = {form: answers[form] for form in list_forms(hypothesis) if form in answers}
-    played = tally.attack.as_played() if verdict == "played" else ""
-    rule = build_rule(hypothesis, latest=tally.undoes, untested=verdict == "untested", played=played)
+    (rule,) = rules.rules
     return Misalignment(
         task_id=task_id or failed_task,
         action_type=list_forms(hypothesis)[0],
         action=action or list_forms(hypothesis)[0],
         intent=_intent(hypothesis),
-        rule=played or in_words(hypothesis),
-        sufficient_feedback=rule["hint"] or in_words(hypothesis),
+        rule=rule.text.removeprefix(UNTESTED).removesuffix("."),
+        sufficient_feedback=_told(rule.say, hypothesis),
         evidence=tally.evidence,
-        detail=json.dumps({"hypothesis": rule, "answers": refusals}),
+        detail=json.dumps({"ruleset": dump(rules), "confirmed": verdict_on(hypothesis, tally) == "kept"}),
     )
 
 
-def about_wrong(rule: Rule, tally: HypothesisCounts) -> Misalignment:
+def about_wrong(rule: Rule, hypothesis: Hypothesis, tally: HypothesisCounts) -> Misalignment:
     """Report an existing rule refuted by a trial."""
-    hypothesis = HYPOTHESIS.validate_python(rule["hypothesis"])
     task_id, action, *_ = (*tally.counterexample.split(": "), "", "")
     return Misalignment(
         task_id=task_id,
@@ -78,52 +69,14 @@ def about_wrong(rule: Rule, tally: HypothesisCounts) -> Misalignment:
         sufficient_feedback="leave the hint out",
         kind="bug-of-current",
         evidence=tally.evidence,
-        detail=json.dumps({"withdrawn": rule["hypothesis"]}),
+        detail=json.dumps({"withdrawn": rule.model_dump(mode="json")}),
     )
 
 
-def build_rule(hypothesis: Hypothesis, *, latest: bool, untested: bool, played: str = "") -> Rule:
-    """Convert a hypothesis into rule data in plain words, or in those of what was `played`.
-
-    A step with a name missing from the action is no order in the hint.
-    """
-    action = list_forms(hypothesis)[0]
-    hint = hint_words(hypothesis)
-    until, step = "", ""
-    if isinstance(hypothesis, NeededStep):
-        step = hypothesis.step
-        hint = hint if _is_named(step, action) else f"`{action}` is refused until some `{step}` was done."
-    elif isinstance(hypothesis, WrongWording):
-        step = hypothesis.right
-    elif isinstance(hypothesis, NoEffect):
-        step, until = hypothesis.after, hypothesis.until
-    elif isinstance(hypothesis, StatedClaim):
-        action = hypothesis.action
-    return {
-        "kind": hypothesis.kind,
-        "action": action,
-        "step": step,
-        "until": until,
-        "latest": latest,
-        "up_front": (played or in_words(hypothesis)) + ".",
-        "hint": played + "." if played and hint else hint,
-        "untested": untested,
-        "played": bool(played),
-        "cases": _cases(hypothesis),
-        "hypothesis": hypothesis.model_dump(mode="json"),
-    }
-
-
-def _is_named(step: str, action: str) -> bool:
-    """Whether an action has all names of a step."""
-    return set(slots_of(step)) <= set(slots_of(action))
-
-
-def _cases(hypothesis: Hypothesis) -> list[tuple[str, str]]:
-    """List heads of actions with the texts in their answers that a claim is about."""
-    trials = hypothesis.experiments if isinstance(hypothesis, StatedClaim) else ()
-    pairs = [(runtime.head_of(trial.actions[-1]), " ".join(trial.sees.lower().split())) for trial in trials]
-    return list(dict.fromkeys(pair for pair in pairs if pair[1]))
+def _told(say: str, hypothesis: Hypothesis) -> str:
+    """Return a message with the hypothesis's forms in it."""
+    action, step, *_ = (*spoken_forms(hypothesis), "", "")
+    return say.replace("{action}", action).replace("{step}", step)
 
 
 def outcome_line(hypothesis: Hypothesis, tally: HypothesisCounts, *, allow_untested: bool) -> str:
@@ -151,13 +104,9 @@ def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[Rul
     """Merge rule records with new evidence and drop refuted rules."""
     gone = {misalignment.rule.removeprefix(WRONG) for misalignment in new if misalignment.kind == "bug-of-current"}
     added = [
-        RuleRecord(
-            text=misalignment.rule,
-            evidence=misalignment.evidence,
-            untested=not _is_rule(json.loads(misalignment.detail)["hypothesis"]),
-        )
-        for misalignment in new
-        if misalignment.kind == "new-logic"
+        RuleRecord(text=each.rule, evidence=each.evidence, untested=not json.loads(each.detail)["confirmed"])
+        for each in new
+        if each.kind == "new-logic"
     ]
     added_texts = {record.text for record in added}
     return (*(record for record in old if record.text not in gone | added_texts), *added)
@@ -166,13 +115,8 @@ def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[Rul
 def unresolved(old: Sequence[str], new: Sequence[Misalignment]) -> tuple[str, ...]:
     """List misalignments without confirmed rules, untested ones included, refuted ones excluded."""
     gone = {misalignment.text.replace(WRONG, "", 1) for misalignment in new if misalignment.kind == "bug-of-current"}
-    details = [(misalignment.text, json.loads(misalignment.detail)) for misalignment in new]
-    untested = [text for text, detail in details if "hypothesis" in detail and not _is_rule(detail["hypothesis"])]
+    untested = [each.text for each in new if not json.loads(each.detail).get("confirmed", True)]
     return tuple(dict.fromkeys((*(text for text in old if text not in gone), *untested)))
-
-
-def _is_rule(rule: Rule) -> bool:
-    return not (rule["untested"] or rule.get("played"))
 
 
 def _intent(hypothesis: Hypothesis) -> str:
@@ -188,14 +132,14 @@ LONGEST_WORDS = 400
 
 
 def reword_rules(
-    rules: Sequence[Rule],
+    rules: RuleSet,
     model: ChatModel,
     settings: LlmSettings,
     *,
     environment: str,
     action_format: str,
     note: Callable[[str], None],
-) -> list[Rule]:
+) -> RuleSet:
     """Reword rules with the model where its words are usable; note each rejection.
 
     Raises `ModelError` only if the endpoint is unreachable: rules do not depend on the model's words.
@@ -206,18 +150,24 @@ def reword_rules(
         temperature=settings.optimizer_temperature,
         max_tokens=settings.max_tokens,
     )
-    plain_rules = [{"rule": rule["up_front"], "hint": rule["hint"], "forms": _forms(rule)} for rule in rules]
+    grammar = ActionGrammar(rules.forms)
+    pairs = [(rule, hypothesis) for rule in rules.rules if (hypothesis := as_hypothesis(rule, grammar)) is not None]
+    plain_rules = [
+        {"rule": rule.text, "hint": _told(rule.say, hypothesis), "forms": list_forms(hypothesis)}
+        for rule, hypothesis in pairs
+    ]
     try:
         written = dialogue.ask(render("optimizer/wording", {"rules": plain_rules}), _parse, tries=settings.format_tries)
     except NoAnswerError as error:
         note(f"the rules are told in plain words, since the model's could not be read: {error}")
-        return list(rules)
-    return [_with_words(rule, written.get(number, {}), note) for number, rule in enumerate(rules, start=1)]
+        return rules
+    worded = [_with_words(*pair, written.get(number, {}), note) for number, pair in enumerate(pairs, start=1)]
+    return rules.model_copy(update={"rules": tuple(worded)})
 
 
-def problem_with(words: str, rule: Rule, *, hint: bool) -> str:
+def problem_with(words: str, hypothesis: Hypothesis, *, hint: bool) -> str:
     """Return the problem of a model's words for a rule; "" if usable."""
-    forms = [_plain(form) for form in _forms(rule)]
+    forms = [_plain(form) for form in list_forms(hypothesis)]
     named = re.findall(r"`([^`]*)`", words)
     commands = [_plain(command) for command in named]
     if not words.strip() or len(words) > LONGEST_WORDS or "\n" in words:
@@ -231,39 +181,49 @@ def problem_with(words: str, rule: Rule, *, hint: bool) -> str:
         return f"they name `{wrong[0]}`, which is no form of the rule"
     if re.search(r"[{}]", re.sub(r"\{\d\}", "", rest)):
         return "they hold braces that are no {0} to {9}"
-    wanted = [_plain(rule["step"])] if hint and rule["step"] and rule["kind"] in ("needs", "instead") else []
+    wanted = [_plain(_order(hypothesis))] if hint and _order(hypothesis) else []
     if not commands or any(form not in commands for form in wanted):
         return "they do not name the command that helps"
     return ""
 
 
-# ---------------------------------------------------------------- helpers
-
-
-def _forms(rule: Rule) -> list[str]:
-    return list(list_forms(HYPOTHESIS.validate_python(rule["hypothesis"])))
+def _order(hypothesis: Hypothesis) -> str:
+    """Return the form of the command that helps, "" without one."""
+    if isinstance(hypothesis, NeededStep):
+        return hypothesis.step
+    return hypothesis.right if isinstance(hypothesis, WrongWording) else ""
 
 
 def _plain(text: str) -> str:
     """Normalise a command for comparison; letters may stand for slot numbers."""
-    return runtime.said_as(with_letters(text))
+    return said_as(with_letters(text))
 
 
-def _with_words(rule: Rule, words: dict[str, Any], note: Callable[[str], None]) -> Rule:
-    if rule["kind"] == "claim":
+def _with_words(rule: Rule, hypothesis: Hypothesis, words: dict[str, Any], note: Callable[[str], None]) -> Rule:
+    if isinstance(hypothesis, StatedClaim):
         return rule
-    changed = dict(rule)
-    for part in ("up_front", "hint"):
+    changed: dict[str, str] = {}
+    is_order = set(slots_of(_order(hypothesis))) <= set(slots_of(spoken_forms(hypothesis)[0]))
+    for part, name in (("up_front", "text"), ("hint", "say")):
         text = words.get(part)
-        is_order = rule["kind"] != "needs" or _is_named(rule["step"], rule["action"])
-        if not isinstance(text, str) or (part == "hint" and not (rule["hint"] and is_order)):
+        if not isinstance(text, str) or (part == "hint" and not is_order):
             continue
-        problem = problem_with(text, rule, hint=part == "hint")
+        told = _as_template(text, hypothesis) if part == "hint" else with_letters(text)
+        problem = problem_with(text, hypothesis, hint=part == "hint")
+        if not problem and slots_of(told):
+            problem = "they speak of names outside a command that is known then"
         if problem:
-            note(f"the model's words for {rule['up_front']!r} are not used, since {problem}")
+            note(f"the model's words for {rule.text!r} are not used, since {problem}")
         else:
-            changed[part] = " ".join(text.split())
-    return changed
+            prefix = UNTESTED if name == "text" and rule.text.startswith(UNTESTED) else ""
+            changed[name] = prefix + " ".join(told.split())
+    return rule.model_copy(update=changed)
+
+
+def _as_template(words: str, hypothesis: Hypothesis) -> str:
+    """Return a model's message with {action} and {step} for the forms of the action and of the command that helps."""
+    known = {_plain(spoken_forms(hypothesis)[0]): "`{action}`", _plain(_order(hypothesis)): "`{step}`"}
+    return re.sub(r"`([^`]*)`", lambda command: known.get(_plain(command[1]), command[0]), words)
 
 
 def _parse(reply: str) -> dict[int, dict[str, Any]]:
@@ -279,65 +239,52 @@ def _parse(reply: str) -> dict[int, dict[str, Any]]:
 
 # ---------------------------------------------------------------- write the interface's source
 
-HEADING = "Learned by experiment in this environment:"
-UNTESTED = "(not tested) "
-"""Prefix of untested rules in every text for agents."""
 
-Answers = dict[str, list[str]]
+def write_source(before: str, contract: InterfaceContract, rules: RuleSet, known: Sequence[RuleRecord]) -> str:
+    """Build source from rules and an interface: code of the probe, or one with rules only.
 
-
-def read_rules(source: str) -> tuple[list[Rule], Answers]:
-    """Read the hypothesis rules and refusals of an interface by this backend; empty for any other."""
-    values: dict[str, Any] = {}
-    for node in parse_source(source).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("HYPOTHESES", "REFUSALS"):
-            try:
-                values[ast.unparse(node.targets[0])] = ast.literal_eval(node.value)
-            except ValueError:
-                return [], {}
-    rules, answers = values.get("HYPOTHESES", []), values.get("REFUSALS", {})
-    return (rules, answers) if isinstance(rules, list) and isinstance(answers, dict) else ([], {})
-
-
-def extend_source(before: str, contract: InterfaceContract, rules: Sequence[Rule], answers: Answers) -> str:
-    """Build source from an interface (the probe's or the identity) and hypothesis rules.
-
-    Existing words for a refused action take precedence.
+    In code, existing words for a refused action take precedence.
     """
-    plain = _without_docstring(before)
-    plain = re.sub(r"(?m)^def InferRules\(", "def rules_before(", plain)
-    plain = re.sub(r"(?m)^def WrapStep\(", "def step_before(", plain)
-    for module in ("re", "json"):
-        plain = plain if re.search(rf"(?m)^import {module}$", plain) else f"import {module}\n" + plain
-    tables = [
-        "HYPOTHESES = " + pprint.pformat(list(rules), width=116, compact=True, sort_dicts=False),
-        "REFUSALS = " + pprint.pformat(answers, width=116, compact=True),
-        f"SAME = {runtime.SAME!r}",
-        f"DEPTH = {runtime.DEPTH}\nPATIENCE = {runtime.PATIENCE}",
-    ]
-    head = _head(contract, rules)
-    return "\n\n".join([head, plain.strip(), *tables, extract_code(runtime), _functions(contract, rules)]) + "\n"
+    if effects.read_rule_set(before) is not None or before == identity_source(contract):
+        code = _without_docstring(effects.source(rules, contract))
+    else:
+        code = _beside(before, contract, rules)
+    return f"{_head(contract, rules, known)}\n\n{code.strip()}\n"
 
 
-def _head(contract: InterfaceContract, rules: Sequence[Rule]) -> str:
+def without_rules(source: str) -> str:
+    """Return source without its rules as data."""
+    tree = parse_source(source)
+    named = [node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RULES"]
+    lines = source.splitlines()
+    for node in reversed(named):
+        lines[node.lineno - 1 : node.end_lineno] = []
+    return "\n".join(lines) + "\n"
+
+
+def _head(contract: InterfaceContract, rules: RuleSet, known: Sequence[RuleRecord]) -> str:
+    confirmed = {record.text for record in known if not record.untested}
+    unsure = {record.text for record in known if record.untested}
+    texts = [rule.text.removesuffix(".") for rule in rules.rules if is_own(rule)]
     lines = [
         f"Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence.",
         "",
-        f"{sum(map(_is_rule, rules))} rules were proposed by a model and stood every trial.",
+        f"{len([text for text in texts if text not in unsure and not text.startswith(UNTESTED)])} rules were proposed "
+        "by a model and stood every trial.",
     ]
-    played = [rule for rule in rules if rule.get("played")]
+    played = [text for text in texts if text in unsure - confirmed]
     if played:
-        lines += ["", "No rules, but what was played:", *(f"- {rule['up_front']}" for rule in played)]
-    untested = [rule for rule in rules if rule["untested"]]
+        lines += ["", "No rules, but what was played:", *(f"- {text}." for text in played)]
+    untested = [text.removeprefix(UNTESTED) for text in texts if text.startswith(UNTESTED)]
     if untested:
         lines += ["", "Not tested, since no state was found that could decide them (--allow-untested):"]
-        lines += [f"- {rule['up_front']}" for rule in untested]
+        lines += [f"- {text}." for text in untested]
     return _as_docstring("\n".join(lines))
 
 
 def _as_docstring(text: str) -> str:
     """Quote any text as a docstring."""
-    return '"""' + with_letters(text).replace("\\", "\\\\").replace('"""', "'''").rstrip('"') + '\n"""'
+    return '"""' + text.replace("\\", "\\\\").replace('"""', "'''").rstrip('"') + '\n"""'
 
 
 def _without_docstring(source: str) -> str:
@@ -348,29 +295,41 @@ def _without_docstring(source: str) -> str:
     return source
 
 
-def up_front(rules: Sequence[Rule]) -> str:
-    """Format the rules text, a line per rule."""
-    return "\n".join(f"- {UNTESTED if rule['untested'] else ''}{with_letters(rule['up_front'])}" for rule in rules)
+WATCHED = """\
+class WatchedEnv:
+    def __init__(self, env):
+        self.env = env
+        self.replies = []
+
+    def step(self, action):
+        result = self.env.step(action)
+        sent = action[0] if isinstance(action, list) else action
+        text = result[0][0] if isinstance(result[0], list) else result[0]
+        self.replies.append((sent, text))
+        return result
+
+    def answer(self, action, shown):
+        texts = [text for sent, text in self.replies if sent == action]
+        return texts[-1] if texts else shown"""
+"""The environment, with its own answers in a turn, in an interface's source."""
 
 
-def _functions(contract: InterfaceContract, rules: Sequence[Rule]) -> str:
+def _beside(before: str, contract: InterfaceContract, rules: RuleSet) -> str:
+    """Return code with rules beside it: they explain the environment's own answer."""
+    code = re.sub(r"(?m)^def InferRules\(", "def rules_before(", _without_docstring(before))
+    code = re.sub(r"(?m)^def WrapStep\(", "def step_before(", code)
     infer, wrap = ", ".join(contract.infer_rules_args), ", ".join(contract.wrap_step_args)
-    first = contract.wrap_step_args[1]
-    watched = wrap.replace("env", "env.watched", 1)
-    return f"""\
+    functions = f"""\
 def InferRules({infer}):
-    before = rules_before({infer})
-    return (before or {HEADING!r}) + '\\n' + {up_front(rules)!r}
+    texts = dict.fromkeys(rule['text'] for rule in RULES['rules'])
+    return (rules_before({infer}) or {effects.HEADING!r}) + '\\n- ' + '\\n- '.join(texts)
 
 
 def WrapStep({wrap}):
     if not hasattr(env, 'watched'):
         env.watched = WatchedEnv(env)
-        env.noted = new_record({first})
     env.watched.replies = []
-    seen, *rest = step_before({watched})
-    answer = answer_of(env.watched, agent_action, seen)
-    words = noted_hint(HYPOTHESES, REFUSALS, env.noted, agent_action, answer)
-    if words and (seen.strip() == answer.strip() or (env.noted['beside'] and words not in seen)):
-        seen = (seen + ' ' + words).strip()
-    return seen, *rest"""
+    seen, *rest = step_before({wrap.replace("env", "env.watched", 1)})
+    return env.explain(RULES, agent_action, env.watched.answer(agent_action, seen), seen), *rest"""
+    data = "RULES = " + pprint.pformat(dump(rules), width=116, sort_dicts=False)
+    return "\n\n".join([code.strip(), data, WATCHED, functions])

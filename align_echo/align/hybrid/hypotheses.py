@@ -18,28 +18,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
-from align_echo.align.hybrid.runtime import SAME, bound_names, general_answer, head_of, said_as, slots_of, tree_of
+from align_echo.align.hybrid.forms import said_as, slots_of, tree_of, with_letters
 from align_echo.align.probe.lab import Lab, LabState
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, parse_call
+from align_echo.interface.rules.answers import SAME, AnswerReader, lift
+from align_echo.interface.rules.model import MOST_EXPERIMENTS, ClaimTrial, plain_text
 from align_echo.types import Frozen
 from align_echo.wrappers.text_env import MAX_TEXT
 
 LONGEST_FORM = 400
 LONGEST_STATEMENT = 400
-MOST_EXPERIMENTS = 12
-MOST_ACTIONS = 40
-LETTERS = ("X", "Y", "Z", "P", "Q", "R", "S", "T", "U", "V")
-"""Letters for slots in texts for people and agents."""
 
 
 def write_action(action: Any) -> Any:
     """Write an action that a model gave as a JSON object."""
     return json.dumps(action, ensure_ascii=False) if isinstance(action, dict) else action
-
-
-def write_actions(actions: Any) -> Any:
-    """Write a list of actions, or a single one."""
-    several = actions if isinstance(actions, list | tuple) else [actions]
-    return [write_action(action) for action in several]
 
 
 def normalise_form(form: str) -> str:
@@ -48,6 +41,8 @@ def normalise_form(form: str) -> str:
     form = " ".join(form.split()) if tree is None else json.dumps(tree, ensure_ascii=False)
     if not form or len(form) > LONGEST_FORM:
         raise ValueError(f"a form has 1 to {LONGEST_FORM} characters")
+    if len(slots_of(form)) != len(set(slots_of(form))):
+        raise ValueError(f"{form!r} has a name twice")
     if re.search(r"\}\s*\{", form):
         raise ValueError(f"two names of {form!r} stand side by side: some word must part them")
     if not re.search(r"\w", re.sub(r"\{\d\}", "", form)):
@@ -117,34 +112,6 @@ class NoEffect(Frozen):
         return self
 
 
-class ClaimTrial(Frozen):
-    """Experiment about a claim: if it is true, after these actions in a task the last text contains `sees` and lacks
-    `sees_not`. Case and spacing do not count."""
-
-    task: str
-    actions: Annotated[tuple[str, ...], BeforeValidator(write_actions), Field(min_length=1, max_length=MOST_ACTIONS)]
-    sees: str = ""
-    sees_not: str = ""
-
-    @model_validator(mode="after")
-    def _says_something(self) -> ClaimTrial:
-        if not (self.sees.strip() or self.sees_not.strip()):
-            raise ValueError("an experiment needs sees or sees_not")
-        return self
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that decide it."""
-        return tuple(_plain(text) for text in (self.sees, self.sees_not) if text.strip())
-
-    def objection(self, answer: str) -> str:
-        """Say how an answer contradicts the claim; "" if it agrees."""
-        sees, lacks = _plain(self.sees), _plain(self.sees_not)
-        if sees and sees not in _plain(answer):
-            return f"{self.sees!r} is not seen in {answer!r}"
-        return f"{self.sees_not!r} is seen in {answer!r}" if lacks and lacks in _plain(answer) else ""
-
-
 class StatedClaim(Frozen):
     """Statement in words with deciding experiments. `action` is the form with the explained refusal, if any. A text
     must be seen in one experiment and missing in another of the same task, so that a false statement would be noticed.
@@ -157,14 +124,17 @@ class StatedClaim(Frozen):
 
     @model_validator(mode="after")
     def _can_fail(self) -> StatedClaim:
-        seen = {(trial.task, _plain(trial.sees)) for trial in self.experiments if trial.sees.strip()}
-        if not seen & {(trial.task, _plain(trial.sees_not)) for trial in self.experiments if trial.sees_not.strip()}:
+        seen = {(trial.task, plain_text(trial.sees)) for trial in self.experiments if trial.sees.strip()}
+        if not seen & {
+            (trial.task, plain_text(trial.sees_not)) for trial in self.experiments if trial.sees_not.strip()
+        }:
             raise ValueError(
                 "no experiment would come out otherwise if the claim were false: have a text seen in one experiment, "
                 "and not seen in another of the same task with other actions"
             )
         actions = [self.action, *(action for trial in self.experiments for action in trial.actions)]
-        played = {said_as(action) for action in actions} | {head_of(action) for action in actions if tree_of(action)}
+        played = {said_as(action) for action in actions}
+        played |= {call[0].lower() for action in actions if (call := parse_call(action.strip()))}
         strange = [command for command in re.findall(r"`([^`]*)`", self.text) if said_as(command) not in played]
         if strange:
             raise ValueError(f"the text names `{strange[0]}`, which no experiment plays")
@@ -201,25 +171,9 @@ def list_trials(hypothesis: Hypothesis) -> list[str]:
     return [f"{trial.task}: {' | '.join(trial.actions)}" for trial in trials]
 
 
-def with_letters(text: str) -> str:
-    """Replace {0}, {1} and so on with X, Y and so on."""
-    return re.sub(r"\{(\d)\}", lambda match: LETTERS[int(match[1])], text)
-
-
 def in_words(hypothesis: Hypothesis) -> str:
     """Write a hypothesis as a plain sentence without a full stop."""
     return with_letters(_sentence(hypothesis))
-
-
-def hint_words(hypothesis: Hypothesis) -> str:
-    """Write the hint for a refused action, with slots, in the wording the audit can read."""
-    if isinstance(hypothesis, NeededStep):
-        return f"`{hypothesis.action}` does not work yet: you need to `{hypothesis.step}` first."
-    if isinstance(hypothesis, WrongWording):
-        return f"`{hypothesis.wrong}` is not understood; write `{hypothesis.right}` instead."
-    if isinstance(hypothesis, NoEffect):
-        return f"`{hypothesis.action}` would change nothing: that is already so."
-    return hypothesis.text if hypothesis.action else ""
 
 
 def _sentence(hypothesis: Hypothesis) -> str:
@@ -233,10 +187,6 @@ def _sentence(hypothesis: Hypothesis) -> str:
     return hypothesis.text.rstrip(".")
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.lower().split())
-
-
 # ---------------------------------------------------------------- read the model's answers
 
 NONSENSE = ("qzxv", "wvub", "qzxv wvub", "wvub qzxv", "wvub qzxv 7 kjdq", "kjdq 7", "vvjx qzxv kjdq", "xqj")
@@ -247,18 +197,27 @@ MOST_ANSWERS = 20
 
 
 class ActionJudge:
-    """Judge of actions in a lab. Answers may quote the names of `forms`; `is_invalid` is the environment's test of an
-    answer for a refusal, if it has one."""
+    """Judge of actions in a lab. `grammar` and `reader` read actions and answers as an interface does; `is_invalid` is
+    the environment's test of an answer for a refusal, if it has one. `forms` are those of the hypotheses."""
 
-    def __init__(self, lab: Lab, forms: Sequence[str], is_invalid: Callable[[str], bool] | None = None) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        forms: Sequence[str],
+        grammar: ActionGrammar,
+        reader: AnswerReader,
+        is_invalid: Callable[[str], bool] | None = None,
+    ) -> None:
         self.lab = lab
+        self.grammar = grammar
+        self.reader = reader
         self._is_invalid = is_invalid
         self.forms = list(dict.fromkeys(forms))
         self._nonsense: dict[str, frozenset[str]] = {}
         self._refusing: defaultdict[str, set[str]] = defaultdict(set)
         self._accepting: defaultdict[str, set[str]] = defaultdict(set)
         self._refused: set[LabState] = set()
-        self._known: dict[str, list[str]] = {}
+        self._read: dict[str, ActionTree | None] = {}
 
     def possible(self, state: LabState, action: str) -> bool:
         """Check if the engine accepts an action in a state, by its list or by trying."""
@@ -311,23 +270,23 @@ class ActionJudge:
             return not self._is_invalid(child.observation)
         plain = " ".join(child.observation.split())
         refused = plain == " ".join(state.observation.split())
-        return not refused and general_answer("", action, plain) not in self._nonsense_in(state.task_id)
+        return not refused and lift(plain, action) not in self._nonsense_in(state.task_id)
 
     def _note(self, state: LabState, action: str, child: LabState, accepted: bool) -> None:
         """Record the answer as an interface would see it. A repeated refusal is not silence."""
-        same = " ".join(child.observation.split()) == " ".join(state.observation.split())
+        if action not in self._read:
+            reading = self.grammar.read(action)
+            self._read[action] = reading.tree if reading else None
+        tree = self._read[action]
+        if tree is None:
+            return
+        page = self.reader.page(child.observation, state.observation)
+        same = page == self.reader.page(state.observation, state.parent.observation if state.parent else "")
         silent = same and (accepted or state not in self._refused)
-        for form in self._matching_forms(action):
-            texts = {SAME} if silent else set()
-            if accepted or not silent:
-                texts.add(general_answer(form, action, child.observation))
-            (self._accepting if accepted else self._refusing)[form].update(texts)
-
-    def _matching_forms(self, action: str) -> list[str]:
-        """List the forms an action matches."""
-        if action not in self._known:
-            self._known[action] = [form for form in self.forms if bound_names(form, action) is not None]
-        return self._known[action]
+        texts = {SAME} if silent else set()
+        if accepted or not silent:
+            texts.add(lift(page, action, tree.arguments))
+        (self._accepting if accepted else self._refusing)[tree.form].update(texts)
 
     def _differ(self, state: LabState, child: LabState) -> bool:
         if state.admissible != child.admissible:
@@ -341,6 +300,6 @@ class ActionJudge:
         if task_id not in self._nonsense:
             start = self.lab.start(task_id)
             children = [(action, self.lab.after(start, action)) for action in NONSENSE]
-            answers = (general_answer("", action, child.observation) for action, child in children)
+            answers = (lift(" ".join(child.observation.split()), action) for action, child in children)
             self._nonsense[task_id] = frozenset(answers)
         return self._nonsense[task_id]

@@ -21,9 +21,9 @@ from typing import Literal
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.experiments import clip
+from align_echo.align.hybrid.forms import bound_names, filled_form, is_step, slots_of
 from align_echo.align.hybrid.hypotheses import (
     ActionJudge,
-    ClaimTrial,
     Hypothesis,
     NeededStep,
     NoEffect,
@@ -33,9 +33,11 @@ from align_echo.align.hybrid.hypotheses import (
     spoken_forms,
 )
 from align_echo.align.hybrid.reading import Meaning, WalkGuide, WalkState, claim_tasks, judge_meaning, names_said
-from align_echo.align.hybrid.runtime import bound_names, filled_form, is_step, slots_of
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.refutation import MIN_TASKS, Attack
+from align_echo.interface.rules.actions import ActionGrammar
+from align_echo.interface.rules.answers import AnswerReader
+from align_echo.interface.rules.model import ClaimTrial
 from align_echo.types import Evidence, Trajectory
 
 MIN_SUPPORT = 10
@@ -138,15 +140,17 @@ def run_trials(
     tasks: Sequence[str],
     rng: random.Random,
     say: Callable[[str], None],
+    grammar: ActionGrammar,
+    reader: AnswerReader,
     is_invalid: Callable[[str], bool] | None = None,
 ) -> tuple[list[HypothesisCounts], ActionJudge]:
-    """Test all hypotheses on `tasks` and where agents failed.
+    """Test all hypotheses on `tasks` and where agents failed. `grammar` and `reader` read as an interface will.
 
     `is_invalid` is the environment's test of an answer for a refusal. The returned judge knows the refusals. Where the
     budget ends, the trials by then count.
     """
     forms = [form for hypothesis in hypotheses for form in spoken_forms(hypothesis)]
-    judge = ActionJudge(lab, forms, is_invalid)
+    judge = ActionJudge(lab, forms, grammar, reader, is_invalid)
     actions = [step.action for trajectory in failed for step in trajectory.steps if step.action is not None]
     guide = WalkGuide(judge, names_said(forms, actions), rng)
     tallies = [HypothesisCounts() for _ in hypotheses]

@@ -9,7 +9,6 @@ from typing import TypeVar
 from align_echo.align import refutation
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.experiments import ExperimentResult, Failure, Simulator, clip, failures_of, trajectory_text
-from align_echo.align.hybrid.hypotheses import ClaimTrial
 from align_echo.align.llm.replies import (
     KINDS,
     MOST_OPERATIONS,
@@ -44,6 +43,7 @@ from align_echo.errors import (
     ReplyFormatError,
 )
 from align_echo.interface.contract import Interface
+from align_echo.interface.rules.model import ClaimTrial
 from align_echo.models.drawing import model_for_sample
 from align_echo.prompts import render
 from align_echo.registry import quantity

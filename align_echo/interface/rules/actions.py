@@ -45,13 +45,15 @@ _CALL_NAMES, _CALL_ARGUMENTS = ("name", "tool", "function"), ("arguments", "args
 class Form(Frozen):
     """Form of actions: `text` with slots {0}, {1} ..., or `tool` with the names of its `arguments`.
 
-    `types` holds the declared JSON type of each argument, "" if unknown.
+    `types` holds the declared JSON type of each argument, "" if unknown; `keys` those of the tool and of the arguments
+    in a call.
     """
 
     text: str = ""
     tool: str = ""
     arguments: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    keys: tuple[str, str] = ("name", "arguments")
 
     @field_validator("text")
     @classmethod
@@ -83,6 +85,26 @@ class ActionTree(NamedTuple):
     def key(self) -> str:
         """Text that is equal for equal actions."""
         return json.dumps([self.form, self.arguments, self.extra], sort_keys=True, default=str)
+
+
+class Term(Frozen):
+    """Argument of a step: an argument of the action (`slot`), else a constant (`value`).
+
+    With `reads`, the part of the argument that stands for {0} in it; with `text`, that part put into it.
+    """
+
+    slot: int = -1
+    value: JsonValue = None
+    reads: str = ""
+    text: str = ""
+
+    def of(self, tree: ActionTree) -> JsonValue:
+        """Return the value for an action; None if the action has no such argument."""
+        value = self.value if self.slot < 0 else tree.arguments[self.slot] if self.slot < len(tree.arguments) else None
+        if value is None or not (self.reads or self.text):
+            return value
+        part = match_text(self.reads or "{0}", text_of(value))
+        return None if part is None else fill(self.text or "{0}", part)
 
 
 class Reading(NamedTuple):
@@ -134,7 +156,7 @@ class ActionGrammar:
         if form.tool:
             pairs = zip(form.arguments, tree.arguments, strict=True)
             arguments = {name: value for name, value in pairs if value is not None} | dict(tree.extra)
-            return json.dumps({"name": form.tool, "arguments": arguments}, ensure_ascii=False)
+            return json.dumps(dict(zip(form.keys, (form.tool, arguments), strict=True)), ensure_ascii=False)
         return fill(form.text, [text_of(value) for value in tree.arguments])
 
     def rename(self, tree: ActionTree, form: str) -> ActionTree | None:
@@ -166,6 +188,13 @@ def fill(text: str, values: Sequence[str]) -> str:
     return re.sub(r"\{(\d+)\}", lambda slot: values[int(slot[1])] if int(slot[1]) < len(values) else slot[0], text)
 
 
+def match_text(text: str, value: str) -> list[str] | None:
+    """Return the parts of a value that stand for a text's slots, in any letter case; None if it reads otherwise."""
+    pattern = "(.+)".join(map(re.escape, _NUMBERED.split(text)))
+    match = re.fullmatch(pattern, value.strip(), re.IGNORECASE | re.DOTALL)
+    return [*match.groups()] if match else None
+
+
 def text_of(value: JsonValue) -> str:
     """Return an argument as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -183,6 +212,14 @@ def parse_call(text: str) -> tuple[str, dict[str, JsonValue]] | None:
     if isinstance(arguments, str):
         arguments = _loaded(arguments or "{}")
     return (name, arguments) if name is not None and isinstance(arguments, dict) else None
+
+
+def call_keys(text: str) -> tuple[str, str]:
+    """Return the keys of the tool and of the arguments in a JSON tool call."""
+    call = _loaded(text.strip())
+    call = {} if not isinstance(call, dict) or isinstance(call.get("function"), dict) else call
+    name = next((key for key in _CALL_NAMES if key in call), _CALL_NAMES[0])
+    return name, next((key for key in _CALL_ARGUMENTS if key in call), _CALL_ARGUMENTS[0])
 
 
 def _loaded(text: str) -> Any:
@@ -218,8 +255,8 @@ def declared_forms(action_format: str, tools: Sequence[Mapping[str, Any]] = ()) 
     forms = [form for tool in tools if (form := _tool_form(tool)) is not None]
     text, calls = _cut_calls(action_format)
     forms += [
-        Form(tool=name.strip(), arguments=tuple(arguments), types=("",) * len(arguments))
-        for names, arguments in calls
+        Form(tool=name.strip(), arguments=tuple(arguments), types=("",) * len(arguments), keys=keys)
+        for (names, arguments), keys in calls
         for name in names.split("|")
         if name.strip()
     ]
@@ -252,6 +289,7 @@ def seen_forms(actions: Iterable[str], known: Iterable[Form] = (), sign: str = "
     """
     grammar = ActionGrammar(known)
     tools: dict[str, dict[str, None]] = {}
+    keys: dict[str, tuple[str, str]] = {}
     texts: dict[str, set[str]] = {}
     for action in dict.fromkeys(actions):
         if grammar.read(action) is not None or len(action) > LONGEST_ACTION:
@@ -259,9 +297,13 @@ def seen_forms(actions: Iterable[str], known: Iterable[Form] = (), sign: str = "
         call = parse_call(action.strip())
         if call is not None:
             tools.setdefault(call[0], {}).update(dict.fromkeys(call[1]))
+            keys.setdefault(call[0], call_keys(action))
         elif "{" not in action and len(action.split()) <= 2 * LONGEST_ALTERNATIVE:
             texts.setdefault(_guess_form(action, sign), set()).add(action)
-    forms = [Form(tool=name, arguments=tuple(keys), types=("",) * len(keys)) for name, keys in tools.items()]
+    forms = [
+        Form(tool=name, arguments=tuple(names), types=("",) * len(names), keys=keys[name])
+        for name, names in tools.items()
+    ]
     for text, members in texts.items():
         if len(members) > 1 or "{" not in text:
             forms.append(Form(text=text))
@@ -317,18 +359,19 @@ def _tool_form(tool: Mapping[str, Any]) -> Form | None:
 _CUT = "\x00"
 
 
-def _cut_calls(text: str) -> tuple[str, list[tuple[str, dict[str, JsonValue]]]]:
+def _cut_calls(text: str) -> tuple[str, list[tuple[tuple[str, dict[str, JsonValue]], tuple[str, str]]]]:
     """Cut the JSON tool calls out of a text and return both."""
     calls, left, position = [], "", 0
     decoder = json.JSONDecoder()
     while (start := text.find("{", position)) >= 0:
         try:
             value, end = decoder.raw_decode(text, start)
-            call = parse_call(json.dumps(value))
+            written = json.dumps(value)
+            call = parse_call(written)
         except (ValueError, RecursionError):
             call, end = None, start + 1
         left += text[position:start] + (_CUT if call else text[start:end])
-        calls += [call] if call else []
+        calls += [(call, call_keys(written))] if call else []
         position = end
     return left + text[position:], calls
 

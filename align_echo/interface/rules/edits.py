@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, text_of
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, Term, text_of
 from align_echo.types import Frozen
 
 EditKind = Literal[
@@ -29,13 +29,14 @@ MOST_FORMS = 12
 class Edit(Frozen):
     """Edit of an action. `slot` is the argument, -1 for the whole action.
 
-    `detail` holds the form of a "form" edit; a value with {} for a "sign"; a JSON value's text for a "value"; the
-    right name for an "argument".
+    `detail` holds the form of a "form" edit, whose arguments are `terms`, or the action's own in order; a value with {}
+    for a "sign"; a JSON value's text for a "value"; the right name for an "argument".
     """
 
     kind: EditKind
     slot: int = -1
     detail: str = ""
+    terms: tuple[Term, ...] | None = None
 
 
 def apply_edit(edit: Edit, reading: Reading, grammar: ActionGrammar, texts: str = "") -> ActionTree | None:
@@ -44,6 +45,8 @@ def apply_edit(edit: Edit, reading: Reading, grammar: ActionGrammar, texts: str 
     if edit.kind == "wording":
         return None if reading.exact else tree
     if edit.kind == "form":
+        if edit.terms is not None:
+            return _reformed(edit.terms, edit.detail, tree, grammar)
         return grammar.rename(tree, edit.detail)
     if edit.kind == "argument":
         return _renamed(edit, tree, grammar)
@@ -83,6 +86,16 @@ def _edited(edit: Edit, value: JsonValue, texts: str) -> JsonValue:
             before, _, after = edit.detail.partition("{}")
             return None if value.startswith(before) and value.endswith(after) else f"{before}{value}{after}"
     return None
+
+
+def _reformed(terms: Sequence[Term], form: str, tree: ActionTree, grammar: ActionGrammar) -> ActionTree | None:
+    """Return the action in another form, with arguments by terms."""
+    known = grammar.forms.get(form)
+    values = tuple(term.of(tree) for term in terms)
+    if known is None or known.slots != len(values):
+        return None
+    missing = any(value is None and term.slot >= 0 for value, term in zip(values, terms, strict=True))
+    return None if missing else ActionTree(form, values)
 
 
 def _all_lists(tree: ActionTree, grammar: ActionGrammar) -> ActionTree | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import InterfaceError
-from align_echo.interface.rules.actions import MOST_FORMS, ActionTree, Form, is_shallow
+from align_echo.interface.rules.actions import MOST_FORMS, Form, Term, is_shallow
 from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.edits import Edit
 from align_echo.types import Frozen
@@ -24,35 +24,40 @@ MOST_RULES = 500
 MOST_DATA = 300_000
 """Maximum characters and values in an interface's rules."""
 
+MOST_EXPERIMENTS, MOST_ACTIONS = 12, 40
+"""Maximum experiments of a claim, and actions of an experiment."""
+
 Say = Annotated[str, Field(max_length=2_000)]
 """Template of a message."""
 
 
-class Term(Frozen):
-    """Argument of a step: an argument of the action (`slot`), else a constant (`value`)."""
-
-    slot: int = -1
-    value: JsonValue = None
-
-    def of(self, tree: ActionTree) -> JsonValue:
-        """Return the value for an action; None if the action has no such argument."""
-        if self.slot < 0:
-            return self.value
-        return tree.arguments[self.slot] if self.slot < len(tree.arguments) else None
+def write_actions(actions: Any) -> Any:
+    """Write a list of actions, or a single one; a JSON object becomes its text."""
+    several = actions if isinstance(actions, list | tuple) else [actions]
+    return [json.dumps(each, ensure_ascii=False) if isinstance(each, dict) else each for each in several]
 
 
-class Condition(Frozen):
-    """Condition on the actions that took effect.
+def plain_text(text: str) -> str:
+    """Return a text in small letters with single spaces."""
+    return " ".join(text.lower().split())
 
-    "done": one of form `form` had these arguments; `undone_by` are forms that undo it. "latest": the latest of that
-    form had them. `negated`: it is not so. `terms` gives the arguments for the action at hand; None in place of a term
-    admits any value.
-    """
 
-    kind: Literal["done", "latest"]
+class Effect(Frozen):
+    """Action that took effect, in terms of the action at hand; None in place of a term admits any value."""
+
     form: str
     terms: tuple[Term | None, ...] = ()
-    undone_by: tuple[str, ...] = ()
+
+
+class Condition(Effect):
+    """Condition on the actions that took effect, or on the action at hand.
+
+    "done": one of form `form` had these arguments, and none of `undone_by` came later. "latest": the latest of that
+    form had them. "reads": the argument of the only term reads like `form`. `negated`: it is not so.
+    """
+
+    kind: Literal["done", "latest", "reads"]
+    undone_by: tuple[Effect, ...] = ()
     negated: bool = False
 
 
@@ -71,14 +76,15 @@ class SayInstead(Frozen):
 class NeedsFirst(Frozen):
     """The action works only after another one, which the environment does not say: `step` with `terms`.
 
-    The rule is silent where a condition of `unless` holds.
+    The rule is silent where a condition of `unless` holds. None in place of a term admits any value; then the message
+    has no action to send.
     """
 
     kind: Literal["needs_first"] = "needs_first"
     form: str
     answers: tuple[str, ...]
     step: str
-    terms: tuple[Term, ...]
+    terms: tuple[Term | None, ...]
     unless: tuple[Condition, ...]
     text: str
     say: Say = "You need to `{step}` first."
@@ -143,8 +149,52 @@ class TurnLimit(Frozen):
     say: Say = "{left} more actions are possible in this episode."
 
 
+class ClaimTrial(Frozen):
+    """Actions from the beginning of a task: if a claim is true, the last answer contains `sees` and lacks `sees_not`.
+    Letter case and spacing do not count."""
+
+    task: str
+    actions: Annotated[tuple[str, ...], BeforeValidator(write_actions), Field(min_length=1, max_length=MOST_ACTIONS)]
+    sees: str = ""
+    sees_not: str = ""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> ClaimTrial:
+        if not (self.sees.strip() or self.sees_not.strip()):
+            raise ValueError("an experiment needs sees or sees_not")
+        return self
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that decide it."""
+        return tuple(plain_text(text) for text in (self.sees, self.sees_not) if text.strip())
+
+    def objection(self, answer: str) -> str:
+        """Say how an answer contradicts the claim; "" if it agrees."""
+        sees, lacks = plain_text(self.sees), plain_text(self.sees_not)
+        if sees and sees not in plain_text(answer):
+            return f"{self.sees!r} is not seen in {answer!r}"
+        return f"{self.sees_not!r} is seen in {answer!r}" if lacks and lacks in plain_text(answer) else ""
+
+
+class PlainClaim(Frozen):
+    """Statement in plain words, with the experiments that it stood.
+
+    It is told up front; once in an episode where the last action of an experiment is answered as there; and where the
+    action of `form` is refused by one of `answers` and no other rule knows why.
+    """
+
+    kind: Literal["claim"] = "claim"
+    form: str = ""
+    answers: tuple[str, ...] = ()
+    experiments: Annotated[tuple[ClaimTrial, ...], Field(max_length=MOST_EXPERIMENTS)] = ()
+    unless: tuple[Condition, ...] = ()
+    text: str
+    say: Say
+
+
 Rule = Annotated[
-    SayInstead | NeedsFirst | NothingChanged | WorksWhere | LockedAfter | EndsEpisode | TurnLimit,
+    SayInstead | NeedsFirst | NothingChanged | WorksWhere | LockedAfter | EndsEpisode | TurnLimit | PlainClaim,
     Field(discriminator="kind"),
 ]
 
@@ -199,6 +249,7 @@ def _is_small(data: Any) -> bool:
         elif isinstance(value, (list, tuple)):
             left += value
     return size <= MOST_DATA
+
 
 def dump(rules: RuleSet) -> dict[str, Any]:
     """Return a rule set as plain data without defaults, for an interface file."""

@@ -7,30 +7,36 @@ environment's answers alone.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, text_of
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, match_text, text_of
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.edits import apply_edit
 from align_echo.interface.rules.model import (
     Condition,
+    Effect,
     EndsEpisode,
     LockedAfter,
     NeedsFirst,
     NothingChanged,
+    PlainClaim,
     Rule,
     RuleSet,
     SayInstead,
     TurnLimit,
     WorksWhere,
+    plain_text,
 )
 
 DEPTH = 4
 """Maximum steps that lead back from an action to the first that is possible."""
+
+PATIENCE = 3
+"""Times that a step is advised, done and refused for reasons that other rules know."""
 
 MOST_TEXT = 200_000
 """Characters of an episode's texts in which names are looked up; older ones are dropped."""
@@ -65,10 +71,20 @@ class RuleRuntime:
         self.effects: list[ActionTree] = []
         self.answers: list[str] = []
         self._page_named = ""
+        self._advised = ""
+        self._in_vain: Counter[str] = Counter()
+        self._claimed: set[str] = set()
         self._by_page = [rule for rule in rules.rules if isinstance(rule, WorksWhere)]
         self._by_form: dict[str, list[Rule]] = defaultdict(list)
         for rule in rules.rules:
             self._by_form[getattr(rule, "form", "")].append(rule)
+        self._cases = [
+            (self._form(each.actions[-1]), plain_text(each.sees), rule)
+            for rule in rules.rules
+            if isinstance(rule, PlainClaim)
+            for each in rule.experiments
+            if each.sees.strip()
+        ]
 
     def begin(self, raw: str) -> None:
         """Take a text as the first page, where the opening says more than the environment's first observation."""
@@ -95,7 +111,11 @@ class RuleRuntime:
 
     def advise(self, turn: HeardAnswer) -> Advice:
         """Return what the rules say of a turn that did not end the episode; without text if nothing is certain."""
-        parts = [self._about_action(turn), self._about_end(turn), self._about_page(), self._about_limit()]
+        action = self._about_action(turn)
+        self._remember(turn, action)
+        if not action.text:
+            action = self._about_answer(turn)
+        parts = [action, self._about_end(turn), self._about_page(), self._about_limit()]
         spoken = [part for part in parts if part.text]
         if not spoken:
             return Advice("")
@@ -138,9 +158,9 @@ class RuleRuntime:
             return None
         known = self._is_known(tree, rule.edit.slot) or self._is_known(turn.reading.tree, rule.edit.slot)
         if not known or self._is_silent(rule, tree):
-            return Advice(f"{rule.text}.", (rule,))
+            return Advice(f"{rule.text.removesuffix('.')}.", (rule,))
         wanted = self.grammar.write(tree)
-        if wanted == turn.action.strip():
+        if wanted == turn.action.strip() or self._is_in_vain(tree):
             return None
         needed = self._needed(tree, DEPTH)
         message = self._fill(rule.say, turn, wanted)
@@ -150,8 +170,10 @@ class RuleRuntime:
         return Advice(f"{first.text} Then: {message}", (*first.rules, rule), first.step)
 
     def _first(self, turn: HeardAnswer, rules: tuple[NeedsFirst, ...], step: ActionTree) -> Advice:
-        written = self.grammar.write(step)
-        return Advice(self._fill(rules[-1].say, turn, written), rules, written)
+        pairs = zip(rules[-1].terms, step.arguments, strict=True)
+        arguments = tuple("..." if term is None else value for term, value in pairs)
+        written = self.grammar.write(step._replace(arguments=arguments))
+        return Advice(self._fill(rules[-1].say, turn, written), rules, "" if None in rules[-1].terms else written)
 
     def _needed(
         self, tree: ActionTree, depth: int, answer: str | None = None
@@ -162,13 +184,25 @@ class RuleRuntime:
                 continue
             if self._is_silent(rule, tree):
                 continue
-            values = tuple(term.of(tree) for term in rule.terms)
+            values = tuple(None if term is None else term.of(tree) for term in rule.terms)
             step = ActionTree(rule.step, values)
-            if any(value is None for value in values) or not self._is_known(step) or step == tree:
+            wanted = zip(values, rule.terms, strict=True)
+            missing = any(value is None and term is not None and term.slot >= 0 for value, term in wanted)
+            if missing or not self._is_known(step) or step == tree or self._is_in_vain(step):
                 continue
             before = self._needed(step, depth - 1) if depth > 1 else None
             return ((rule,), step) if before is None else ((rule, *before[0]), before[1])
         return None
+
+    def _remember(self, turn: HeardAnswer, advice: Advice) -> None:
+        """Count advice that was followed in vain: at once for all where no rule knows why it was refused."""
+        if turn.refused and turn.reading and self.grammar.write(turn.reading.tree) == self._advised:
+            self._in_vain[self._advised] += 1 if advice.step else PATIENCE
+        self._advised = advice.step
+
+    def _is_in_vain(self, tree: ActionTree) -> bool:
+        """Whether an action is not advised again in this episode."""
+        return bool(self._in_vain) and self._in_vain[self.grammar.write(tree)] >= PATIENCE
 
     def _is_silent(self, rule: Rule, tree: ActionTree) -> bool:
         """Whether an exception of a rule holds for an action."""
@@ -179,19 +213,16 @@ class RuleRuntime:
         return self._is_so(condition, tree) != condition.negated
 
     def _is_so(self, condition: Condition, tree: ActionTree) -> bool:
-        wanted = [None if term is None else term.of(tree) for term in condition.terms]
-
-        def agrees(effect: ActionTree) -> bool:
-            pairs = zip(wanted, effect.arguments, strict=False)
-            return all(value is None or _same(value, other) for value, other in pairs)
-
+        if condition.kind == "reads":
+            value = condition.terms[0].of(tree) if condition.terms and condition.terms[0] else None
+            return value is not None and match_text(condition.form, text_of(value)) is not None
         if condition.kind == "latest":
             latest = next((effect for effect in reversed(self.effects) if effect.form == condition.form), None)
-            return latest is not None and agrees(latest)
+            return latest is not None and is_effect(condition, tree, latest)
         for effect in reversed(self.effects):
-            if effect.form in condition.undone_by and agrees(effect):
+            if any(is_effect(undoing, tree, effect) for undoing in condition.undone_by):
                 return False
-            if effect.form == condition.form and agrees(effect):
+            if is_effect(condition, tree, effect):
                 return True
         return False
 
@@ -212,6 +243,24 @@ class RuleRuntime:
             re.search(rf"(?<!\w){re.escape(text_of(part))}(?!\w)", self.texts, re.IGNORECASE) is not None
             for part in parts
         )
+
+    def _form(self, action: str) -> str:
+        """Return the form of an action, "" without one."""
+        reading = self.grammar.read(action)
+        return reading.tree.form if reading else ""
+
+    def _about_answer(self, turn: HeardAnswer) -> Advice:
+        """Return a claim about an answer like this, once an episode, or about what refuses the action."""
+        form, heard = (turn.reading.tree.form if turn.reading else ""), plain_text(self.page)
+        for case, told, rule in self._cases:
+            if case == form and told in heard and rule.text not in self._claimed:
+                self._claimed.add(rule.text)
+                return Advice(rule.say, (rule,))
+        if turn.reading is None or not turn.refused:
+            return Advice("")
+        claims = [each for each in self._by_form[form] if isinstance(each, PlainClaim) and turn.answer in each.answers]
+        claim = next((each for each in claims if not self._is_silent(each, turn.reading.tree)), None)
+        return Advice(claim.say, (claim,)) if claim else Advice("")
 
     # ------------------------------------------------------------ about the episode
 
@@ -241,7 +290,8 @@ class RuleRuntime:
     def _fill(self, say: str, turn: HeardAnswer, step: str = "") -> str:
         """Fill a message's template."""
         arguments = turn.reading.tree.arguments if turn.reading else ()
-        words = {"{action}": turn.action.strip(), "{step}": step}
+        said = self.grammar.write(turn.reading.tree) if turn.reading and turn.reading.exact else turn.action.strip()
+        words = {"{action}": said, "{step}": step}
         words |= {f"{{{slot}}}": text_of(value) for slot, value in enumerate(arguments)}
         return re.sub(r"\{\w+\}", lambda slot: words.get(slot[0], slot[0]), say)
 
@@ -257,6 +307,13 @@ def count_refusals(answers: Sequence[str], rule: EndsEpisode) -> int:
     if not rule.in_a_row:
         return sum(answer in rule.answers for answer in answers)
     return next((number for number, answer in enumerate(reversed(answers)) if answer not in rule.answers), len(answers))
+
+
+def is_effect(wanted: Effect, tree: ActionTree, effect: ActionTree) -> bool:
+    """Whether an action is of a form, with arguments by terms of the action at hand."""
+    values = (None if term is None else term.of(tree) for term in wanted.terms)
+    pairs = zip(values, effect.arguments, strict=False)
+    return effect.form == wanted.form and all(value is None or _same(value, other) for value, other in pairs)
 
 
 def _as_condition(rule: LockedAfter) -> Condition:

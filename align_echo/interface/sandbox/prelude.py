@@ -9,7 +9,6 @@ text: everything that counts (engine calls, reward, the end of the episode) is j
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-
     _Reply = tuple[str, float, bool, bool, float]
 
     def _align_engine(action: str) -> _Reply:
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
         """Ask the host for one reply per action; after a refusal, the last entry is its message."""
         raise NotImplementedError
 
-    def _align_explain(action: str, observation: str, *rules: Any) -> str:
-        """Ask the host for an answer with what the rules say of it."""
+    def _align_explain(action: str, observation: str, shown: str, *rules: Any) -> str:
+        """Ask the host for a text with what the rules say of an answer."""
         raise NotImplementedError
 
 
@@ -35,22 +34,26 @@ _ALIGN_LOG_LINE = 2_000
 _align_sent: list[Any] = []
 
 
-def _align_explained(rules: Any, action: Any, observation: Any) -> str:
-    """Return an observation with what rules say of it. The host is sent the rules once."""
-    if not isinstance(action, str) or not isinstance(observation, str):
+def _align_explained(rules: Any, action: Any, observation: Any, shown: Any) -> str:
+    """Return an observation with what rules say of it. The host is sent the rules once.
+
+    `shown` is what the interface shows in its place already; then rules speak where it adds nothing, and of wordings.
+    """
+    shown = observation if shown is None else shown
+    if not (isinstance(action, str) and isinstance(observation, str) and isinstance(shown, str)):
         raise TypeError("env.explain takes rules, an action and an observation: env.explain(RULES, action, text)")
     if _align_sent and _align_sent[0] is rules:
-        return _align_explain(action, observation)
+        return _align_explain(action, observation, shown)
     _align_sent.clear()
     _align_sent.append(rules)
-    return _align_explain(action, observation, rules)
+    return _align_explain(action, observation, shown, rules)
 
 
 class _AlignBatchedEnv:
     """`step([action]) -> ([observation], [reward], [done], {"won": [won]})`, and free attributes."""
 
-    def explain(self, rules: Any, action: str, observation: str) -> str:
-        return _align_explained(rules, action, observation)
+    def explain(self, rules: Any, action: str, observation: str, shown: Any = None) -> str:
+        return _align_explained(rules, action, observation, shown)
 
     def step(
         self, actions: list[str], _align_reply: _Reply | None = None
@@ -64,8 +67,8 @@ class _AlignBatchedEnv:
 class _AlignSingleEnv:
     """`step(action) -> (observation, reward, done, {"won": won, "score": 0 to 100})`, and free attributes."""
 
-    def explain(self, rules: Any, action: str, observation: str) -> str:
-        return _align_explained(rules, action, observation)
+    def explain(self, rules: Any, action: str, observation: str, shown: Any = None) -> str:
+        return _align_explained(rules, action, observation, shown)
 
     def step(self, action: str, _align_reply: _Reply | None = None) -> tuple[str, float, bool, dict[str, Any]]:
         if not isinstance(action, str):
@@ -77,8 +80,8 @@ class _AlignSingleEnv:
 class _AlignTripleEnv:
     """`step(action) -> (observation, reward, done)`, and free attributes."""
 
-    def explain(self, rules: Any, action: str, observation: str) -> str:
-        return _align_explained(rules, action, observation)
+    def explain(self, rules: Any, action: str, observation: str, shown: Any = None) -> str:
+        return _align_explained(rules, action, observation, shown)
 
     def step(self, action: str, _align_reply: _Reply | None = None) -> tuple[str, float, bool]:
         if not isinstance(action, str):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from align_echo.errors import InterfaceError, printable
 from align_echo.interface.contract import InterfaceContract
-from align_echo.interface.rules.model import load_rules
-from align_echo.interface.rules.runtime import RuleRuntime
+from align_echo.interface.rules.model import SayInstead, load_rules
+from align_echo.interface.rules.runtime import Advice, RuleRuntime
 from align_echo.interface.sandbox.loading import NEXT, StateKey, begin, check_source_loads, describe, loop
 from align_echo.interface.sandbox.pool import START, SandboxWorker, thread
 from align_echo.interface.sandbox.source import PreparedSource
@@ -421,9 +421,9 @@ class SandboxSession:
         return {"return_value": reply}
 
     def _explain(self, arguments: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
-        """Return an answer with what the interface's rules say of it. The rules come with the first call."""
-        action, observation, *rules = arguments if len(arguments) > 1 else (None, None)
-        if not isinstance(action, str) or not isinstance(observation, str):
+        """Return a text with what the interface's rules say of an answer. The rules come with the first call."""
+        action, observation, shown, *rules = arguments if len(arguments) > 2 else (None, None, None)
+        if not (isinstance(action, str) and isinstance(observation, str) and isinstance(shown, str)):
             return {"exc_type": "TypeError", "message": "env.explain takes rules, an action and an observation"}
         try:
             if rules:
@@ -433,8 +433,9 @@ class SandboxSession:
         if self._rules is None:
             return {"exc_type": "ValueError", "message": "env.explain needs rules"}
         turn = self._rules.hear(action, observation)
-        advice = "" if self._over else self._rules.advise(turn).text
-        explained = f"{observation} {advice}".strip() if advice else observation
+        advice = Advice("") if self._over else self._rules.advise(turn)
+        free = shown.strip() == observation.strip() or any(isinstance(rule, SayInstead) for rule in advice.rules)
+        explained = f"{shown} {advice.text}".strip() if free and advice.text else shown
         self._spent.passing(explained)
         return {"return_value": explained}
 

@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.align.hybrid import runtime
 from align_echo.align.hybrid.backend import HybridBackend
-from align_echo.align.hybrid.findings import read_rules
 from align_echo.align.loop import GenerationResult, generate
-from align_echo.align.probe import runtime as probe_runtime
 from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.effects.learner import read_rule_set
 from align_echo.align.probe.emit import read_spec
-from align_echo.align.probe.offered import runtime as offered_runtime
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.errors import ModelError
 from align_echo.interface.contract import Interface, check_source, load_interface
+from align_echo.interface.rules.model import NeedsFirst, RuleSet
 from align_echo.models.drawing import ScriptedModel
 from align_echo.types import ChatModel, Message, Misalignment, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
@@ -84,6 +82,12 @@ def run(
 def notes(path: Path) -> str:
     events = [json.loads(line) for line in (path / "events.jsonl").read_text().splitlines()]
     return "\n".join(event["message"] for event in events if event["kind"] == "note")
+
+
+def known_rules(source: str) -> RuleSet:
+    rules = read_rule_set(source)
+    assert rules is not None
+    return rules
 
 
 def texts(made: GenerationResult) -> list[str]:
@@ -236,16 +240,16 @@ def test_a_killed_run_goes_on_and_asks_nothing_twice(tmp_path: Path, undisturbed
 def test_a_later_iteration_keeps_what_was_learned_and_drops_what_fails(tmp_path: Path) -> None:
     chat = model([reply(TRUE[0], TRUE[1]), reply(TRUE[3], TRUE[0])])
     made = run(tmp_path, chat, iterations=2)
-    rules, answers = read_rules(made.interface.source)
-    assert [rule["kind"] for rule in rules] == ["needs", "needs", "no_effect"]
-    assert set(answers) >= {"unseal pod {0}"}
+    rules = known_rules(made.interface.source)
+    assert [rule.kind for rule in rules.rules] == ["needs_first", "needs_first", "no_effect"]
+    assert set(rules.refusals) >= {"unseal pod {0}"}
     assert len(made.interface.provenance.rules) == 3
     assert "Before `unseal pod X` you need to `board deck X`" in chat.requests[3][1].content, "known already"
 
 
 def test_a_rule_that_fails_later_is_taken_back(tmp_path: Path) -> None:
     made = run(tmp_path, model([reply(UNTESTABLE, TRUE[0])]), allow_untested=True)
-    wrong = {**read_rules(made.interface.source)[0][0]}
+    wrong = known_rules(made.interface.source).rules[0]
     source = made.interface.source.replace("launch pod", "board deck").replace("fuel pod {0}", "seal pod {0}")
     backend = HybridBackend(
         Unlearned(lambda: StationEnv(step_limit=10**6), FRESH),
@@ -257,16 +261,7 @@ def test_a_rule_that_fails_later_is_taken_back(tmp_path: Path) -> None:
     trajectory = next(iter(RunFolder(tmp_path).trajectories(1).read(Trajectory)))
     interface = made.interface.model_copy(update={"source": source})
     (finding,) = backend.analyze([trajectory], [], interface)
-    assert wrong["kind"] == "needs"
+    assert isinstance(wrong, NeedsFirst)
     assert (finding.kind, finding.evidence.refuted) == ("bug-of-current", 1)
-    rules, _ = read_rules(backend.optimize([finding], interface).source)
-    assert [rule["action"] for rule in rules] == ["unseal pod {0}"]
-
-
-def test_the_two_parts_of_an_interface_share_no_name() -> None:
-    def names(module: object) -> set[str]:
-        own = getattr(module, "__name__", "")
-        return {name for name, value in vars(module).items() if getattr(value, "__module__", "") == own}
-
-    assert names(runtime)
-    assert not names(runtime) & (names(probe_runtime) | names(offered_runtime))
+    rules = known_rules(backend.optimize([finding], interface).source)
+    assert [getattr(rule, "form", "") for rule in rules.rules] == ["unseal pod {0}"]

@@ -9,8 +9,11 @@ import pytest
 
 from align_echo.align.hybrid.hypotheses import ActionJudge
 from align_echo.align.hybrid.reading import parse_hypotheses
+from align_echo.align.hybrid.rules import fit_forms
 from align_echo.align.hybrid.trials import run_trials, verdict_on
 from align_echo.align.probe.lab import Lab
+from align_echo.interface.rules.actions import ActionGrammar, Form
+from align_echo.interface.rules.answers import AnswerReader
 from align_echo.rollout.batches import failed, run_tasks
 from tests.align.hybrid.station import FALSE, FRESH, LEARNED_ON, TRUE, UNTESTABLE, Fumbler, reply
 from tests.align.hybrid.twenty_hypotheses import Setting, alfworld, made_up, measured
@@ -44,7 +47,14 @@ def outcomes(*written: dict[str, Any]) -> dict[str, str]:
     failures = failed(run_tasks(StationEnv, Fumbler(), LEARNED_ON, split="train"))
     hypotheses = parse_hypotheses(reply(*written), [*LEARNED_ON, *FRESH]).hypotheses
     tallies, _ = run_trials(
-        Lab(StationEnv(step_limit=10**6)), hypotheses, failures, FRESH, random.Random(0), lambda text: None
+        Lab(StationEnv(step_limit=10**6)),
+        hypotheses,
+        failures,
+        FRESH,
+        random.Random(0),
+        lambda text: None,
+        ActionGrammar(fit_forms(hypotheses, [])),
+        AnswerReader(),
     )
     return {
         f"{number} {hypothesis.kind}": verdict_on(hypothesis, tally)
@@ -81,7 +91,8 @@ def test_what_was_tried_where_failures_were_shown_alone_is_not_kept() -> None:
 
 def test_where_nothing_is_listed_a_refusal_is_known_by_what_nonsense_gets() -> None:
     lab = Lab(AnnexEnv(step_limit=10**6))
-    judge = ActionJudge(lab, ["beam {0}", "fly to {0}"])
+    forms = ["beam {0}", "fly to {0}"]
+    judge = ActionJudge(lab, forms, ActionGrammar(Form(text=form) for form in forms), AnswerReader())
     start = lab.start("annex/1")
     assert judge.taken(start, "beam roof") or judge.taken(start, "beam glass hall")
     assert not judge.taken(start, "fly to roof")

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.lab import LabState
-from align_echo.interface.rules.actions import ActionTree, fill, text_of
+from align_echo.interface.rules.actions import ActionTree, Term, fill, text_of
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.edits import Edit, apply_edit, propose_edits
 from align_echo.interface.rules.model import (
@@ -25,7 +25,6 @@ from align_echo.interface.rules.model import (
     Rule,
     RuleSet,
     SayInstead,
-    Term,
 )
 from align_echo.interface.rules.runtime import RuleRuntime
 

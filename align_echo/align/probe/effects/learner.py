@@ -8,7 +8,10 @@ import pprint
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any
+
+from pydantic import JsonValue
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.fixes import FixSearch
@@ -26,6 +29,11 @@ from align_echo.types import Misalignment, Trajectory
 
 ROUNDS = 3
 """Rounds of the search; before the next, the known rules lead walks on the same tasks to new refusals."""
+
+Values = tuple[tuple[JsonValue, ...], ...]
+"""Values of each argument of a form."""
+
+HEADING = "Learned by experiment in this environment:"
 
 SEARCH_STEPS = 6_000
 """Engine steps for the search of fixes."""
@@ -145,14 +153,21 @@ def apply_detail(rules: RuleSet | None, detail: dict[str, Any]) -> RuleSet:
         form: tuple(sorted({*rules.refusals.get(form, ()), *new.refusals.get(form, ())}))
         for form in {*rules.refusals, *new.refusals}
     }
+    spoken = (*rules.values, *new.values)
+    values = {form: _joined(rules.values.get(form, ()), new.values.get(form, ())) for form in spoken}
     return RuleSet(
         forms=tuple(forms.values()),
         reader=new.reader,
         refusals=dict(sorted(refusals.items())),
-        unknown=new.unknown,
-        values={**rules.values, **new.values},
+        unknown=new.unknown or rules.unknown,
+        values=values,
         rules=(*rules.rules, *(rule for rule in new.rules if rule not in rules.rules)),
     )
+
+
+def _joined(old: Values, new: Values) -> Values:
+    """Join the values of each argument."""
+    return tuple(tuple(dict.fromkeys((*first, *second))) for first, second in zip_longest(old, new, fillvalue=()))
 
 
 def source(rules: RuleSet, contract: InterfaceContract) -> str:
@@ -166,7 +181,7 @@ RULES = {pprint.pformat(dump(rules), width=116, sort_dicts=False)}
 
 def InferRules({", ".join(contract.infer_rules_args)}):
     texts = list(dict.fromkeys(rule['text'] for rule in RULES['rules']))
-    return 'Learned by experiment in this environment:\\n- ' + '\\n- '.join(texts) if texts else ''
+    return {HEADING!r} + '\\n- ' + '\\n- '.join(texts) if texts else ''
 
 
 def WrapStep({", ".join(contract.wrap_step_args)}):

@@ -19,7 +19,7 @@ from align_echo.align.probe.effects.fixes import FixSearch, read_texts
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.effects.page_conditions import PageRecord
 from align_echo.align.probe.lab import LabState
-from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, text_of
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, Term, text_of
 from align_echo.interface.rules.edits import apply_edit
 from align_echo.interface.rules.model import (
     Condition,
@@ -30,7 +30,6 @@ from align_echo.interface.rules.model import (
     Rule,
     RuleSet,
     SayInstead,
-    Term,
     WorksWhere,
 )
 from align_echo.interface.rules.runtime import Advice, RuleRuntime, count_refusals
