@@ -26,7 +26,7 @@ from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.effects.learner import apply_detail, read_rule_set
-from align_echo.align.probe.effects.outcomes import distinct_actions, episode_texts
+from align_echo.align.probe.effects.outcomes import distinct_actions, episode_actions, episode_texts
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
@@ -261,7 +261,7 @@ class HybridBackend:
         rules = read_rule_set(interface.source)
         for detail in (json.loads(misalignment.detail) for misalignment in from_probe):
             rules = apply_detail(rules, detail) if "ruleset" in detail else rules
-        rules = rules or RuleSet(reader=fit_reader(episode_texts(played)))
+        rules = rules or RuleSet(reader=fit_reader(episode_texts(played), episode_actions(played)))
         forms = {form.name: form for form in (*declared_forms(self._action_format), *rules.forms)}
         forms |= {form.name: form for form in seen_forms(distinct_actions(played), forms.values()) if form.tool}
         return rules.model_copy(update={"forms": tuple(forms.values())})

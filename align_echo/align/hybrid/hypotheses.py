@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
 from align_echo.align.hybrid.forms import said_as, slots_of, tree_of, with_letters
+from align_echo.align.probe.effects.outcomes import Observer
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, parse_call
 from align_echo.interface.rules.answers import SAME, AnswerReader, lift
@@ -210,7 +211,7 @@ class ActionJudge:
     ) -> None:
         self.lab = lab
         self.grammar = grammar
-        self.reader = reader
+        self._observer = Observer(lab, grammar, reader)
         self._is_invalid = is_invalid
         self.forms = list(dict.fromkeys(forms))
         self._nonsense: dict[str, frozenset[str]] = {}
@@ -280,12 +281,11 @@ class ActionJudge:
         tree = self._read[action]
         if tree is None:
             return
-        page = self.reader.page(child.observation, state.observation)
-        same = page == self.reader.page(state.observation, state.parent.observation if state.parent else "")
-        silent = same and (accepted or state not in self._refused)
+        page, news = self._observer.read(child)
+        silent = page == self._observer.page(state) and (accepted or state not in self._refused)
         texts = {SAME} if silent else set()
         if accepted or not silent:
-            texts.add(lift(page, action, tree.arguments))
+            texts.add(self._observer.reader.lift(news, action, tree.arguments))
         (self._accepting if accepted else self._refusing)[tree.form].update(texts)
 
     def _differ(self, state: LabState, child: LabState) -> bool:
