@@ -20,7 +20,7 @@ from align_echo.align.hybrid.findings import about, about_wrong, outcome_line
 from align_echo.align.hybrid.hypotheses import ActionJudge, Hypothesis, in_words, list_trials
 from align_echo.align.hybrid.reading import ParsedHypotheses, parse_hypotheses
 from align_echo.align.hybrid.rules import as_hypothesis, as_rule, fit_forms, rule_set
-from align_echo.align.hybrid.trials import HypothesisCounts, play_attack, run_trials, verdict_on
+from align_echo.align.hybrid.trials import HypothesisCounts, play_attack, run_trials, try_as_told, verdict_on
 from align_echo.align.llm.analyzer import ModelDialogue, ask_attack
 from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
@@ -244,15 +244,39 @@ class HybridBackend:
                 self._attacked(lost, again, interface)
         except BudgetSpentError as error:
             self._note(f"not all counter-experiments were tried: the budget of {error} is spent")
-        for hypothesis, tally, judge in fresh:
+        told = self._told(lost, fresh, base)
+        for number, (hypothesis, tally, _) in enumerate(fresh):
             self._note(outcome_line(hypothesis, tally, allow_untested=self._allow_untested))
+            if number in told and not tally.refuted:
+                reported.append(about(hypothesis, tally, told[number], lost[0].task_id))
+        return reported
+
+    def _told(
+        self, lost: Sequence[Trajectory], fresh: Sequence[TriedHypothesis], base: RuleSet
+    ) -> dict[int, RuleSet]:
+        """Return the hypotheses that are told to agents as rules, by number. Where nothing is listed, try them so."""
+        told: dict[int, RuleSet] = {}
+        for number, (hypothesis, tally, judge) in enumerate(fresh):
             verdict = verdict_on(hypothesis, tally)
             if verdict in ("kept", "played") or (verdict == "untested" and self._allow_untested):
                 rule = self._as_rule(hypothesis, tally, judge)
                 if rule is not None:
-                    found = rule_set([rule], base, judge.grammar, judge.refusals())
-                    reported.append(about(hypothesis, tally, found, lost[0].task_id))
-        return reported
+                    told[number] = rule_set([rule], base, judge.grammar, judge.refusals())
+        if not told or self._probe.lists(lost[0].task_id):
+            return told
+        together = reduce(apply_detail, ({"ruleset": dump(rules)} for rules in told.values()), base)
+        rng = random.Random(f"{self._seed}/told")
+        left, book = try_as_told(self._probe.lab, together, lost, self._untouched(lost)[:TASKS], rng, self._say)
+        kept = {(rule.kind, getattr(rule, "form", ""), rule.text): rule for rule in left.rules}
+        for number, rules in told.items():
+            (rule,) = rules.rules
+            mended = kept.get((rule.kind, getattr(rule, "form", ""), rule.text))
+            if mended is None or not (mended == rule or book.may_stand(mended)):
+                task_id, _, action = book.failed[rule.model_dump_json()].partition(": ")
+                fresh[number].tally.failed(task_id, action, "what the rule says does not help")
+            else:
+                told[number] = rule_set([mended], base, ActionGrammar(together.forms), together.refusals)
+        return told
 
     def _known_rules(
         self, played: Sequence[Trajectory], from_probe: Sequence[Misalignment], interface: Interface

@@ -7,8 +7,9 @@
 - Action without effect after another: it then changes nothing, but does something elsewhere.
 - Claim: its own experiments.
 
-What withstands is then attacked by counter-experiments (`align/refutation.py`). A single refutation rejects a
-hypothesis. Not here: reports (`findings.py`) and the wording of forms.
+What withstands is then attacked by counter-experiments (`align/refutation.py`). Where nothing is listed, what is left
+is tried as it will be told. A single refutation rejects a hypothesis. Not here: reports (`findings.py`) and the wording
+of forms.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ from align_echo.align.hybrid.hypotheses import (
     spoken_forms,
 )
 from align_echo.align.hybrid.reading import Meaning, WalkGuide, WalkState, claim_tasks, judge_meaning, names_said
+from align_echo.align.probe.effects.fixes import FixSearch
+from align_echo.align.probe.effects.outcomes import Observer
+from align_echo.align.probe.effects.trials import TrialBook, try_rules
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.refutation import MIN_TASKS, Attack
 from align_echo.interface.rules.actions import ActionGrammar
 from align_echo.interface.rules.answers import AnswerReader
-from align_echo.interface.rules.model import ClaimTrial
+from align_echo.interface.rules.model import ClaimTrial, RuleSet
 from align_echo.types import Evidence, Trajectory
 
 MIN_SUPPORT = 10
@@ -172,6 +176,28 @@ def run_trials(
             if isinstance(hypothesis, StatedClaim):
                 _try_claim(judge, hypothesis, tally, {trajectory.task_id for trajectory in failed})
     return tallies, judge
+
+
+def try_as_told(
+    lab: Lab,
+    rules: RuleSet,
+    failed: Sequence[Trajectory],
+    tasks: Sequence[str],
+    rng: random.Random,
+    say: Callable[[str], None],
+) -> tuple[RuleSet, TrialBook]:
+    """Try rules as agents will read them: what a message says is done (`probe/effects/trials.py`).
+
+    Return the rules that are left, some with exceptions, and the trials.
+    """
+    observer = Observer(lab, ActionGrammar(rules.forms), rules.reader)
+    with suppress(BudgetSpentError):
+        for trajectory in failed:
+            for instance in observer.replay(trajectory):
+                observer.note(instance)
+    search = FixSearch(observer)
+    search.learn_values()
+    return try_rules(observer, search, rules, tasks, rng, say)
 
 
 # ---------------------------------------------------------------- by kind

@@ -206,6 +206,7 @@ def test_an_order_of_steps_becomes_feedback(kind: Kind) -> None:
     assert result.texts() == [f"Before `{send}` you need to `{weigh}`"]
     _, seen = result.played(spaced, weigh)
     assert seen[0] == f"Refused: no weight. `{send}` does not work yet: you need to `{weigh}` first."
+    assert result.played(kind.say("seal"), send)[1][1] == "Refused: no weight.", "then it can no longer be weighed"
 
 
 def test_a_needed_step_is_refuted_by_a_way_around_it() -> None:

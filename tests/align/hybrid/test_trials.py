@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
-from align_echo.align.hybrid.hypotheses import ActionJudge
+from align_echo.align.hybrid.hypotheses import ActionJudge, NeededStep
 from align_echo.align.hybrid.reading import parse_hypotheses
-from align_echo.align.hybrid.rules import fit_forms
-from align_echo.align.hybrid.trials import run_trials, verdict_on
+from align_echo.align.hybrid.rules import as_rule, fit_forms
+from align_echo.align.hybrid.trials import run_trials, try_as_told, verdict_on
 from align_echo.align.probe.lab import Lab
-from align_echo.interface.rules.actions import ActionGrammar, Form
+from align_echo.interface.rules.actions import ActionGrammar, Form, declared_forms
 from align_echo.interface.rules.answers import AnswerReader
+from align_echo.interface.rules.model import RuleSet
 from align_echo.rollout.batches import failed, run_tasks
+from align_echo.wrappers.catalogue import environment
 from tests.align.hybrid.station import FALSE, FRESH, LEARNED_ON, TRUE, UNTESTABLE, Fumbler, reply
+from tests.align.hybrid.test_refutation import Sealer
 from tests.align.hybrid.twenty_hypotheses import Setting, alfworld, made_up, measured
 from tests.annex_env import AnnexEnv
 from tests.station_env import StationEnv
@@ -97,3 +100,22 @@ def test_where_nothing_is_listed_a_refusal_is_known_by_what_nonsense_gets() -> N
     assert judge.taken(start, "beam roof") or judge.taken(start, "beam glass hall")
     assert not judge.taken(start, "fly to roof")
     assert judge.refusals() == {"fly to {0}": ["Eh?"]}
+
+
+def test_a_rule_is_tried_as_it_is_told_and_dropped_where_that_does_not_help() -> None:
+    spec = environment("tests.desk_env:PLAIN")
+    hypotheses = [NeededStep(action="send", step=step) for step in ("label", "weigh")]
+    grammar = ActionGrammar(fit_forms(hypotheses, declared_forms(spec.action_format)))
+    refusals: dict[str, tuple[str, ...]] = {"send": ("Refused: no weight.",)}
+    rules = RuleSet(
+        forms=tuple(grammar.forms.values()),
+        refusals=refusals,
+        rules=tuple(as_rule(each, grammar, refusals) for each in hypotheses),
+    )
+    lost = run_tasks(lambda: spec.make("train"), Sealer(str), ["0"], split="train")
+    lab, tasks = Lab(spec.make_env(split="train", data_root=None, step_limit=10**6)), ["1", "2", "3", "4"]
+    for order in (rules.rules, rules.rules[::-1]):
+        tried = rules.model_copy(update={"rules": order})
+        left, book = try_as_told(lab, tried, lost, tasks, random.Random(0), lambda text: None)
+        assert {rule.text for rule in left.rules if book.may_stand(rule)} <= {"Before `send` you need to `weigh`."}
+        assert order[0].model_dump_json() in book.failed, "label does not help; nor does weigh after seal"

@@ -69,7 +69,10 @@ Excepted = SayInstead | NeedsFirst | NothingChanged | LockedAfter
 
 
 class TrialBook:
-    """Trials of rules: passes, failures, tasks and the first counterexample of each."""
+    """Trials of rules: passes, failures, tasks and the first counterexample of each.
+
+    `undecided` are tasks in which the action that a message was about ended the episode.
+    """
 
     def __init__(self) -> None:
         self.passed: Counter[str] = Counter()
@@ -77,6 +80,7 @@ class TrialBook:
         self.tasks: dict[str, set[str]] = defaultdict(set)
         self.examples: dict[str, tuple[str, str]] = {}
         self.trials: dict[str, list[tuple[Instance, ActionTree, bool]]] = defaultdict(list)
+        self.undecided: dict[str, set[str]] = defaultdict(set)
 
     def count(
         self, rules: Iterable[Rule], instance: Instance, *, passed: bool, tree: ActionTree | None = None
@@ -111,6 +115,11 @@ class TrialBook:
         """Whether a rule was tried enough and never wrong."""
         evidence = self.evidence(rule)
         return not evidence.refuted and evidence.support >= MIN_TESTS and evidence.tasks >= MIN_TASKS
+
+    def may_stand(self, rule: Rule) -> bool:
+        """Whether a rule was never wrong and spoke in enough tasks, although an end may have left that undecided."""
+        key = rule.model_dump_json()
+        return key not in self.failed and len(self.tasks[key] | self.undecided[key]) >= MIN_TASKS
 
 
 def explore(
@@ -178,6 +187,8 @@ def _exception(
             for slot in range(known.slots):
                 terms = [tuple(term if each == slot else None for each in range(known.slots)) for term in own]
                 candidates += [Condition(kind=kind, form=form, terms=each) for each in terms]
+            if kind == "done" and not known.slots:
+                candidates.append(Condition(kind=kind, form=form))
     candidates += [each.model_copy(update={"negated": True}) for each in candidates]
     failed = [(search.runtime_at(instance.state), tree) for instance, tree, passed in trials if not passed]
     passed = [(search.runtime_at(instance.state), tree) for instance, tree, passed in trials if passed][-MOST_PASSED:]
@@ -354,6 +365,8 @@ def _follow(
             return
         again = observer.play(tried.child, instance.action)
         if again is None or again.child.over:
+            for each, where, _ in followed:
+                book.undecided[each.model_dump_json()].add(where.state.task_id)
             return
         if observer.answer(again) not in rules.refusals.get(again.tree.form, ()):
             for each, where, edited in followed:
