@@ -123,10 +123,16 @@ class _Desk(gym.Env[str, str]):
             call = ToolCall.model_validate({**json.loads(action), "id": str(len(self.messages))})
         except (ValueError, TypeError) as error:
             return f"Error: {' '.join(str(error).split())}", 0.0, False, False, {"won": False}
-        self.differences = None
+        if not self._only_reads(call):
+            self.differences = None
         answer = self.live.get_response(call)
         self.messages += [AssistantMessage(role="assistant", tool_calls=[call]), answer]
         return answer.content or "", 0.0, False, False, {"won": False}
+
+    def _only_reads(self, call: Any) -> bool:
+        """Whether a call is of a tool that its domain declares as reading only."""
+        tools = self.live.tools
+        return call.requestor == "assistant" and call.name in tools.tools and tools.tool_type(call.name) == "read"
 
     def saved(self) -> tuple[Any, ...]:
         """Return what differs from the domain's database, the user's own database, and the messages."""
