@@ -17,12 +17,13 @@ from align_echo.interface.rules.actions import (
     Reading,
     Term,
     declared_forms,
+    declared_values,
     drop_examples,
     parse_call,
     seen_forms,
 )
 from align_echo.interface.rules.answers import AnswerReader, fit_reader, lift
-from align_echo.interface.rules.edits import Edit, apply_edit
+from align_echo.interface.rules.edits import Edit, apply_edit, propose_edits, undo_edit
 from align_echo.interface.rules.model import RuleSet, dump, load_rules
 from align_echo.interface.rules.runtime import Advice, RuleRuntime
 from tests.play import FORWARD, SMALL, TASK, source, wrapped
@@ -200,6 +201,32 @@ def test_an_edit_changes_an_action_or_does_not_apply(edit: Edit, action: str, ed
     assert (GRAMMAR.write(tree) if tree else None) == edited
 
 
+@pytest.mark.parametrize(
+    ("edit", "value", "before"),
+    [
+        (Edit(kind="sign", slot=0, detail="#{}"), "#5", "5"),
+        (Edit(kind="sign", slot=0, detail="#{}"), "5", "5"),
+        (Edit(kind="sign", slot=0, detail="#{}"), "#", "#"),
+        (Edit(kind="list", slot=0), ["pen", "ink"], "pen, ink"),
+        (Edit(kind="article", slot=0, detail="the"), "the pen", "the pen"),
+    ],
+)
+def test_a_sign_or_a_list_is_undone(edit: Edit, value: Any, before: Any):
+    assert undo_edit(edit, value) == before
+
+
+def test_values_that_a_schema_names_are_proposed():
+    count = {"type": "integer", "enum": [1, 2]}
+    why = {"type": "string", "description": "Either 'too big' or 'too small'; don't say 'it's'."}
+    size = {"type": "string", "enum": ["s", "m"], "description": "One of 'x'."}
+    tool = {"function": {"name": "buy", "parameters": {"properties": {"count": count, "why": why, "size": size}}}}
+    named = declared_values([tool])
+    assert named == {"buy": {1: ("too big", "too small"), 2: ("s", "m")}}
+    grammar = ActionGrammar(declared_forms("", [tool]))
+    edits = propose_edits(read(call({"why": "ugly"}), grammar), grammar, "", {}, named["buy"])
+    assert [edit.detail for edit in edits if edit.kind == "value"] == ["too big", "too small", "s", "m"]
+
+
 def test_another_form_takes_the_same_arguments():
     grammar = ActionGrammar([GO, Form(text="walk to {0}")])
     tree = apply_edit(Edit(kind="form", detail="walk to {0}"), read("go pier", grammar), grammar)
@@ -250,6 +277,12 @@ def test_words_that_a_line_has_by_chance_are_not_lifted():
     reader = fit_reader([["Begin.", text, "Six is no number.", text]], [["0 1", "6 6", "2 3"]])
     assert reader.lift(text, "0 1", ("0", "1")) == text
     assert reader.lift("No 0 here.", "0 1", ("0", "1")) == "No {0} here."
+
+
+def test_the_parts_of_an_argument_that_an_answer_names_are_lifted():
+    texts = [lift(f"Number of {text[0]} not found.", "", ("#1", text)) for text in ("83, 49", "49, 83")]
+    assert texts == ["Number of {part} not found."] * 2
+    assert lift("83 is not in 5 of 12.", "", (["83", "49"],)) == "{0} is not in 5 of 12."
 
 
 # ---------------------------------------------------------------- when rules speak
@@ -322,6 +355,12 @@ def test_another_wording_is_given_in_full_where_its_names_were_read():
     assert (advice.text, advice.step) == ("Write `open box 1` instead.", "open box 1")
     assert heard(runtime, "open box 1").text == ""
     assert heard(runtime, "open the hat") == Advice("Names are bare.", (runtime.rules.rules[0],))
+
+
+def test_values_that_are_as_good_are_all_named():
+    runtime = following(instead(kind="value", slot=0, detail="box 1", others=["box 2"]))
+    assert heard(runtime, "open pen") == Advice("Names are bare.", (runtime.rules.rules[0],))
+    assert heard(runtime, "open box 2").text == ""
 
 
 def test_the_step_before_another_wording_comes_first():

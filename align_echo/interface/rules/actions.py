@@ -31,6 +31,10 @@ DEEPEST = 20
 LONGEST_ALTERNATIVE = 8
 """Maximum words of a form in an action format; longer ones are prose."""
 
+MOST_NAMED = 8
+"""Maximum values that a schema names for an argument."""
+
+_QUOTED = re.compile(r"(?<!\w)'([^']{1,60})'(?!\w)")
 _SLOT = re.compile(r"\{[^{}]*\}")
 _NUMBERED = re.compile(r"\{\d+\}")
 _BETWEEN_FORMS = re.compile(r"\|(?![^{}]*\})")
@@ -346,14 +350,35 @@ def _tool_form(tool: Mapping[str, Any]) -> Form | None:
     function = tool.get("function", tool)
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         return None
-    schema = function.get("parameters") or function.get("input_schema") or {}
-    properties = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
+    properties = _properties(tool)
     kinds = (value.get("type", "") if isinstance(value, Mapping) else "" for value in properties.values())
     return Form(
         tool=function["name"],
         arguments=tuple(properties),
         types=tuple(kind if isinstance(kind, str) else "" for kind in kinds),
     )
+
+
+def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the JSON schemas of a tool's arguments."""
+    function = tool.get("function", tool)
+    schema = function.get("parameters") or function.get("input_schema") or {}
+    properties = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def declared_values(tools: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, tuple[str, ...]]]:
+    """Return the values that tools' JSON schemas name for an argument, by tool: an enumeration, or in quotes."""
+    named: dict[str, dict[int, tuple[str, ...]]] = {}
+    for tool in tools:
+        form, properties = _tool_form(tool), _properties(tool)
+        for slot, name in enumerate(form.arguments if form else ()):
+            schema = properties[name] if isinstance(properties[name], Mapping) else {}
+            listed = schema.get("enum") or _QUOTED.findall(str(schema.get("description", "")))
+            texts = tuple(dict.fromkeys(each for each in listed if isinstance(each, str)))[:MOST_NAMED]
+            if form and texts:
+                named.setdefault(form.name, {})[slot] = texts
+    return named
 
 
 _CUT = "\x00"

@@ -19,6 +19,9 @@ from align_echo.types import Frozen
 SAME = "{same}"
 """Canonical text of an answer that repeats the page before."""
 
+PART = "{part}"
+"""What stands in a canonical answer for the beginning of one of an argument's words."""
+
 LONGEST = 2_000
 """Maximum characters of a canonical answer."""
 
@@ -36,6 +39,7 @@ MOST_STOCK, LONGEST_STOCK = 100, 300
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _WORDS = re.compile(r"\w+")
+_WITH_DIGIT = re.compile(r"(?<![\w{])\w*\d\w*(?![\w}])")
 _WORD_BEFORE = re.compile(r"([A-Za-z]*)[^A-Za-z\d]*$")
 
 
@@ -81,15 +85,24 @@ class AnswerReader(Frozen):
 
 
 def lift(page: str, action: str = "", arguments: Sequence[JsonValue] = ()) -> str:
-    """Replace the action and its arguments in a text, in any letter case."""
+    """Replace the action and its arguments in a text, in any letter case; and numbers that begin an argument's words.
+
+    An environment that reads a text where it wants a list may name the first sign of the text alone.
+    """
     text = page[:LONGEST]
     said = action.strip()
     if len(said) > 1 and not said.startswith("{"):
         text = re.sub(rf"(?<!\w){re.escape(said)}(?!\w)", "{action}", text, flags=re.IGNORECASE)
-    named = [(slot, text_of(value)) for slot, value in enumerate(arguments) if value not in (None, "", [])]
+    parts = [(slot, part) for slot, value in enumerate(arguments) for part in _parts(value)]
+    named = [(slot, text_of(part)) for slot, part in parts if part not in (None, "", [])]
     for slot, value in sorted(named, key=lambda each: -len(each[1])):
         text = re.sub(rf"(?<![\w{{]){re.escape(value)}(?![\w}}])", f"{{{slot}}}", text, flags=re.IGNORECASE)
-    return text
+    words = [word for _, value in named for word in re.findall(r"\w+", value)]
+    return _WITH_DIGIT.sub(lambda word: PART if any(each.startswith(word[0]) for each in words) else word[0], text)
+
+
+def _parts(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else [value]
 
 
 @functools.lru_cache(maxsize=20_000)

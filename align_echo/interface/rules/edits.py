@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import JsonValue
@@ -30,13 +31,14 @@ class Edit(Frozen):
     """Edit of an action. `slot` is the argument, -1 for the whole action.
 
     `detail` holds the form of a "form" edit, whose arguments are `terms`, or the action's own in order; a value with {}
-    for a "sign"; a JSON value's text for a "value"; the right name for an "argument".
+    for a "sign"; the text of a "value", and `others` those that are as good; the right name for an "argument".
     """
 
     kind: EditKind
     slot: int = -1
     detail: str = ""
     terms: tuple[Term, ...] | None = None
+    others: tuple[str, ...] = ()
 
 
 def apply_edit(edit: Edit, reading: Reading, grammar: ActionGrammar, texts: str = "") -> ActionTree | None:
@@ -71,7 +73,7 @@ def _edited(edit: Edit, value: JsonValue, texts: str) -> JsonValue:
         case "number":
             return _as_number(value)
         case "value":
-            return edit.detail
+            return None if value in edit.others else edit.detail
     if not isinstance(value, str) or not value:
         return None
     match edit.kind:
@@ -96,6 +98,16 @@ def _reformed(terms: Sequence[Term], form: str, tree: ActionTree, grammar: Actio
         return None
     missing = any(value is None and term.slot >= 0 for value, term in zip(values, terms, strict=True))
     return None if missing else ActionTree(form, values)
+
+
+def undo_edit(edit: Edit, value: JsonValue) -> JsonValue:
+    """Return a value as it was before an edit: without the sign, or a list as a text. Others stay as they are."""
+    if edit.kind == "list" and isinstance(value, list):
+        return _as_text(value)
+    if edit.kind == "sign" and isinstance(value, str):
+        before, _, after = edit.detail.partition("{}")
+        return value.removeprefix(before).removesuffix(after) or value
+    return value
 
 
 def _all_lists(tree: ActionTree, grammar: ActionGrammar) -> ActionTree | None:
@@ -145,9 +157,16 @@ def _renamed(edit: Edit, tree: ActionTree, grammar: ActionGrammar) -> ActionTree
 
 
 def propose_edits(
-    reading: Reading, grammar: ActionGrammar, texts: str, known: Mapping[int, Sequence[JsonValue]]
+    reading: Reading,
+    grammar: ActionGrammar,
+    texts: str,
+    known: Mapping[int, Sequence[JsonValue]],
+    declared: Mapping[int, Sequence[str]] = MappingProxyType({}),
 ) -> Iterator[Edit]:
-    """Yield the edits within reach of an action, small ones first. `known` are values of each argument that worked."""
+    """Yield the edits within reach of an action, small ones first.
+
+    `known` are values of each argument that worked, `declared` those that a tool's schema names.
+    """
     tree = reading.tree
     if not reading.exact:
         yield Edit(kind="wording")
@@ -160,13 +179,12 @@ def propose_edits(
     for slot, value in enumerate(tree.arguments):
         values = [each for each in known.get(slot, ()) if each != value]
         yield from _value_edits(slot, value, texts, values, form.tool != "")
+        yield from (Edit(kind="value", slot=slot, detail=each) for each in declared.get(slot, ()) if each != value)
     others = [name for name, other in grammar.forms.items() if name != tree.form and other.slots == form.slots]
     yield from (Edit(kind="form", detail=name) for name in others[:MOST_FORMS] if form.slots)
 
 
-def _value_edits(
-    slot: int, value: JsonValue, texts: str, known: Sequence[JsonValue], in_call: bool
-) -> Iterator[Edit]:
+def _value_edits(slot: int, value: JsonValue, texts: str, known: Sequence[JsonValue], in_call: bool) -> Iterator[Edit]:
     if in_call:
         if isinstance(value, str):
             yield Edit(kind="list", slot=slot)

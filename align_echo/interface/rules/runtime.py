@@ -157,7 +157,7 @@ class RuleRuntime:
         if tree is None:
             return None
         known = self._is_known(tree, rule.edit.slot) or self._is_known(turn.reading.tree, rule.edit.slot)
-        if not known or self._is_silent(rule, tree):
+        if not known or rule.edit.others or self._is_silent(rule, tree):
             return Advice(f"{rule.text.removesuffix('.')}.", (rule,))
         wanted = self.grammar.write(tree)
         if wanted == turn.action.strip() or self._is_in_vain(tree):

@@ -7,7 +7,7 @@ condition of a rule is read off the actions that were not refused.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypeVar
@@ -71,12 +71,19 @@ class Fixes:
 class FixSearch:
     """Search for fixes. `values` are the arguments of each form that worked, by argument."""
 
-    def __init__(self, observer: Observer, declared: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        observer: Observer,
+        declared: Iterable[str] = (),
+        declared_values: Mapping[str, Mapping[int, Sequence[str]]] | None = None,
+    ) -> None:
         self.observer = observer
         self.declared = frozenset(declared)
+        self.declared_values = declared_values or {}
         self.grammar = observer.grammar
         self.values: dict[str, list[Counter[str]]] = {}
         self._value_tasks: dict[tuple[str, int, str], set[str]] = defaultdict(set)
+        self._named_here: set[tuple[str, int, str]] = set()
         self.as_value: dict[str, JsonValue] = {}
         self.by_form: dict[str, Fixes] = defaultdict(Fixes)
         self._situations: dict[Instance, frozenset[tuple[str, str]]] = {}
@@ -88,17 +95,22 @@ class FixSearch:
         """Collect the arguments of actions that were not refused."""
         self.values = {}
         self._value_tasks.clear()
+        self._named_here.clear()
         for form in self.observer.forms:
             silent = self.observer.refusals(form)
             for answer, known in self.observer.classes(form).items():
                 if answer in silent:
                     continue
                 for instance in known.instances:
-                    self._take(instance.tree, instance.state.task_id)
+                    self._take(instance.tree, instance.state)
 
-    def _take(self, tree: ActionTree, task_id: str) -> None:
+    def _take(self, tree: ActionTree, state: LabState) -> None:
+        texts = read_texts(state).lower()
         for slot, value in enumerate(tree.arguments):
-            self._value_tasks[tree.form, slot, text_of(value)].add(task_id)
+            key = tree.form, slot, text_of(value)
+            self._value_tasks[key].add(state.task_id)
+            if key[2].lower() in texts:
+                self._named_here.add(key)
         slots = self.values.setdefault(tree.form, [Counter() for _ in tree.arguments])
         for slot, value in enumerate(tree.arguments):
             text = text_of(value)
@@ -178,18 +190,30 @@ class FixSearch:
     def _study(self, instance: Instance, refusal: str) -> None:
         fixes = self.by_form[instance.tree.form]
         fixes.refused.append(instance)
-        fixed = self._try_edits(instance, refusal, fixes)
-        fixed += self._try_steps(instance, refusal, fixes)
-        if not fixed:
-            fixed = self._try_both(instance, refusal, fixes)
+        fixed = (
+            self._try_edits(instance, refusal, fixes)
+            or self._try_steps(instance, refusal, fixes)
+            or self._try_both(instance, refusal, fixes)
+        )
         key = instance.tree.form, refusal
         self._missed[key] = 0 if fixed else self._missed[key] + 1
 
     def _try_edits(self, instance: Instance, refusal: str, fixes: Fixes) -> int:
-        texts = read_texts(instance.state)
-        proposed = propose_edits(instance.reading, self.grammar, texts, self.known_values(instance.tree.form))
+        """Try the edits that helped often before, else all within reach."""
+        texts, form = read_texts(instance.state), instance.tree.form
+        declared = self.declared_values.get(form, {})
+        known = [edit for edit, fixed in fixes.edits.items() if _is_enough(fixed)]
+        if known and (count := self._play_edits(known, instance, refusal, fixes)):
+            return count
+        proposed = propose_edits(instance.reading, self.grammar, texts, self.known_values(form), declared)
+        return self._play_edits([edit for edit in proposed if edit not in known], instance, refusal, fixes)
+
+    def _play_edits(self, edits: Iterable[Edit], instance: Instance, refusal: str, fixes: Fixes) -> int:
+        """Play an action with each edit; return how many work."""
+        texts, form = read_texts(instance.state), instance.tree.form
+        declared = self.declared_values.get(form, {})
         count = 0
-        for edit in dict.fromkeys(proposed):
+        for edit in dict.fromkeys(edits):
             tried = self._edited(edit, instance, texts)
             if tried is not None and self.observer.answer(tried) not in self.observer.classes(tried.tree.form):
                 self.observer.note(tried)
@@ -197,8 +221,8 @@ class FixSearch:
                 fixes.edits[edit].append(instance)
                 fixes.answers[edit].append((instance.tree.key, tried.text))
                 count += 1
-                if edit.kind != "value":
-                    self.observer.confirmed[instance.tree.form].add(refusal)
+                if edit.kind != "value" or edit.detail in declared.get(edit.slot, ()):
+                    self.observer.confirmed[form].add(refusal)
                 if edit.kind == "wording":  # every other edit holds this one
                     return count
         return count
@@ -240,16 +264,19 @@ class FixSearch:
 
     def _is_plausible(self, edit: Edit, instance: Instance) -> bool:
         """Whether an edit may be what the agent meant: another form only for a form that never worked, and another
-        value only for a value that never did."""
+        value only for a value that never did, if the schema names it or no task that it worked in."""
         form = instance.tree.form
         if edit.kind == "form":
             return form not in self.values and form not in self.declared
         if edit.kind != "value":
             return True
+        if edit.detail in self.declared_values.get(form, {}).get(edit.slot, ()):
+            return True
         known = self.values.get(form, [])
         if edit.slot >= len(known) or text_of(instance.tree.arguments[edit.slot]) in known[edit.slot]:
             return False
-        if len(self._value_tasks[form, edit.slot, edit.detail]) < MIN_TASKS:
+        key = form, edit.slot, edit.detail
+        if len(self._value_tasks[key]) < MIN_TASKS or key in self._named_here:
             return False
         return len(known[edit.slot]) <= MOST_CONSTANTS and edit.detail.lower() not in read_texts(instance.state).lower()
 
@@ -293,16 +320,25 @@ class FixSearch:
                 if not self.observer.acts(form) or form not in self.observer.going_on:
                     continue
                 pools = [
-                    list(dict.fromkeys([*map(text_of, own), *self.pool(form, slot, lower)]))[:8]
+                    list(dict.fromkeys([*self._own_values(instance.tree, form, slot), *self.pool(form, slot, lower)]))
                     for slot in range(known.slots)
                 ]
-                for values in product(*pools):
+                for values in product(*(pool[:8] for pool in pools)):
                     arguments = tuple(self.as_value.get(value, value) for value in values)
                     tree = ActionTree(form, arguments)
                     of_own = not values or any(value in own for value in arguments)
                     if tree.key != instance.tree.key and of_own == shared and count < STEPS_TRIED:
                         count += 1
                         yield tree
+
+    def _own_values(self, tree: ActionTree, form: str, slot: int) -> list[str]:
+        """Return an action's arguments that may be an argument of another form, between tools by its name."""
+        known, other = self.grammar.forms[tree.form], self.grammar.forms[form]
+        pairs = zip(known.arguments or ("",) * len(tree.arguments), tree.arguments, strict=False)
+        alike = not (known.tool and other.tool)
+        return [
+            text_of(value) for name, value in pairs if value is not None and (alike or name == other.arguments[slot])
+        ]
 
     def pool(self, form: str, slot: int, texts: str) -> list[str]:
         """Return the values of an argument that worked and stand in texts (in small letters)."""
@@ -322,13 +358,32 @@ class FixSearch:
 
     def _edit_rules(self, form: str, fixes: Fixes) -> Iterator[SayInstead]:
         telling = {edit: fixed for edit, fixed in fixes.edits.items() if self._tells_more(form, fixes.answers[edit])}
-        for edit, fixed in _cover(telling):
+        for edit, fixed in _cover(telling, lambda edit: self._is_needed_elsewhere(form, edit)):
+            alike = [each for each in telling if is_as_good(each, edit) and fixes.edits[each] == fixes.edits[edit]]
+            whole = edit.model_copy(update={"others": tuple(each.detail for each in alike)})
             yield SayInstead(
                 form=form,
                 answers=self._answers(fixed),
-                edit=edit,
-                text=edit_in_words(edit, self.name(form), self.grammar.forms[form].arguments),
+                edit=whole,
+                text=edit_in_words(whole, self.name(form), self.grammar.forms[form].arguments),
             )
+
+    def _is_needed_elsewhere(self, form: str, edit: Edit) -> bool:
+        """Whether another tool needs the same edit of an argument of the same name."""
+        wanted = self._by_name(form, edit)
+        return wanted is not None and any(
+            self._by_name(other, each) == wanted and _is_enough(fixed)
+            for other, fixes in self.by_form.items()
+            if other != form
+            for each, fixed in fixes.edits.items()
+        )
+
+    def _by_name(self, form: str, edit: Edit) -> tuple[str, str, str] | None:
+        """Return an edit of a tool's wording with the name of its argument; None for another one."""
+        names = self.grammar.forms[form].arguments
+        if not names or edit.kind in ("value", "form", "wording", "argument"):
+            return None
+        return edit.kind, names[edit.slot] if edit.slot >= 0 else "", edit.detail
 
     def _tells_more(self, form: str, answers: Sequence[tuple[str, str]]) -> bool:
         """Whether edited actions were more than refused in other words.
@@ -426,18 +481,31 @@ def list_terms(step: ActionTree, action: ActionTree) -> Iterator[tuple[Term, ...
     yield from product(*choices)
 
 
-def _cover(fixes: Mapping[Key, Sequence[Instance]]) -> Iterator[tuple[Key, list[Instance]]]:
-    """Yield the fixes with most instances, each with those that no earlier one fixes."""
+def _cover(
+    fixes: Mapping[Key, Sequence[Instance]], is_known: Callable[[Key], bool] = lambda key: False
+) -> Iterator[tuple[Key, list[Instance]]]:
+    """Yield the fixes with most instances, each with those that no earlier one fixes; of a known fix, one is enough."""
     left = {key: {id(each): each for each in fixed} for key, fixed in fixes.items()}
     while left:
         best = max(left, key=lambda key: len(left[key]))
         fixed = list(left.pop(best).values())
-        if len(fixed) < MIN_FIXED or len({each.state.task_id for each in fixed}) < MIN_TASKS:
+        if not fixed:
             return
-        yield best, fixed
-        for rest in left.values():
-            for each in fixed:
-                rest.pop(id(each), None)
+        if _is_enough(fixed) or is_known(best):
+            yield best, fixed
+            for rest in left.values():
+                for each in fixed:
+                    rest.pop(id(each), None)
+
+
+def _is_enough(fixed: Sequence[Instance]) -> bool:
+    """Whether a fix worked often enough to be a rule on trial."""
+    return len(fixed) >= MIN_FIXED and len({each.state.task_id for each in fixed}) >= MIN_TASKS
+
+
+def is_as_good(edit: Edit, other: Edit) -> bool:
+    """Whether an edit puts another value in the same place."""
+    return edit.kind == other.kind == "value" and edit.slot == other.slot and edit.detail != other.detail
 
 
 # ---------------------------------------------------------------- words
@@ -450,6 +518,7 @@ def _letter(slot: int) -> str:
 
 def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:
     """Write an edit as a sentence for the rules told up front."""
+    quoted = [f'"{each}"' for each in (edit.detail, *edit.others)]
     slot = "" if edit.slot < 0 else arguments[edit.slot] if edit.slot < len(arguments) else _letter(edit.slot)
     match edit.kind:
         case "wording":
@@ -465,7 +534,7 @@ def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:
         case "plural":
             return f"In `{name}`, {slot} is written in the number that the environment uses"
         case "sign":
-            return f'In `{name}`, {slot} is written {edit.detail.replace("{}", "...")}'
+            return f"In `{name}`, {slot} is written {edit.detail.replace('{}', '...')}"
         case "list":
             return f"In `{name}`, {slot or 'what is a list'} is written as a list of strings"
         case "text":
@@ -473,5 +542,7 @@ def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:
         case "number":
             return f"In `{name}`, {slot} is a number, not a text"
         case "value":
-            return f'In `{name}`, {slot} may have to be "{edit.detail}"'
+            if edit.others:
+                return f"In `{name}`, {slot} is {' or '.join(quoted)}"
+            return f"In `{name}`, {slot} may have to be {quoted[0]}"
     return f"In `{name}`, the argument is called {edit.detail}"

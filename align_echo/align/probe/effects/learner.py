@@ -22,7 +22,13 @@ from align_echo.align.probe.effects.signs import find_sign
 from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules
 from align_echo.align.probe.lab import Lab
 from align_echo.interface.contract import InterfaceContract
-from align_echo.interface.rules.actions import ActionGrammar, declared_forms, drop_examples, seen_forms
+from align_echo.interface.rules.actions import (
+    ActionGrammar,
+    declared_forms,
+    declared_values,
+    drop_examples,
+    seen_forms,
+)
 from align_echo.interface.rules.answers import fit_reader
 from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit, dump, load_rules
 from align_echo.types import Misalignment, Trajectory
@@ -63,7 +69,8 @@ def analyze(
     if not forms:
         return []
     observer = Observer(lab, ActionGrammar(forms), reader)
-    search, pages = FixSearch(observer, (form.name for form in declared)), PageRecord(observer)
+    search = FixSearch(observer, (form.name for form in declared), declared_values(tools))
+    pages = PageRecord(observer)
     with suppress(BudgetSpentError):
         lost = {id(trajectory) for trajectory in failed}
         _search(observer, search, pages, failed, [each for each in played if id(each) not in lost], rng, say)

@@ -19,6 +19,9 @@ from align_echo.types import Trajectory
 TESTS = 4
 """Effect tests of a class of answers."""
 
+LOOKS = 6
+"""Different answers without effect after which a form of action is taken to look only."""
+
 WITNESSES = 6
 """Actions that show whether a state changed."""
 
@@ -156,11 +159,10 @@ class Observer:
     def witness_actions(self, instance: Instance) -> list[str]:
         """Return actions whose answers may show that a state changed: the action again, other forms on the same names,
         and the agent's own."""
-        names = instance.tree.arguments
         others = [
-            self.grammar.write(ActionTree(form, names[: known.slots]))
-            for form, known in self.grammar.forms.items()
-            if form in self.going_on and known.slots <= len(names) and (known.slots or form != instance.tree.form)
+            self.grammar.write(tree)
+            for form in self.grammar.forms
+            if form in self.going_on and (tree := self._on_same_names(form, instance.tree)) is not None
         ]
         own = [action for action, _ in self.spoken[instance.state.task_id].most_common(WITNESSES)]
         spoken = [each for action in own for each in (self._exactly(action), action) if self._goes_on(each)]
@@ -170,6 +172,17 @@ class Observer:
         """Return an action in its form's own wording."""
         reading = self.grammar.read(action)
         return action if reading is None else self.grammar.write(reading.tree)
+
+    def _on_same_names(self, form: str, tree: ActionTree) -> ActionTree | None:
+        """Return an action of another form on an action's names, between tools by the names of arguments."""
+        other, known = self.grammar.forms[form], self.grammar.forms[tree.form]
+        if not other.slots and form == tree.form:
+            return None
+        if not (other.tool and known.tool):
+            return ActionTree(form, tree.arguments[: other.slots]) if other.slots <= known.slots else None
+        named = dict(zip(known.arguments, tree.arguments, strict=False))
+        values = tuple(named.get(name) for name in other.arguments)
+        return None if None in values else ActionTree(form, values)
 
     def _goes_on(self, action: str) -> bool:
         """Whether an action's form did not always end the episode."""
@@ -215,7 +228,7 @@ class Observer:
         tested = known.changed + known.unchanged
         more = known.refuses and instance.state.task_id not in known.tasks and tested < 3 * TESTS
         if (tested < TESTS or more) and not (instance.same and self._is_silence(instance.tree.form)):
-            changed = self.changed(instance)
+            changed = False if self._only_looks(instance.tree.form) else self.changed(instance)
             if changed is not None:
                 known.changed += changed
                 known.unchanged += not changed
@@ -228,6 +241,16 @@ class Observer:
         silent = [known for (_, same), known in self._noted[form].items() if same]
         tests = sum(known.unchanged for known in silent)
         return tests >= 3 * TESTS and len(set[str]().union(*(known.tasks for known in silent))) > 2
+
+    def _only_looks(self, form: str) -> bool:
+        """Whether enough tests, in several tasks, saw no effect of a form, whatever it answered."""
+        known = self._noted[form].values()
+        return (
+            sum(each.unchanged > 0 for each in known) >= LOOKS
+            and not any(each.changed for each in known)
+            and sum(each.unchanged for each in known) >= 3 * TESTS
+            and len(set[str]().union(*(each.tasks for each in known))) > 2
+        )
 
     def refusals(self, form: str) -> frozenset[str]:
         """Return the classes that refuse a form: without effect, while the form has other answers.

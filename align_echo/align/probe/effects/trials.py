@@ -20,7 +20,7 @@ from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.effects.page_conditions import PageRecord
 from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, Term, text_of
-from align_echo.interface.rules.edits import apply_edit
+from align_echo.interface.rules.edits import apply_edit, undo_edit
 from align_echo.interface.rules.model import (
     Condition,
     EndsEpisode,
@@ -44,6 +44,9 @@ WALK = 25
 WALKS = 3
 """Walks on each fresh task."""
 
+ROUNDS = 4
+"""Rounds through the fresh tasks; after the first, only while a rule still wants trials."""
+
 CHAIN = 5
 """Messages followed after a refused action."""
 
@@ -62,6 +65,9 @@ MOST_SILENCED = 0.2
 ODD = 0.15
 """Share of a walk's actions that are worded oddly or name what does not exist."""
 
+SLIPS = 0.3
+"""Share of a walk's arguments that are worded as a rule on trial advises against."""
+
 Say = Callable[[str], None]
 
 Excepted = SayInstead | NeedsFirst | NothingChanged | LockedAfter
@@ -76,15 +82,14 @@ class TrialBook:
 
     def __init__(self) -> None:
         self.passed: Counter[str] = Counter()
+        self.unknown: Counter[str] = Counter()
         self.failed: dict[str, str] = {}
         self.tasks: dict[str, set[str]] = defaultdict(set)
         self.examples: dict[str, tuple[str, str]] = {}
         self.trials: dict[str, list[tuple[Instance, ActionTree, bool]]] = defaultdict(list)
         self.undecided: dict[str, set[str]] = defaultdict(set)
 
-    def count(
-        self, rules: Iterable[Rule], instance: Instance, *, passed: bool, tree: ActionTree | None = None
-    ) -> None:
+    def count(self, rules: Iterable[Rule], instance: Instance, *, passed: bool, tree: ActionTree | None = None) -> None:
         """Add a trial of some rules. `tree` is the action in the wording that they advise, if it differs."""
         for rule in rules:
             key, task_id = rule.model_dump_json(), instance.state.task_id
@@ -95,6 +100,10 @@ class TrialBook:
                 self.examples.setdefault(key, (task_id, instance.action))
             else:
                 self.failed.setdefault(key, f"{task_id}: {instance.action}")
+
+    def count_unknown(self, rule: Rule) -> None:
+        """Add a trial that was refused in other words."""
+        self.unknown[rule.model_dump_json()] += 1
 
     def observe(self, rule: Rule, task_id: str, action: str) -> None:
         """Add an agent's own episode that agrees with a rule."""
@@ -112,9 +121,10 @@ class TrialBook:
         )
 
     def stands(self, rule: Rule) -> bool:
-        """Whether a rule was tried enough and never wrong."""
-        evidence = self.evidence(rule)
-        return not evidence.refuted and evidence.support >= MIN_TESTS and evidence.tasks >= MIN_TASKS
+        """Whether a rule was tried enough and never wrong, and helped in most trials."""
+        evidence, unknown = self.evidence(rule), self.unknown[rule.model_dump_json()]
+        tried = evidence.support >= max(MIN_TESTS, unknown) and evidence.tasks >= MIN_TASKS
+        return tried and not evidence.refuted
 
     def may_stand(self, rule: Rule) -> bool:
         """Whether a rule was never wrong and spoke in enough tasks, although an end may have left that undecided."""
@@ -143,20 +153,32 @@ def explore(
 def try_rules(
     observer: Observer, search: FixSearch, rules: RuleSet, tasks: Sequence[str], rng: random.Random, say: Say
 ) -> tuple[RuleSet, TrialBook]:
-    """Try rules on fresh tasks until each stands or fell; return those left, and the trials."""
+    """Try rules on fresh tasks until each stands or fell; return those left, and the trials.
+
+    Every other walk is drawn from the agent's actions of the forms whose rules want trials.
+    """
     book = TrialBook()
     limit = observer.lab.steps + TRIAL_STEPS
     spoken = [action for counts in observer.spoken.values() for action in counts]
-    for number, task_id in enumerate(tasks, 1):
-        if not rules.rules or observer.lab.steps > limit or observer.lab.budget.is_spent():
+    for number in range(ROUNDS * len(tasks)):
+        wanting = [rule for rule in rules.rules if not book.stands(rule)]
+        once = number < len(tasks)
+        if not (rules.rules if once else wanting) or observer.lab.steps > limit or observer.lab.budget.is_spent():
             break
-        say(f"trying {len(rules.rules)} rules: task {number} of {len(tasks)}")
+        say(f"trying {len(rules.rules if once else wanting)} rules: task {number % len(tasks) + 1} of {len(tasks)}")
         for _ in range(WALKS):
+            forms = {getattr(rule, "form", "") for rule in wanting}
+            said = spoken if rng.random() < 0.5 else [each for each in spoken if _form(search, each) in forms] or spoken
             with suppress(BudgetSpentError):
-                _walk(observer, search, rules, task_id, spoken, rng, book, heeds=rng.random() < 0.5)
+                _walk(observer, search, rules, tasks[number % len(tasks)], said, rng, book, heeds=rng.random() < 0.5)
             with suppress(BudgetSpentError):
                 rules = rules.model_copy(update={"rules": tuple(_mended(search, rules, book))})
     return rules, book
+
+
+def _form(search: FixSearch, action: str) -> str:
+    reading = search.grammar.read(action)
+    return reading.tree.form if reading is not None else ""
 
 
 def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule]:
@@ -217,7 +239,7 @@ def _walk(
     for _ in range(min(WALK, observer.lab.env.step_limit)):
         if state.over:
             break
-        action = step or _draw(search, state, spoken, rng)
+        action = step or _draw(search, rules, state, spoken, rng)
         instance = observer.play(state, action)
         state_after = observer.lab.after(state, action)
         played += [instance] if instance is not None else []
@@ -236,8 +258,8 @@ def _walk(
     return played
 
 
-def _draw(search: FixSearch, state: LabState, spoken: Sequence[str], rng: random.Random) -> str:
-    """Draw an action: of the agent's, on names read here, sometimes oddly worded."""
+def _draw(search: FixSearch, rules: RuleSet, state: LabState, spoken: Sequence[str], rng: random.Random) -> str:
+    """Draw an action: of the agent's, on names read here, sometimes oddly worded, or as the rules advise against."""
     action = rng.choice(spoken)
     reading = search.grammar.read(action)
     if reading is None:
@@ -248,7 +270,8 @@ def _draw(search: FixSearch, state: LabState, spoken: Sequence[str], rng: random
         names = search.pool(reading.tree.form, slot, texts)
         keep = not names or text_of(value).lower() in texts
         other = value if (keep and rng.random() < 0.5) or not names else search.as_value[rng.choice(names)]
-        values.append(_worded_as(value, other, search, reading.tree.form, slot) if rng.random() < 0.5 else other)
+        worded = _worded_as(value, other, search, reading.tree.form, slot) if rng.random() < 0.5 else other
+        values.append(_undone(worded, search, rules, reading.tree.form, slot) if rng.random() < SLIPS else worded)
     tree = reading.tree._replace(arguments=tuple(values))
     if rng.random() < ODD and values:
         slot = rng.randrange(len(values))
@@ -265,6 +288,18 @@ def _write_as(action: str, reading: Reading, tree: ActionTree, grammar: ActionGr
         text = re.sub(rf"(?<!\w){re.escape(text_of(old))}(?!\w)", word, text, count=1)
     again = None if reading.exact else grammar.read(text)
     return text if again is not None and again.tree == tree else grammar.write(tree)
+
+
+def _undone(value: JsonValue, search: FixSearch, rules: RuleSet, form: str, slot: int) -> JsonValue:
+    """Return a tool's argument as it is before an edit that a rule advises, for this or an argument of its name."""
+    names = search.grammar.forms[form].arguments
+    for rule in rules.rules:
+        if not isinstance(rule, SayInstead) or not names:
+            continue
+        edit, others = rule.edit, search.grammar.forms[rule.form].arguments
+        if edit.slot < 0 or others[edit.slot : edit.slot + 1] == names[slot : slot + 1]:
+            value = undo_edit(edit, value)
+    return value
 
 
 def _worded_as(wording: JsonValue, name: JsonValue, search: FixSearch, form: str, slot: int) -> JsonValue:
@@ -308,15 +343,16 @@ def _try_advice(
         _follow(observer, search, rules, instance, advice, book)
 
 
-def _try_wording(
-    observer: Observer, search: FixSearch, rule: SayInstead, instance: Instance, book: TrialBook
-) -> None:
-    """Play an action in the wording that a rule describes, without a command for it. A refusal says nothing: the name
-    may not exist."""
-    tree = apply_edit(rule.edit, instance.reading, search.grammar, read_texts(instance.child))
-    tried = observer.play(instance.child, search.grammar.write(tree)) if tree is not None else None
-    if tried is not None and observer.works(tried, observer.answer(instance)):
-        book.count([rule], instance, passed=True, tree=tree)
+def _try_wording(observer: Observer, search: FixSearch, rule: SayInstead, instance: Instance, book: TrialBook) -> None:
+    """Play an action in the wordings that a rule describes, without a command for it. If all are refused, this says
+    nothing: the name may not exist."""
+    details = (rule.edit.detail, *rule.edit.others)
+    edits = [rule.edit.model_copy(update={"detail": detail, "others": ()}) for detail in details]
+    trees = [apply_edit(edit, instance.reading, search.grammar, read_texts(instance.child)) for edit in edits]
+    played = [observer.play(instance.child, search.grammar.write(tree)) for tree in trees if tree is not None]
+    worked = [tried is not None and observer.works(tried, observer.answer(instance)) for tried in played]
+    if any(worked):
+        book.count([rule], instance, passed=all(worked), tree=trees[0])
 
 
 def _try_end(observer: Observer, rule: EndsEpisode, instance: Instance, book: TrialBook) -> None:
@@ -327,9 +363,7 @@ def _try_end(observer: Observer, rule: EndsEpisode, instance: Instance, book: Tr
 
 def _helped(observer: Observer, search: FixSearch, instance: Instance) -> bool:
     """Whether some other action makes a locked action possible again."""
-    return any(
-        search.leads_to(instance, step) for step in search.steps_near(instance, read_texts(instance.state))
-    )
+    return any(search.leads_to(instance, step) for step in search.steps_near(instance, read_texts(instance.state)))
 
 
 def _follow(
@@ -337,7 +371,8 @@ def _follow(
 ) -> None:
     """Follow a message and those after it, until the refused action works; count the trial for each rule on the way.
 
-    A message is wrong if its step is refused, or if the action is still refused after it and nothing more is said.
+    A message is wrong if its step is refused, or if the action is still refused after it and nothing more is said. A
+    wording that is refused in other words says nothing: something else may be wrong.
     """
     followed: list[tuple[Rule, Instance, ActionTree | None]] = []
     at = instance
@@ -349,7 +384,7 @@ def _follow(
         tree = apply_edit(instead[0].edit, at.reading, search.grammar, texts) if instead else None
         followed.append((rule, at, tree))
         tried = observer.play(at.child, advice.step)
-        if tried is None or observer.answer(tried) in rules.refusals.get(tried.tree.form, ()):
+        if tried is None or (needs and observer.answer(tried) in rules.refusals.get(tried.tree.form, ())):
             break
         if not needs:
             if tried.child.over and not observer.reaches_goal(tried):
@@ -359,6 +394,9 @@ def _follow(
                     book.count([each], where, passed=True, tree=edited)
                 return
             if observer.is_near_end(tried):
+                return
+            if observer.answer(tried) != observer.answer(at):
+                book.count_unknown(rule)
                 return
             break
         if tried.child.over:

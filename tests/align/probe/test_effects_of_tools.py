@@ -1,0 +1,85 @@
+"""Parts of the learner by effects: what effect tests cost, and what a trial says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from align_echo.align.probe.effects.fixes import FixSearch
+from align_echo.align.probe.effects.outcomes import Observer
+from align_echo.align.probe.effects.trials import TrialBook
+from align_echo.align.probe.lab import Lab
+from align_echo.interface.rules.actions import ActionGrammar, Form, declared_forms
+from align_echo.interface.rules.answers import AnswerReader
+from align_echo.interface.rules.edits import Edit
+from align_echo.interface.rules.model import SayInstead
+from tests import quay_env
+from tests.quay_env import Quay, environment
+
+
+def observer(world: type[Quay], *forms: Form) -> Observer:
+    env = environment(world, world.limit).spec("quay").make_env(split="train", data_root=None, step_limit=10**6)
+    return Observer(Lab(env), ActionGrammar([*declared_forms(world.format), *forms]), AnswerReader())
+
+
+def call(name: str, **arguments: Any) -> str:
+    return json.dumps({"name": name, "arguments": arguments})
+
+
+def test_an_effect_is_looked_for_by_tools_with_arguments_of_the_same_names():
+    seen = observer(quay_env.Called, Form(tool="lift", arguments=("crane",)))
+    seen.going_on |= {"weigh", "lift", "book"}
+    instance = seen.play(seen.lab.start("0"), call("post", parcel="amber"))
+    assert instance is not None
+    wanted = [call("post", parcel="amber"), call("weigh", parcel="amber"), call("book")]
+    assert seen.witness_actions(instance) == wanted
+
+
+def test_a_form_that_only_looks_is_tested_no_further():
+    seen = observer(quay_env.Quay)
+    counts = []
+    for task in map(str, range(20)):
+        state = seen.lab.start(task)
+        parcels = [name for name in quay_env.NAMES if name in state.observation]
+        state = seen.lab.follow(task, [f"weigh {name}" for name in parcels[: 1 + int(task) % 2]])
+        for action in ("book", "weigh amber", "weigh beryl"):
+            instance = seen.play(state, action)
+            assert instance is not None
+            before = seen.lab.steps
+            seen.note(instance)
+            counts.append((action, seen.lab.steps - before))
+    looks = [count for action, count in counts if action == "book"]
+    assert (min(looks[:3]) > 0, sum(looks[-5:])) == (True, 0)
+    assert not seen.acts("book")
+    assert seen.acts("weigh {0}")
+
+
+def test_a_value_that_the_texts_name_is_no_constant():
+    seen = observer(quay_env.Quay)
+    for task in map(str, range(30)):
+        state = seen.lab.start(task)
+        instance = seen.play(state, "weigh amber")
+        assert instance is not None
+        seen.note(instance)
+    search = FixSearch(seen)
+    search.learn_values()
+    refused = seen.play(seen.lab.start("0"), "weigh zinc")
+    assert refused is not None
+    assert not search._is_plausible(Edit(kind="value", slot=0, detail="amber"), refused)
+    named = FixSearch(seen, (), {"weigh {0}": {0: ("amber",)}})
+    assert named._is_plausible(Edit(kind="value", slot=0, detail="amber"), refused)
+
+
+@pytest.mark.parametrize(("unknown", "stands"), [(8, True), (9, False)])
+def test_a_rule_helps_in_most_of_its_trials(unknown: int, stands: bool):
+    seen, book = observer(quay_env.Quay), TrialBook()
+    rule = SayInstead(form="weigh {0}", answers=("Eh?",), edit=Edit(kind="article", slot=0), text="T")
+    for task in map(str, range(8)):
+        instance = seen.play(seen.lab.start(task), "weigh the amber")
+        assert instance is not None
+        book.count([rule], instance, passed=True)
+    for _ in range(unknown):
+        book.count_unknown(rule)
+    assert book.stands(rule) == stands
