@@ -229,6 +229,23 @@ class Grid(gym.Env[str, str]):
         return self.shown(f"({action.title()})"), float(won), won, False, self.info()
 
 
+class Strict(Framed):
+    """The same where a parcel has to be weighed first, and the second refused action in a row ends the episode."""
+
+    limit = 12
+    more = 20
+    refusal = REFUSED
+
+    def allowed(self, verb: str, name: str) -> bool:
+        return verb != "post" or ("weigh", name) in self.done
+
+    def answer(self, verb: str, name: str) -> str:
+        answer = super().answer(verb, name)
+        self.refused = self.refused + 1 if answer in (REFUSED, UNKNOWN) else 0
+        self.over = self.refused == 2
+        return answer
+
+
 class Ordered(Quay):
     """A parcel is weighed before it is stamped, never after; it is posted with both."""
 
@@ -264,7 +281,7 @@ class Porter:
         heard = view.turns[-1].observation if view.turns else ""
         ticked = TICKED.search(heard)
         before = TICKED.search(view.turns[-2].observation) if len(view.turns) > 1 else None
-        if ticked and ("first." in heard or "instead." in heard):
+        if ticked and ("first." in heard or "instead." in heard or "is written `" in heard):
             return AgentReply(text=ticked[1], action=ticked[1])
         if before and "first." in view.turns[-2].observation and view.turns[-1].action == before[1]:
             return AgentReply(text=view.turns[-2].reply, action=view.turns[-2].action)

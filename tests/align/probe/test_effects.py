@@ -95,8 +95,8 @@ def lie(world: type[Quay], episode: Trajectory, turn: int) -> str:
         true = works(now, ticked[0]) and works(now, action)
     elif "instead." in message:
         true = works(now, ticked[0])
-    elif "signs around it" in message:
-        true = works(now, ticked[0].replace("X Y", action))
+    elif "signs around it" in message or "is written `" in message:
+        true = now.answer(*now.parts(ticked[0].replace("X Y", action))) != quay_env.UNKNOWN
     elif "Nothing changed" in message:
         true = now.done == at(world, episode, turn).done
     elif "no longer possible" in message:
@@ -161,6 +161,15 @@ def test_no_message_in_play_is_false(world: type[Quay], odd: float, wanted: list
     lies = [lie(world, episode, turn) for episode in episodes for turn in range(len(episode.steps))]
     assert [each for each in lies if each] == []
     assert sum(step.observation != step.raw_observation for episode in episodes for step in episode.steps) > 20
+
+
+def test_what_is_said_of_the_wording_is_true_of_actions_that_are_impossible():
+    known = learned(quay_env.Strict)
+    assert known.rule("say_instead", "[{0} {1}]")
+    episodes = known.play(known.interface)
+    lies = [lie(quay_env.Strict, episode, turn) for episode in episodes for turn in range(len(episode.steps))]
+    assert [each for each in lies if each] == []
+    assert any("is written `" in (step.observation or "") for episode in episodes for step in episode.steps)
 
 
 def test_what_has_to_come_before_is_known_and_said_truly():

@@ -54,6 +54,9 @@ MIN_HELD = 0.95
 MOST_CONSTANTS = 4
 """Values of an argument that may be its only ones, where no text of the task names them."""
 
+WORDED = "This action is written `{step}`."
+"""Message about the wording alone: the action may be impossible for another reason."""
+
 MOST_WRONG = 0.2
 """Share of the fixed actions for which it may hold."""
 
@@ -361,12 +364,13 @@ class FixSearch:
         for edit, fixed in _cover(telling, lambda edit: self._is_needed_elsewhere(form, edit)):
             alike = [each for each in telling if is_as_good(each, edit) and fixes.edits[each] == fixes.edits[edit]]
             whole = edit.model_copy(update={"others": tuple(each.detail for each in alike)})
-            yield SayInstead(
+            rule = SayInstead(
                 form=form,
                 answers=self._answers(fixed),
                 edit=whole,
                 text=edit_in_words(whole, self.name(form), self.grammar.forms[form].arguments),
             )
+            yield rule.model_copy(update={"say": WORDED}) if edit.kind == "wording" else rule
 
     def _is_needed_elsewhere(self, form: str, edit: Edit) -> bool:
         """Whether another tool needs the same edit of an argument of the same name."""
