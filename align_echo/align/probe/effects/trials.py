@@ -53,8 +53,8 @@ CHAIN = 5
 TRIAL_STEPS = 4_000
 """Engine steps for trials."""
 
-MOST_EXCEPTIONS = 3
-"""Exceptions of a rule."""
+MOST_EXCEPTIONS = 5
+"""Conditions in which a rule is silent, its own among them."""
 
 MOST_PASSED = 60
 """Passed trials that an exception is compared with."""
@@ -209,8 +209,8 @@ def _exception(
             for slot in range(known.slots):
                 terms = [tuple(term if each == slot else None for each in range(known.slots)) for term in own]
                 candidates += [Condition(kind=kind, form=form, terms=each) for each in terms]
-            if kind == "done" and not known.slots:
-                candidates.append(Condition(kind=kind, form=form))
+            if kind == "done" or known.slots:
+                candidates.append(Condition(kind=kind, form=form, terms=(None,) * known.slots))
     candidates += [each.model_copy(update={"negated": True}) for each in candidates]
     failed = [(search.runtime_at(instance.state), tree) for instance, tree, passed in trials if not passed]
     passed = [(search.runtime_at(instance.state), tree) for instance, tree, passed in trials if passed][-MOST_PASSED:]
