@@ -666,3 +666,54 @@ def test_declared_forms_end_with_their_line_and_capitals_stand_for_names():
     text = f"{head}\nmove OBJ to OBJ | find[{{words for it}}]\nBe brief."
     names = [form.name for form in declared_forms(text)]
     assert names == ["look", "go to {0}", "open {0}", "move {0} to {1}", "find[{0}]"]
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_names_part_arguments_side_by_side():
+    grammar = ActionGrammar([Form(text="stow {0} {1}")], ["red pen", "box 0"])
+    assert read("stow red pen box 12", grammar).tree.arguments == ("red pen", "box 12")
+    assert grammar.read("stow green cap box 2") is None
+
+
+BELONGS: dict[str, Any] = {
+    "forms": [{"text": "go {0}"}, {"text": "take {0}"}],
+    "refusals": {"take {0}": ["No."]},
+    "kinds": {"go {0}": [["hall", "attic 0"]], "take {0}": [["pen", "cap"]]},
+}
+
+
+def rule_of(by: str) -> dict[str, Any]:
+    return {
+        "kind": "needs_first",
+        "form": "take {0}",
+        "answers": ["No."],
+        "step": "go {0}",
+        "terms": [{"slot": 0, "by": by}],
+        "unless": [{"kind": "latest", "form": "go {0}", "terms": [{"slot": 0, "by": by}]}],
+        "text": "Before `take X` you need to `go P`",
+    }
+
+
+@pytest.mark.parametrize(
+    ("by", "turns", "step"),
+    [
+        ("beside", [], "go attic 3"),
+        ("beside", [("go hall", "Here is a cap.")], "go attic 3"),
+        ("beside", [("go attic 3", "Dark.")], ""),
+        ("seen", [], ""),
+        ("seen", [("go hall", "There is a pen."), ("go attic 3", "Dark.")], "go hall"),
+    ],
+)
+def test_a_step_names_what_belongs_to_the_argument(by: str, turns: list[tuple[str, str]], step: str):
+    rules = load_rules({**BELONGS, "rules": [rule_of(by)]})
+    runtime = RuleRuntime(rules, "You see a hall and an attic 3. The pen lies in the attic 3. The cap is lost.")
+    for turn in turns:
+        runtime.hear(*turn)
+    assert runtime.advise(runtime.hear("take pen", "No.")).step == step
+
+
+def test_nothing_is_said_of_names_of_another_kind():
+    runtime = RuleRuntime(load_rules({**BELONGS, "rules": [rule_of("beside")]}), "The hall is in the attic 3.")
+    assert runtime.advise(runtime.hear("take hall", "No.")) == Advice("")

@@ -45,7 +45,6 @@ from align_echo.align.probe.findings import (
 from align_echo.align.probe.lab import Lab, LabState, rarely_collected
 from align_echo.align.probe.names import (
     ActionForms,
-    build_name_pattern,
     heard_sayings,
     is_numbered,
     name_pattern,
@@ -64,7 +63,7 @@ from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.spec import apply_detail, merge_specs
 from align_echo.align.probe.vocabulary import ActionVocabulary, Need, spelling_needed, try_spelling
 from align_echo.interface.contract import Interface, Provenance
-from align_echo.interface.rules.actions import declared_forms, parse_call
+from align_echo.interface.rules.actions import build_name_pattern, declared_forms, parse_call
 from align_echo.interface.rules.model import RuleSet
 from align_echo.rollout.batches import failed as lost_of
 from align_echo.types import Misalignment, Trajectory

@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
-from typing import Any
 
 from align_echo.align.probe import runtime
+from align_echo.interface.rules.actions import build_name_pattern
 
 NUMBERED = r"\b[a-z]+ \d+\b"
 """Name of a word and a number: "word 1"."""
@@ -44,7 +44,7 @@ MOST_FRONTS = 4
 """Maximum different words before the same names; more of them are names themselves."""
 
 LONGEST = 200
-"""Maximum letters of a name, or of an action searched in texts, since agents say anything."""
+"""Maximum letters of an action searched in texts, since agents say anything."""
 
 Words = tuple[str, ...]
 
@@ -111,27 +111,6 @@ def _single(names: Mapping[Words, Collection[str]]) -> set[Words]:
         return any(back in names and (front in names or (lone and fronts[front] >= BEHIND)) for front, back in parts)
 
     return {name for name in names if not is_made_up(name)}
-
-
-def build_name_pattern(names: Iterable[str]) -> str:
-    """Build a regular expression, without groups, for the longest of these names at a word's beginning; very long names
-    are skipped."""
-    letters: dict[str, Any] = {}
-    for name in (name for name in names if len(name) <= LONGEST):
-        node = letters
-        for part in re.findall(r"\d+|\D", name):
-            node = node.setdefault(r"\d+" if part.isdigit() else re.escape(part), {})
-        node[""] = {}
-    return rf"(?<!\w)(?:{_written(letters)})(?!\w)" if letters else r"(?!)"
-
-
-def _written(letters: dict[str, Any]) -> str:
-    """Convert a tree of letters to a regular expression, longest branch first."""
-    ways = [part + _written(after) for part, after in sorted(letters.items()) if part]
-    if "" in letters and not ways:
-        return ""
-    inner = ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
-    return f"(?:{inner}(?!\\w)|)" if "" in letters else inner
 
 
 def _joining_word(rests: Collection[Words], printed: Collection[Words]) -> tuple[str, int]:

@@ -12,7 +12,7 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import JsonValue, field_validator
 
@@ -24,6 +24,9 @@ MOST_FORMS = 400
 
 LONGEST_ACTION = 4_000
 """Maximum characters of an action that is read."""
+
+LONGEST_NAME = 200
+"""Maximum characters of a name in a pattern."""
 
 DEEPEST = 20
 """Maximum nesting of a tool call's JSON."""
@@ -40,6 +43,9 @@ _NUMBERED = re.compile(r"\{\d+\}")
 _BETWEEN_FORMS = re.compile(r"\|(?![^{}]*\})")
 _ARTICLE = re.compile(r"(?<!\w)(?:a|an|the)(?!\w)\s*", re.IGNORECASE)
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
+_DIGITS = re.compile(r"\d+")
+_SPACE = r"\s+"
+_BESIDE = re.compile(r"\{\d+\}\s+\{\d+\}")
 _CAPITALS = re.compile(r"\b[A-Z]{1,12}\b")
 _BRACKETED_NUMBERS = re.compile(r"\[\d+(?: \d+)*\]")
 _BOXED = re.compile(r"\\boxed\{([^{}]*)\}")
@@ -95,12 +101,16 @@ class Term(Frozen):
     """Argument of a step: an argument of the action (`slot`), else a constant (`value`).
 
     With `reads`, the part of the argument that stands for {0} in it; with `text`, that part put into it.
+
+    With `by`, it is a name that belongs to the action's argument. "seen": the latest step of the same form whose answer
+    named the argument had it. "beside": it stands nearest to the argument in the latest sentence with both.
     """
 
     slot: int = -1
     value: JsonValue = None
     reads: str = ""
     text: str = ""
+    by: Literal["", "seen", "beside"] = ""
 
     def of(self, tree: ActionTree) -> JsonValue:
         """Return the value for an action; None if the action has no such argument."""
@@ -119,13 +129,19 @@ class Reading(NamedTuple):
 
 
 class ActionGrammar:
-    """Forms of an environment's actions. `read` and `write` are inverse on exact actions."""
+    """Forms of an environment's actions. `read` and `write` are inverse on exact actions.
 
-    def __init__(self, forms: Iterable[Form]) -> None:
+    `names` part two arguments that stand side by side; a number in a name stands for any.
+    """
+
+    def __init__(self, forms: Iterable[Form], names: Iterable[str] = ()) -> None:
         self.forms: dict[str, Form] = {form.name: form for form in [*forms][:MOST_FORMS]}
+        beside = any(_BESIDE.search(form.text) for form in self.forms.values())
+        self.names = tuple(names) if beside else ()
+        name = _cached_pattern(self.names) if self.names else ".+?"
         texts = sorted((form for form in self.forms.values() if form.text), key=_rank)
-        self._exact = [(form.name, _pattern(form.text)) for form in texts]
-        self._loose = [(form.name, _pattern(_plain(form.text))) for form in texts]
+        self._exact = [(form.name, _pattern(form.text, name)) for form in texts]
+        self._loose = [(form.name, _pattern(_plain(form.text), name)) for form in texts]
         self._bracketed = bool(texts) and all(_BRACKETS.fullmatch(form.text) for form in texts)
         blank = [form.text for form in texts if _is_blank(form)]
         self._signs = [*dict.fromkeys(f"{text[0]}{{}}{text[-1]}" for text in blank)]
@@ -202,6 +218,11 @@ def match_text(text: str, value: str) -> list[str] | None:
 def text_of(value: JsonValue) -> str:
     """Return an argument as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def kind_name(value: JsonValue) -> str:
+    """Return the kind of a name: in small letters, any number as 0; "" for what is no text."""
+    return _DIGITS.sub("0", value.lower()) if isinstance(value, str) else ""
 
 
 def parse_call(text: str) -> tuple[str, dict[str, JsonValue]] | None:
@@ -404,18 +425,47 @@ def _cut_calls(text: str) -> tuple[str, list[tuple[tuple[str, dict[str, JsonValu
 # ---------------------------------------------------------------- reading texts
 
 
+@functools.lru_cache(maxsize=16)
+def _cached_pattern(names: tuple[str, ...]) -> str:
+    return build_name_pattern(names)
+
+
+def build_name_pattern(names: Iterable[str]) -> str:
+    """Build a regular expression, without groups, for the longest of these names at a word's beginning; very long names
+    are skipped."""
+    letters: dict[str, Any] = {}
+    for name in (name for name in names if len(name) <= LONGEST_NAME):
+        node = letters
+        for part in re.findall(r"\d+|\D", name):
+            node = node.setdefault(r"\d+" if part.isdigit() else re.escape(part), {})
+        node[""] = {}
+    return rf"(?<!\w)(?:{_written(letters)})(?!\w)" if letters else r"(?!)"
+
+
+def _written(letters: dict[str, Any]) -> str:
+    """Convert a tree of letters to a regular expression, longest branch first."""
+    ways = [part + _written(after) for part, after in sorted(letters.items()) if part]
+    if "" in letters and not ways:
+        return ""
+    inner = ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
+    return f"(?:{inner}(?!\\w)|)" if "" in letters else inner
+
+
 def _rank(form: Form) -> tuple[int, int]:
     """Order forms: those with more constant letters first."""
     return -len(_SLOT.sub("", form.text)), form.slots
 
 
 @functools.lru_cache(maxsize=4 * MOST_FORMS)
-def _pattern(text: str) -> re.Pattern[str]:
-    """Return the pattern of a form. Constant text matches where it comes first, so reading takes linear time."""
-    first, *parts = (r"\s+".join(map(re.escape, part.split(" "))) for part in _NUMBERED.split(text))
+def _pattern(text: str, name: str) -> re.Pattern[str]:
+    """Return the pattern of a form. Constant text matches where it comes first, so reading takes linear time.
+
+    An argument with another right behind it has to match `name`.
+    """
+    first, *parts = (_SPACE.join(map(re.escape, part.split(" "))) for part in _NUMBERED.split(text))
     *middle, last = parts or [""]
-    slots = "".join(f"(?>(.+?){part})" for part in middle) + (f"(.+?){last}" if parts else "")
-    return re.compile(first + slots, re.DOTALL)
+    slots = "".join(f"(?>({name if part == _SPACE else '.+?'}){part})" for part in middle)
+    return re.compile(first + slots + (f"(.+?){last}" if parts else ""), re.DOTALL)
 
 
 def _trimmed(match: re.Match[str]) -> Iterator[str]:

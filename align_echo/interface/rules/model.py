@@ -202,16 +202,19 @@ Rule = Annotated[
 class RuleSet(Frozen):
     """All that an interface knows: forms of actions, reading of answers, outcomes by form, and rules.
 
-    `refusals` maps a form to the canonical answers that refuse it, `unknown` to those of which no effect was seen; by
-    any other answer the action took effect. `values` maps a form to values of each argument
-    that worked in several tasks.
+    `refusals` maps a form to the canonical answers that refuse it, `unknown` to those of which no effect was seen;
+    by any other answer the action took effect. `values` maps a form to values of each argument that worked in several
+    tasks, `kinds` to the kinds of names (`kind_name`) with which it took effect, where the same came again. `names`
+    part arguments that stand side by side; a number in a name stands for any.
     """
 
     forms: tuple[Form, ...] = ()
+    names: tuple[str, ...] = ()
     reader: AnswerReader = AnswerReader()
     refusals: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     unknown: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     values: dict[str, tuple[tuple[JsonValue, ...], ...]] = Field(default_factory=dict)
+    kinds: dict[str, tuple[tuple[str, ...], ...]] = Field(default_factory=dict)
     rules: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
 
     @model_validator(mode="after")

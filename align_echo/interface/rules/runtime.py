@@ -9,11 +9,20 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
-from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, match_text, text_of
+from align_echo.interface.rules.actions import (
+    ActionGrammar,
+    ActionTree,
+    Reading,
+    Term,
+    build_name_pattern,
+    kind_name,
+    match_text,
+    text_of,
+)
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.edits import apply_edit
 from align_echo.interface.rules.model import (
@@ -42,6 +51,10 @@ MOST_TEXT = 200_000
 """Characters of an episode's texts in which names are looked up; older ones are dropped."""
 
 
+MOST_PLACES = 12
+"""Latest places of a name in the texts at which names beside it are looked for."""
+
+
 class HeardAnswer(NamedTuple):
     """Action and its canonical answer, as the rules read them. `refused`: the rules know the answer as a refusal."""
 
@@ -64,16 +77,18 @@ class RuleRuntime:
 
     def __init__(self, rules: RuleSet, opening: str, task: str = "") -> None:
         self.rules = rules
-        self.grammar = ActionGrammar(rules.forms)
+        self.grammar = ActionGrammar(rules.forms, rules.names)
         self.texts = f"{opening}\n{task}"
         self.raw = opening
         self.page = self.news = rules.reader.page(opening)
         self.effects: list[ActionTree] = []
+        self.seen: list[tuple[ActionTree, str]] = []
         self.answers: list[str] = []
         self._page_named = ""
         self._advised = ""
         self._in_vain: Counter[str] = Counter()
         self._claimed: set[str] = set()
+        self._kinds = {form: tuple(map(frozenset, slots)) for form, slots in rules.kinds.items()}
         self._by_page = [rule for rule in rules.rules if isinstance(rule, WorksWhere)]
         self._by_form: dict[str, list[Rule]] = defaultdict(list)
         for rule in rules.rules:
@@ -104,6 +119,7 @@ class RuleRuntime:
         refused = answer in refusals
         if reading and not refused and answer not in self.rules.unknown.get(reading.tree.form, ()):
             self.effects.append(reading.tree)
+            self.seen.append((reading.tree, page))
         self.answers.append(answer)
         self.page, self.raw = page, raw
         self.texts = f"{self.texts}\n{raw}"[-MOST_TEXT:]
@@ -157,6 +173,8 @@ class RuleRuntime:
         if tree is None:
             return None
         known = self._is_known(tree, rule.edit.slot) or self._is_known(turn.reading.tree, rule.edit.slot)
+        if not self._makes_sense(tree):
+            return None
         if not known or rule.edit.others or self._is_silent(rule, tree):
             return Advice(f"{rule.text.removesuffix('.')}.", (rule,))
         wanted = self.grammar.write(tree)
@@ -184,11 +202,10 @@ class RuleRuntime:
                 continue
             if self._is_silent(rule, tree):
                 continue
-            values = tuple(None if term is None else term.of(tree) for term in rule.terms)
-            step = ActionTree(rule.step, values)
-            wanted = zip(values, rule.terms, strict=True)
-            missing = any(value is None and term is not None and term.slot >= 0 for value, term in wanted)
-            if missing or not self._is_known(step) or step == tree or self._is_in_vain(step):
+            step = self.step(rule.step, rule.terms, tree)
+            if step is None or not self._is_known(step) or step == tree or self._is_in_vain(step):
+                continue
+            if not (self._makes_sense(step) and self._makes_sense(tree)):
                 continue
             before = self._needed(step, depth - 1) if depth > 1 else None
             return ((rule,), step) if before is None else ((rule, *before[0]), before[1])
@@ -208,6 +225,48 @@ class RuleRuntime:
         """Whether an exception of a rule holds for an action."""
         return any(self.holds(condition, tree) for condition in getattr(rule, "unless", ()))
 
+    def step(self, form: str, terms: Sequence[Term | None], tree: ActionTree) -> ActionTree | None:
+        """Return the step for an action, a free argument as None; None if another argument is not known."""
+        values = tuple(self._argument(term, tree, form, at) for at, term in enumerate(terms))
+        wanted = zip(values, terms, strict=True)
+        missing = any(value is None and term is not None and term.slot >= 0 for value, term in wanted)
+        return None if missing else ActionTree(form, values)
+
+    def _argument(self, term: Term | None, tree: ActionTree, form: str, at: int) -> JsonValue:
+        own = None if term is None else term.of(tree)
+        if term is None or not term.by or own is None:
+            return own
+        return self._seen(text_of(own), form, at) if term.by == "seen" else self._beside(text_of(own), form, at)
+
+    def belongings(self, value: JsonValue, form: str, at: int) -> dict[Literal["", "seen", "beside"], JsonValue]:
+        """Return the names that belong to a value, for an argument of a form."""
+        return {"seen": self._seen(text_of(value), form, at), "beside": self._beside(text_of(value), form, at)}
+
+    def _seen(self, name: str, form: str, at: int) -> JsonValue:
+        for effect, answer in reversed(self.seen):
+            if effect.form == form and _names(answer, name):
+                return effect.arguments[at]
+        return None
+
+    def _beside(self, name: str, form: str, at: int) -> str | None:
+        kinds = self.rules.kinds.get(form, ())
+        if at >= len(kinds) or not kinds[at]:
+            return None
+        pattern = re.compile(build_name_pattern(kinds[at]))
+        own = [*re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", self.texts)]
+        for place in reversed(own[-MOST_PLACES:]):
+            start = max(self.texts.rfind(stop, 0, place.start()) for stop in (". ", "\n", "! ", "? "))
+            ends = [end for stop in (". ", "\n", ".\n") if (end := self.texts.find(stop, place.end())) >= 0]
+            sentence = range(start + 1, min(ends, default=len(self.texts)))
+            near = [
+                (min(abs(each.start() - place.end()), abs(place.start() - each.end())), each[0])
+                for each in pattern.finditer(self.texts, sentence.start, sentence.stop)
+                if each[0] != name
+            ]
+            if near:
+                return min(near)[1]
+        return None
+
     def holds(self, condition: Condition, tree: ActionTree) -> bool:
         """Check a condition for an action."""
         return self._is_so(condition, tree) != condition.negated
@@ -218,13 +277,21 @@ class RuleRuntime:
             return value is not None and match_text(condition.form, text_of(value)) is not None
         if condition.kind == "latest":
             latest = next((effect for effect in reversed(self.effects) if effect.form == condition.form), None)
-            return latest is not None and is_effect(condition, tree, latest)
+            return latest is not None and self._is_effect(condition, tree, latest)
         for effect in reversed(self.effects):
-            if any(is_effect(undoing, tree, effect) for undoing in condition.undone_by):
+            if any(self._is_effect(undoing, tree, effect) for undoing in condition.undone_by):
                 return False
-            if is_effect(condition, tree, effect):
+            if self._is_effect(condition, tree, effect):
                 return True
         return False
+
+    def _is_effect(self, wanted: Effect, tree: ActionTree, effect: ActionTree) -> bool:
+        """Whether an action is of a form, with arguments by terms of the action at hand."""
+        if effect.form != wanted.form:
+            return False
+        values = (self._argument(term, tree, wanted.form, at) for at, term in enumerate(wanted.terms))
+        pairs = zip(values, effect.arguments, strict=False)
+        return all(value is None or _same(value, other) for value, other in pairs)
 
     def _is_known(self, tree: ActionTree, slot: int = -1) -> bool:
         """Check that the environment has named an action's arguments, or that they worked in other tasks."""
@@ -237,12 +304,14 @@ class RuleRuntime:
             for each in slots
         )
 
+    def _makes_sense(self, tree: ActionTree) -> bool:
+        """Check that the action took effect with names of these kinds, where the kinds are known."""
+        pairs = zip(self._kinds.get(tree.form, ()), tree.arguments, strict=False)
+        return all(not kinds or kind_name(value) in kinds for kinds, value in pairs)
+
     def _was_read(self, value: JsonValue) -> bool:
         parts = value if isinstance(value, list) else [value]
-        return all(
-            re.search(rf"(?<!\w){re.escape(text_of(part))}(?!\w)", self.texts, re.IGNORECASE) is not None
-            for part in parts
-        )
+        return all(_names(self.texts, text_of(part)) for part in parts)
 
     def _form(self, action: str) -> str:
         """Return the form of an action, "" without one."""
@@ -309,15 +378,12 @@ def count_refusals(answers: Sequence[str], rule: EndsEpisode) -> int:
     return next((number for number, answer in enumerate(reversed(answers)) if answer not in rule.answers), len(answers))
 
 
-def is_effect(wanted: Effect, tree: ActionTree, effect: ActionTree) -> bool:
-    """Whether an action is of a form, with arguments by terms of the action at hand."""
-    values = (None if term is None else term.of(tree) for term in wanted.terms)
-    pairs = zip(values, effect.arguments, strict=False)
-    return effect.form == wanted.form and all(value is None or _same(value, other) for value, other in pairs)
-
-
 def _as_condition(rule: LockedAfter) -> Condition:
     return Condition(kind="done", form=rule.cause, terms=rule.terms)
+
+
+def _names(text: str, name: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def _same(value: JsonValue, other: JsonValue) -> bool:

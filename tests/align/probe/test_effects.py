@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from functools import cache, partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -81,6 +82,19 @@ def works(quay: Quay, action: str) -> bool:
     return (verb, name.removeprefix("#")) in quay.done
 
 
+def is_next(quay: Quay, step: str, action: str) -> bool:
+    """Whether the action works after one more step, and after that one only because of `step`, which it also needs."""
+    name = quay.parts(action)[1]
+    for verb in ("weigh", "stamp"):
+        more = f"{verb} {name}"
+        after = deepcopy(quay)
+        without = deepcopy(quay)
+        without.done = without.done - {without.parts(step)}
+        if works(after, more) and works(after, action):
+            return not (works(without, more) and works(without, action))
+    return False
+
+
 def lie(world: type[Quay], episode: Trajectory, turn: int) -> str:
     """What is false in the message of a turn, tried in copies of the world; "" if all is true."""
     step = episode.steps[turn]
@@ -92,7 +106,7 @@ def lie(world: type[Quay], episode: Trajectory, turn: int) -> str:
     now = at(world, episode, turn + 1)
     true = False
     if "first." in message:
-        true = works(now, ticked[0]) and works(now, action)
+        true = works(now, ticked[0]) and (works(deepcopy(now), action) or is_next(deepcopy(now), ticked[0], action))
     elif "instead." in message:
         true = works(now, ticked[0])
     elif "signs around it" in message or "is written `" in message:

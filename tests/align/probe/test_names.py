@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.align.probe.names import NUMBERED, build_name_pattern, find_names, is_numbered, name_pattern, skeleton
+from align_echo.align.probe.names import NUMBERED, find_names, is_numbered, name_pattern, skeleton
 from align_echo.align.probe.vocabulary import general
+from align_echo.interface.rules.actions import build_name_pattern
 
 THINGS = ("lamp", "red lamp", "coat hanger", "K-17", "Old Map", "ball of wool")
 HOLDERS = ("chest", "oak chest", "shelf")

@@ -10,10 +10,11 @@ import pytest
 from align_echo.align.probe.cases import walk
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.names import ActionForms, build_name_pattern, heard_sayings
+from align_echo.align.probe.names import ActionForms, heard_sayings
 from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.vocabulary import ActionVocabulary
 from align_echo.interface.contract import InterfaceContract
+from align_echo.interface.rules.actions import build_name_pattern
 from align_echo.wrappers.text_env import EngineState, TextEnv
 from tests.menu_env import NoOracle
 from tests.worlds.measure import Size, claims_of, false_claims, learn, true_claims

@@ -6,17 +6,18 @@ condition of a rule is read off the actions that were not refused.
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from typing import TypeVar
 
 from pydantic import JsonValue
 
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.lab import LabState
-from align_echo.interface.rules.actions import ActionTree, Term, fill, text_of
+from align_echo.interface.rules.actions import ActionTree, Term, fill, kind_name, text_of
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.edits import Edit, apply_edit, propose_edits
 from align_echo.interface.rules.model import (
@@ -36,6 +37,9 @@ STUDIED = 24
 STEPS_TRIED = 60
 """Other actions tried before a refused one."""
 
+PAIRED = 12
+"""Other actions tried before a known step."""
+
 MOST_SORTED = 200
 """Latest refused actions of a class that are sorted by their situation."""
 
@@ -51,6 +55,9 @@ MIN_FIXED, MIN_TASKS = 3, 2
 MIN_HELD = 0.95
 """Share of the working actions for which a rule's condition must hold."""
 
+CLEARLY = 2
+"""So many times as often as any other must the form fix actions that is meant."""
+
 MOST_CONSTANTS = 4
 """Values of an argument that may be its only ones, where no text of the task names them."""
 
@@ -61,14 +68,19 @@ MOST_WRONG = 0.2
 """Share of the fixed actions for which it may hold."""
 
 
+Step = tuple[str, tuple[Term, ...]]
+"""Form of a step, and where its arguments come from."""
+
+
 @dataclass
 class Fixes:
-    """Fixes of a form's refused actions: by edit, and by step (the other form and where its arguments come from)."""
+    """Fixes of a form's refused actions: by edit, and by step. `order` holds steps that help only after another one."""
 
     refused: list[Instance] = field(default_factory=list)
     edits: dict[Edit, list[Instance]] = field(default_factory=lambda: defaultdict(list))
     answers: dict[Edit, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
-    steps: dict[tuple[str, tuple[Term, ...]], list[Instance]] = field(default_factory=lambda: defaultdict(list))
+    steps: dict[Step, list[Instance]] = field(default_factory=lambda: defaultdict(list))
+    order: dict[Step, Step] = field(default_factory=dict)
 
 
 class FixSearch:
@@ -91,6 +103,7 @@ class FixSearch:
         self.by_form: dict[str, Fixes] = defaultdict(Fixes)
         self._situations: dict[Instance, frozenset[tuple[str, str]]] = {}
         self._missed: Counter[tuple[str, str]] = Counter()
+        self._met: frozenset[str] = frozenset()
 
     # ------------------------------------------------------------ values
 
@@ -99,6 +112,7 @@ class FixSearch:
         self.values = {}
         self._value_tasks.clear()
         self._named_here.clear()
+        self._met = frozenset()
         for form in self.observer.forms:
             silent = self.observer.refusals(form)
             for answer, known in self.observer.classes(form).items():
@@ -106,6 +120,7 @@ class FixSearch:
                     continue
                 for instance in known.instances:
                     self._take(instance.tree, instance.state)
+        self._met = frozenset(text for slots in self.values.values() for counts in slots for text in counts)
 
     def _take(self, tree: ActionTree, state: LabState) -> None:
         texts = read_texts(state).lower()
@@ -132,6 +147,19 @@ class FixSearch:
             if any(slots):
                 shared[form] = slots
         return shared
+
+    def kinds(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """Return the kinds of names of each argument with which forms took effect; none for an argument of which most
+        kinds came once."""
+        return {
+            form: tuple(() if self._holds_values(counts) else _repeated_kinds(counts) for counts in slots)
+            for form, slots in self.values.items()
+            if slots and self.observer.acts(form)
+        }
+
+    def _holds_values(self, counts: Iterable[str]) -> bool:
+        """Whether an argument holds other values than texts."""
+        return any(not isinstance(self.as_value[text], str) for text in counts)
 
     def known_values(self, form: str) -> dict[int, list[JsonValue]]:
         """Return the values of each argument that worked, the most frequent first."""
@@ -197,6 +225,7 @@ class FixSearch:
             self._try_edits(instance, refusal, fixes)
             or self._try_steps(instance, refusal, fixes)
             or self._try_both(instance, refusal, fixes)
+            or self._try_pairs(instance, fixes)
         )
         key = instance.tree.form, refusal
         self._missed[key] = 0 if fixed else self._missed[key] + 1
@@ -243,14 +272,15 @@ class FixSearch:
         if not self.observer.acts(instance.tree.form) and not self.observer.is_stock(refusal):
             return 0
         ranked = sorted(fixes.steps, key=lambda key: -len(fixes.steps[key]))[:HELPED_BEFORE]
-        before = [ActionTree(form, tuple(term.of(instance.tree) for term in terms)) for form, terms in ranked]
-        helped = [tree for tree in before if None not in tree.arguments and self.leads_to(instance, tree)]
+        runtime = self.runtime_at(instance.state)
+        before = [runtime.step(form, terms, instance.tree) for form, terms in ranked]
+        helped = [tree for tree in before if tree is not None and self.leads_to(instance, tree)]
         if not helped:
             near = self.steps_near(instance, read_texts(instance.state))
             helped = [tree for tree in near if self.leads_to(instance, tree)]
         for tree in helped:
             self.observer.confirmed[instance.tree.form].add(refusal)
-            for terms in list_terms(tree, instance.tree):
+            for terms in list_terms(tree, instance.tree, runtime):
                 fixes.steps[tree.form, terms].append(instance)
         return len(helped)
 
@@ -264,6 +294,37 @@ class FixSearch:
                 fixes.edits[edit].append(instance)
                 return 1
         return 0
+
+    def _try_pairs(self, instance: Instance, fixes: Fixes) -> int:
+        """Try two steps."""
+        pair = self.find_pair(instance)
+        if pair is None:
+            return 0
+        runtime = self.runtime_at(instance.state)
+        before, then = ([(step.form, terms) for terms in list_terms(step, instance.tree, runtime)] for step in pair)
+        for keys, fixed in ((before, instance), (then, replace(instance))):
+            for key in keys:
+                fixes.steps[key].append(fixed)
+        turned = self._after(instance.state, pair[1], 2)
+        if turned is None or not self.leads_to(replace(instance, state=turned), pair[0]):
+            fixes.order.update(dict.fromkeys(then, before[0]))
+        return 1
+
+    def find_pair(self, instance: Instance) -> tuple[ActionTree, ActionTree] | None:
+        """Return two steps that make an action possible together, the second of those that helped others; None without.
+        """
+        runtime = self.runtime_at(instance.state)
+        known = {key: fixed for other in self.by_form.values() for key, fixed in other.steps.items()}
+        helped = [key for key, fixed in known.items() if len(fixed) >= MIN_FIXED]
+        trees = filter(None, (runtime.step(form, terms, instance.tree) for form, terms in helped))
+        seconds = {tree.key: tree for tree in trees if tree.key != instance.tree.key}
+        near = islice(self.steps_near(instance, read_texts(instance.state)), PAIRED)
+        for first in {**seconds, **{tree.key: tree for tree in near}}.values() if seconds else ():
+            state = self._after(instance.state, first, 2)
+            for second in seconds.values() if state is not None else ():
+                if second != first and self.leads_to(replace(instance, state=state or instance.state), second):
+                    return first, second
+        return None
 
     def _is_plausible(self, edit: Edit, instance: Instance) -> bool:
         """Whether an edit may be what the agent meant: another form only for a form that never worked, and another
@@ -305,10 +366,10 @@ class FixSearch:
         if depth == 1:
             return None
         for (form, terms), fixed in self.by_form[step.form].steps.items():
-            values = tuple(term.of(step) for term in terms)
-            if len(fixed) < MIN_FIXED or any(value is None for value in values):
+            first = self.runtime_at(state).step(form, terms, step) if len(fixed) >= MIN_FIXED else None
+            if first is None:
                 continue
-            before = self._after(state, ActionTree(form, values), depth - 1)
+            before = self._after(state, first, depth - 1)
             if before is not None and (after := self._after(before, step, 1)) is not None:
                 return after
         return None
@@ -316,14 +377,13 @@ class FixSearch:
     def steps_near(self, instance: Instance, texts: str) -> Iterator[ActionTree]:
         """Yield other actions that may have to come first: those on the same arguments, then any."""
         own = [value for value in instance.tree.arguments if value is not None]
-        lower = texts.lower()
         count = 0
         for shared in (True, False):
             for form, known in sorted(self.grammar.forms.items()):
                 if not self.observer.acts(form) or form not in self.observer.going_on:
                     continue
                 pools = [
-                    list(dict.fromkeys([*self._own_values(instance.tree, form, slot), *self.pool(form, slot, lower)]))
+                    list(dict.fromkeys([*self._own_values(instance.tree, form, slot), *self.pool(form, slot, texts)]))
                     for slot in range(known.slots)
                 ]
                 for values in product(*(pool[:8] for pool in pools)):
@@ -344,10 +404,24 @@ class FixSearch:
         ]
 
     def pool(self, form: str, slot: int, texts: str) -> list[str]:
-        """Return the values of an argument that worked and stand in texts (in small letters)."""
+        """Return the names that stand in texts and may be an argument: those that worked as such, then those that
+        worked nowhere yet, and where none worked, all."""
         counts = self.values.get(form, [])
-        names = [text for text, _ in counts[slot].most_common(40)] if slot < len(counts) else []
-        return [name for name in names if name.lower() in texts]
+        worked = [text for text, _ in counts[slot].most_common(40)] if slot < len(counts) else []
+        lower = texts.lower()
+        worked = [name for name in worked if name.lower() in lower]
+        names = dict.fromkeys(self.observer.name.findall(texts))
+        met = self._met if worked else frozenset[str]()
+        return [*worked, *(name for name in names if name not in met and name not in worked)]
+
+    def draw(self, texts: str, rng: random.Random) -> ActionTree | None:
+        """Draw an action of any form that is written as text, on names in texts; None without names for it."""
+        forms = [form for form in self.grammar.forms.values() if form.text]
+        if not forms:
+            return None
+        form = rng.choice(forms)
+        pools = [self.pool(form.name, slot, texts) for slot in range(form.slots)]
+        return ActionTree(form.name, tuple(rng.choice(names) for names in pools)) if all(pools) else None
 
     # ------------------------------------------------------------ rules
 
@@ -360,7 +434,11 @@ class FixSearch:
         return rules
 
     def _edit_rules(self, form: str, fixes: Fixes) -> Iterator[SayInstead]:
-        telling = {edit: fixed for edit, fixed in fixes.edits.items() if self._tells_more(form, fixes.answers[edit])}
+        telling = {
+            edit: fixed
+            for edit, fixed in fixes.edits.items()
+            if self._tells_more(form, fixes.answers[edit]) and self._is_meant(form, edit, fixes)
+        }
         for edit, fixed in _cover(telling, lambda edit: self._is_needed_elsewhere(form, edit)):
             alike = [each for each in telling if is_as_good(each, edit) and fixes.edits[each] == fixes.edits[edit]]
             whole = edit.model_copy(update={"others": tuple(each.detail for each in alike)})
@@ -389,6 +467,13 @@ class FixSearch:
             return None
         return edit.kind, names[edit.slot] if edit.slot >= 0 else "", edit.detail
 
+    def _is_meant(self, form: str, edit: Edit, fixes: Fixes) -> bool:
+        """Whether a form that never takes effect is meant as another one, and not as several."""
+        if edit.kind != "form":
+            return True
+        others = [len(fixed) for other, fixed in fixes.edits.items() if other.kind == "form" and other != edit]
+        return not self.observer.acts(form) and len(fixes.edits[edit]) >= CLEARLY * max(others, default=0)
+
     def _tells_more(self, form: str, answers: Sequence[tuple[str, str]]) -> bool:
         """Whether edited actions were more than refused in other words.
 
@@ -403,10 +488,15 @@ class FixSearch:
         for (step, terms), fixed in _cover(fixes.steps):
             condition = self._condition(step, terms, working, fixed)
             if condition is not None:
-                names = [_letter(term.slot) if term.slot >= 0 else text_of(term.value) for term in terms]
-                text = f"Before `{self.name(form)}` you need to `{fill(self._blank(step), names)}`"
+                first = fill(self._blank(step), [_place(term) for term in terms])
+                text = f"Before `{self.name(form)}` you need to `{first}`"
+                text += "".join(_belonging_in_words(term) for term in terms if term.by)
+                unless = [condition]
+                if (step, terms) in fixes.order:
+                    earlier, given = fixes.order[step, terms]
+                    unless.append(Condition(kind="done", form=earlier, terms=given, negated=True))
                 answers = self._answers(fixed)
-                yield NeedsFirst(form=form, answers=answers, step=step, terms=terms, unless=(condition,), text=text)
+                yield NeedsFirst(form=form, answers=answers, step=step, terms=terms, unless=tuple(unless), text=text)
 
     def _working(self, form: str) -> list[Instance]:
         silent = self.observer.sure_refusals(form)
@@ -439,6 +529,8 @@ class FixSearch:
         """Return a runtime that has followed the way to a state."""
         base = rules or RuleSet(
             forms=tuple(self.grammar.forms.values()),
+            names=self.grammar.names,
+            kinds=self.kinds(),
             reader=self.observer.reader,
             refusals={form: tuple(sorted(self.observer.sure_refusals(form))) for form in self.observer.forms},
             unknown=self.observer.unknown_answers(),
@@ -463,6 +555,13 @@ class FixSearch:
         return f"{known.tool}({', '.join(f'{name}={{{slot}}}' for slot, name in enumerate(known.arguments))})"
 
 
+def _repeated_kinds(counts: Mapping[str, int]) -> tuple[str, ...]:
+    kinds: Counter[str] = Counter()
+    for text, count in counts.items():
+        kinds[kind_name(text)] += count
+    return tuple(sorted(kinds)) if 2 * len(kinds) <= kinds.total() else ()
+
+
 def _path(state: LabState) -> list[LabState]:
     states = [state]
     while states[-1].parent is not None:
@@ -476,12 +575,18 @@ def read_texts(state: LabState) -> str:
     return "\n".join([path[0].opening, *(each.observation for each in path)])
 
 
-def list_terms(step: ActionTree, action: ActionTree) -> Iterator[tuple[Term, ...]]:
+def list_terms(step: ActionTree, action: ActionTree, runtime: RuleRuntime) -> Iterator[tuple[Term, ...]]:
     """Yield the ways to name a step's arguments by those of the action; other values are constants."""
     choices: list[list[Term]] = []
-    for value in step.arguments:
+    for at, value in enumerate(step.arguments):
         slots = [Term(slot=slot) for slot, own in enumerate(action.arguments) if own == value]
-        choices.append(slots or [Term(value=value)])
+        belongs = [
+            Term(slot=slot, by=by)
+            for slot, own in enumerate(action.arguments)
+            for by, name in runtime.belongings(own, step.form, at).items()
+            if name == value
+        ]
+        choices.append(slots or [*belongs, Term(value=value)])
     yield from product(*choices)
 
 
@@ -518,6 +623,18 @@ def is_as_good(edit: Edit, other: Edit) -> bool:
 def _letter(slot: int) -> str:
     """Return the letter that stands for an argument in a rule's text."""
     return "XYZUVW"[slot] if slot < 6 else f"X{slot}"
+
+
+def _place(term: Term) -> str:
+    """Return a step's argument as a rule's text writes it."""
+    if term.by:
+        return "P"
+    return _letter(term.slot) if term.slot >= 0 else text_of(term.value)
+
+
+def _belonging_in_words(term: Term) -> str:
+    how = "where you last read of" if term.by == "seen" else "what was last named beside"
+    return f" (P is {how} {_letter(term.slot)})"
 
 
 def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:

@@ -15,20 +15,15 @@ from pydantic import JsonValue
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.fixes import FixSearch
-from align_echo.align.probe.effects.outcomes import Observer, distinct_actions, episode_actions, episode_texts
+from align_echo.align.probe.effects.forms import learn_vocabulary
+from align_echo.align.probe.effects.outcomes import Observer, episode_actions, episode_texts
 from align_echo.align.probe.effects.page_conditions import PageRecord
 from align_echo.align.probe.effects.proposals import cut_short, plain_rules
 from align_echo.align.probe.effects.signs import find_sign
 from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules
 from align_echo.align.probe.lab import Lab
 from align_echo.interface.contract import InterfaceContract
-from align_echo.interface.rules.actions import (
-    ActionGrammar,
-    declared_forms,
-    declared_values,
-    drop_examples,
-    seen_forms,
-)
+from align_echo.interface.rules.actions import ActionGrammar, declared_forms, declared_values, drop_examples
 from align_echo.interface.rules.answers import fit_reader
 from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit, dump, load_rules
 from align_echo.types import Misalignment, Trajectory
@@ -62,13 +57,14 @@ def analyze(
     sign = ""
     with suppress(BudgetSpentError):
         sign = find_sign(Observer(lab, ActionGrammar(()), reader), played)
-    forms = drop_examples([*declared, *seen_forms(distinct_actions(played), declared, sign)])
+    forms, name, names = learn_vocabulary(lab, played, declared, sign)
+    forms = drop_examples(forms)
     if before is not None:
         known = {form.name for form in before.forms}
         forms = [*before.forms, *(form for form in forms if form.name not in known)]
     if not forms:
         return []
-    observer = Observer(lab, ActionGrammar(forms), reader)
+    observer = Observer(lab, ActionGrammar(forms, names), reader, name)
     search = FixSearch(observer, (form.name for form in declared), declared_values(tools))
     pages = PageRecord(observer)
     with suppress(BudgetSpentError):
@@ -80,6 +76,8 @@ def analyze(
     known_rules = {rule.model_dump_json() for rule in before.rules} if before is not None else set()
     ruleset = _rule_set(search, [*(before.rules if before is not None else ()), *rules])
     untouched = [task_id for task_id in fresh if task_id not in {each.task_id for each in failed}]
+    seen = list(dict.fromkeys(each.task_id for each in failed))
+    ruleset, _ = try_rules(observer, search, ruleset, seen, rng, say)
     ruleset, book = try_rules(observer, search, ruleset, untouched, rng, say)
     for rule in ruleset.rules:
         if isinstance(rule, TurnLimit):
@@ -124,10 +122,12 @@ def _rule_set(search: FixSearch, rules: Sequence[Rule]) -> RuleSet:
     observer = search.observer
     return RuleSet(
         forms=tuple(search.grammar.forms.values()),
+        names=search.grammar.names,
         reader=observer.reader,
         refusals={form: tuple(sorted(silent)) for form in observer.forms if (silent := observer.sure_refusals(form))},
         unknown=observer.unknown_answers(),
         values=search.shared_values(),
+        kinds=search.kinds(),
         rules=tuple(rules),
     )
 
@@ -164,10 +164,12 @@ def apply_detail(rules: RuleSet | None, detail: dict[str, Any]) -> RuleSet:
     values = {form: _joined(rules.values.get(form, ()), new.values.get(form, ())) for form in spoken}
     return RuleSet(
         forms=tuple(forms.values()),
+        names=tuple(sorted({*rules.names, *new.names})),
         reader=new.reader,
         refusals=dict(sorted(refusals.items())),
         unknown=new.unknown or rules.unknown,
         values=values,
+        kinds={**rules.kinds, **new.kinds},
         rules=(*rules.rules, *(rule for rule in new.rules if rule not in rules.rules)),
     )
 

@@ -7,6 +7,7 @@ no least number of actions.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -70,13 +71,14 @@ class Observer:
 
     A text that refuses wherever it stands is its own class, also where it repeats the page; any other answer that
     repeats the page is of the class `SAME`. `goals` holds the actions and answers that ended the episodes agents won;
-    rewards are not read.
+    rewards are not read. `name` is the regular expression of names in texts.
     """
 
-    def __init__(self, lab: Lab, grammar: ActionGrammar, reader: AnswerReader) -> None:
+    def __init__(self, lab: Lab, grammar: ActionGrammar, reader: AnswerReader, name: str = "") -> None:
         self.lab = lab
         self.grammar = grammar
         self.reader = reader
+        self.name = re.compile(name or r"(?!)")
         self._noted: dict[str, dict[tuple[str, bool], AnswerClass]] = defaultdict(lambda: defaultdict(AnswerClass))
         self._sorted: dict[str, dict[str, AnswerClass]] = {}
         self._refusals: dict[str, frozenset[str]] = {}
@@ -255,8 +257,15 @@ class Observer:
     def refusals(self, form: str) -> frozenset[str]:
         """Return the classes that refuse a form: without effect, while the form has other answers.
 
-        The only class of a form counts if different actions were answered so.
+        The only class of a form counts if different actions were answered so. Where a form only looks, an answer that
+        refuses several forms is its refusal, and all others tell something.
         """
+        silent = self._silent(form)
+        stock = {answer for answer in silent if self.is_stock(answer)}
+        return frozenset(stock) if stock and not self.acts(form) else silent
+
+    def _silent(self, form: str) -> frozenset[str]:
+        """Return the classes without effect."""
         if form in self._refusals:
             return self._refusals[form]
         classes = self.classes(form)
@@ -267,17 +276,27 @@ class Observer:
         return self._refusals[form]
 
     def sure_refusals(self, form: str) -> frozenset[str]:
-        """Return the classes that surely refuse: a fix is known, or they refuse several forms, or repeat the page."""
+        """Return the classes that surely refuse.
+
+        They repeat the page; or they come in several tasks, and a fix is known or they refuse several forms.
+        """
         return frozenset(
             answer
             for answer in self.refusals(form)
-            if answer in self.confirmed[form] or self.is_stock(answer) or (answer == SAME and self.acts(form))
+            if (answer == SAME and self.acts(form))
+            or ((answer in self.confirmed[form] or self.is_stock(answer)) and self._comes_again(answer))
         )
 
+    def _comes_again(self, answer: str) -> bool:
+        """Whether an answer was given in several tasks: else it may be a page, which an action may also lead to."""
+        classes = (self.classes(form).get(answer) for form in self.forms)
+        return len({each.state.task_id for known in classes if known is not None for each in known.instances}) > 1
+
     def unknown_answers(self) -> dict[str, tuple[str, ...]]:
-        """Return the answers by form without any effect seen, that do not surely refuse."""
+        """Return the answers by form without any effect seen, that do not surely refuse and came in several tasks."""
         left = {form: self.refusals(form) - self.sure_refusals(form) for form in self.forms}
-        return {form: tuple(sorted(answers)) for form, answers in left.items() if answers}
+        again = {form: tuple(sorted(filter(self._comes_again, answers))) for form, answers in left.items()}
+        return {form: answers for form, answers in again.items() if answers}
 
     def acts(self, form: str) -> bool:
         """Whether a form of action has taken effect."""
@@ -285,7 +304,7 @@ class Observer:
 
     def is_stock(self, answer: str) -> bool:
         """Whether an answer refuses actions of several forms."""
-        return answer != SAME and sum(answer in self.refusals(form) for form in self.forms) > 1
+        return answer != SAME and sum(answer in self._silent(form) for form in self.forms) > 1
 
     def refused(self, instance: Instance) -> bool:
         """Whether an answer surely refuses an action."""

@@ -103,8 +103,8 @@ def _locks(search: FixSearch) -> Iterator[LockedAfter]:
                 continue
             cause = _lock_of(observer, instance)
             if cause is not None and cause.key != instance.tree.key:  # else it is already so
-                for terms in list_terms(cause, instance.tree):
-                    shared = tuple(term if term.slot >= 0 else None for term in terms)
+                for terms in list_terms(cause, instance.tree, search.runtime_at(instance.state)):
+                    shared = tuple(term if term.slot >= 0 and not term.by else None for term in terms)
                     causes[form, cause.form, shared].append(instance)
     for (form, locker, terms), locked in causes.items():
         worded = all(observer.answer(each) != SAME for each in locked)

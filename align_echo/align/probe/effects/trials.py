@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -38,6 +39,12 @@ from align_echo.types import Evidence
 MIN_TESTS, MIN_TASKS = 8, 3
 """Trials, and tasks, that a rule must stand without a failure."""
 
+MIN_HOPELESS = 2
+"""Cases in which nothing could help, for which an exception is looked for."""
+
+MIN_SINCE = 4
+"""Trials since a rule got its latest exception."""
+
 WALK = 25
 """Actions of a walk on a fresh task."""
 
@@ -61,6 +68,9 @@ MOST_PASSED = 60
 
 MOST_SILENCED = 0.2
 """Share of a rule's passed trials in which an exception may silence it."""
+
+ANY_FORM = 0.4
+"""Share of a walk's actions of any form, whether the agent said it or not."""
 
 ODD = 0.15
 """Share of a walk's actions that are worded oddly or name what does not exist."""
@@ -88,6 +98,8 @@ class TrialBook:
         self.examples: dict[str, tuple[str, str]] = {}
         self.trials: dict[str, list[tuple[Instance, ActionTree, bool]]] = defaultdict(list)
         self.undecided: dict[str, set[str]] = defaultdict(set)
+        self.inherited: Counter[str] = Counter()
+        self.hopeless: dict[str, list[tuple[Instance, ActionTree]]] = defaultdict(list)
 
     def count(self, rules: Iterable[Rule], instance: Instance, *, passed: bool, tree: ActionTree | None = None) -> None:
         """Add a trial of some rules. `tree` is the action in the wording that they advise, if it differs."""
@@ -120,11 +132,19 @@ class TrialBook:
             support=self.passed[key], refuted=int(bool(wrong)), tasks=len(self.tasks[key]), counterexample=wrong
         )
 
+    def inherit(self, old: Rule, new: Rule, silenced: Callable[[Instance, ActionTree], bool]) -> None:
+        """Give a rule with a further exception the trials in which it would have said the same."""
+        for instance, tree, passed in self.trials[old.model_dump_json()]:
+            if passed and not silenced(instance, tree):
+                self.count([new], instance, passed=True, tree=tree)
+        self.inherited[new.model_dump_json()] = self.passed[new.model_dump_json()]
+
     def stands(self, rule: Rule) -> bool:
-        """Whether a rule was tried enough and never wrong, and helped in most trials."""
-        evidence, unknown = self.evidence(rule), self.unknown[rule.model_dump_json()]
-        tried = evidence.support >= max(MIN_TESTS, unknown) and evidence.tasks >= MIN_TASKS
-        return tried and not evidence.refuted
+        """Whether a rule was tried enough, also since its latest exception, never wrong, and helped in most trials."""
+        key = rule.model_dump_json()
+        evidence, inherited = self.evidence(rule), self.inherited[key]
+        tried = evidence.support >= max(MIN_TESTS, self.unknown[key]) and evidence.tasks >= MIN_TASKS
+        return tried and not evidence.refuted and (evidence.support - inherited >= MIN_SINCE or not inherited)
 
     def may_stand(self, rule: Rule) -> bool:
         """Whether a rule was never wrong and spoke in enough tasks, although an end may have left that undecided."""
@@ -184,23 +204,38 @@ def _form(search: FixSearch, action: str) -> str:
 def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule]:
     """Yield the rules without failures, and the others with an exception that covers their failures, if there is one.
 
-    A rule with an exception is a new rule: its trials begin again.
+    Where nothing could help is no failure, but an exception that covers all these cases is taken. A rule with an
+    exception keeps the trials in which it would have said the same.
     """
     for rule in rules.rules:
-        if not book.evidence(rule).refuted:
+        key = rule.model_dump_json()
+        refuted, hopeless = book.evidence(rule).refuted, book.hopeless[key]
+        wrong = [(each, tree) for each, tree, passed in book.trials[key] if not passed] or hopeless
+        may_mend = isinstance(rule, Excepted) and len(rule.unless) < MOST_EXCEPTIONS
+        exception = None
+        if isinstance(rule, Excepted) and may_mend and (refuted or len(hopeless) >= MIN_HOPELESS):
+            exception = _exception(search, rule, wrong, book.trials[key])
+        if exception is not None and isinstance(rule, Excepted):
+            where, _ = wrong[0]
+            book.failed.setdefault(key, f"{where.state.task_id}: {where.action}")
+            mended = rule.model_copy(update={"unless": (*rule.unless, exception)})
+            book.inherit(rule, mended, partial(_holds, search, exception))
+            yield mended
+        elif not refuted:
             yield rule
-        elif isinstance(rule, Excepted) and len(rule.unless) < MOST_EXCEPTIONS:
-            exception = _exception(search, rule, book.trials[rule.model_dump_json()])
-            if exception is not None:
-                yield rule.model_copy(update={"unless": (*rule.unless, exception)})
+
+
+def _holds(search: FixSearch, condition: Condition, instance: Instance, tree: ActionTree) -> bool:
+    return search.runtime_at(instance.state).holds(condition, tree)
 
 
 def _exception(
     search: FixSearch,
     rule: Excepted,
+    wrong: Sequence[tuple[Instance, ActionTree]],
     trials: Sequence[tuple[Instance, ActionTree, bool]],
 ) -> Condition | None:
-    """Return a condition that holds in all failures of a rule and in few of its passes; None without."""
+    """Return a condition that holds wherever a rule was wrong and in few of its passes; None without."""
     forms = search.grammar.forms
     own = tuple(Term(slot=slot) for slot in range(forms[rule.form].slots))
     candidates = [Condition(kind="done", form=rule.form, terms=own)]
@@ -212,7 +247,7 @@ def _exception(
             if kind == "done" or known.slots:
                 candidates.append(Condition(kind=kind, form=form, terms=(None,) * known.slots))
     candidates += [each.model_copy(update={"negated": True}) for each in candidates]
-    failed = [(search.runtime_at(instance.state), tree) for instance, tree, passed in trials if not passed]
+    failed = [(search.runtime_at(instance.state), tree) for instance, tree in wrong]
     passed = [(search.runtime_at(instance.state), tree) for instance, tree, passed in trials if passed][-MOST_PASSED:]
     for condition in candidates:
         covers = condition not in rule.unless and all(runtime.holds(condition, tree) for runtime, tree in failed)
@@ -259,17 +294,21 @@ def _walk(
 
 
 def _draw(search: FixSearch, rules: RuleSet, state: LabState, spoken: Sequence[str], rng: random.Random) -> str:
-    """Draw an action: of the agent's, on names read here, sometimes oddly worded, or as the rules advise against."""
+    """Draw an action: of the agent's or of any form, on names read here, sometimes oddly worded, or as the rules advise
+    against."""
+    texts = read_texts(state)
+    if rng.random() < ANY_FORM and (tree := search.draw(texts, rng)) is not None:
+        return search.grammar.write(tree)
     action = rng.choice(spoken)
     reading = search.grammar.read(action)
     if reading is None:
         return action
-    texts = read_texts(state).lower()
     values = []
     for slot, value in enumerate(reading.tree.arguments):
         names = search.pool(reading.tree.form, slot, texts)
-        keep = not names or text_of(value).lower() in texts
-        other = value if (keep and rng.random() < 0.5) or not names else search.as_value[rng.choice(names)]
+        keep = not names or text_of(value).lower() in texts.lower()
+        name = rng.choice(names) if names else ""
+        other = value if (keep and rng.random() < 0.5) or not names else search.as_value.get(name, name)
         worded = _worded_as(value, other, search, reading.tree.form, slot) if rng.random() < 0.5 else other
         values.append(_undone(worded, search, rules, reading.tree.form, slot) if rng.random() < SLIPS else worded)
     tree = reading.tree._replace(arguments=tuple(values))
@@ -371,11 +410,11 @@ def _follow(
 ) -> None:
     """Follow a message and those after it, until the refused action works; count the trial for each rule on the way.
 
-    A message is wrong if its step is refused, or if the action is still refused after it and nothing more is said. A
-    wording that is refused in other words says nothing: something else may be wrong.
+    A message is wrong if its step is refused, or if the action is still refused after it and nothing more is said,
+    unless nothing helps. A wording that is refused in other words says nothing: something else may be wrong.
     """
     followed: list[tuple[Rule, Instance, ActionTree | None]] = []
-    at = instance
+    at, taken = instance, False
     for _ in range(CHAIN):
         needs = [rule for rule in advice.rules if isinstance(rule, NeedsFirst)]
         instead = [rule for rule in advice.rules if isinstance(rule, SayInstead)]
@@ -385,6 +424,7 @@ def _follow(
         followed.append((rule, at, tree))
         tried = observer.play(at.child, advice.step)
         if tried is None or (needs and observer.answer(tried) in rules.refusals.get(tried.tree.form, ())):
+            taken = False
             break
         if not needs:
             if tried.child.over and not observer.reaches_goal(tried):
@@ -399,6 +439,7 @@ def _follow(
                 book.count_unknown(rule)
                 return
             break
+        taken = True
         if tried.child.over:
             return
         again = observer.play(tried.child, instance.action)
@@ -415,4 +456,17 @@ def _follow(
         if not advice.step:
             break
     rule, where, edited = followed[-1]
-    book.count([rule], where, passed=False, tree=edited)
+    if not taken or _was_possible(observer, search, rules, instance):
+        book.count([rule], where, passed=False, tree=edited)
+    else:
+        book.count_unknown(rule)
+        book.hopeless[rule.model_dump_json()].append((where, edited or where.tree))
+
+
+def _was_possible(observer: Observer, search: FixSearch, rules: RuleSet, instance: Instance) -> bool:
+    """Whether a refused action took effect before, or would after one or two others: else no message could help."""
+    own = tuple(Term(slot=slot) for slot in range(len(instance.tree.arguments)))
+    done = Condition(kind="done", form=instance.tree.form, terms=own)
+    if search.runtime_at(instance.state, rules).holds(done, instance.tree):
+        return True
+    return _helped(observer, search, instance) or search.find_pair(instance) is not None
