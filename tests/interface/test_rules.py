@@ -717,3 +717,19 @@ def test_a_step_names_what_belongs_to_the_argument(by: str, turns: list[tuple[st
 def test_nothing_is_said_of_names_of_another_kind():
     runtime = RuleRuntime(load_rules({**BELONGS, "rules": [rule_of("beside")]}), "The hall is in the attic 3.")
     assert runtime.advise(runtime.hear("take hall", "No.")) == Advice("")
+
+
+@pytest.mark.parametrize(("order", "said"), [("W12", "#W12"), ("w12", "")])
+def test_a_command_names_only_what_was_read_in_these_letters(order: str, said: str):
+    rule = {
+        "kind": "say_instead",
+        "form": "cancel",
+        "answers": ["Not found."],
+        "edit": {"kind": "sign", "slot": 0, "detail": "#{}"},
+        "text": "In `cancel(order=X)`, order is written #...",
+    }
+    forms = [{"tool": "cancel", "arguments": ["order"], "types": ["string"]}]
+    runtime = RuleRuntime(load_rules({"forms": forms, "rules": [rule], "refusals": {"cancel": ["Not found."]}}), "#W12")
+    advice = runtime.advise(runtime.hear(call({"order": order}, "cancel"), "Not found."))
+    assert advice.step == (call({"order": said}, "cancel") if said else "")
+    assert "is written #..." in advice.text or said

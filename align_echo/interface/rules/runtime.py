@@ -172,7 +172,8 @@ class RuleRuntime:
         tree = apply_edit(rule.edit, turn.reading, self.grammar, self.texts)
         if tree is None:
             return None
-        known = self._is_known(tree, rule.edit.slot) or self._is_known(turn.reading.tree, rule.edit.slot)
+        exact = rule.edit.kind in ("sign", "list", "text", "number")
+        known = any(self._is_known(each, rule.edit.slot, exact) for each in (tree, turn.reading.tree))
         if not self._makes_sense(tree):
             return None
         if not known or rule.edit.others or self._is_silent(rule, tree):
@@ -293,13 +294,16 @@ class RuleRuntime:
         pairs = zip(values, effect.arguments, strict=False)
         return all(value is None or _same(value, other) for value, other in pairs)
 
-    def _is_known(self, tree: ActionTree, slot: int = -1) -> bool:
-        """Check that the environment has named an action's arguments, or that they worked in other tasks."""
+    def _is_known(self, tree: ActionTree, slot: int = -1, exact: bool = False) -> bool:
+        """Check that the environment has named an action's arguments, or that they worked in other tasks.
+
+        With `exact`, upper case counts.
+        """
         pools = self.rules.values.get(tree.form, ())
         slots = range(len(tree.arguments)) if slot < 0 else [slot]
         return all(
             tree.arguments[each] is None
-            or self._was_read(tree.arguments[each])
+            or self._was_read(tree.arguments[each], exact)
             or tree.arguments[each] in (pools[each] if each < len(pools) else ())
             for each in slots
         )
@@ -309,9 +313,9 @@ class RuleRuntime:
         pairs = zip(self._kinds.get(tree.form, ()), tree.arguments, strict=False)
         return all(not kinds or kind_name(value) in kinds for kinds, value in pairs)
 
-    def _was_read(self, value: JsonValue) -> bool:
+    def _was_read(self, value: JsonValue, exact: bool) -> bool:
         parts = value if isinstance(value, list) else [value]
-        return all(_names(self.texts, text_of(part)) for part in parts)
+        return all(_names(self.texts, text_of(part), exact) for part in parts)
 
     def _form(self, action: str) -> str:
         """Return the form of an action, "" without one."""
@@ -382,8 +386,8 @@ def _as_condition(rule: LockedAfter) -> Condition:
     return Condition(kind="done", form=rule.cause, terms=rule.terms)
 
 
-def _names(text: str, name: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
+def _names(text: str, name: str, exact: bool = False) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, 0 if exact else re.IGNORECASE) is not None
 
 
 def _same(value: JsonValue, other: JsonValue) -> bool:
