@@ -191,9 +191,9 @@ class ProbeBackend:
             declared = isinstance(self.lab.env.unwrapped, PlainEnv)
             if before is None and declared and not (listed and self._has_names()):
                 fresh = self._by_effect(played, failed, known_rules)
-            if not fresh and known_rules is None:
+            if known_rules is None and not any(each.action_type != effects.ANY_ACTION for each in fresh):
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
-                fresh = self._analyze(failed, before, rng) if read else []
+                fresh = (self._analyze(failed, before, rng) if read else []) or fresh
         if not fresh and before is None and not self.budget.cut:
             self._note(nothing_found(failed))
         rules = {misalignment.rule for misalignment in known}

@@ -36,6 +36,9 @@ Values = tuple[tuple[JsonValue, ...], ...]
 
 HEADING = "Learned by experiment in this environment:"
 
+ANY_ACTION = "any action"
+"""Kind of action of a rule about an episode as a whole."""
+
 SEARCH_STEPS = 6_000
 """Engine steps for the search of fixes."""
 
@@ -140,7 +143,7 @@ def _misalignment(rules: RuleSet, rule: Rule, book: TrialBook) -> Misalignment:
     alone = rules.model_copy(update={"rules": (rule,)})
     return Misalignment(
         task_id=task_id,
-        action_type=getattr(rule, "form", "") or "any action",
+        action_type=getattr(rule, "form", "") or ANY_ACTION,
         action=action,
         intent=f"`{action}` at once",
         rule=rule.text,
