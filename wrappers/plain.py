@@ -314,6 +314,11 @@ class PlainEnv(TextEnv):
         self._shelf = CopyShelf()
 
     @property
+    def declares_refusals(self) -> bool:
+        """Whether the declaration says which answers refuse."""
+        return self._declared.is_invalid is not None
+
+    @property
     def goal(self) -> str:
         return self._goal
 

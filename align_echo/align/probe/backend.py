@@ -191,13 +191,19 @@ class ProbeBackend:
             declared = isinstance(self.lab.env.unwrapped, PlainEnv)
             if before is None and declared and not (listed and self._has_names()):
                 fresh = self._by_effect(played, failed, known_rules)
-            if known_rules is None and not any(each.action_type != effects.ANY_ACTION for each in fresh):
+            of_actions = any(each.action_type != effects.ANY_ACTION for each in fresh)
+            if known_rules is None and not (fresh if self._guesses_refusals() else of_actions):
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
                 fresh = (self._analyze(failed, before, rng) if read else []) or fresh
         if not fresh and before is None and not self.budget.cut:
             self._note(nothing_found(failed))
         rules = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in rules]
+
+    def _guesses_refusals(self) -> bool:
+        """Check if a user's environment does not tell which answers refuse: chance may look like a refusal then."""
+        engine = self.lab.env.unwrapped
+        return isinstance(engine, PlainEnv) and not engine.declares_refusals
 
     def _by_effect(
         self, played: Sequence[Trajectory], failed: Sequence[Trajectory], known: RuleSet | None
