@@ -714,6 +714,21 @@ def test_a_step_names_what_belongs_to_the_argument(by: str, turns: list[tuple[st
     assert runtime.advise(runtime.hear("take pen", "No.")).step == step
 
 
+def test_letter_case_parts_no_names():
+    rules = load_rules({**BELONGS, "rules": [rule_of("beside")]})
+    runtime = RuleRuntime(rules, "The Pen lies in the Attic 3.")
+    assert runtime.advise(runtime.hear("take pen", "No.")).step == "go Attic 3"
+
+
+def test_a_condition_with_too_many_terms_is_no_error():
+    rule = rule_of("beside")
+    many = [{"slot": 0, "by": "seen"}] * 3
+    rule["unless"] = [{"kind": "done", "form": "go {0}", "terms": many}]
+    runtime = RuleRuntime(load_rules({**BELONGS, "rules": [rule]}), "The pen lies in the attic 3.")
+    runtime.hear("go hall", "There is a pen.")
+    assert runtime.advise(runtime.hear("take pen", "No.")) == Advice("")
+
+
 def test_nothing_is_said_of_names_of_another_kind():
     runtime = RuleRuntime(load_rules({**BELONGS, "rules": [rule_of("beside")]}), "The hall is in the attic 3.")
     assert runtime.advise(runtime.hear("take hall", "No.")) == Advice("")

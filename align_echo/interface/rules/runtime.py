@@ -6,6 +6,7 @@ environment's answers alone.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -82,7 +83,7 @@ class RuleRuntime:
         self.raw = opening
         self.page = self.news = rules.reader.page(opening)
         self.effects: list[ActionTree] = []
-        self.seen: list[tuple[ActionTree, str]] = []
+        self._answered: list[tuple[ActionTree, str]] = []
         self.answers: list[str] = []
         self._page_named = ""
         self._advised = ""
@@ -119,7 +120,7 @@ class RuleRuntime:
         refused = answer in refusals
         if reading and not refused and answer not in self.rules.unknown.get(reading.tree.form, ()):
             self.effects.append(reading.tree)
-            self.seen.append((reading.tree, page))
+            self._answered.append((reading.tree, page))
         self.answers.append(answer)
         self.page, self.raw = page, raw
         self.texts = f"{self.texts}\n{raw}"[-MOST_TEXT:]
@@ -244,8 +245,8 @@ class RuleRuntime:
         return {"seen": self._seen(text_of(value), form, at), "beside": self._beside(text_of(value), form, at)}
 
     def _seen(self, name: str, form: str, at: int) -> JsonValue:
-        for effect, answer in reversed(self.seen):
-            if effect.form == form and _names(answer, name):
+        for effect, answer in reversed(self._answered):
+            if effect.form == form and at < len(effect.arguments) and _names(answer, name):
                 return effect.arguments[at]
         return None
 
@@ -253,8 +254,8 @@ class RuleRuntime:
         kinds = self.rules.kinds.get(form, ())
         if at >= len(kinds) or not kinds[at]:
             return None
-        pattern = re.compile(build_name_pattern(kinds[at]))
-        own = [*re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", self.texts)]
+        pattern = _compile_names(kinds[at])
+        own = [*re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", self.texts, re.IGNORECASE)]
         for place in reversed(own[-MOST_PLACES:]):
             start = max(self.texts.rfind(stop, 0, place.start()) for stop in (". ", "\n", "! ", "? "))
             ends = [end for stop in (". ", "\n", ".\n") if (end := self.texts.find(stop, place.end())) >= 0]
@@ -262,7 +263,7 @@ class RuleRuntime:
             near = [
                 (min(abs(each.start() - place.end()), abs(place.start() - each.end())), each[0])
                 for each in pattern.finditer(self.texts, sentence.start, sentence.stop)
-                if each[0] != name
+                if not _same(each[0], name)
             ]
             if near:
                 return min(near)[1]
@@ -384,6 +385,11 @@ def count_refusals(answers: Sequence[str], rule: EndsEpisode) -> int:
 
 def _as_condition(rule: LockedAfter) -> Condition:
     return Condition(kind="done", form=rule.cause, terms=rule.terms)
+
+
+@functools.lru_cache(maxsize=64)
+def _compile_names(kinds: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(build_name_pattern(kinds), re.IGNORECASE)
 
 
 def _names(text: str, name: str, exact: bool = False) -> bool:

@@ -104,6 +104,7 @@ class FixSearch:
         self._situations: dict[Instance, frozenset[tuple[str, str]]] = {}
         self._missed: Counter[tuple[str, str]] = Counter()
         self._met: frozenset[str] = frozenset()
+        self.kinds: dict[str, tuple[tuple[str, ...], ...]] = {}
 
     # ------------------------------------------------------------ values
 
@@ -121,9 +122,10 @@ class FixSearch:
                 for instance in known.instances:
                     self._take(instance.tree, instance.state)
         self._met = frozenset(text for slots in self.values.values() for counts in slots for text in counts)
+        self.kinds = self._learn_kinds()
 
     def _take(self, tree: ActionTree, state: LabState) -> None:
-        texts = read_texts(state).lower()
+        texts = read_texts(state).lower() if tree.arguments else ""
         for slot, value in enumerate(tree.arguments):
             key = tree.form, slot, text_of(value)
             self._value_tasks[key].add(state.task_id)
@@ -148,7 +150,7 @@ class FixSearch:
                 shared[form] = slots
         return shared
 
-    def kinds(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+    def _learn_kinds(self) -> dict[str, tuple[tuple[str, ...], ...]]:
         """Return the kinds of names of each argument with which forms took effect; none for an argument of which most
         kinds came once."""
         return {
@@ -321,8 +323,11 @@ class FixSearch:
         near = islice(self.steps_near(instance, read_texts(instance.state)), PAIRED)
         for first in {**seconds, **{tree.key: tree for tree in near}}.values() if seconds else ():
             state = self._after(instance.state, first, 2)
-            for second in seconds.values() if state is not None else ():
-                if second != first and self.leads_to(replace(instance, state=state or instance.state), second):
+            if state is None:
+                continue
+            there = replace(instance, state=state)
+            for second in seconds.values():
+                if second != first and self.leads_to(there, second):
                     return first, second
         return None
 
@@ -530,7 +535,7 @@ class FixSearch:
         base = rules or RuleSet(
             forms=tuple(self.grammar.forms.values()),
             names=self.grammar.names,
-            kinds=self.kinds(),
+            kinds=self.kinds,
             reader=self.observer.reader,
             refusals={form: tuple(sorted(self.observer.sure_refusals(form))) for form in self.observer.forms},
             unknown=self.observer.unknown_answers(),

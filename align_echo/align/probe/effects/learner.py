@@ -130,7 +130,7 @@ def _rule_set(search: FixSearch, rules: Sequence[Rule]) -> RuleSet:
         refusals={form: tuple(sorted(silent)) for form in observer.forms if (silent := observer.sure_refusals(form))},
         unknown=observer.unknown_answers(),
         values=search.shared_values(),
-        kinds=search.kinds(),
+        kinds=search.kinds,
         rules=tuple(rules),
     )
 

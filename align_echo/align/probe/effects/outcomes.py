@@ -52,6 +52,7 @@ class AnswerClass:
     changed: int = 0
     unchanged: int = 0
     tasks: set[str] = field(default_factory=set)
+    given_in: set[str] = field(default_factory=set)
 
     @property
     def refuses(self) -> bool:
@@ -64,6 +65,7 @@ class AnswerClass:
         self.changed += other.changed
         self.unchanged += other.unchanged
         self.tasks |= other.tasks
+        self.given_in |= other.given_in
 
 
 class Observer:
@@ -227,6 +229,7 @@ class Observer:
         """Add an instance to its class, and test its effect unless the class was tested enough."""
         known = self._noted[instance.tree.form][instance.text, instance.same]
         known.instances.append(instance)
+        known.given_in.add(instance.state.task_id)
         tested = known.changed + known.unchanged
         more = known.refuses and instance.state.task_id not in known.tasks and tested < 3 * TESTS
         if (tested < TESTS or more) and not (instance.same and self._is_silence(instance.tree.form)):
@@ -290,7 +293,7 @@ class Observer:
     def _comes_again(self, answer: str) -> bool:
         """Whether an answer was given in several tasks: else it may be a page, which an action may also lead to."""
         classes = (self.classes(form).get(answer) for form in self.forms)
-        return len({each.state.task_id for known in classes if known is not None for each in known.instances}) > 1
+        return len(set[str]().union(*(known.given_in for known in classes if known is not None))) > 1
 
     def unknown_answers(self) -> dict[str, tuple[str, ...]]:
         """Return the answers by form without any effect seen, that do not surely refuse and came in several tasks."""

@@ -114,7 +114,7 @@ class TrialBook:
                 self.failed.setdefault(key, f"{task_id}: {instance.action}")
 
     def count_unknown(self, rule: Rule) -> None:
-        """Add a trial that was refused in other words."""
+        """Add a trial that says nothing: a refusal in other words, or an action that nothing could help."""
         self.unknown[rule.model_dump_json()] += 1
 
     def observe(self, rule: Rule, task_id: str, action: str) -> None:
@@ -211,14 +211,13 @@ def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule
         key = rule.model_dump_json()
         refuted, hopeless = book.evidence(rule).refuted, book.hopeless[key]
         wrong = [(each, tree) for each, tree, passed in book.trials[key] if not passed] or hopeless
-        may_mend = isinstance(rule, Excepted) and len(rule.unless) < MOST_EXCEPTIONS
-        exception = None
-        if isinstance(rule, Excepted) and may_mend and (refuted or len(hopeless) >= MIN_HOPELESS):
+        exception, unless = None, getattr(rule, "unless", ())
+        if isinstance(rule, Excepted) and len(unless) < MOST_EXCEPTIONS and (refuted or len(hopeless) >= MIN_HOPELESS):
             exception = _exception(search, rule, wrong, book.trials[key])
-        if exception is not None and isinstance(rule, Excepted):
+        if exception is not None:
             where, _ = wrong[0]
             book.failed.setdefault(key, f"{where.state.task_id}: {where.action}")
-            mended = rule.model_copy(update={"unless": (*rule.unless, exception)})
+            mended = rule.model_copy(update={"unless": (*unless, exception)})
             book.inherit(rule, mended, partial(_holds, search, exception))
             yield mended
         elif not refuted:
@@ -310,7 +309,7 @@ def _draw(search: FixSearch, rules: RuleSet, state: LabState, spoken: Sequence[s
         name = rng.choice(names) if names else ""
         other = value if (keep and rng.random() < 0.5) or not names else search.as_value.get(name, name)
         worded = _worded_as(value, other, search, reading.tree.form, slot) if rng.random() < 0.5 else other
-        values.append(_undone(worded, search, rules, reading.tree.form, slot) if rng.random() < SLIPS else worded)
+        values.append(_before_edit(worded, search, rules, reading.tree.form, slot) if rng.random() < SLIPS else worded)
     tree = reading.tree._replace(arguments=tuple(values))
     if rng.random() < ODD and values:
         slot = rng.randrange(len(values))
@@ -329,7 +328,7 @@ def _write_as(action: str, reading: Reading, tree: ActionTree, grammar: ActionGr
     return text if again is not None and again.tree == tree else grammar.write(tree)
 
 
-def _undone(value: JsonValue, search: FixSearch, rules: RuleSet, form: str, slot: int) -> JsonValue:
+def _before_edit(value: JsonValue, search: FixSearch, rules: RuleSet, form: str, slot: int) -> JsonValue:
     """Return a tool's argument as it is before an edit that a rule advises, for this or an argument of its name."""
     names = search.grammar.forms[form].arguments
     for rule in rules.rules:
@@ -414,7 +413,7 @@ def _follow(
     unless nothing helps. A wording that is refused in other words says nothing: something else may be wrong.
     """
     followed: list[tuple[Rule, Instance, ActionTree | None]] = []
-    at, taken = instance, False
+    at, took_effect = instance, False
     for _ in range(CHAIN):
         needs = [rule for rule in advice.rules if isinstance(rule, NeedsFirst)]
         instead = [rule for rule in advice.rules if isinstance(rule, SayInstead)]
@@ -424,7 +423,7 @@ def _follow(
         followed.append((rule, at, tree))
         tried = observer.play(at.child, advice.step)
         if tried is None or (needs and observer.answer(tried) in rules.refusals.get(tried.tree.form, ())):
-            taken = False
+            took_effect = False
             break
         if not needs:
             if tried.child.over and not observer.reaches_goal(tried):
@@ -439,7 +438,7 @@ def _follow(
                 book.count_unknown(rule)
                 return
             break
-        taken = True
+        took_effect = True
         if tried.child.over:
             return
         again = observer.play(tried.child, instance.action)
@@ -456,7 +455,7 @@ def _follow(
         if not advice.step:
             break
     rule, where, edited = followed[-1]
-    if not taken or _was_possible(observer, search, rules, instance):
+    if not took_effect or _was_possible(observer, search, rules, instance):
         book.count([rule], where, passed=False, tree=edited)
     else:
         book.count_unknown(rule)
