@@ -267,6 +267,19 @@ class Lucky(Quay):
         return verb != "post" or drawn < 1 / 3
 
 
+class Slipping(Quay):
+    """The refusal tells nothing, and one of five actions is refused by chance."""
+
+    limit = 8
+    more = 20
+    refusal = REFUSED
+
+    def answer(self, verb: str, name: str) -> str:
+        slips = random.Random(f"slip/{self.parcels}/{self.turn}/{sorted(self.done)}").random() < 0.2
+        known = name in self.parcels and verb in ("weigh", "stamp", "post")
+        return REFUSED if slips and known else super().answer(verb, name)
+
+
 class Porter:
     """Does a plausible thing to a parcel; a step in a message is done next, then the action again."""
 

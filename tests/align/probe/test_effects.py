@@ -199,6 +199,19 @@ def test_of_chance_no_rule_is_written():
     assert set(learned(quay_env.Lucky).kinds()) <= {"no_effect"}
 
 
+def test_where_actions_fail_by_chance_the_rule_is_found_and_said_where_it_is_missing():
+    known = learned(quay_env.Slipping)
+    assert [rule["form"] for rule in known.rules if rule["kind"] == "needs_first"] == ["post {0}"]
+    assert known.rule("needs_first", "post {0}")["step"] == "weigh {0}"
+    said = 0
+    for episode in known.play(known.interface):
+        for turn, step in enumerate(episode.steps):
+            if "You need to" in (step.observation or ""):
+                assert ("weigh", (step.action or "").split()[1]) not in at(quay_env.Slipping, episode, turn).done
+                said += 1
+    assert said > 15
+
+
 def test_an_untold_limit_of_turns_is_found_with_its_episodes_as_evidence():
     known = learned(quay_env.Lucky)
     rule = known.rule("turn_limit", "")

@@ -220,8 +220,17 @@ class FixSearch:
             )
         return self._situations[instance]
 
+    def is_by_chance(self, instance: Instance) -> bool:
+        """Whether a refused action works when it is repeated, in a world of chance."""
+        if not self.observer.repeats or instance.child.over:
+            return False
+        again = self.observer.insist(instance.child, instance.action)
+        return again is not None and self.observer.works(again, self.observer.answer(instance))
+
     def _study(self, instance: Instance, refusal: str) -> None:
         fixes = self.by_form[instance.tree.form]
+        if self.is_by_chance(instance):
+            return
         fixes.refused.append(instance)
         fixed = (
             self._try_edits(instance, refusal, fixes)
@@ -267,7 +276,7 @@ class FixSearch:
         if tree is None or not self._is_plausible(edit, instance):
             return None
         written = self.grammar.write(tree)
-        return self.observer.play(instance.state, written) if written != instance.action else None
+        return self.observer.insist(instance.state, written) if written != instance.action else None
 
     def _try_steps(self, instance: Instance, refusal: str, fixes: Fixes) -> int:
         """Try other actions first: those that helped before, else all near."""
@@ -354,7 +363,7 @@ class FixSearch:
         state = self._after(instance.state, step, 3)
         if state is None:
             return False
-        again = self.observer.play(state, instance.action)
+        again = self.observer.insist(state, instance.action)
         if again is None or not self.observer.works(again, self.observer.answer(instance)):
             return False
         back = replace(instance, text=again.text, same=False, child=again.child)
@@ -363,7 +372,7 @@ class FixSearch:
 
     def _after(self, state: LabState, step: ActionTree, depth: int) -> LabState | None:
         """Return the state after a step took effect; None if it is refused and no known step helps."""
-        tried = self.observer.play(state, self.grammar.write(step))
+        tried = self.observer.insist(state, self.grammar.write(step))
         if tried is None or tried.child.over:
             return None
         if not self.observer.refused(tried):

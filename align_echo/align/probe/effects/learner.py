@@ -14,9 +14,10 @@ from typing import Any
 from pydantic import JsonValue
 
 from align_echo.align.budget import BudgetSpentError
+from align_echo.align.probe.effects.chance import count_repeats
 from align_echo.align.probe.effects.fixes import FixSearch
 from align_echo.align.probe.effects.forms import learn_vocabulary
-from align_echo.align.probe.effects.outcomes import Observer, episode_actions, episode_texts
+from align_echo.align.probe.effects.outcomes import Instance, Observer, episode_actions, episode_texts
 from align_echo.align.probe.effects.page_conditions import PageRecord
 from align_echo.align.probe.effects.proposals import cut_short, plain_rules
 from align_echo.align.probe.effects.signs import find_sign
@@ -104,12 +105,18 @@ def _search(
 ) -> None:
     """Play the episodes again, and search what helps where an action was refused. Raises `BudgetSpentError`."""
     lab = observer.lab
+    played: list[Instance] = []
     for number, trajectory in enumerate([*won, *failed]):
         say(f"playing what was refused: episode {number + 1} of {len(failed) + len(won)}")
         instances = list(observer.replay(trajectory))
         if number < len(won) and instances and instances[-1].child.over:
             observer.goals.add((instances[-1].tree.form, instances[-1].text))
         for instance in instances:
+            observer.note(instance)
+        played += instances
+    if repeats := count_repeats(observer, played):
+        observer.repeat(repeats)
+        for instance in played:
             observer.note(instance)
     tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
     for number in range(ROUNDS):

@@ -72,8 +72,9 @@ class Observer:
     """Plays actions in the lab and sorts their answers.
 
     A text that refuses wherever it stands is its own class, also where it repeats the page; any other answer that
-    repeats the page is of the class `SAME`. `goals` holds the actions and answers that ended the episodes agents won;
-    rewards are not read. `name` is the regular expression of names in texts.
+    repeats the page is of the class `SAME`. In a world of chance, a refused action is repeated `repeats` times, and
+    `by_chance` holds the answers that refuse by chance. `goals` holds the actions and answers that ended the episodes
+    agents won; rewards are not read. `name` is the regular expression of names in texts.
     """
 
     def __init__(self, lab: Lab, grammar: ActionGrammar, reader: AnswerReader, name: str = "") -> None:
@@ -88,6 +89,8 @@ class Observer:
         self.spoken: dict[str, Counter[str]] = defaultdict(Counter)
         self.going_on: set[str] = set()
         self.goals: set[tuple[str, str]] = set()
+        self.repeats = 0
+        self.by_chance: set[str] = set()
         self._pages: dict[LabState, tuple[str, str]] = {}
         self._task = ""
 
@@ -124,6 +127,21 @@ class Observer:
             self.going_on.add(reading.tree.form)
         text = self.reader.lift(news, action, reading.tree.arguments)
         return Instance(state, action, reading, text, page == self.page(state), child)
+
+    def repeat(self, repeats: int) -> None:
+        """Forget what was noted, and repeat refused actions from now on."""
+        self.repeats = repeats
+        for known in (self._noted, self._sorted, self._refusals):
+            known.clear()
+
+    def insist(self, state: LabState, action: str) -> Instance | None:
+        """Play an action, in a world of chance again while it is refused."""
+        tried = self.play(state, action)
+        for _ in range(self.repeats):
+            if tried is None or tried.child.over or self.answer(tried) not in self.refusals(tried.tree.form):
+                break
+            tried = self.play(tried.child, action)
+        return tried
 
     @property
     def forms(self) -> list[str]:
@@ -213,6 +231,8 @@ class Observer:
 
     def _alike(self, state: LabState, second: LabState, action: str) -> bool:
         """Compare the answers to an action in two states. An end in only one of them says nothing."""
+        if self.repeats:
+            return self._alike_by_chance(state, second, action)
         first, other = self.lab.after(state, action), self.lab.after(second, action)
         if first.over != other.over:
             ends = self.play(state, action), self.play(second, action)
@@ -224,6 +244,28 @@ class Observer:
         if played is None or again is None or not (played.same and again.same):
             return False
         return self.answer(played) == self.answer(again)  # both repeat their own page, unless a text refuses by itself
+
+    def _alike_by_chance(self, state: LabState, second: LabState, action: str) -> bool:
+        """Compare the answers to an action that is repeated: the first in each state must come in the other, too. What
+        may refuse by chance says nothing, unless it is all that comes."""
+        first, other = self.answers(state, action), self.answers(second, action)
+        if not (first and other):
+            return True
+        leads = [next((page for page, may_be in each if not may_be), each[0][0]) for each in (first, other)]
+        return leads[0] in dict(other) and leads[1] in dict(first)
+
+    def answers(self, state: LabState, action: str) -> list[tuple[str, bool]]:
+        """Return the pages after an action that is repeated, until the episode ends, and whether chance may refuse so.
+        """
+        pages: list[tuple[str, bool]] = []
+        for _ in range(self.repeats + 1):
+            before, state = state, self.lab.after(state, action)
+            if state.over:
+                break
+            page, news = self.read(state)
+            may_be = news in self.by_chance or (SAME in self.by_chance and page == self.page(before))
+            pages.append((page, may_be))
+        return pages
 
     def note(self, instance: Instance) -> None:
         """Add an instance to its class, and test its effect unless the class was tested enough."""

@@ -24,18 +24,18 @@ MIN_ENDED = 4
 def plain_rules(search: FixSearch, failed: Sequence[Trajectory]) -> Iterator[Rule]:
     """Yield the rules on trial of all these kinds. Raises `BudgetSpentError`."""
     yield from _locks(search)
-    yield from _no_effects(search.observer)
+    yield from _no_effects(search)
     yield from _endings(search.observer, failed)
     yield from _limits(failed)
 
 
-def _no_effects(observer: Observer) -> Iterator[NothingChanged]:
+def _no_effects(search: FixSearch) -> Iterator[NothingChanged]:
     """Yield rules for answers that repeat the page: nothing changed."""
+    observer = search.observer
     for form in observer.forms:
         known = observer.classes(form).get(SAME)
         if known is not None and known.refuses and observer.acts(form) and len(known.tasks) >= 2:
-            name = observer.grammar.forms[form].name
-            text = f"If the page after `{name}` is the page before, nothing changed"
+            text = f"If the page after `{search.name(form)}` is the page before, nothing changed"
             yield NothingChanged(form=form, answers=(SAME,), text=text)
 
 

@@ -377,7 +377,9 @@ def _try_advice(
             _try_end(observer, rule, instance, book)
         elif isinstance(rule, SayInstead) and not advice.step:
             _try_wording(observer, search, rule, instance, book)
-    if advice.step:
+    if advice.step and search.is_by_chance(instance):
+        book.count([rule for rule in advice.rules if isinstance(rule, NeedsFirst)], instance, passed=False)
+    elif advice.step:
         _follow(observer, search, rules, instance, advice, book)
 
 
@@ -387,7 +389,7 @@ def _try_wording(observer: Observer, search: FixSearch, rule: SayInstead, instan
     details = (rule.edit.detail, *rule.edit.others)
     edits = [rule.edit.model_copy(update={"detail": detail, "others": ()}) for detail in details]
     trees = [apply_edit(edit, instance.reading, search.grammar, read_texts(instance.child)) for edit in edits]
-    played = [observer.play(instance.child, search.grammar.write(tree)) for tree in trees if tree is not None]
+    played = [observer.insist(instance.child, search.grammar.write(tree)) for tree in trees if tree is not None]
     worked = [tried is not None and observer.works(tried, observer.answer(instance)) for tried in played]
     if any(worked):
         book.count([rule], instance, passed=all(worked), tree=trees[0])
@@ -421,7 +423,7 @@ def _follow(
         texts = read_texts(at.child)
         tree = apply_edit(instead[0].edit, at.reading, search.grammar, texts) if instead else None
         followed.append((rule, at, tree))
-        tried = observer.play(at.child, advice.step)
+        tried = observer.insist(at.child, advice.step)
         if tried is None or (needs and observer.answer(tried) in rules.refusals.get(tried.tree.form, ())):
             took_effect = False
             break
@@ -441,7 +443,7 @@ def _follow(
         took_effect = True
         if tried.child.over:
             return
-        again = observer.play(tried.child, instance.action)
+        again = observer.insist(tried.child, instance.action)
         if again is None or again.child.over:
             for each, where, _ in followed:
                 book.undecided[each.model_dump_json()].add(where.state.task_id)
