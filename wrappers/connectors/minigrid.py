@@ -5,7 +5,7 @@ Actions are named as in `minigrid.core.actions.Actions`. A level's own turn limi
 
 from __future__ import annotations
 
-import copy
+import pickle
 from functools import partial
 from typing import Any
 
@@ -39,7 +39,7 @@ def connect(name: str) -> TextEnvironment:
         step_limit=limit,
         summary=f"{name} of MiniGrid",
         action_format=" | ".join(action.name for action in Actions),
-        save=lambda view: copy.deepcopy(view.env),
+        save=lambda view: pickle.dumps(view.env),  # a third of the time of a copy
         restore=_View.put,
     )
 
@@ -66,8 +66,8 @@ class _View(gym.Wrapper[str, str, Any, Any]):
         seen, reward, terminated, truncated, _ = level.step(Actions[action])
         return _in_words(seen["image"]), float(reward), terminated, truncated, {"won": terminated and float(reward) > 0}
 
-    def put(self, env: gym.Env[Any, Any]) -> None:
-        self.env = copy.deepcopy(env)
+    def put(self, saved: bytes) -> None:
+        self.env = pickle.loads(saved)
 
 
 def _in_words(image: Any) -> str:
@@ -77,9 +77,8 @@ def _in_words(image: Any) -> str:
     states = {number: word for word, number in STATE_TO_IDX.items()}
     width, depth, _ = image.shape
     seen, carried = [], ""
-    for across in range(width):
-        for down in range(depth):
-            kind, colour, state = (int(part) for part in image[across][down])
+    for across, column in enumerate(image.tolist()):
+        for down, (kind, colour, state) in enumerate(column):
             ahead, right = depth - 1 - down, across - width // 2
             kind_name, near = IDX_TO_OBJECT[kind], (ahead, right) == (1, 0)
             if kind_name in UNSEEN or (kind_name == "wall" and not near):

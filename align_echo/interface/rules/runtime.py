@@ -6,6 +6,7 @@ environment's answers alone.
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections import Counter, defaultdict
@@ -106,6 +107,13 @@ class RuleRuntime:
         """Take a text as the first page, where the opening says more than the environment's first observation."""
         self.raw = raw
         self.page = self.news = self.rules.reader.page(raw)
+
+    def fork(self) -> RuleRuntime:
+        """Return a runtime that goes on from here by itself."""
+        other = copy.copy(self)
+        other.effects, other.answers, other._answered = [*self.effects], [*self.answers], [*self._answered]
+        other._in_vain, other._claimed = self._in_vain.copy(), self._claimed.copy()
+        return other
 
     def hear(self, action: str, raw: str) -> HeardAnswer:
         """Read an answer and remember what came of the action."""

@@ -15,6 +15,7 @@ from align_echo.interface.rules.actions import ActionGrammar, Form, declared_for
 from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.edits import Edit
 from align_echo.interface.rules.model import SayInstead
+from align_echo.interface.rules.runtime import HeardAnswer, RuleRuntime
 from tests import quay_env
 from tests.quay_env import Quay, environment
 
@@ -83,3 +84,22 @@ def test_a_rule_helps_in_most_of_its_trials(unknown: int, stands: bool):
     for _ in range(unknown):
         book.count_unknown(rule)
     assert book.stands(rule) == stands
+
+
+def test_a_way_is_followed_once_and_a_runtime_goes_on_by_itself(monkeypatch: pytest.MonkeyPatch):
+    seen = observer(quay_env.Quay)
+    search, state, heard = FixSearch(seen), seen.lab.start("0"), list[str]()
+    hear = RuleRuntime.hear
+
+    def count(runtime: RuleRuntime, action: str, raw: str) -> HeardAnswer:
+        heard.append(action)
+        return hear(runtime, action, raw)
+
+    monkeypatch.setattr(RuleRuntime, "hear", count)
+    said = [f"weigh {name}" for name in quay_env.NAMES]
+    for action in said:
+        state = seen.lab.after(state, action)
+        search.runtime_at(state).hear("book", "Nothing.")
+    assert [action for action in heard if action != "book"] == said
+    assert "Nothing." not in search.runtime_at(state).texts
+    assert len(search.runtime_at(state).answers) == len(said)

@@ -49,6 +49,12 @@ GIVEN_UP = 8
 HELPED_BEFORE = 4
 """Fixes that are tried first because they helped before."""
 
+MOST_FOLLOWED = 400
+"""Latest states at which a runtime is kept."""
+
+KEPT_BEFORE = 3
+"""States at the end of a way at which a runtime is kept."""
+
 MIN_FIXED, MIN_TASKS = 3, 2
 """Actions, and tasks, in which a fix must work to be a rule on trial."""
 
@@ -105,6 +111,7 @@ class FixSearch:
         self._missed: Counter[tuple[str, str]] = Counter()
         self._met: frozenset[str] = frozenset()
         self.kinds: dict[str, tuple[tuple[str, ...], ...]] = {}
+        self._followed = {True: _Followed(), False: _Followed()}
 
     # ------------------------------------------------------------ values
 
@@ -513,31 +520,39 @@ class FixSearch:
                 yield NeedsFirst(form=form, answers=answers, step=step, terms=terms, unless=tuple(unless), text=text)
 
     def _working(self, form: str) -> list[Instance]:
+        """Return the actions of a form that took effect, by their ways, so that each way is followed once."""
         silent = self.observer.sure_refusals(form)
-        return [
+        working = [
             each
             for answer, known in self.observer.classes(form).items()
             if answer not in silent and known.changed
             for each in known.instances
         ]
+        return sorted(working, key=lambda each: (each.state.task_id, each.state.actions))
 
     def _condition(
         self, step: str, terms: tuple[Term, ...], working: Sequence[Instance], fixed: Sequence[Instance]
     ) -> Condition | None:
         """Return the condition that holds for the working actions and not for the fixed ones; None without."""
-        best: tuple[int, Condition] | None = None
-        for kind in ("latest", "done"):
-            condition = Condition(kind=kind, form=step, terms=terms)
-            held = sum(self.holds(condition, each) for each in working)
-            wrong = sum(self.holds(condition, each) for each in fixed)
-            fits = held >= MIN_HELD * len(working) and wrong <= MOST_WRONG * len(fixed)
-            if fits and (best is None or wrong < best[0]):
-                best = wrong, condition
-        return best[1] if best else None
+        conditions = [Condition(kind=kind, form=step, terms=terms) for kind in ("latest", "done")]
+        held, wrong = (self._count_held(conditions, instances) for instances in (working, fixed))
+        fits = [
+            (wrong[number], number)
+            for number in range(len(conditions))
+            if held[number] >= MIN_HELD * len(working) and wrong[number] <= MOST_WRONG * len(fixed)
+        ]
+        return conditions[min(fits)[1]] if fits else None
 
-    def holds(self, condition: Condition, instance: Instance) -> bool:
-        """Whether a condition holds for an action in its state."""
-        return self.runtime_at(instance.state).holds(condition, instance.tree)
+    def _count_held(self, conditions: Sequence[Condition], instances: Sequence[Instance]) -> list[int]:
+        """Return for how many actions each condition holds in their states."""
+        counts = [0] * len(conditions)
+        for each in instances:
+            runtime = self.runtime_at(each.state)
+            counts = [
+                count + runtime.holds(condition, each.tree)
+                for count, condition in zip(counts, conditions, strict=True)
+            ]
+        return counts
 
     def runtime_at(self, state: LabState, rules: RuleSet | None = None) -> RuleRuntime:
         """Return a runtime that has followed the way to a state."""
@@ -549,12 +564,7 @@ class FixSearch:
             refusals={form: tuple(sorted(self.observer.sure_refusals(form))) for form in self.observer.forms},
             unknown=self.observer.unknown_answers(),
         )
-        path = list(_path(state))
-        runtime = RuleRuntime(base, path[0].opening or path[0].observation)
-        runtime.begin(path[0].observation)
-        for action, after in zip(state.actions, path[1:], strict=True):
-            runtime.hear(action, after.observation)
-        return runtime
+        return self._followed[rules is None].at(state, base)
 
     def _answers(self, instances: Iterable[Instance]) -> tuple[str, ...]:
         return tuple(sorted({self.observer.answer(each) for each in instances}))
@@ -567,6 +577,35 @@ class FixSearch:
         if known.text:
             return known.text
         return f"{known.tool}({', '.join(f'{name}={{{slot}}}' for slot, name in enumerate(known.arguments))})"
+
+
+class _Followed:
+    """Runtimes at the latest states that were asked about, and at those just before, for the latest rules."""
+
+    def __init__(self) -> None:
+        self._rules = RuleSet()
+        self._at: dict[LabState, RuleRuntime] = {}
+
+    def at(self, state: LabState, rules: RuleSet) -> RuleRuntime:
+        """Return a runtime at a state, led on from the latest known one on the way."""
+        if rules is not self._rules and rules != self._rules:
+            self._rules, self._at = rules, {}
+        way = [state]
+        while way[-1] not in self._at and way[-1].parent is not None:
+            way.append(way[-1].parent)
+        start = way.pop()
+        if start not in self._at:
+            runtime = RuleRuntime(self._rules, start.opening or start.observation)
+            runtime.begin(start.observation)
+            self._at[start] = runtime
+        runtime = self._at[start].fork()
+        for left, each in reversed([*enumerate(way)]):
+            runtime.hear(each.actions[-1], each.observation)
+            if left < KEPT_BEFORE:
+                self._at[each] = runtime.fork()
+        while len(self._at) > MOST_FOLLOWED:
+            del self._at[next(iter(self._at))]
+        return runtime
 
 
 def _repeated_kinds(counts: Mapping[str, int]) -> tuple[str, ...]:
