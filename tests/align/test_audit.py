@@ -7,9 +7,12 @@ import pytest
 import align_echo
 from align_echo.align.audit.audit import Auditor, read_claims
 from align_echo.align.audit.rules import read_told
-from align_echo.interface.contract import Interface, Provenance
+from align_echo.align.probe.effects.learner import source
+from align_echo.interface.contract import Interface, Provenance, identity
+from align_echo.interface.rules.model import load_rules
 from align_echo.wrappers.catalogue import environment
-from tests import annex_env
+from align_echo.wrappers.text_env import TextEnv
+from tests import annex_env, quay_env
 from tests.annex_env import REFUSED, AnnexEnv
 from tests.limits import cpu_seconds
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
@@ -237,3 +240,55 @@ def test_the_shipped_interface_says_nothing_false_on_all_unseen_games():
 def test_a_message_is_read_in_linear_time(part):
     with cpu_seconds(5):
         read_claims("x" + part * (200_000 // len(part)))
+
+
+# ---------------------------------------------------------------- rules as data, in worlds that declare no refusals
+
+
+def needs(step: str) -> Interface:
+    """An interface of one rule: a parcel is posted after `step`."""
+    own = ({"slot": 0},)
+    rules = load_rules(
+        {
+            "forms": [{"text": f"{verb} {{0}}"} for verb in ("weigh", "stamp", "post")],
+            "refusals": {"post {0}": ["No way.", "{same}", "Not before it was weighed."]},
+            "values": {"post {0}": [quay_env.NAMES], "weigh {0}": [quay_env.NAMES], "stamp {0}": [quay_env.NAMES]},
+            "rules": [
+                {
+                    "kind": "needs_first",
+                    "form": "post {0}",
+                    "answers": ["No way.", "{same}", "Not before it was weighed."],
+                    "step": f"{step} {{0}}",
+                    "terms": own,
+                    "unless": [{"kind": "done", "form": f"{step} {{0}}", "terms": own}],
+                    "text": f"Before `post X` you need to `{step} X`",
+                }
+            ],
+        }
+    )
+    contract = quay(quay_env.Quay).contract
+    return identity(contract).model_copy(update={"source": source(rules, contract)})
+
+
+def quay(world: type[quay_env.Quay]) -> TextEnv:
+    return quay_env.environment(world, 10**6).spec("quay").make_env(split="train", data_root=None, step_limit=10**6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("world", [quay_env.Quay, quay_env.Counting, quay_env.Repeating, quay_env.Blaming])
+def test_rules_as_data_are_judged_by_their_effects_where_no_refusal_is_declared(world: type[quay_env.Quay]):
+    for step, holds in (("weigh", True), ("stamp", False)):
+        auditor = Auditor(quay(world), needs(step), None)
+        for task in range(6):
+            auditor.play(str(task), turns=12)
+        ((right, wrong),) = auditor.findings.told.values()
+        assert (right > 0, wrong > 0) == (holds, not holds), (right, wrong, auditor.findings.examples)
+        assert bool(auditor.findings.false["told-needs"]) is not holds
+        assert auditor.findings.obeyed > 0 or not holds
+
+
+def test_a_step_is_told_in_the_letters_in_which_the_environment_writes_its_names():
+    auditor = Auditor(quay(quay_env.Counting), needs("weigh"), None)
+    for task in range(12):
+        auditor.play(str(task), turns=12)
+    assert auditor.findings.false["do"] == 0, auditor.findings.examples

@@ -23,13 +23,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from align_echo.align.audit.rule_data import TOLD, RuleDataTrials, Turn
 from align_echo.align.audit.rules import RuleTrials, Taken, read_told
+from align_echo.align.probe.effects.learner import read_rule_set
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.names import NUMBERED, skeleton
 from align_echo.base.commands import PLACEHOLDER, commands_in, guess_names, split_sentences
 from align_echo.interface.contract import Interface
+from align_echo.interface.rules.actions import ActionGrammar, ActionTree, build_name_pattern
+from align_echo.interface.rules.model import RuleSet
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.hint_watch import was_accepted
+from align_echo.wrappers.plain import PlainEnv
 from align_echo.wrappers.text_env import MAX_TEXT, EngineState, TextEnv
 
 # ---------------------------------------------------------------- an agent that says what learned tables never met
@@ -56,6 +61,15 @@ class AdversarySpeaker:
     words: set[str] = field(default_factory=set)
     ever_allowed: dict[str, None] = field(default_factory=dict)
     utterances: list[str] = field(default_factory=list)
+
+    def learn(self, rules: RuleSet) -> None:
+        """Take the forms and names that rules know."""
+        grammar = ActionGrammar(rules.forms, rules.names)
+        for form in rules.forms:
+            template = grammar.write(ActionTree(form.name, tuple(f"{{{slot}}}" for slot in range(form.slots))))
+            self.templates.add(template)
+            for slot, values in enumerate(rules.values.get(form.name, ())):
+                self.kinds.setdefault((template, slot), set()).update(strip_number(str(value)) for value in values)
 
     def see(self, env: TextEnv, text: str) -> None:
         """Learn forms and names from allowed or offered actions and from a text."""
@@ -165,6 +179,11 @@ class AdversarySpeaker:
         return self.rng.choice((f"{word} {number}", word, foreign, foreign, renumbered, renumbered))
 
 
+def _learned_names(rules: RuleSet) -> list[str]:
+    slots = [slot for slots in rules.values.values() for slot in slots]
+    return [*rules.names, *(value for slot in slots for value in slot if isinstance(value, str))]
+
+
 def strip_number(name: str) -> str:
     """Return a name without its number."""
     return re.sub(r" \d+$", "", name)
@@ -194,6 +213,7 @@ Kind = Literal[
     "forms",
     "only",
     "some",
+    "worded",
     "unread",
 ]
 
@@ -204,6 +224,7 @@ _SENTENCES: tuple[tuple[Kind, str], ...] = (
     ("form", rf"{_QUOTED} is not understood: the form is {_QUOTED}\."),
     ("then", rf"Then write {_QUOTED}: {_QUOTED} is not understood\."),
     ("write", rf"{_QUOTED} is not (?:understood|possible from here); write {_QUOTED} instead\."),
+    ("worded", rf"This action is written {_QUOTED}\."),
     ("already", rf"{_QUOTED} would change nothing: that is already so\."),
     ("unseen", rf"Nothing called {_QUOTED} was seen so far(?:, only ([^.`]{{0,2000}}))?\."),
     ("after", rf"{_QUOTED} was last seen after {_QUOTED}\."),
@@ -221,7 +242,8 @@ class Claim(NamedTuple):
     `do`: that step first; `form`: its spelling; `then`, `write`: that action instead; `already`: "" (in effect);
     `unseen`: similar names seen; `after`: the action after which it was seen; `elsewhere`: the place; `alone`: ""
     (names joined); `forms`, `only`, `some`: joined forms, known here, exhaustive, or known in some tasks; `absent`: ""
-    (not here, or nowhere); `unread`: text not understood.
+    (not here, or nowhere); `worded`: how the action is written, by a rule's text or as an action; `unread`: text not
+    understood.
     """
 
     kind: Kind
@@ -368,6 +390,9 @@ def _done_again(scene: SpeakerState, action: str) -> str:
 
 LETTERS = ("X", "Y", "Z")
 MAX_CHAIN = 12
+MEANINGLESS = "xyzzy"
+WITNESSES = 5
+"""Latest actions that show whether a state changed."""
 MAX_EXAMPLES = 25
 Refused = Callable[[str], bool]
 
@@ -426,11 +451,17 @@ class Auditor:
         are audited too.
         """
         spec = read_spec(interface.source)
-        self._name = str(spec["name"]) if spec is not None and "name" in spec else NUMBERED
+        self._rules = read_rule_set(interface.source) or RuleSet()
+        learned = build_name_pattern(_learned_names(self._rules)) if self._rules.values else NUMBERED
+        self._name = str(spec["name"]) if spec is not None and "name" in spec else learned
+        engine = env.unwrapped
+        self._guesses = isinstance(engine, PlainEnv) and not engine.declares_refusals
+        self._changed: bool | None = None
         self.findings = AuditFindings()
         self._env = env
         self._wrapped = AlignWrapper(env, interface, retract=False)
         self._told = RuleTrials([], self._take_all)
+        self._by_data = RuleDataTrials(RuleSet(), self._told, "", self._take_all)
         self._accepted: bool | None = None
         self._refused = refused
         self._rng = random.Random(seed)
@@ -461,7 +492,7 @@ class Auditor:
                 break
             message = self._turn(action, adversary)
             self._heard(message)
-            for claim in read_claims(message, action) if message else []:
+            for claim in self._claims(message, action):
                 self._judge(claim, f"{who} {action!r}", adversary)
         self._end(task_id, adversary)
 
@@ -470,10 +501,13 @@ class Auditor:
         raw = self._env.state.observation
         self._texts = [("", f"{raw}\n{info['goal']}")]
         self._looked = "\n".join(self._views()).lower()
-        self._told = RuleTrials(read_told(str(info.get("rules", ""))), self._take_all)
+        known = {rule.text: TOLD[rule.kind] for rule in self._rules.rules if rule.kind in TOLD}
+        self._told = RuleTrials(read_told(str(info.get("rules", "")), known), self._take_all)
+        self._by_data = RuleDataTrials(self._rules, self._told, f"{raw}\n{info['goal']}", self._take_all)
         foreign_names = sorted({name for task, names in self._known.items() if task != task_id for name in names})
         rng = random.Random(f"{self._rng.random()}/{task_id}")
         adversary = AdversarySpeaker(rng, tuple(foreign_names[:400]), self._name, self._kinds)
+        adversary.learn(self._rules)
         adversary.see(self._env, raw)
         for rule in self._told.rules:
             if rule.kind == "forms":
@@ -518,7 +552,8 @@ class Auditor:
     def _turn(self, action: str, adversary: AdversarySpeaker) -> str:
         """Take a turn and return the interface's addition to the engine's answer."""
         self._told.before(action)
-        before = self._env.state
+        self._by_data.before(action)
+        before, fork = self._env.state, self._env.snapshot() if self._guesses and not self._env.over else None
         observation, _, _, _, info = self._wrapped.step(action)
         if info["interface_error"]:
             self.findings.blame("broken", f"{action}: {info['interface_error']}")
@@ -527,8 +562,12 @@ class Auditor:
         raw = info["raw_observation"] or ""
         self._texts.append((action, raw))
         adversary.utterances.append(action)
-        self._accepted = self._took(before, action, raw)
+        self._accepted, self._changed = self._took(before, action, raw), None
+        if fork is not None and not self._env.over:
+            self._changed = self._changed_since(fork)
+            self._accepted = self._accepted if self._changed or self._accepted is False else None
         self._told.after(action, self._accepted, over=self._env.over)
+        self._by_data.after(Turn(action, raw, self._accepted, self._changed, self._env.over))
         if self._accepted is not False:
             adversary.see(self._env, raw)
             self._looked += "\n".join(self._views()).lower()
@@ -543,7 +582,7 @@ class Auditor:
         for _ in range(MAX_CHAIN):
             message = self._turn(action, adversary)
             accepted = self._heard(message)
-            claims = read_claims(message, action) if message else []
+            claims = self._claims(message, action)
             for claim in claims:
                 self._judge(claim, f"{why} {action!r}", adversary)
             orders = [claim for claim in claims if claim.kind in ("do", "write")]
@@ -558,7 +597,7 @@ class Auditor:
             if self._env.over:
                 break
             signature = self._signature()
-            if signature in seen:
+            if signature in seen and signature != ((), ()):
                 end = "circle"
                 break
             seen.append(signature)
@@ -566,6 +605,15 @@ class Auditor:
             self.findings.chains[end or "endless"] += 1
             if not self._env.over and (end in ("circle", "", "refused") or self._circles(end, seen)):
                 self.findings.blame("circle", f"{self._env.state.observation!r}: {action!r} by way of {step!r}, {end}")
+
+    def _claims(self, message: str, action: str) -> list[Claim]:
+        """Read the claims of a message; the text of a rule about words stands for these words."""
+        texts = {f"{rule.text.removesuffix('.')}.": rule.text for rule in self._rules.rules}
+        claims = read_claims(message, action) if message else []
+        return [
+            Claim("worded", action, texts[claim.about]) if claim.kind == "unread" and claim.about in texts else claim
+            for claim in claims
+        ]
 
     def _heard(self, message: str) -> bool:
         """Count what was said and its answer; return False for a refusal."""
@@ -578,7 +626,8 @@ class Auditor:
 
     def _circles(self, end: str, seen: Sequence[Any]) -> bool:
         """Check if the finally accepted action led back to a state of the chain."""
-        return end == "accepted" and len(seen) > 1 and self._signature() in seen[:-1]
+        known = self._signature()
+        return end == "accepted" and len(seen) > 1 and known != ((), ()) and known in seen[:-1]
 
     # ------------------------------------------------------------ trying
 
@@ -604,6 +653,9 @@ class Auditor:
             return self._taken(claim.says)
         if claim.kind in ("then", "some", "unread"):
             return None
+        if claim.kind == "worded":
+            ways = self._by_data.words(claim.about, claim.says) if claim.says else [claim.about]
+            return any(self._taken(each) for each in ways) or None
         if claim.kind == "form":
             return skeleton(claim.says, self._name)[0] in adversary.templates or None
         if claim.kind == "absent":
@@ -674,10 +726,35 @@ class Auditor:
         return not any(_mentions(text.lower(), name) for text in texts) if texts else None
 
     def _took(self, before: EngineState, action: str, answer: str) -> bool | None:
-        """Check if the engine accepted an action in a state; None if unclear."""
+        """Check if the engine accepted an action in a state; None if unclear, as where an environment does not declare
+        its refusals and the text stays."""
+        refused = self._refused is not None and self._refused(answer)
+        if self._guesses and not refused:
+            return None if answer == before.observation else True
         if self._refused is not None:
-            return not self._refused(answer)
+            return not refused
         return was_accepted(self._env, before, action, answer, None)
+
+    def _changed_since(self, fork: Any) -> bool | None:
+        """Check if the last action changed the state of a fork: if what was said before is answered otherwise than
+        after an action that nothing understands, as many turns from the beginning. None if no difference is seen."""
+        now = self._env.snapshot()
+        self._env.restore(fork)
+        self._env.step(MEANINGLESS)
+        if self._env.over:
+            self._env.restore(now)
+            return None
+        idle, differs = self._env.snapshot(), False
+        for action in list(dict.fromkeys(action for action, _ in reversed(self._texts) if action))[:WITNESSES]:
+            answers: list[str] = []
+            for state in (idle, now):
+                self._env.restore(state)
+                answers.append(self._env.step(action)[0])
+            differs = differs or answers[0] != answers[1]
+            if differs:
+                break
+        self._env.restore(now)
+        return differs or None
 
     def _taken(self, action: str) -> bool | None:
         """Check in a fork if the engine accepts an action here."""
@@ -691,9 +768,14 @@ class Auditor:
                 all_taken.append(Taken(None, None))
                 continue
             before, known = self._env.state, self._signature()
+            fork = self._env.snapshot() if self._guesses else None
             answer = self._env.step(action)[0]
             changed = None if self._env.over or known == ((), ()) else self._signature() != known
-            all_taken.append(Taken(self._took(before, action, answer), changed))
+            accepted = self._took(before, action, answer)
+            if fork is not None and not self._env.over:
+                changed = self._changed_since(fork)
+                accepted = accepted if changed or accepted is False else None
+            all_taken.append(Taken(accepted, changed))
         self._env.restore(snapshot)
         return all_taken
 
@@ -711,6 +793,8 @@ class Auditor:
 
     def _is_so(self, action: str, adversary: AdversarySpeaker) -> bool | None:
         """Check if the action is accepted after some step and then restores the current state."""
+        if self._guesses and self._changed and self._texts[-1][0] == action:
+            return False
         snapshot = self._env.snapshot()
         current = self._signature()
         for step in adversary.allowed:

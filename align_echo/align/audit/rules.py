@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from align_echo.align.hybrid.forms import LETTERS, bound_names, filled_form, is_step, slots_of
 from align_echo.align.hybrid.hypotheses import normalise_form
 
-RuleKind = Literal["needs", "may", "instead", "nothing", "forms", "unread"]
+RuleKind = Literal["needs", "may", "instead", "nothing", "locked", "ends", "forms", "unread"]
 
 MOST_FORKS = 5
 """Forks for a rule in an episode."""
@@ -41,13 +41,15 @@ class ToldRule(NamedTuple):
     until: str = ""
 
 
-def read_told(text: str) -> list[ToldRule]:
-    """Read the rules text; a heading, which ends in a colon, is no rule."""
+def read_told(text: str, known: Mapping[str, RuleKind] | None = None) -> list[ToldRule]:
+    """Read the rules text; a heading, which ends in a colon, is no rule. `known` are lines of an interface's data."""
     lines = [re.sub(r"^\s*[-*]\s+", "", line).strip() for line in text.splitlines()]
-    return [_read(line) for line in dict.fromkeys(lines) if line and not line.endswith(":")]
+    return [_read(line, known or {}) for line in dict.fromkeys(lines) if line and not line.endswith(":")]
 
 
-def _read(line: str) -> ToldRule:
+def _read(line: str, known: Mapping[str, RuleKind]) -> ToldRule:
+    if line in known:
+        return ToldRule(known[line], line)
     words = re.sub(r"^\([^()]*\) ", "", line)
     if _FORMS.match(words):
         return ToldRule("forms", line)
@@ -96,7 +98,7 @@ class RuleTrials:
     def before(self, action: str) -> None:
         """Try, in the state before an action, whether the right words help where the wrong ones do not."""
         for rule in self.rules:
-            if rule.kind != "instead":
+            if rule.kind != "instead" or not rule.action:
                 continue
             names = bound_names(rule.other, action) or bound_names(rule.action, action)
             if names is None or not self._fork(rule, f"{rule.other} {rule.action}", names):
@@ -117,7 +119,7 @@ class RuleTrials:
         if accepted and not over:
             self._accepted.append(action)
             for rule in self.rules:
-                names = bound_names(rule.other, action) if rule.kind == "nothing" else None
+                names = bound_names(rule.other, action) if rule.kind == "nothing" and rule.action else None
                 if names is not None and self._fork(rule, rule.action, names):
                     again = filled_form(rule.action, names)
                     changed = self.take([again])[0].changed
@@ -138,10 +140,12 @@ class RuleTrials:
 
     def _fork(self, rule: ToldRule, form: str, names: dict[str, str]) -> bool:
         """Whether a form can be filled and the rule may be tried in one more fork."""
-        if not set(slots_of(form)) <= set(names) or self._forks[rule.text] >= MOST_FORKS:
-            return False
-        self._forks[rule.text] += 1
-        return True
+        return set(slots_of(form)) <= set(names) and self.may_fork(rule.text)
+
+    def may_fork(self, text: str) -> bool:
+        """Whether the rule with this text may be tried in one more fork, which is counted."""
+        self._forks[text] += 1
+        return self._forks[text] <= MOST_FORKS
 
     def count(self, rule: ToldRule, holds: bool | None, why: str) -> None:
         """Count a trial; None if it could not decide."""

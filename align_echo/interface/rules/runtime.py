@@ -240,7 +240,20 @@ class RuleRuntime:
         values = tuple(self._argument(term, tree, form, at) for at, term in enumerate(terms))
         wanted = zip(values, terms, strict=True)
         missing = any(value is None and term is not None and term.slot >= 0 for value, term in wanted)
-        return None if missing else ActionTree(form, values)
+        return None if missing else ActionTree(form, tuple(map(self._as_read, values)))
+
+    def _as_read(self, value: JsonValue) -> JsonValue:
+        """Return a name in the letters in which it was read; as it is where it was read so, or nowhere.
+
+        The first letter of a line or sentence says nothing.
+        """
+        if not isinstance(value, str) or not value or _names(self.texts, value, exact=True):
+            return value
+        for read in re.finditer(rf"(?<!\w){re.escape(value)}(?!\w)", self.texts, re.IGNORECASE):
+            begins = re.search(r"(?:^|[.!?:]\s+|\n\s*)$", self.texts[max(0, read.start() - 3) : read.start()])
+            if not begins or read[0][1:] != value[1:]:
+                return read[0]
+        return value
 
     def _argument(self, term: Term | None, tree: ActionTree, form: str, at: int) -> JsonValue:
         own = None if term is None else term.of(tree)

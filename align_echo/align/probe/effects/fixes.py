@@ -569,8 +569,9 @@ class FixSearch:
     def _answers(self, instances: Iterable[Instance]) -> tuple[str, ...]:
         return tuple(sorted({self.observer.answer(each) for each in instances}))
 
-    def name(self, form: str) -> str:
-        return fill(self._blank(form), [_letter(slot) for slot in range(self.grammar.forms[form].slots)])
+    def name(self, form: str, places: Sequence[str] = ()) -> str:
+        """Return a form with letters, or other words, in the places of its arguments."""
+        return fill(self._blank(form), places or [_letter(slot) for slot in range(self.grammar.forms[form].slots)])
 
     def _blank(self, form: str) -> str:
         known = self.grammar.forms[form]
@@ -688,6 +689,16 @@ def _place(term: Term) -> str:
 def _belonging_in_words(term: Term) -> str:
     how = "where you last read of" if term.by == "seen" else "what was last named beside"
     return f" (P is {how} {_letter(term.slot)})"
+
+
+def exception_in_words(condition: Condition, search: FixSearch) -> str:
+    """Write a condition in which a rule is silent; "_" stands for any argument."""
+    blanks = ["_" if term is None else _place(term) for term in condition.terms]
+    done = f"`{search.name(condition.form, blanks)}`"
+    if condition.kind == "latest":
+        blank = search.name(condition.form, ["_"] * len(blanks))
+        return f"{'only where' if condition.negated else 'but not where'} the latest `{blank}` was {done}"
+    return f"only after {done}" if condition.negated else f"but not after {done}"
 
 
 def edit_in_words(edit: Edit, name: str, arguments: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from functools import partial
 from pydantic import JsonValue
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.effects.fixes import FixSearch, read_texts
+from align_echo.align.probe.effects.fixes import FixSearch, exception_in_words, read_texts
 from align_echo.align.probe.effects.outcomes import Instance, Observer
 from align_echo.align.probe.effects.page_conditions import PageRecord
 from align_echo.align.probe.lab import LabState
@@ -217,7 +217,8 @@ def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule
         if exception is not None:
             where, _ = wrong[0]
             book.failed.setdefault(key, f"{where.state.task_id}: {where.action}")
-            mended = rule.model_copy(update={"unless": (*unless, exception)})
+            said = f"{rule.text}, {exception_in_words(exception, search)}"
+            mended = rule.model_copy(update={"unless": (*unless, exception), "text": said})
             book.inherit(rule, mended, partial(_holds, search, exception))
             yield mended
         elif not refuted:
