@@ -19,7 +19,7 @@ from align_echo.align.hybrid.rules import UNTESTED
 from align_echo.align.probe import emit as listed
 from align_echo.align.probe import runtime
 from align_echo.align.probe.offered import learner as offered
-from align_echo.align.probe.offered.pages import learner as pages
+from align_echo.align.probe.rule_file import write_data
 from align_echo.align.probe.spec import remove_rule, upgrade_spec
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface.contract import Interface, check_source, parse_source
@@ -93,8 +93,6 @@ def _table(name: str, content: Any) -> RuleTable | None:
             return RuleTable(name, content, tuple(_rule_switches(content)), lambda _: "")
         if "always" in content:
             return RuleTable(name, content, tuple(_offered_switches(content)), offered.rules_text)
-        if "closed" in content:
-            return RuleTable(name, content, tuple(_page_switches(content)), lambda _: "")
         return RuleTable(name, content, tuple(_listed_switches(upgrade_spec(content))), _listed_rules_text)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
@@ -149,19 +147,6 @@ def _offered_switches(spec: Spec) -> Iterator[RuleSwitch]:
         yield RuleSwitch(offered.BARE_IN_WORDS, "any", lambda spec: {**spec, "bare": False})
 
 
-def _page_switches(spec: Spec) -> Iterator[RuleSwitch]:
-    """Yield the rules of a page-based interface."""
-    for form, rule in spec["beside"].items():
-        yield RuleSwitch(
-            pages.beside_in_words(form, rule["shift"]), form, partial(_without_path, path=("beside", form))
-        )
-    for frame, forms in spec["steps"].items():
-        for form, ways in forms.items():
-            for wanted, step in ways.items():
-                drop = partial(_without_path, path=("steps", frame, form, wanted))
-                yield RuleSwitch(pages.step_in_words(form, wanted, step, frame), form, drop)
-
-
 def _without_path(spec: Spec, path: tuple[str, ...]) -> Spec:
     """Copy a nested dict without the entry at a path of keys."""
     key, *rest = path
@@ -187,9 +172,8 @@ def _with_table(source: str, name: str, content: Any) -> str:
     """Replace a table's content in the source."""
     for node in parse_source(source).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            return _replace_expression(
-                source, node.value, pprint.pformat(content, width=116, compact=True, sort_dicts=False)
-            )
+            wide = partial(pprint.pformat, width=116, compact=True, sort_dicts=False)
+            return _replace_expression(source, node.value, (wide if name == SPEC_TABLE else write_data)(content))
     raise InterfaceError(f"the source has no table {name}")
 
 

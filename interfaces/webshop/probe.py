@@ -1,304 +1,72 @@
 """Interface for webshop, learned by experiment; the .json beside it holds the evidence."""
 
-import re
+RULES = {
+    'pages': {
+        'breaks': [' [SEP] '],
+        'frame': ['< prev', 'back to search', 'buy now', 'description', 'features', 'next >', 'reviews'],
+        'free': {
+            'search[{0}]': [
+                '', '< prev | back to search', '< prev | back to search | buy now | description | features | reviews',
+                '< prev | back to search | next >'
+            ],
+        },
+        'closed': {
+            'click[{0}]': {
+                'sure': ['< prev', 'back to search', 'buy now', 'description', 'features', 'next >', 'reviews'],
+                'never': ['search'],
+                'regions': {
+                    ' ||  || ': {},
+                    '< prev | back to search | buy now | description | features | reviews ||  || back to search': {},
+                    '< prev | back to search | buy now | description | features | reviews || < prev || description': {
+                        'open': 'all',
+                        'but': [
+                            'after < prev', 'before description', 'before price:', 'before rating:', 'begins size',
+                            'begins style'
+                        ],
+                    },
+                    '< prev | back to search ||  || back to search': {},
+                    '< prev | back to search || < prev || ': {},
+                    'back to search | next > ||  || back to search': {},
+                    'back to search | next > || back to search || next >': {},
+                    'back to search | next > || next > || ': {'shapes': ['A9 1 10']},
+                },
+            },
+        },
+        'any_case': True,
+    },
+    'rules': [
+        {
+            'kind': 'named_beside',
+            'form': 'click[{0}]',
+            'shift': -1,
+            'regions': ['back to search | next > || next > || '],
+            'text': 'What `click[X]` does not take is named by the part before it, where it takes that',
+        },
+        {
+            'kind': 'needs_page',
+            'form': 'click[{0}]',
+            'page': '< prev | back to search',
+            'name': 'Buy Now',
+            'step': '< Prev',
+            'text': '`click[Buy Now]` needs `click[< Prev]` first where of the usual parts only < prev, back to search are shown',
+        },
+        {
+            'kind': 'needs_page',
+            'form': 'click[{0}]',
+            'page': '< prev | back to search | buy now | description | features | reviews',
+            'name': 'Next >',
+            'step': '< Prev',
+            'text': '`click[Next >]` needs `click[< Prev]` first where of the usual parts only < prev, back to search, buy now, description, features, reviews are shown',
+        },
+    ],
+}
 
-SPEC = {'any_case': True,
- 'beside': {'click[{0}]': {'regions': ['back to search | next > || next > || '], 'shift': -1}},
- 'breaks': [' [SEP] '],
- 'closed': {'click[{0}]': {'never': ['search'],
-                           'regions': {' ||  || ': {'not': [], 'open': 'none', 'shapes': []},
-                                       '< prev | back to search | buy now | description | features | reviews ||  || back to search': {'not': [],
-                                                                                                                                      'open': 'none',
-                                                                                                                                      'shapes': []},
-                                       '< prev | back to search | buy now | description | features | reviews || < prev || description': {'not': ['after '
-                                                                                                                                                 '< '
-                                                                                                                                                 'prev',
-                                                                                                                                                 'before '
-                                                                                                                                                 'description',
-                                                                                                                                                 'before '
-                                                                                                                                                 'price:',
-                                                                                                                                                 'before '
-                                                                                                                                                 'rating:',
-                                                                                                                                                 'begins '
-                                                                                                                                                 'size',
-                                                                                                                                                 'begins '
-                                                                                                                                                 'style'],
-                                                                                                                                         'open': 'all',
-                                                                                                                                         'shapes': []},
-                                       '< prev | back to search ||  || back to search': {'not': [],
-                                                                                         'open': 'none',
-                                                                                         'shapes': []},
-                                       '< prev | back to search || < prev || ': {'not': [],
-                                                                                 'open': 'none',
-                                                                                 'shapes': []},
-                                       'back to search | next > ||  || back to search': {'not': [],
-                                                                                         'open': 'none',
-                                                                                         'shapes': []},
-                                       'back to search | next > || back to search || next >': {'not': [],
-                                                                                               'open': 'none',
-                                                                                               'shapes': []},
-                                       'back to search | next > || next > || ': {'not': [],
-                                                                                 'open': 'none',
-                                                                                 'shapes': ['A9 1 10']}},
-                           'sure': ['< prev', 'back to search', 'buy now', 'description', 'features', 'next >',
-                                    'reviews']}},
- 'frame': ['< prev', 'back to search', 'buy now', 'description', 'features', 'next >', 'reviews'],
- 'free': {'search[{0}]': ['', '< prev | back to search',
-                          '< prev | back to search | buy now | description | features | reviews',
-                          '< prev | back to search | next >']},
- 'steps': {'< prev | back to search': {'click[{0}]': {'Buy Now': '< Prev'}},
-           '< prev | back to search | buy now | description | features | reviews': {'click[{0}]': {'Next >': '< '
-                                                                                                             'Prev'}}},
- 'uninformative': []}
-
-def fill(form, name):
-    """A form with its place filled."""
-    return form.replace('{0}', name)
-
-
-def parts_of(spec, page):
-    """The parts of a page, in order, without the spaces around them."""
-    parts = [page]
-    for mark in spec['breaks']:
-        parts = [piece for part in parts for piece in part.split(mark)]
-    return [part.strip() for part in parts if part.strip()]
-
-
-def plain(text):
-    """The words of a text in small letters, without punctuation."""
-    return ' '.join(re.findall('[^\\W_]+', text.lower()))
-
-
-def shape_of(text):
-    """What a text looks like: the kinds of its characters, how many words it has, and its length."""
-    known = [('A', '[A-Z]'), ('a', '[a-z]'), ('9', '[0-9]'), ('-', '[^\\w\\s]')]
-    kinds = [kind for kind, pattern in known if re.search(pattern, text)]
-    return ''.join(kinds) + ' ' + str(len(text.split())) + ' ' + str(len(text))
-
-
-def frame_of(spec, lower):
-    """The texts of the frame that a page shows, in a row."""
-    return ' | '.join([text for text in spec['frame'] if text in lower])
-
-
-def region_of(spec, lower, index):
-    """Where a part stands: the frame of its page, and the texts of the frame before and after it."""
-    before = [text for text in lower[:index] if text in spec['frame']]
-    after = [text for text in lower[index + 1:] if text in spec['frame']]
-    return frame_of(spec, lower) + ' || ' + (before[-1] if before else '') + ' || ' + (after[0] if after else '')
-
-
-def features_of(lower, index):
-    """What may set a part apart from others of its region: its text, its first word, the part before, and the first
-    word of the part after."""
-    before = lower[index - 1] if index else ''
-    after = lower[index + 1] if index + 1 < len(lower) else ''
-    first = lower[index].split(' ')[0]
-    return ['is ' + lower[index], 'begins ' + first, 'after ' + before, 'before ' + after.split(' ')[0]]
-
-
-def named(spec, form, parts, index):
-    """Whether a form takes a part of a page: "yes", "no", or "" where that was not learned."""
-    lower = [part.lower() for part in parts]
-    rule = spec['closed'][form]
-    if lower[index] in rule['sure']:
-        return 'yes'
-    if lower[index] in rule['never']:
-        return 'no'
-    region = rule['regions'].get(region_of(spec, lower, index))
-    if region is None:
-        return ''
-    if shape_of(parts[index]) in region['shapes']:
-        return 'yes'
-    if region['open'] == 'none':
-        return 'no'
-    excluded = any((feature in region['not'] for feature in features_of(lower, index)))
-    if region['open'] == 'all':
-        return 'no' if excluded else 'yes'
-    return ''
-
-
-def possible(spec, form, parts):
-    """The parts of a page that a form takes, each once."""
-    names = []
-    for index, part in enumerate(parts):
-        if part not in names and named(spec, form, parts, index) == 'yes':
-            names.append(part)
-    return names
-
-
-def slot(form, action):
-    """What stands in the place of a form in an action; "" if the action is not of this form."""
-    head, _, tail = form.partition('{0}')
-    inner = action[len(head):len(action) - len(tail)].strip()
-    return inner if action.startswith(head) and action.endswith(tail) and (len(action) > len(head) + len(tail)) else ''
-
-
-def read(spec, action):
-    """(form, what is named, whether the action is of the form). Where it is of none, the form that begins with the same
-    word and all that follows; ("", the action) if there is none."""
-    forms = [*spec['closed'], *spec['free']]
-    said = action.strip()
-    for form in forms:
-        name = slot(form, said)
-        if name:
-            return (form, name, True)
-    words = plain(said).split(' ')
-    for form in forms:
-        if plain(form.partition('{0}')[0]).split(' ')[0] == words[0]:
-            rest = re.sub('^\\W*\\w+', '', said).strip(' \t\n[](){}<>"\'`=:,.')
-            return (form, rest, False)
-    return ('', said, False)
-
-
-def likeness(name, words):
-    """How near a name is to what was said, both as `plain` words: 4 the same, 3 and more if it is in it and at least a
-    third of it, 2 and more if it holds all that was said, 1 and more if half of their words are the same, less if most
-    of their letters are; else 0."""
-    if not name or not words:
-        return 0.0
-    if name == words:
-        return 4.0
-    own, said = (name.split(' '), words.split(' '))
-    if ' ' + name + ' ' in ' ' + words + ' ' and 3 * len(own) >= len(said):
-        return 3.0 + len(own) / len(said) / 2
-    if ' ' + words + ' ' in ' ' + name + ' ':
-        return 2.0 + len(said) / len(own) / 2
-    shared = len([word for word in own if word in said])
-    every = len(own) + len(said) - shared
-    return 1.0 + shared / every / 2 if 2 * shared >= every else spelt_alike(name, words)
-
-
-def spelt_alike(name, words):
-    """The share of two texts' pairs of letters that both have, if that is most of them; else 0."""
-    own = [name[index:index + 2] for index in range(len(name) - 1)]
-    said = [words[index:index + 2] for index in range(len(words) - 1)]
-    shared = len([pair for pair in own if pair in said]) + len([pair for pair in said if pair in own])
-    return shared / (len(own) + len(said)) if 10 * shared >= 7 * (len(own) + len(said)) > 0 else 0.0
-
-
-def nearest(names, said):
-    """The names that are nearest to what was said, and how near: more than one if they are equally near."""
-    words = plain(said)
-    best = max([likeness(plain(name), words) for name in names], default=0.0)
-    return (best, [name for name in names if best > 0 and likeness(plain(name), words) == best])
-
-
-def leading_to(spec, form, parts, said):
-    """The name that leads to a part which was said and cannot be named; "" if there is none, or more than one."""
-    beside = spec['beside'].get(form)
-    if beside is None:
-        return ''
-    lower = [part.lower() for part in parts]
-    names = []
-    for index, part in enumerate(parts):
-        other = index + beside['shift']
-        if not 0 <= other < len(parts) or likeness(plain(part), plain(said)) < 1.6:
-            continue
-        if region_of(spec, lower, index) not in beside['regions'] or named(spec, form, parts, index) != 'no':
-            continue
-        if named(spec, form, parts, other) == 'yes':
-            names.append(parts[other])
-    return names[0] if len(names) == 1 else ''
-
-
-def quoted(action):
-    """An action as a message quotes it: on one line and not too long."""
-    text = ' '.join(action.replace('`', "'").split())
-    return text if len(text) <= 120 else text[:117] + '...'
-
-
-def advise(spec, page, action):
-    """What to tell an agent whose action left a page as it was; "" where it may have been taken all the same."""
-    parts = parts_of(spec, page)
-    form, said, exact = read(spec, action)
-    if form in spec['free']:
-        if exact:
-            return ''
-        if said and is_free(spec, form, parts):
-            return instead(action, fill(form, ' '.join(said.split())))
-        return everything(spec, parts)
-    for known in [form] if form else spec['closed']:
-        if exact and may_be_taken(spec, known, parts, said):
-            return ''
-    for known in [form] if form else spec['closed']:
-        advice = advise_on(spec, known, parts, action, said)
-        if advice:
-            return advice
-    return otherwise(spec, form, parts, action, said) or everything(spec, parts)
-
-
-def otherwise(spec, form, parts, action, said):
-    """That another form takes what was said; "" if none takes just that."""
-    for other in spec['closed']:
-        near, names = nearest(possible(spec, other, parts), said)
-        if other != form and near == 4 and (len(names) == 1):
-            return instead(action, fill(other, names[0]))
-    return ''
-
-
-def is_free(spec, form, parts):
-    """Whether a form takes any words on a page."""
-    return frame_of(spec, [part.lower() for part in parts]) in spec['free'][form]
-
-
-def may_be_taken(spec, form, parts, said):
-    """Whether a part is said of which it was not learned that the form does not take it."""
-    for index, part in enumerate(parts):
-        same = said == part or (spec['any_case'] and said.lower() == part.lower())
-        if same and named(spec, form, parts, index) != 'no':
-            return True
-    return False
-
-
-def advise_on(spec, form, parts, action, said):
-    """What to tell of one form: the name that was meant, here or a step away; "" if nothing is near."""
-    near, names = nearest(possible(spec, form, parts), said)
-    steps = spec['steps'].get(frame_of(spec, [part.lower() for part in parts]), {}).get(form, {})
-    far, wanted = nearest(sorted(steps), said)
-    beside = leading_to(spec, form, parts, said)
-    if beside and near < 4 and (far < 4):
-        return instead(action, fill(form, beside))
-    if wanted and far > near and (len(wanted) == 1):
-        return first(fill(form, wanted[0]), fill(form, steps[wanted[0]]))
-    if len(names) == 1:
-        return instead(action, fill(form, names[0]))
-    return 'The page is as it was. ' + listed(form, names, False) + '.' if 0 < len(names) <= 3 else ''
-
-
-def instead(action, command):
-    """That a command is possible, and the action is not."""
-    return '`' + quoted(action) + '` is not understood; write `' + command + '` instead.'
-
-
-def first(action, step):
-    """That a step comes first."""
-    return '`' + action + '` does not work yet: you need to `' + step + '` first.'
-
-
-def listed(form, names, every):
-    """That a form takes some names here; `every`: and no others are known."""
-    return '`' + fill(form, 'X') + '` takes here' + ('' if every else ', among others') + ': ' + ' | '.join(names)
-
-
-def everything(spec, parts):
-    """All that can be said on a page, as far as that was learned."""
-    lines = []
-    for form in spec['closed']:
-        names = possible(spec, form, parts)
-        lines += [listed(form, names[:20], len(names) <= 20)] if names else []
-    lines += ['`' + fill(form, 'X') + '` takes any words' for form in spec['free'] if is_free(spec, form, parts)]
-    return 'The page is as it was. ' + '. '.join(lines) + '.' if lines else ''
 
 def InferRules(init_obs, task):
     return ''
 
 
 def WrapStep(env, init_obs, task, agent_action, logger):
-    if not hasattr(env, 'page'):
-        env.page = init_obs
     obs, reward, done = env.step(agent_action)
     seen, *rest = obs, reward, done
-    advice = advise(SPEC, seen, agent_action) if seen.strip() == env.page.strip() else ''
-    env.page = seen
-    return (seen + '\n' + advice if advice else seen), *rest
+    return env.explain(RULES, agent_action, seen), *rest

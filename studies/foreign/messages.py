@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from align_echo.agents.spec import NO_STEP_LIMIT
-from align_echo.align.probe.effects.learner import read_rule_set
+from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.interface.contract import Interface
 from align_echo.interface.rules.answers import lift
 from align_echo.interface.rules.model import RuleSet

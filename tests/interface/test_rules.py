@@ -24,8 +24,8 @@ from align_echo.interface.rules.actions import (
 )
 from align_echo.interface.rules.answers import AnswerReader, fit_reader, lift
 from align_echo.interface.rules.edits import Edit, apply_edit, propose_edits, undo_edit
-from align_echo.interface.rules.model import RuleSet, dump, load_rules
-from align_echo.interface.rules.runtime import Advice, RuleRuntime
+from align_echo.interface.rules.model import Advice, RuleSet, dump, load_rules
+from align_echo.interface.rules.runtime import RuleRuntime
 from tests.play import FORWARD, SMALL, TASK, source, wrapped
 
 TAKE, GO = Form(text="take {0} from {1}"), Form(text="go {0}")

@@ -25,16 +25,16 @@ from align_echo.align.llm.analyzer import ModelDialogue, ask_attack
 from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.replies import LlmSettings, looks_usage
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.effects.learner import apply_detail, read_rule_set
 from align_echo.align.probe.effects.outcomes import distinct_actions, episode_actions, episode_texts
 from align_echo.align.probe.emit import read_spec
+from align_echo.align.probe.rule_file import merge_rules, read_rule_set, rules_in
 from align_echo.align.refutation import MIN_TASKS, SHOWN_TASKS, Openings, attack_system, narrow_prompt
 from align_echo.align.showing import repeated_answers
 from align_echo.errors import ModelError, NoAnswerError
 from align_echo.interface.contract import Interface
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, seen_forms
 from align_echo.interface.rules.answers import fit_reader
-from align_echo.interface.rules.model import Rule, RuleSet, dump, load_rules
+from align_echo.interface.rules.model import Rule, RuleSet, load_rules
 from align_echo.prompts import prompt_hash, render
 from align_echo.registry import quantity
 from align_echo.rollout.batches import failed
@@ -264,7 +264,7 @@ class HybridBackend:
                     told[number] = rule_set([rule], base, judge.grammar, judge.refusals())
         if not told or self._probe.lists(lost[0].task_id):
             return told
-        together = reduce(apply_detail, ({"ruleset": dump(rules)} for rules in told.values()), base)
+        together = reduce(merge_rules, told.values(), base)
         rng = random.Random(f"{self._seed}/told")
         left, book = try_as_told(self._probe.lab, together, lost, self._untouched(lost)[:TASKS], rng, self._say)
         kept = {(rule.kind, getattr(rule, "form", ""), rule.text): rule for rule in left.rules}
@@ -283,8 +283,8 @@ class HybridBackend:
     ) -> RuleSet:
         """Return the rules as data that are known by now, with all known forms of actions."""
         rules = read_rule_set(interface.source)
-        for detail in (json.loads(misalignment.detail) for misalignment in from_probe):
-            rules = apply_detail(rules, detail) if "ruleset" in detail else rules
+        for new in filter(None, (rules_in(misalignment.detail) for misalignment in from_probe)):
+            rules = merge_rules(rules, new)
         rules = rules or RuleSet(reader=fit_reader(episode_texts(played), episode_actions(played)))
         forms = {form.name: form for form in (*declared_forms(self._action_format), *rules.forms)}
         forms |= {form.name: form for form in seen_forms(distinct_actions(played), forms.values()) if form.tool}
@@ -375,8 +375,8 @@ class HybridBackend:
             rules = rules.model_copy(update={"rules": left})
         added = [detail for detail in details if "confirmed" in detail]
         if added:
-            proposed = reduce(apply_detail, added[1:], load_rules(added[0]["ruleset"]))
-            rules = apply_detail(rules, {"ruleset": dump(self._worded(proposed, interface))})
+            proposed = reduce(merge_rules, (load_rules(detail["ruleset"]) for detail in added))
+            rules = merge_rules(rules, self._worded(proposed, interface))
         records = findings.records(written.provenance.rules, of_model)
         provenance = written.provenance.model_copy(
             update={

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import pprint
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,7 +24,7 @@ from align_echo.align.hybrid.rules import UNTESTED, as_hypothesis, is_own
 from align_echo.align.hybrid.trials import HypothesisCounts, Verdict, verdict_on
 from align_echo.align.llm.analyzer import ModelDialogue
 from align_echo.align.llm.replies import LlmSettings
-from align_echo.align.probe.effects import learner as effects
+from align_echo.align.probe import rule_file
 from align_echo.align.refutation import MIN_TASKS
 from align_echo.errors import NoAnswerError, ReplyFormatError
 from align_echo.interface.contract import InterfaceContract, RuleRecord, identity_source, parse_source
@@ -245,8 +244,8 @@ def write_source(before: str, contract: InterfaceContract, rules: RuleSet, known
 
     In code, existing words for a refused action take precedence.
     """
-    if effects.read_rule_set(before) is not None or before == identity_source(contract):
-        code = _without_docstring(effects.source(rules, contract))
+    if rule_file.read_rule_set(before) is not None or before == identity_source(contract):
+        code = _without_docstring(rule_file.source(rules, contract))
     else:
         code = _beside(before, contract, rules)
     return f"{_head(contract, rules, known)}\n\n{code.strip()}\n"
@@ -322,7 +321,7 @@ def _beside(before: str, contract: InterfaceContract, rules: RuleSet) -> str:
     functions = f"""\
 def InferRules({infer}):
     texts = dict.fromkeys(rule['text'] for rule in RULES['rules'])
-    return (rules_before({infer}) or {effects.HEADING!r}) + '\\n- ' + '\\n- '.join(texts)
+    return (rules_before({infer}) or {rule_file.HEADING!r}) + '\\n- ' + '\\n- '.join(texts)
 
 
 def WrapStep({wrap}):
@@ -331,5 +330,5 @@ def WrapStep({wrap}):
     env.watched.replies = []
     seen, *rest = step_before({wrap.replace("env", "env.watched", 1)})
     return env.explain(RULES, agent_action, env.watched.answer(agent_action, seen), seen), *rest"""
-    data = "RULES = " + pprint.pformat(dump(rules), width=116, sort_dicts=False)
+    data = f"RULES = {rule_file.write_data(dump(rules))}"
     return "\n\n".join([code.strip(), data, WATCHED, functions])

@@ -52,6 +52,8 @@ from align_echo.align.probe.names import (
 )
 from align_echo.align.probe.offered import learner
 from align_echo.align.probe.offered.pages import learner as pages
+from align_echo.align.probe.rule_file import check_format, merge_rules, read_rule_set, rules_in
+from align_echo.align.probe.rule_file import source as rule_source
 from align_echo.align.probe.rules import (
     further_refusals,
     listed_refusals,
@@ -180,14 +182,16 @@ class ProbeBackend:
         failed = lost_of(played)
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
         before = emit.read_spec(interface.source)
+        check_format(before)
         listed = self.lists(failed[0].task_id)
         fresh: list[Misalignment] = []
-        if pages.is_page_spec(before) or (before is None and pages.is_silent(self.lab, failed)):
-            fresh = pages.analyze(self.lab, failed, before, self._fresh, rng, self._say)
+        known_rules = read_rule_set(interface.source)
+        of_pages = known_rules if known_rules is not None and known_rules.pages else None
+        if of_pages or (before is None and pages.is_silent(self.lab, failed)):
+            fresh = pages.analyze(self.lab, failed, of_pages, self._fresh, rng, self._say)
         elif "travel" in (before or {}) or (not listed and self._offers_much()):
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         else:
-            known_rules = effects.read_rule_set(interface.source)
             declared = isinstance(self.lab.env.unwrapped, PlainEnv)
             if before is None and declared and not (listed and self._has_names()):
                 fresh = self._by_effect(played, failed, known_rules)
@@ -195,7 +199,7 @@ class ProbeBackend:
             if known_rules is None and not (fresh if self._guesses_refusals() else of_actions):
                 read = self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng)
                 fresh = (self._analyze(failed, before, rng) if read else []) or fresh
-        if not fresh and before is None and not self.budget.cut:
+        if not fresh and before is None and known_rules is None and not self.budget.cut:
             self._note(nothing_found(failed))
         rules = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in rules]
@@ -466,13 +470,11 @@ class ProbeBackend:
         """Write an interface for the new misalignments."""
         spec = emit.read_spec(interface.source)
         details = [json.loads(misalignment.detail) for misalignment in new]
-        rules = effects.read_rule_set(interface.source)
-        for detail in details:
-            if "ruleset" in detail:
-                rules = effects.apply_detail(rules, detail)
-        of_pages = pages.is_page_spec(spec) or any("pages" in detail for detail in details)
+        rules = read_rule_set(interface.source)
+        for learned in filter(None, (rules_in(misalignment.detail) for misalignment in new)):
+            rules = merge_rules(rules, learned)
         offers = any("offered" in detail for detail in details) or (spec is not None and "travel" in spec)
-        work_in = pages.apply_detail if of_pages else learner.apply_detail if offers else apply_detail
+        work_in = learner.apply_detail if offers else apply_detail
         for detail in details:
             spec = work_in(spec, detail) if "ruleset" not in detail else spec
         if spec is None and rules is None:
@@ -491,10 +493,10 @@ class ProbeBackend:
             engine_steps=old.engine_steps + self._steps_since(),
         )
         if rules is not None:
-            source = effects.source(rules, interface.contract)
+            source = rule_source(rules, interface.contract)
         else:
             assert spec is not None
-            source = (pages if of_pages else learner if offers else emit).source(spec, interface.contract)
+            source = (learner if offers else emit).source(spec, interface.contract)
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
 
     def _steps_since(self) -> int:

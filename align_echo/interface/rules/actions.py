@@ -12,12 +12,15 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import JsonValue, field_validator
+from pydantic import Field, JsonValue, field_validator
 
 from align_echo.base.commands import SMALL_WORDS
 from align_echo.types import Frozen
+
+Say = Annotated[str, Field(max_length=2_000)]
+"""Template of a message."""
 
 MOST_FORMS = 400
 """Maximum forms of a grammar."""

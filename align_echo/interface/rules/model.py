@@ -7,15 +7,18 @@ hand. {action} is the agent's action, {step} the action to send, {0}, {1} ... th
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from align_echo.base.plain_yaml import first_wrong
 from align_echo.errors import InterfaceError
-from align_echo.interface.rules.actions import MOST_FORMS, Form, Term, is_shallow
+from align_echo.interface.rules.actions import MOST_FORMS, Form, Say, Term, is_shallow
 from align_echo.interface.rules.answers import AnswerReader
 from align_echo.interface.rules.edits import Edit
+from align_echo.interface.rules.pages import MOST_PARTS, PageOffers
 from align_echo.types import Frozen
 
 MOST_RULES = 500
@@ -27,9 +30,6 @@ MOST_DATA = 300_000
 MOST_EXPERIMENTS, MOST_ACTIONS = 12, 40
 """Maximum experiments of a claim, and actions of an experiment."""
 
-Say = Annotated[str, Field(max_length=2_000)]
-"""Template of a message."""
-
 
 def write_actions(actions: Any) -> Any:
     """Write a list of actions, or a single one; a JSON object becomes its text."""
@@ -40,6 +40,11 @@ def write_actions(actions: Any) -> Any:
 def plain_text(text: str) -> str:
     """Return a text in small letters with single spaces."""
     return " ".join(text.lower().split())
+
+
+def fill_words(say: str, words: Mapping[str, str]) -> str:
+    """Fill a message's template."""
+    return re.sub(r"\{\w+\}", lambda slot: words.get(slot[0], slot[0]), say)
 
 
 class Effect(Frozen):
@@ -193,8 +198,40 @@ class PlainClaim(Frozen):
     say: Say
 
 
+class NamedBeside(Frozen):
+    """A part of a page that `form` does not take is named by the part `shift` further on, in these `regions`."""
+
+    kind: Literal["named_beside"] = "named_beside"
+    form: str
+    shift: int = Field(ge=-MOST_PARTS, le=MOST_PARTS)
+    regions: tuple[str, ...]
+    text: str
+    say: Say = "`{action}` is not understood; write `{step}` instead."
+
+
+class NeedsPage(Frozen):
+    """On pages of a frame, `form` takes `name` only after it took `step`, which leads to another page."""
+
+    kind: Literal["needs_page"] = "needs_page"
+    form: str
+    page: str
+    name: str
+    step: str
+    text: str
+    say: Say = "`{action}` does not work yet: you need to `{step}` first."
+
+
 Rule = Annotated[
-    SayInstead | NeedsFirst | NothingChanged | WorksWhere | LockedAfter | EndsEpisode | TurnLimit | PlainClaim,
+    SayInstead
+    | NeedsFirst
+    | NothingChanged
+    | WorksWhere
+    | LockedAfter
+    | EndsEpisode
+    | TurnLimit
+    | PlainClaim
+    | NamedBeside
+    | NeedsPage,
     Field(discriminator="kind"),
 ]
 
@@ -205,7 +242,8 @@ class RuleSet(Frozen):
     `refusals` maps a form to the canonical answers that refuse it, `unknown` to those of which no effect was seen;
     by any other answer the action took effect. `values` maps a form to values of each argument that worked in several
     tasks, `kinds` to the kinds of names (`kind_name`) with which it took effect, where the same came again. `names`
-    part arguments that stand side by side; a number in a name stands for any.
+    part arguments that stand side by side; a number in a name stands for any. `pages`: what pages offer that
+    stay as they are when an action is refused.
     """
 
     forms: tuple[Form, ...] = ()
@@ -215,6 +253,7 @@ class RuleSet(Frozen):
     unknown: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     values: dict[str, tuple[tuple[JsonValue, ...], ...]] = Field(default_factory=dict)
     kinds: dict[str, tuple[tuple[str, ...], ...]] = Field(default_factory=dict)
+    pages: PageOffers | None = None
     rules: Annotated[tuple[Rule, ...], Field(max_length=MOST_RULES)] = ()
 
     @model_validator(mode="after")
@@ -224,6 +263,14 @@ class RuleSet(Frozen):
             if isinstance(rule, NeedsFirst) and slots.get(rule.step) != len(rule.terms):
                 raise ValueError(f"no form {rule.step[:100]!r} with {len(rule.terms)} arguments, which a step has")
         return self
+
+
+class Advice(NamedTuple):
+    """Message about an action, the rules behind it, and the action that it tells the agent to send ("" for none)."""
+
+    text: str
+    rules: tuple[Rule, ...] = ()
+    step: str = ""
 
 
 _RULE_SET = TypeAdapter(RuleSet)
@@ -257,6 +304,5 @@ def _is_small(data: Any) -> bool:
 def dump(rules: RuleSet) -> dict[str, Any]:
     """Return a rule set as plain data without defaults, for an interface file."""
     data: dict[str, Any] = json.loads(rules.model_dump_json(exclude_defaults=True))
-    for rule, written in zip(rules.rules, data.get("rules", ()), strict=True):
-        written["kind"] = rule.kind
-    return data
+    pairs = zip(rules.rules, data.pop("rules", ()), strict=True)
+    return data | {"rules": [{"kind": rule.kind, **written} for rule, written in pairs]}

@@ -28,6 +28,7 @@ from align_echo.interface.rules.actions import (
 from align_echo.interface.rules.answers import SAME
 from align_echo.interface.rules.edits import apply_edit
 from align_echo.interface.rules.model import (
+    Advice,
     Condition,
     Effect,
     EndsEpisode,
@@ -40,8 +41,10 @@ from align_echo.interface.rules.model import (
     SayInstead,
     TurnLimit,
     WorksWhere,
+    fill_words,
     plain_text,
 )
+from align_echo.interface.rules.page_guide import PageGuide
 
 DEPTH = 4
 """Maximum steps that lead back from an action to the first that is possible."""
@@ -66,14 +69,6 @@ class HeardAnswer(NamedTuple):
     refused: bool
 
 
-class Advice(NamedTuple):
-    """Message about an action, the rules behind it, and the action that it tells the agent to send ("" for none)."""
-
-    text: str
-    rules: tuple[Rule, ...] = ()
-    step: str = ""
-
-
 class RuleRuntime:
     """Episode under a rule set. Call `hear` for each action and its answer; then `advise`."""
 
@@ -86,6 +81,7 @@ class RuleRuntime:
         self.effects: list[ActionTree] = []
         self._answered: list[tuple[ActionTree, str]] = []
         self.answers: list[str] = []
+        self._pages = PageGuide(rules.pages, rules.rules) if rules.pages else None
         self._page_named = ""
         self._advised = ""
         self._in_vain: Counter[str] = Counter()
@@ -136,7 +132,10 @@ class RuleRuntime:
 
     def advise(self, turn: HeardAnswer) -> Advice:
         """Return what the rules say of a turn that did not end the episode; without text if nothing is certain."""
-        action = self._about_action(turn)
+        action = Advice("")
+        if self._pages and turn.answer == SAME:
+            action = self._pages.advise(self.page, turn.action)
+        action = action if action.text else self._about_action(turn)
         self._remember(turn, action)
         if not action.text:
             action = self._about_answer(turn)
@@ -388,7 +387,7 @@ class RuleRuntime:
         said = self.grammar.write(turn.reading.tree) if turn.reading and turn.reading.exact else turn.action.strip()
         words = {"{action}": said, "{step}": step}
         words |= {f"{{{slot}}}": text_of(value) for slot, value in enumerate(arguments)}
-        return re.sub(r"\{\w+\}", lambda slot: words.get(slot[0], slot[0]), say)
+        return fill_words(say, words)
 
 
 def bounded_page(page: str) -> str:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from align_echo.errors import InterfaceError, printable
 from align_echo.interface.contract import InterfaceContract
-from align_echo.interface.rules.model import SayInstead, load_rules
-from align_echo.interface.rules.runtime import Advice, RuleRuntime
+from align_echo.interface.rules.model import Advice, SayInstead, load_rules
+from align_echo.interface.rules.runtime import RuleRuntime
 from align_echo.interface.sandbox.loading import NEXT, StateKey, begin, check_source_loads, describe, loop
 from align_echo.interface.sandbox.pool import START, SandboxWorker, thread
 from align_echo.interface.sandbox.source import PreparedSource
@@ -435,7 +435,8 @@ class SandboxSession:
         turn = self._rules.hear(action, observation)
         advice = Advice("") if self._over else self._rules.advise(turn)
         free = shown.strip() == observation.strip() or any(isinstance(rule, SayInstead) for rule in advice.rules)
-        explained = f"{shown} {advice.text}".strip() if free and advice.text else shown
+        between = "\n" if self._rules.rules.pages else " "
+        explained = f"{shown}{between}{advice.text}".strip() if free and advice.text else shown
         self._spent.passing(explained)
         return {"return_value": explained}
 

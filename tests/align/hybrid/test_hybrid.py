@@ -11,8 +11,8 @@ import pytest
 from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.loop import GenerationResult, generate
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.effects.learner import read_rule_set
 from align_echo.align.probe.emit import read_spec
+from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.align.run_folder import Event, OnEvent, RunFolder
 from align_echo.errors import ModelError
 from align_echo.interface.contract import Interface, check_source, load_interface

@@ -6,7 +6,7 @@ import pytest
 
 import align_echo
 from align_echo.agents.novices import make_novice
-from align_echo.align.probe.emit import read_spec
+from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.rollout.batches import run_tasks
 from align_echo.rollout.session import base_env
 from tests.wrappers.webshop.page_audit import PageAudit, adversary
@@ -41,6 +41,6 @@ def test_nothing_false_is_said_to_an_adversary():
 
 
 def test_it_was_learned_on_other_goals_and_says_how_often_each_rule_held():
-    assert read_spec(INTERFACE.source) is not None
+    assert read_rule_set(INTERFACE.source) is not None
     assert not {*INTERFACE.provenance.training_tasks} & {*GOALS}
     assert all(rule.evidence.support >= 10 and not rule.evidence.refuted for rule in INTERFACE.provenance.rules)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import pprint
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import zip_longest
 from typing import Any
-
-from pydantic import JsonValue
 
 from align_echo.align.budget import BudgetSpentError
 from align_echo.align.probe.effects.chance import count_repeats
@@ -23,19 +18,13 @@ from align_echo.align.probe.effects.proposals import cut_short, plain_rules
 from align_echo.align.probe.effects.signs import find_sign
 from align_echo.align.probe.effects.trials import Say, TrialBook, explore, try_rules
 from align_echo.align.probe.lab import Lab
-from align_echo.interface.contract import InterfaceContract
 from align_echo.interface.rules.actions import ActionGrammar, declared_forms, declared_values, drop_examples
 from align_echo.interface.rules.answers import fit_reader
-from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit, dump, load_rules
+from align_echo.interface.rules.model import Rule, RuleSet, TurnLimit, dump
 from align_echo.types import Misalignment, Trajectory
 
 ROUNDS = 3
 """Rounds of the search; before the next, the known rules lead walks on the same tasks to new refusals."""
-
-Values = tuple[tuple[JsonValue, ...], ...]
-"""Values of each argument of a form."""
-
-HEADING = "Learned by experiment in this environment:"
 
 ANY_ACTION = "any action"
 """Kind of action of a rule about an episode as a whole."""
@@ -142,7 +131,7 @@ def _rule_set(search: FixSearch, rules: Sequence[Rule]) -> RuleSet:
     )
 
 
-# ---------------------------------------------------------------- misalignments and source
+# ---------------------------------------------------------------- what is reported
 
 
 def _misalignment(rules: RuleSet, rule: Rule, book: TrialBook) -> Misalignment:
@@ -158,64 +147,3 @@ def _misalignment(rules: RuleSet, rule: Rule, book: TrialBook) -> Misalignment:
         evidence=book.evidence(rule),
         detail=json.dumps({"ruleset": dump(alone)}),
     )
-
-
-def apply_detail(rules: RuleSet | None, detail: dict[str, Any]) -> RuleSet:
-    """Add a misalignment's rule to a rule set."""
-    new = load_rules(detail["ruleset"])
-    if rules is None:
-        return new
-    forms = {form.name: form for form in (*new.forms, *rules.forms)}
-    refusals = {
-        form: tuple(sorted({*rules.refusals.get(form, ()), *new.refusals.get(form, ())}))
-        for form in {*rules.refusals, *new.refusals}
-    }
-    spoken = (*rules.values, *new.values)
-    values = {form: _joined(rules.values.get(form, ()), new.values.get(form, ())) for form in spoken}
-    return RuleSet(
-        forms=tuple(forms.values()),
-        names=tuple(sorted({*rules.names, *new.names})),
-        reader=new.reader,
-        refusals=dict(sorted(refusals.items())),
-        unknown=new.unknown or rules.unknown,
-        values=values,
-        kinds={**rules.kinds, **new.kinds},
-        rules=(*rules.rules, *(rule for rule in new.rules if rule not in rules.rules)),
-    )
-
-
-def _joined(old: Values, new: Values) -> Values:
-    """Join the values of each argument."""
-    return tuple(tuple(dict.fromkeys((*first, *second))) for first, second in zip_longest(old, new, fillvalue=()))
-
-
-def source(rules: RuleSet, contract: InterfaceContract) -> str:
-    """Write the interface: the rules as data, and two short functions."""
-    layout = contract.layout
-    head = f'"""Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence."""'
-    return f"""{head}
-
-RULES = {pprint.pformat(dump(rules), width=116, sort_dicts=False)}
-
-
-def InferRules({", ".join(contract.infer_rules_args)}):
-    texts = list(dict.fromkeys(rule['text'] for rule in RULES['rules']))
-    return {HEADING!r} + '\\n- ' + '\\n- '.join(texts) if texts else ''
-
-
-def WrapStep({", ".join(contract.wrap_step_args)}):
-    {layout.call}
-    seen, *rest = {layout.returned}
-    return env.explain(RULES, agent_action, seen), *rest
-"""
-
-
-def read_rule_set(code: str) -> RuleSet | None:
-    """Read the rules of an interface's source; None if it has none."""
-    for node in ast.parse(code).body:
-        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["RULES"]:
-            try:
-                return load_rules(ast.literal_eval(node.value))
-            except ValueError:
-                return None
-    return None

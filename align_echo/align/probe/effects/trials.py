@@ -23,6 +23,7 @@ from align_echo.align.probe.lab import LabState
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, Reading, Term, text_of
 from align_echo.interface.rules.edits import apply_edit, undo_edit
 from align_echo.interface.rules.model import (
+    Advice,
     Condition,
     EndsEpisode,
     LockedAfter,
@@ -33,7 +34,7 @@ from align_echo.interface.rules.model import (
     SayInstead,
     WorksWhere,
 )
-from align_echo.interface.rules.runtime import Advice, RuleRuntime, count_refusals
+from align_echo.interface.rules.runtime import RuleRuntime, count_refusals
 from align_echo.types import Evidence
 
 MIN_TESTS, MIN_TASKS = 8, 3

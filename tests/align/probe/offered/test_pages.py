@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.offered.pages import runtime
 from align_echo.align.probe.offered.pages.learn import replay_states, shows_pages
 from align_echo.align.probe.offered.pages.learner import is_silent
+from align_echo.align.probe.rule_file import read_rule_set
+from align_echo.errors import UsageError
 from align_echo.interface.contract import check_source, identity
+from align_echo.interface.rules.model import RuleSet
+from align_echo.interface.rules.page_guide import PageGuide
 from align_echo.rollout.batches import failed, run_tasks
 from align_echo.types import AgentReply, AgentView, Misalignment
 from align_echo.wrappers.align_wrapper import AlignWrapper
@@ -77,8 +79,14 @@ def dish_of(env: AlignWrapper) -> tuple[str, str]:
     return parts[codes[1] - 1], parts[codes[1]]
 
 
-def spec_of(learned: Any) -> dict[str, Any]:
-    return read_spec(learned[3].source) or {}
+def rules_of(learned: Any) -> RuleSet:
+    return read_rule_set(learned[3].source) or RuleSet()
+
+
+def guide_of(learned: Any) -> PageGuide:
+    rules = rules_of(learned)
+    assert rules.pages is not None
+    return PageGuide(rules.pages, rules.rules)
 
 
 def test_the_silence_is_found_and_every_rule_held_on_fresh_tasks(learned: Any):
@@ -89,11 +97,11 @@ def test_the_silence_is_found_and_every_rule_held_on_fresh_tasks(learned: Any):
 
 
 def test_the_forms_are_told_apart_and_what_is_offered_in_vain(learned: Any):
-    spec = spec_of(learned)
-    assert list(spec["closed"]) == ["mark <{0}>", "tap <{0}>"]
-    assert list(spec["free"]) == ["seek: {0}"]
-    assert spec["closed"]["tap <{0}>"]["never"] == ["seek"]
-    assert not spec["any_case"]
+    pages = guide_of(learned).offers
+    assert list(pages.closed) == ["mark <{0}>", "tap <{0}>"]
+    assert list(pages.free) == ["seek: {0}"]
+    assert pages.closed["tap <{0}>"].never == ("seek",)
+    assert not pages.any_case
 
 
 def test_what_is_near_is_said_and_is_possible(guest: Any):
@@ -129,7 +137,7 @@ def test_where_nothing_is_near_all_that_is_possible_is_listed(guest: Any):
 
 def test_a_choice_that_does_not_show_is_not_called_refused(learned: Any):
     env = MenuEnv(10**6)
-    spec, chosen = spec_of(learned), 0
+    guide, chosen = guide_of(learned), 0
     for task in TEST_TASKS:
         env.reset(options={"task": task})
         env.step("seek: stew")
@@ -140,7 +148,7 @@ def test_a_choice_that_does_not_show_is_not_called_refused(learned: Any):
                 chosen += 1
                 env.step(f"tap <{name}>")
                 assert env.state.observation == page
-                assert runtime.advise(spec, page, f"tap <{name}>") == ""
+                assert guide.advise(page, f"tap <{name}>").text == ""
     assert chosen > 5
 
 
@@ -170,7 +178,7 @@ class Hasty:
 
 def test_every_claim_is_true_of_pages_of_other_tasks(learned: Any):
     """An adversary says parts of this and other pages, whole and in part, in every form; what is advised is tried."""
-    spec, rng, env = spec_of(learned), random.Random(0), MenuEnv(10**6)
+    guide, rng, env = guide_of(learned), random.Random(0), MenuEnv(10**6)
     claims, parts = 0, ["zebra"]
     for task in TEST_TASKS:
         env.reset(options={"task": task})
@@ -180,17 +188,17 @@ def test_every_claim_is_true_of_pages_of_other_tasks(learned: Any):
                 part = rng.choice(parts[-40:])
                 words = (part, part.split(" ")[0], f"{part} now", part.lower(), part.title())
                 action = rng.choice(("tap <{}>", "mark <{}>", "tap {}", "seek {}", "{}")).format(rng.choice(words))
-                claims += tried(env, spec, action)
+                claims += tried(env, guide, action)
             actions = [f"tap <{name}>" for name in env.offered().names if name != "Order"]
             env.step(rng.choice([*actions, "seek: plum"]))
     assert claims > 300
 
 
-def tried(env: MenuEnv, spec: dict[str, Any], action: str) -> int:
+def tried(env: MenuEnv, guide: PageGuide, action: str) -> int:
     """Try every command that is advised when an action leaves a page as it was."""
     before = env.snapshot()
     env.step(action)
-    advice = runtime.advise(spec, before.state.observation, action)
+    advice = guide.advise(before.state.observation, action).text
     if env.state.observation != before.state.observation or not advice:
         env.restore(before)
         return 0
@@ -210,9 +218,19 @@ def test_the_same_seed_gives_the_same_interface_and_a_second_look_nothing_new(le
     assert backend.analyze(failed, misalignments, interface) == []
 
 
+def test_an_interface_of_an_older_release_is_played_and_not_learned_from(learned: Any):
+    failed, backend, _, _ = learned
+    older = identity(CONTRACT).model_copy(
+        update={"source": "SPEC = {'breaks': [' / '], 'uninformative': []}\n" + identity(CONTRACT).source}
+    )
+    check_source(older.source, CONTRACT)
+    with pytest.raises(UsageError, match="as an older release wrote them"):
+        backend.analyze(failed, [], older)
+
+
 @pytest.mark.parametrize("action", ["", "tap <>", "<", "`", "tap <" + "x" * 5000 + ">", "seek:", "tap\n<Home>", "é ü"])
 def test_any_text_gets_some_answer(learned: Any, action: str):
-    advice = runtime.advise(spec_of(learned), "Menu / Wanted: a / Home / Up / x", action)
+    advice = guide_of(learned).advise("Menu / Wanted: a / Home / Up / x", action).text
     assert advice == "" or advice.endswith(".")
     assert len(advice) < 1000
 

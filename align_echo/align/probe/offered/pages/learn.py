@@ -11,16 +11,24 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.offered.pages import runtime
 from align_echo.align.probe.runtime import write
+from align_echo.interface.rules.model import NamedBeside, NeedsPage
+from align_echo.interface.rules.pages import (
+    MOST_FRAME,
+    MOST_PARTS,
+    NamedParts,
+    PageOffers,
+    Region,
+    features,
+    fill_form,
+    shape,
+)
 from align_echo.types import Trajectory
 
 # ---------------------------------------------------------------- walks through pages
-
-Spec = dict[str, Any]
 
 LONGEST_BREAK = 40
 MIN_BREAKS = 0.05
@@ -38,9 +46,6 @@ TOUR = 12
 
 LATER = 12
 """Further actions tried to detect a hidden effect."""
-
-MOST_PARTS = 300
-"""Maximum parts of a page to try, to limit time."""
 
 STRANGE = 10
 MIN_FREE = 2
@@ -150,7 +155,7 @@ def forms_by_kind(lab: Lab, states: Sequence[LabState], rng: random.Random) -> t
     closed: list[str] = []
     for form in sorted(forms):
         chosen = rng.sample(list(states), min(STRANGE, len(states)))
-        accepted = sum(changes(lab, state, runtime.fill(form, strange(rng))) for state in chosen)
+        accepted = sum(changes(lab, state, fill_form(form, strange(rng))) for state in chosen)
         (free if accepted >= MIN_FREE else closed).append(form)
     return free, closed
 
@@ -168,12 +173,12 @@ def changes(lab: Lab, state: LabState, action: str) -> bool:
 # ---------------------------------------------------------------- walk through pages
 
 
-def tour(lab: Lab, spec: Spec, task_id: str, walks: WalkRecord, rng: random.Random) -> None:
+def tour(lab: Lab, offers: PageOffers, task_id: str, walks: WalkRecord, rng: random.Random) -> None:
     """Walk through a task, preferring rare actions, and try each new page."""
     state = lab.start(task_id)
     for _ in range(TOUR):
-        keep(lab, spec, state, walks)
-        actions = sorted(_open_ways(lab, spec, state, rng), key=lambda way: walks.done[way[0]])
+        keep(lab, offers, state, walks)
+        actions = sorted(_open_ways(lab, offers, state, rng), key=lambda way: walks.done[way[0]])
         for kind, action in actions:
             after = lab.after(state, action)
             walks.done[kind] += 1
@@ -184,52 +189,52 @@ def tour(lab: Lab, spec: Spec, task_id: str, walks: WalkRecord, rng: random.Rand
             return
 
 
-def _open_ways(lab: Lab, spec: Spec, state: LabState, rng: random.Random) -> list[tuple[str, str]]:
+def _open_ways(lab: Lab, offers: PageOffers, state: LabState, rng: random.Random) -> list[tuple[str, str]]:
     """List possible (kind, action) in random order; names shared by pages are kinds of their own."""
     ways = []
     for name in lab.offered(state).names:
-        kind = name if name in spec["frame"] else runtime.shape_of(name)
-        ways += [(f"{form} {kind}", runtime.fill(form, name)) for form in spec["closed"]]
+        kind = name if name in offers.frame else shape(name)
+        ways += [(f"{form} {kind}", fill_form(form, name)) for form in offers.closed]
     words = re.findall(r"\w+", state.opening or lab.start(state.task_id).opening)
-    for form in spec["free"]:
+    for form in offers.free:
         start = rng.randrange(max(1, len(words) - 4))
-        ways.append((form, runtime.fill(form, " ".join(words[start : start + rng.randint(2, 5)]))))
+        ways.append((form, fill_form(form, " ".join(words[start : start + rng.randint(2, 5)]))))
     rng.shuffle(ways)
     return ways
 
 
-def keep(lab: Lab, spec: Spec, state: LabState, walks: WalkRecord) -> None:
+def keep(lab: Lab, offers: PageOffers, state: LabState, walks: WalkRecord) -> None:
     """Try the parts of a page new in its task."""
     if state.over or (state.task_id, state.observation) in walks.texts:
         return
     walks.texts.add((state.task_id, state.observation))
-    parts = runtime.parts_of(spec, state.observation)
-    if len(parts) > MOST_PARTS:
+    parts = offers.read(state.observation).parts
+    if len(parts) >= MOST_PARTS:
         return
     offered = frozenset(name.lower() for name in lab.offered(state).names)
     accepted = {
         form: frozenset(
             index for index, part in enumerate(parts) if is_taken(lab, state, form, part, part.lower() in offered)
         )
-        for form in spec["closed"]
+        for form in offers.closed
     }
     moving = {
         parts[index].lower()
         for form, indices in accepted.items()
         for index in indices
-        if changes(lab, state, runtime.fill(form, parts[index]))
+        if changes(lab, state, fill_form(form, parts[index]))
     }
-    walks.pages.append(PageSeen(state, tuple(parts), accepted, offered, frozenset(moving)))
+    walks.pages.append(PageSeen(state, parts, accepted, offered, frozenset(moving)))
 
 
 def is_taken(lab: Lab, state: LabState, form: str, part: str, is_offered: bool) -> bool:
     """Check if a form accepts a part of a page, by its visible effect or, if offered, by a later effect."""
-    after = lab.after(state, runtime.fill(form, part))
+    after = lab.after(state, fill_form(form, part))
     if after.over or after.observation != state.observation:
         return True
     if not is_offered:
         return False
-    later_actions = [runtime.fill(form, name) for name in lab.offered(state).names[:LATER]]
+    later_actions = [fill_form(form, name) for name in lab.offered(state).names[:LATER]]
     return any(lab.after(after, later).observation != lab.after(state, later).observation for later in later_actions)
 
 
@@ -240,9 +245,9 @@ def takes_any_case(lab: Lab, pages: Sequence[PageSeen]) -> bool:
         for form, indices in page.accepted.items():
             for index in sorted(indices):
                 part = page.parts[index]
-                has_effect = changes(lab, page.state, runtime.fill(form, part))
+                has_effect = changes(lab, page.state, fill_form(form, part))
                 if has_effect and part.swapcase() != part and len(verdicts) < STRANGE:
-                    verdicts.append(changes(lab, page.state, runtime.fill(form, part.swapcase())))
+                    verdicts.append(changes(lab, page.state, fill_form(form, part.swapcase())))
                     break
     return bool(verdicts) and all(verdicts)
 
@@ -290,44 +295,46 @@ def frame_texts(pages: Sequence[PageSeen]) -> list[str]:
         idle.update(part.lower() for part in page.parts if part.lower() not in page.moving)
         for text in page.moving:
             where[text].add(page.task_id)
-    return sorted(text for text, known in where.items() if len(known) >= COMMON * tasks and text not in idle)
+    common = (text for text, known in where.items() if len(known) >= COMMON * tasks and text not in idle)
+    return sorted(common)[:MOST_FRAME]
 
 
-def free_frames(lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen], rng: random.Random) -> list[str]:
+def free_frames(lab: Lab, offers: PageOffers, form: str, pages: Sequence[PageSeen], rng: random.Random) -> list[str]:
     """List frames with pages on which a form accepts any words, as far as the next page shows."""
     frames = []
-    for frame, known in sampled(spec, pages).items():
+    for frame, known in sampled(offers, pages).items():
         tasks = {page.task_id for page in known}
         if len(known) < MIN_TIMES or len(tasks) < MIN_TASKS:
             continue
-        if all(changes(lab, page.state, runtime.fill(form, strange(rng))) for page in known):
+        if all(changes(lab, page.state, fill_form(form, strange(rng))) for page in known):
             frames.append(frame)
     return frames
 
 
-def closed_rule(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Spec:
-    """Build a form's rule: texts always or never accepted, and its regions."""
+def learn_named(offers: PageOffers, form: str, pages: Sequence[PageSeen]) -> NamedParts:
+    """Learn what a form takes: texts always or never accepted, and its regions."""
     tried: dict[str, list[PartTrial]] = defaultdict(list)
     by_text: dict[str, list[PartTrial]] = defaultdict(list)
     lies: set[str] = set()
     for page in pages:
-        lower = [part.lower() for part in page.parts]
-        for index, part in enumerate(page.parts):
-            is_accepted = index in page.accepted[form]
-            features = tuple(runtime.features_of(lower, index))
-            seen = PartTrial(page.task_id, lower[index], features, runtime.shape_of(part), is_accepted)
-            by_text[lower[index]].append(seen)
-            tried[runtime.region_of(spec, lower, index)].append(seen)
-            lies |= {lower[index]} if lower[index] in page.offered and not is_accepted else set()
-    sure = [text for text in spec["frame"] if by_text[text] and all(seen.accepted for seen in by_text[text])]
+        read = offers.read(page.state.observation)
+        for index, (text, region) in enumerate(zip(read.lower, read.regions, strict=True)):
+            accepted = index in page.accepted[form]
+            seen = PartTrial(
+                page.task_id, text, tuple(features(read.lower, index)), shape(page.parts[index]), accepted
+            )
+            by_text[text].append(seen)
+            tried[region].append(seen)
+            lies |= {text} if text in page.offered and not accepted else set()
+    sure = [text for text in offers.frame if by_text[text] and all(seen.accepted for seen in by_text[text])]
     often = [text for text in sorted(lies) if _often(by_text[text])]
     never = [text for text in often if not any(seen.accepted for seen in by_text[text])]
-    regions = {}
-    for key, rows in sorted(tried.items()):
-        region = region_rule([seen for seen in rows if seen.text not in sure and seen.text not in never])
-        if region is not None:
-            regions[key] = region
-    return {"sure": sure, "never": never, "regions": regions}
+    regions = {
+        key: learn_region([seen for seen in rows if seen.text not in sure and seen.text not in never])
+        for key, rows in sorted(tried.items())
+    }
+    known = {key: region for key, region in regions.items() if region is not None}
+    return NamedParts(sure=tuple(sure), never=tuple(never), regions=known)
 
 
 def _often(rows: Sequence[PartTrial]) -> bool:
@@ -335,22 +342,17 @@ def _often(rows: Sequence[PartTrial]) -> bool:
     return len(rows) >= MIN_TIMES and len({seen.task_id for seen in rows}) >= MIN_TASKS
 
 
-def region_rule(rows: Sequence[PartTrial]) -> Spec | None:
-    """Build a rule separating nameable parts of a region from others; None if impossible.
-
-    Either all parts except those with certain features (`"open": "all"`, features in "not"), or only parts with certain
-    "shapes", with "open" being "none" or "" (unknown).
-    """
+def learn_region(rows: Sequence[PartTrial]) -> Region | None:
+    """Learn which parts of a region can be named; None if nothing separates them from others."""
     if len(rows) < MIN_OPEN or len({seen.task_id for seen in rows}) < MIN_TASKS:
         return None
     exceptions = _exceptions(rows)
     if exceptions is not None:
-        return {"open": "all", "not": exceptions, "shapes": []}
-    shapes = _shapes(rows)
-    rest = [seen for seen in rows if seen.shape not in shapes]
-    if any(seen.accepted for seen in rest):
-        return {"open": "", "not": [], "shapes": shapes} if shapes else None
-    return {"open": "none", "not": [], "shapes": shapes}
+        return Region(open="all", but=tuple(exceptions))
+    shapes = tuple(_shapes(rows))
+    if any(seen.accepted for seen in rows if seen.shape not in shapes):
+        return Region(open="", shapes=shapes) if shapes else None
+    return Region(shapes=shapes)
 
 
 def _exceptions(rows: Sequence[PartTrial]) -> list[str] | None:
@@ -389,33 +391,29 @@ def _shapes(rows: Iterable[PartTrial]) -> list[str]:
 # ---------------------------------------------------------------- ways from page to page
 
 
-def sampled(spec: Spec, pages: Iterable[PageSeen]) -> dict[str, list[PageSeen]]:
+def sampled(offers: PageOffers, pages: Iterable[PageSeen]) -> dict[str, list[PageSeen]]:
     """Sample pages of each frame, spread over tasks."""
     by_frame: dict[str, list[PageSeen]] = defaultdict(list)
     for page in pages:
-        by_frame[runtime.frame_of(spec, [part.lower() for part in page.parts])].append(page)
+        by_frame[offers.read(page.state.observation).frame].append(page)
     return {frame: known[:: -(-len(known) // PAGES_FOR_WAYS)] for frame, known in sorted(by_frame.items())}
 
 
-def learn_steps(lab: Lab, spec: Spec, pages: Iterable[PageSeen]) -> dict[str, dict[str, dict[str, str]]]:
-    """Map frame, form and a name not shown to the name leading to a page that accepts it."""
-    steps: dict[str, dict[str, dict[str, str]]] = {}
-    for frame, known in sampled(spec, pages).items():
-        for form in spec["closed"]:
-            led, tries = _steps_from(lab, spec, form, known)
-            ways = {
-                (wanted, step): count
-                for (wanted, step), count in sorted(led.items())
-                if count == tries[step] and count >= MIN_TIMES
-            }
-            if len({page.task_id for page in known}) >= MIN_TASKS:
-                for wanted, step in sorted(ways, key=lambda way: (ways[way], way)):
-                    steps.setdefault(frame, {}).setdefault(form, {})[wanted] = step
-    return steps
+def learn_steps(lab: Lab, offers: PageOffers, pages: Iterable[PageSeen]) -> list[NeedsPage]:
+    """Learn names that a page does not show, and the name that leads to a page that accepts them."""
+    rules: dict[tuple[str, str, str], NeedsPage] = {}
+    for frame, known in sampled(offers, pages).items():
+        for form in offers.closed if len({page.task_id for page in known}) >= MIN_TASKS else ():
+            led, tries = _steps_from(lab, offers, form, known)
+            ways = {way: count for way, count in sorted(led.items()) if count == tries[way[1]] and count >= MIN_TIMES}
+            for wanted, step in sorted(ways, key=lambda way: (ways[way], way)):
+                text = step_in_words(form, wanted, step, frame)
+                rules[frame, form, wanted] = NeedsPage(form=form, page=frame, name=wanted, step=step, text=text)
+    return list(rules.values())
 
 
 def _steps_from(
-    lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen]
+    lab: Lab, offers: PageOffers, form: str, pages: Sequence[PageSeen]
 ) -> tuple[Counter[tuple[str, str]], Counter[str]]:
     """Count successful steps to a name, and tries of each step, for names of the frame as written on pages.
 
@@ -424,63 +422,86 @@ def _steps_from(
     led: Counter[tuple[str, str]] = Counter()
     tries: Counter[str] = Counter()
     for page in pages:
-        lower = [part.lower() for part in page.parts]
-        for step in runtime.possible(spec, form, list(page.parts)):
-            if step.lower() not in spec["frame"]:
+        read = offers.read(page.state.observation)
+        for step in offers.names(form, read):
+            if step.lower() not in offers.frame:
                 continue
             tries[step] += 1
-            after = lab.after(page.state, runtime.fill(form, step))
-            names = [] if after.over else runtime.possible(spec, form, runtime.parts_of(spec, after.observation))
-            new = [name for name in names if name.lower() in spec["frame"] and name.lower() not in lower]
+            after = lab.after(page.state, fill_form(form, step))
+            names = [] if after.over else offers.names(form, offers.read(after.observation))
+            new = [name for name in names if name.lower() in offers.frame and name.lower() not in read.lower]
             led.update(
                 (name, step)
                 for name in new
-                if lab.after(after, runtime.fill(form, name)).observation != page.state.observation
+                if lab.after(after, fill_form(form, name)).observation != page.state.observation
             )
     return led, tries
 
 
-def learn_beside(lab: Lab, spec: Spec, pages: Iterable[PageSeen]) -> dict[str, dict[str, Any]]:
+def learn_beside(lab: Lab, offers: PageOffers, pages: Iterable[PageSeen]) -> list[NamedBeside]:
     """Learn, by form, the relative position of the name leading to a page with a part not nameable itself."""
-    beside = {}
-    for form in spec["closed"]:
+    rules = []
+    for form in offers.closed:
         hits: Counter[tuple[int, str]] = Counter()
         tries: Counter[tuple[int, str]] = Counter()
-        for known in sampled(spec, pages).values():
+        for known in sampled(offers, pages).values():
             for page in known:
-                for shift, region, led in leads(lab, spec, form, page):
+                for shift, region, led in leads(lab, offers, form, page):
                     tries[shift, region] += 1
                     hits[shift, region] += led
         good = [way for way in sorted(tries) if hits[way] >= MIN_TEXTS and hits[way] >= MIN_RATE * tries[way]]
         if good:
             shift = max(good, key=lambda way: hits[way])[0]
-            beside[form] = {"shift": shift, "regions": [region for candidate, region in good if candidate == shift]}
-    return beside
+            regions = tuple(region for candidate, region in good if candidate == shift)
+            text = beside_in_words(form, shift)
+            rules.append(NamedBeside(form=form, shift=shift, regions=regions, text=text))
+    return rules
 
 
-def leads(lab: Lab, spec: Spec, form: str, page: PageSeen) -> list[tuple[int, str, bool]]:
+def leads(lab: Lab, offers: PageOffers, form: str, page: PageSeen) -> list[tuple[int, str, bool]]:
     """List (shift, region, success) for unnameable parts and nearby names.
 
     Success: this name, and no other of its region, leads to a page with the part.
     """
-    parts = list(page.parts)
-    lower = [part.lower() for part in parts]
-    regions = [runtime.region_of(spec, lower, index) for index in range(len(parts))]
-    names = [index for index in range(len(parts)) if runtime.named(spec, form, parts, index) == "yes"]
-    page_parts: dict[int, list[str]] = {}
+    read = offers.read(page.state.observation)
+    taken = [offers.takes(form, read, index) for index in range(len(read.parts))]
+    names = [index for index, verdict in enumerate(taken) if verdict]
+    page_parts: dict[int, tuple[str, ...]] = {}
     verdicts = []
-    for index, part in enumerate(parts):
+    for index, part in enumerate(read.parts):
         near = [shift for shift in SHIFTS if index + shift in names]
-        if len(part.split()) < MIN_WORDS or not near or runtime.named(spec, form, parts, index) != "no":
+        if len(part.split()) < MIN_WORDS or not near or taken[index] is not False:
             continue
         for number in names:
             if number not in page_parts:
-                after = lab.after(page.state, runtime.fill(form, parts[number]))
-                page_parts[number] = runtime.parts_of(spec, after.observation)
+                after = lab.after(page.state, fill_form(form, read.parts[number]))
+                page_parts[number] = offers.read(after.observation).parts
         for shift in near:
-            like = [number for number in names if regions[number] == regions[index + shift]]
-            peers = [number for number in like if parts[number] != parts[index + shift]]
+            like = [number for number in names if read.regions[number] == read.regions[index + shift]]
+            peers = [number for number in like if read.parts[number] != read.parts[index + shift]]
             if peers:
                 led = part in page_parts[index + shift] and not any(part in page_parts[number] for number in peers)
-                verdicts.append((shift, regions[index], led))
+                verdicts.append((shift, read.regions[index], led))
     return verdicts
+
+
+# ---------------------------------------------------------------- rules in words
+
+
+def form_in_words(form: str) -> str:
+    """Write a form with a letter for its slot."""
+    return f"`{fill_form(form, 'X')}`"
+
+
+def step_in_words(form: str, wanted: str, step: str, frame: str) -> str:
+    """Write the rule about a name on other pages."""
+    usual = frame.replace(" | ", ", ")
+    where = f"where of the usual parts only {usual} are shown" if frame else "where no usual part is shown"
+    return f"`{fill_form(form, wanted)}` needs `{fill_form(form, step)}` first {where}"
+
+
+def beside_in_words(form: str, shift: int) -> str:
+    """Write the rule about a part named by another part."""
+    side = "before" if shift < 0 else "after"
+    parts = "the part" if abs(shift) == 1 else f"{abs(shift)} parts"
+    return f"What {form_in_words(form)} does not take is named by {parts} {side} it, where it takes that"

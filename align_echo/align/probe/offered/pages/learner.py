@@ -1,4 +1,4 @@
-"""Probe for silent pages: misalignments from failures, and an interface from misalignments.
+"""Probe for silent pages: misalignments from failures.
 
 It keeps no state between iterations; earlier results are read from the interface.
 """
@@ -9,26 +9,23 @@ import json
 import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from align_echo.align.budget import BudgetSpentError
-from align_echo.align.probe.emit import assemble_source
 from align_echo.align.probe.examinations import TrialCounts
 from align_echo.align.probe.lab import Lab, find_silenced, is_often_silent
-from align_echo.align.probe.offered.pages import runtime
 from align_echo.align.probe.offered.pages.learn import (
     PageSeen,
-    Spec,
     WalkRecord,
     breaks_between,
     changes,
-    closed_rule,
+    form_in_words,
     forms_by_kind,
     frame_texts,
     free_frames,
     keep,
     leads,
     learn_beside,
+    learn_named,
     learn_steps,
     one_step_on,
     replay_states,
@@ -38,14 +35,16 @@ from align_echo.align.probe.offered.pages.learn import (
     takes_any_case,
     tour,
 )
-from align_echo.interface.contract import InterfaceContract
+from align_echo.interface.rules.model import NamedBeside, NeedsPage, RuleSet, dump
+from align_echo.interface.rules.pages import MOST_FRAME, NamedParts, PageOffers, fill_form
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 # ---------------------------------------------------------------- what was learned of pages, on trial
 
-NAMES, STEPS, BESIDE, FREE = "names", "steps", "beside ", "free "
+NAMES = "names"
 MIN_TESTS = 10
 MIN_PRECISION = 0.99
+MIN_BESIDE = 0.9
 
 
 def stands(evidence: Evidence) -> bool:
@@ -53,159 +52,72 @@ def stands(evidence: Evidence) -> bool:
     return evidence.support >= MIN_TESTS and evidence.precision >= MIN_PRECISION
 
 
-def verify_rules(lab: Lab, spec: Spec, pages: Sequence[PageSeen], rng: random.Random) -> tuple[Spec, TrialCounts]:
-    """Remove rules refuted by pages of fresh tasks and return the remaining spec with its trials."""
-    trials = TrialCounts()
-    retained = {form: {**rule, "regions": {}} for form, rule in spec["closed"].items()}
-    for form, rule in spec["closed"].items():
-        by_region = _region_trials(spec, form, pages)
-        for key, region in rule["regions"].items():
-            if stands(by_region.of(key)):
-                retained[form]["regions"][key] = region
-    spec = {**spec, "closed": retained}
-    _try_names(spec, pages, trials)
-    free = {form: _proved_free(lab, spec, form, pages, rng, trials) for form in spec["free"]}
-    steps = _proved_steps(lab, spec, pages, trials)
-    return {**spec, "free": free, "steps": steps, "beside": _proved_beside(lab, spec, pages, trials)}, trials
+def verify_offers(
+    lab: Lab, offers: PageOffers, pages: Sequence[PageSeen], trials: TrialCounts, rng: random.Random
+) -> PageOffers:
+    """Return offers without what pages of fresh tasks refute."""
+    closed = {}
+    for form, rule in offers.closed.items():
+        by_region = TrialCounts()
+        _try_names(offers, form, pages, by_region, by_region=True)
+        regions = {key: region for key, region in rule.regions.items() if stands(by_region.of(key))}
+        closed[form] = rule.model_copy(update={"regions": regions})
+    offers = offers.model_copy(update={"closed": closed})
+    for form in closed:
+        _try_names(offers, form, pages, trials)
+    free = {form: _proved_free(lab, offers, form, pages, rng) for form in offers.free}
+    return offers.model_copy(update={"free": free})
 
 
-def _region_trials(spec: Spec, form: str, pages: Sequence[PageSeen]) -> TrialCounts:
-    """Test each region's rule on its parts, except texts known individually."""
-    trials = TrialCounts()
-    rule = spec["closed"][form]
+def _try_names(
+    offers: PageOffers, form: str, pages: Sequence[PageSeen], trials: TrialCounts, *, by_region: bool = False
+) -> None:
+    """Test what a form takes on the parts of pages; `by_region`: each region, except texts known individually."""
+    alone = {*offers.closed[form].sure, *offers.closed[form].never}
     for page in pages:
-        lower = [part.lower() for part in page.parts]
-        for index, part in enumerate(page.parts):
-            if part.lower() not in rule["sure"] and part.lower() not in rule["never"]:
-                key = runtime.region_of(spec, lower, index)
-                _hold(trials, key, page, form, index, runtime.named(spec, form, list(page.parts), index))
-    return trials
-
-
-def _hold(trials: TrialCounts, claim: str, page: PageSeen, form: str, index: int, verdict: str) -> None:
-    """Count a rule's verdict on a part; a rule without a verdict is not tested."""
-    if verdict:
-        passed = (verdict == "yes") == (index in page.accepted[form])
-        example = runtime.fill(form, page.parts[index])
-        trials.count(claim, page.task_id, "" if passed else f"{page.task_id}: {example}")
-
-
-def _try_names(spec: Spec, pages: Sequence[PageSeen], trials: TrialCounts) -> None:
-    """Test the combined verdict of all proved rules on the parts of pages."""
-    for page in pages:
-        for form in spec["closed"]:
-            for index in range(len(page.parts)):
-                _hold(trials, NAMES, page, form, index, runtime.named(spec, form, list(page.parts), index))
+        read = offers.read(page.state.observation)
+        for index, part in enumerate(read.parts):
+            verdict = offers.takes(form, read, index)
+            if verdict is None or (by_region and read.lower[index] in alone):
+                continue
+            passed = verdict == (index in page.accepted[form])
+            claim = read.regions[index] if by_region else NAMES
+            trials.count(claim, page.task_id, "" if passed else f"{page.task_id}: {fill_form(form, part)}")
 
 
 def _proved_free(
-    lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen], rng: random.Random, trials: TrialCounts
-) -> list[str]:
+    lab: Lab, offers: PageOffers, form: str, pages: Sequence[PageSeen], rng: random.Random
+) -> tuple[str, ...]:
     """List frames with pages on which a form accepts made-up words on fresh tasks too."""
-    frames = []
-    for frame, known in sampled(spec, pages).items():
-        if frame in spec["free"][form]:
-            actions = [(page, runtime.fill(form, strange(rng))) for page in known]
-            refused = [f"{page.task_id}: {action}" for page, action in actions if not changes(lab, page.state, action)]
-            if not refused:
-                frames.append(frame)
-            for number, (page, _) in enumerate(actions):
-                trials.count(FREE + form, page.task_id, refused[number] if number < len(refused) else "")
-    return frames
+    frames = {frame: known for frame, known in sampled(offers, pages).items() if frame in offers.free[form]}
+    actions = {frame: [(page, fill_form(form, strange(rng))) for page in known] for frame, known in frames.items()}
+    return tuple(
+        frame for frame, tries in actions.items() if all(changes(lab, page.state, action) for page, action in tries)
+    )
 
 
-def _proved_steps(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: TrialCounts) -> Spec:
-    proved_ways: Spec = {}
-    for frame, known in sampled(spec, pages).items():
-        for form, ways in spec["steps"].get(frame, {}).items():
-            for wanted, step in sorted(ways.items()):
-                claim = step_claim(frame, form, wanted)
-                for page in known:
-                    after = lab.after(page.state, runtime.fill(form, step))
-                    names = runtime.possible(spec, form, runtime.parts_of(spec, after.observation))
-                    passed = not after.over and wanted in names
-                    trials.count(claim, page.task_id, "" if passed else f"{page.task_id}: {runtime.fill(form, wanted)}")
-                if trials.of(claim).support >= MIN_TESTS // 2 and not trials.of(claim).refuted:
-                    proved_ways.setdefault(frame, {}).setdefault(form, {})[wanted] = step
-    return proved_ways
+def _step_stands(
+    lab: Lab, offers: PageOffers, rule: NeedsPage, pages: Iterable[PageSeen], trials: TrialCounts
+) -> bool:
+    """Try a step on the pages of its frame."""
+    for page in pages:
+        after = lab.after(page.state, fill_form(rule.form, rule.step))
+        passed = not after.over and rule.name in offers.names(rule.form, offers.read(after.observation))
+        trials.count(rule.text, page.task_id, "" if passed else f"{page.task_id}: {fill_form(rule.form, rule.name)}")
+    evidence = trials.of(rule.text)
+    return evidence.support >= MIN_TESTS // 2 and not evidence.refuted
 
 
-def step_claim(frame: str, form: str, wanted: str) -> str:
-    """Return the claim name for trials of a step."""
-    return f"{STEPS} {frame} / {form} / {wanted}"
-
-
-def _proved_beside(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: TrialCounts) -> dict[str, Any]:
-    proved_ways = {}
-    for form, rule in spec["beside"].items():
-        claim = BESIDE + form
-        for known in sampled(spec, pages).values():
-            for page in known:
-                for shift, region, led in leads(lab, spec, form, page):
-                    if shift == rule["shift"] and region in rule["regions"]:
-                        trials.count(claim, page.task_id, "" if led else f"{page.task_id}: {page.parts[0]}")
-        evidence = trials.of(claim)
-        if evidence.support >= MIN_TESTS and evidence.precision >= 0.9:
-            proved_ways[form] = rule
-    return proved_ways
-
-
-# ---------------------------------------------------------------- write the interface's source
-
-SILENCE_IN_WORDS = "An action that is not understood is answered with the page as it was, and with no word"
-"""First rule."""
-
-
-def form_in_words(form: str) -> str:
-    """Write a form with a letter for its slot."""
-    return f"`{runtime.fill(form, 'X')}`"
-
-
-def closed_in_words(form: str) -> str:
-    """Write the rule about a form accepting names on the page."""
-    return f"{form_in_words(form)} takes only what stands alone on the page, as it is written there"
-
-
-def free_in_words(form: str) -> str:
-    """Write the rule about a form accepting any words."""
-    return f"{form_in_words(form)} takes any words, in this form"
-
-
-def step_in_words(form: str, wanted: str, step: str, parts: str) -> str:
-    """Write the rule about a name on other pages; `parts` joins the usual parts of the page."""
-    usual = parts.replace(" | ", ", ")
-    where = f"where of the usual parts only {usual} are shown" if parts else "where no usual part is shown"
-    return f"`{runtime.fill(form, wanted)}` needs `{runtime.fill(form, step)}` first {where}"
-
-
-def beside_in_words(form: str, shift: int) -> str:
-    """Write the rule about a part named by another part."""
-    side = "before" if shift < 0 else "after"
-    parts = "the part" if abs(shift) == 1 else f"{abs(shift)} parts"
-    return f"What {form_in_words(form)} does not take is named by {parts} {side} it, where it takes that"
-
-
-def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
-    """Build the interface source under a contract.
-
-    The rules text is empty: each rule is given on the page where it matters, because small models copy placeholders
-    like `press X` literally.
-    """
-    layout = contract.layout
-    functions = f"""\
-def InferRules({", ".join(contract.infer_rules_args)}):
-    return ''
-
-
-def WrapStep({", ".join(contract.wrap_step_args)}):
-    if not hasattr(env, 'page'):
-        env.page = {contract.wrap_step_args[1]}
-    {layout.call}
-    seen, *rest = {layout.returned}
-    advice = advise(SPEC, seen, agent_action) if seen.strip() == env.page.strip() else ''
-    env.page = seen
-    return (seen + '\\n' + advice if advice else seen), *rest"""
-    return assemble_source(spec, contract, runtime, functions)
+def _beside_stands(
+    lab: Lab, offers: PageOffers, rule: NamedBeside, pages: Iterable[PageSeen], trials: TrialCounts
+) -> bool:
+    """Try on pages whether names beside parts lead to what these tell of."""
+    for page in pages:
+        for shift, region, led in leads(lab, offers, rule.form, page):
+            if shift == rule.shift and region in rule.regions:
+                trials.count(rule.text, page.task_id, "" if led else f"{page.task_id}: {page.parts[0]}")
+    evidence = trials.of(rule.text)
+    return evidence.support >= MIN_TESTS and evidence.precision >= MIN_BESIDE
 
 
 # ---------------------------------------------------------------- the probe's analysis of silent pages
@@ -231,15 +143,10 @@ def is_silent(lab: Lab, failed: Sequence[Trajectory]) -> bool:
     return not second or shows_pages(lab, second)
 
 
-def is_page_spec(spec: Spec | None) -> bool:
-    """Check if a spec was learned from pages."""
-    return spec is not None and "breaks" in spec
-
-
 def analyze(
     lab: Lab,
     failed: Sequence[Trajectory],
-    before: Spec | None,
+    before: RuleSet | None,
     fresh: Sequence[str],
     rng: random.Random,
     say: Callable[[str], None],
@@ -251,131 +158,97 @@ def analyze(
     tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
     untouched = [task_id for task_id in fresh if task_id not in tasks]
     learned_from, kept_back = [*tasks, *untouched[::2]], untouched[1::2]
-    spec, walks = _surveyed(lab, failed, learned_from, rng, say)
-    spec = {**spec, "frame": frame_texts(walks.pages)}
-    spec["free"] = {form: free_frames(lab, spec, form, walks.pages, rng) for form in spec["free"]}
-    spec["closed"] = {form: closed_rule(spec, form, walks.pages) for form in spec["closed"]}
-    spec["any_case"] = takes_any_case(lab, walks.pages)
-    spec["steps"] = learn_steps(lab, spec, walks.pages)
-    spec["beside"] = learn_beside(lab, spec, walks.pages)
+    offers, walks = _surveyed(lab, failed, learned_from, rng, say)
+    offers = offers.model_copy(update={"frame": tuple(frame_texts(walks.pages))})
+    free = {form: tuple(free_frames(lab, offers, form, walks.pages, rng)) for form in offers.free}
+    closed = {form: learn_named(offers, form, walks.pages) for form in offers.closed}
+    any_case = takes_any_case(lab, walks.pages)
+    offers = offers.model_copy(update={"free": free, "closed": closed, "any_case": any_case})
+    steps, beside = learn_steps(lab, offers, walks.pages), learn_beside(lab, offers, walks.pages)
     say(f"{len(walks.pages)} pages tried out ({lab.steps} engine steps so far)")
-    tests = WalkRecord()
+    tests, trials = WalkRecord(), TrialCounts()
     with suppress(BudgetSpentError):
         for number, task_id in enumerate(kept_back, 1):
-            tour(lab, spec, task_id, tests, rng)
+            tour(lab, offers, task_id, tests, rng)
             say(f"testing on fresh tasks: {number} of {len(kept_back)}")
-    spec, trials = verify_rules(lab, spec, tests.pages, rng)
+    offers = verify_offers(lab, offers, tests.pages, trials, rng)
+    frames = sampled(offers, tests.pages)
+    every = [page for pages in frames.values() for page in pages]
+    steps = [rule for rule in steps if _step_stands(lab, offers, rule, frames.get(rule.page, ()), trials)]
+    beside = [rule for rule in beside if _beside_stands(lab, offers, rule, every, trials)]
     say(f"{len(tests.pages)} pages of fresh tasks tried out ({lab.steps} engine steps so far)")
-    if before is None and not (spec["closed"] and stands(trials.of(NAMES))):
+    if before is None and not (offers.closed and stands(trials.of(NAMES))):
         return []
-    return [
-        *_about_names(before, spec, failed, trials),
-        *_about_beside(before, spec, failed, trials),
-        *_about_steps(before, spec, failed, trials),
-    ]
+    known = {rule.text for rule in before.rules} if before is not None else set()
+    learned: list[NamedBeside | NeedsPage] = [*beside, *steps]
+    new = [rule for rule in learned if rule.text not in known]
+    first = [_about_names(offers, failed, trials)] if before is None else []
+    return [*first, *(_about_rule(rule, failed[0].task_id, trials) for rule in new)]
 
 
 def _surveyed(
     lab: Lab, failed: Sequence[Trajectory], tasks: Sequence[str], rng: random.Random, say: Callable[[str], None]
-) -> tuple[Spec, WalkRecord]:
+) -> tuple[PageOffers, WalkRecord]:
     """Learn separators and forms, and try the pages of walks through the tasks."""
     states = list(replay_states(lab, failed))
     states = rng.sample(states, min(REPLAYED, len(states)))
     free, closed = forms_by_kind(lab, states, rng)
     offered = [name.lower() for state in states for name in {*lab.offered(state).names}]
-    spec: Spec = {
-        "uninformative": [],
-        "breaks": breaks_between(lab, states),
-        "free": free,
-        "closed": dict.fromkeys(closed),
-        "frame": sorted(name for name in {*offered} if offered.count(name) >= len(tasks) / 2),
-    }
+    offers = PageOffers(
+        breaks=tuple(breaks_between(lab, states)),
+        free=dict.fromkeys(free, ()),
+        closed=dict.fromkeys(closed, NamedParts()),
+        frame=tuple(sorted(name for name in {*offered} if offered.count(name) >= len(tasks) / 2)[:MOST_FRAME]),
+    )
     walks = WalkRecord()
     for state in states:
-        keep(lab, spec, state, walks)
+        keep(lab, offers, state, walks)
     for number, task_id in enumerate(tasks, 1):
-        tour(lab, spec, task_id, walks, rng)
+        tour(lab, offers, task_id, walks, rng)
         say(f"walking through pages: task {number} of {len(tasks)}")
-    return spec, walks
-
-
-def apply_detail(spec: Spec | None, detail: dict[str, Any]) -> Spec:
-    """Apply a misalignment's detail to a spec."""
-    if "pages" in detail:
-        old = spec or {"steps": {}, "beside": {}}
-        return {**detail["pages"], "steps": old["steps"], "beside": old["beside"]}
-    assert spec is not None, "the pages come first"
-    if "beside" in detail:
-        return {**spec, "beside": {**spec["beside"], **detail["beside"]}}
-    steps = {frame: {form: dict(ways) for form, ways in forms.items()} for frame, forms in spec["steps"].items()}
-    for frame, form, wanted, step in detail["steps"]:
-        steps.setdefault(frame, {}).setdefault(form, {})[wanted] = step
-    return {**spec, "steps": steps}
+    return offers, walks
 
 
 # ---------------------------------------------------------------- what is reported
 
+SILENCE_IN_WORDS = "An action that is not understood is answered with the page as it was, and with no word"
+"""First rule."""
 
-def _about_names(
-    before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: TrialCounts
-) -> Iterable[Misalignment]:
+
+def _about_names(offers: PageOffers, failed: Sequence[Trajectory], trials: TrialCounts) -> Misalignment:
     """Report the first finding: silent refusals, and nameable parts by page."""
-    if before is not None:
-        return
-    turns = find_silenced(failed)
-    task_id, action = turns[0]
-    forms = [*map(free_in_words, spec["free"]), *map(closed_in_words, spec["closed"])]
-    yield Misalignment(
+    task_id, action = find_silenced(failed)[0]
+    free = [f"{form_in_words(form)} takes any words, in this form" for form in offers.free]
+    alone = "takes only what stands alone on the page, as it is written there"
+    closed = [f"{form_in_words(form)} {alone}" for form in offers.closed]
+    return Misalignment(
         task_id=task_id,
         action_type="any action that is not understood",
         action=action,
         intent="learn what came of the action",
-        rule=f"{SILENCE_IN_WORDS}; {'; '.join(forms)}",
+        rule=f"{SILENCE_IN_WORDS}; {'; '.join([*free, *closed])}",
         sufficient_feedback="say that the action did nothing, and what is near it that is possible on this page",
         evidence=trials.of(NAMES),
-        detail=json.dumps({"pages": {**spec, "steps": {}, "beside": {}}}),
+        detail=json.dumps({"ruleset": dump(RuleSet(pages=offers))}),
     )
 
 
-def _about_beside(
-    before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: TrialCounts
-) -> Iterable[Misalignment]:
-    """Report parts named by another part."""
-    for form, rule in spec["beside"].items():
-        if before is None or form not in before["beside"]:
-            yield Misalignment(
-                task_id=failed[0].task_id,
-                action_type=f"{form_in_words(form)} with a part that cannot be named",
-                action=form,
-                intent="come to what the part tells of",
-                rule=beside_in_words(form, rule["shift"]),
-                sufficient_feedback="name the part that leads there",
-                evidence=trials.of(BESIDE + form),
-                detail=json.dumps({"beside": {form: rule}}),
-            )
-
-
-def _about_steps(
-    before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: TrialCounts
-) -> Iterable[Misalignment]:
-    """Report names a step away on another page."""
-    for frame, forms in spec["steps"].items():
-        for form, ways in forms.items():
-            for wanted, step in ways.items():
-                known = before["steps"].get(frame, {}).get(form, {}) if before is not None else {}
-                evidence = trials.of(step_claim(frame, form, wanted))
-                if wanted not in known:
-                    yield _about_step(failed[0].task_id, frame, form, wanted, step, evidence)
-
-
-def _about_step(task_id: str, frame: str, form: str, wanted: str, step: str, evidence: Evidence) -> Misalignment:
+def _about_rule(rule: NamedBeside | NeedsPage, task_id: str, trials: TrialCounts) -> Misalignment:
+    """Report a part named by another part, or a name a step away on another page."""
+    kind, action, intent = form_in_words(rule.form), rule.form, "come to what the part tells of"
+    feedback = "name the part that leads there"
+    if isinstance(rule, NeedsPage):
+        action = fill_form(rule.form, rule.name)
+        intent, feedback = f"`{action}` at once", f"you need to `{fill_form(rule.form, rule.step)}` first"
+    else:
+        kind += " with a part that cannot be named"
     return Misalignment(
         task_id=task_id,
-        action_type=form_in_words(form),
-        action=form.replace("{0}", wanted),
-        intent=f"`{form.replace('{0}', wanted)}` at once",
-        rule=step_in_words(form, wanted, step, frame),
-        sufficient_feedback=f"you need to `{form.replace('{0}', step)}` first",
-        evidence=evidence,
-        detail=json.dumps({"steps": [(frame, form, wanted, step)]}),
+        action_type=kind,
+        action=action,
+        intent=intent,
+        rule=rule.text,
+        sufficient_feedback=feedback,
+        evidence=trials.of(rule.text),
+        detail=json.dumps({"ruleset": dump(RuleSet(rules=(rule,)))}),
     )
