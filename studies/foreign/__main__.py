@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -26,6 +27,7 @@ from align_echo.interface.contract import Interface
 from align_echo.intervals import Estimate
 from studies.foreign.agents import PLAYER, STROLLER
 from studies.foreign.messages import count_messages
+from studies.foreign.proposer import NAME, serve
 from studies.rounds import at_least_one, rounded
 
 WORLDS = (
@@ -70,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=at_least_one, default=1_200, help="most seconds of learning")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--develop", action="store_true", help="play unknown tasks of the training split")
+    parser.add_argument("--hybrid", action="store_true", help="learn with the hybrid backend and a script that guesses")
     parser.add_argument("--out", help="folder for all that is learned and played")
     return parser
 
@@ -105,10 +108,18 @@ def measure(world: str, options: argparse.Namespace, path: Path) -> Result:
 
 
 def learn(world: str, options: argparse.Namespace, path: Path) -> Interface:
-    """Generate an interface with the probe."""
+    """Generate an interface with the probe, or with the hybrid backend and a script that guesses."""
+    with serve() if options.hybrid else nullcontext() as url:
+        return _generated(world, options, path, url)
+
+
+def _generated(world: str, options: argparse.Namespace, path: Path, url: str | None) -> Interface:
     config = GenerationConfig(
         env=world,
-        backend="probe",
+        backend="hybrid" if url else "probe",
+        analyzer_model=NAME if url else None,
+        optimizer_model=NAME if url else None,
+        base_url=url,
         iterations=options.iterations,
         tasks_per_iteration=options.train,
         play_tasks=0,

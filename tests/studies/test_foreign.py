@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import urllib.request
 from typing import Any
 
 import gymnasium as gym
@@ -13,10 +14,12 @@ import align_echo
 from align_echo.interface.rules.actions import Form
 from align_echo.interface.rules.model import NeedsFirst, RuleSet
 from align_echo.interface.rules.runtime import RuleRuntime
+from align_echo.prompts import render
 from align_echo.types import AgentView, Turn
 from studies.foreign.__main__ import main
 from studies.foreign.agents import Script, cook_meal, find_command, guess_number, reveal_cell
 from studies.foreign.messages import MessageCount, MessageTrial, count_message
+from studies.foreign.proposer import NAME, guess, serve
 from tests.desk_env import Desk
 
 
@@ -145,3 +148,23 @@ def test_the_study_measures_what_an_interface_is_worth(capsys, tmp_path):
 def test_a_world_that_does_not_exist_is_said_in_the_table(capsys):
     assert main(["gymnasium:Nowhere-v0"]) == 1
     assert "Nowhere" in json.loads(capsys.readouterr().out.splitlines()[-1])["error"]
+
+
+def test_the_script_in_place_of_a_model_guesses_from_what_a_model_reads():
+    system = render(
+        "analyzer/hypotheses_system",
+        {
+            "environment": "bell",
+            "action_format": "take {it} | open {it}",
+            "signature": "The rules will be told to agents by two functions.",
+            "looks": "",
+        },
+    )
+    guesses = json.loads(guess(system, "... <hypotheses> ..."))
+    assert {(each["action"], each["step"]) for each in guesses} == {
+        ("take {0}", "open {0}"),
+        ("open {0}", "take {0}"),
+    }
+    assert guess(system, "anything else") == "[]"
+    with serve() as url, urllib.request.urlopen(f"{url}/models") as answer:
+        assert json.load(answer)["data"] == [{"id": NAME}]

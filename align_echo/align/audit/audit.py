@@ -25,9 +25,9 @@ from typing import Any, Literal, NamedTuple
 
 from align_echo.align.audit.rule_data import TOLD, RuleDataTrials, Turn
 from align_echo.align.audit.rules import RuleTrials, Taken, read_told
-from align_echo.align.probe.effects.learner import read_rule_set
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.names import NUMBERED, skeleton
+from align_echo.align.probe.rule_file import read_rule_set
 from align_echo.base.commands import PLACEHOLDER, commands_in, guess_names, split_sentences
 from align_echo.interface.contract import Interface
 from align_echo.interface.rules.actions import ActionGrammar, ActionTree, build_name_pattern

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -139,6 +139,12 @@ TASKS = 8
 """Fresh tasks for testing hypotheses."""
 
 
+def _is_mended(rule: Rule, other: Rule) -> bool:
+    """Whether a rule is another one, maybe with exceptions, which its text names at the end."""
+    same = rule.kind == other.kind and getattr(rule, "form", "") == getattr(other, "form", "")
+    return same and other.text.startswith(rule.text.removesuffix("."))
+
+
 class HybridBackend:
     """Backend with a probe and a chat model. `probe` learns first and shares its lab; `analyzer_model` proposes
     hypotheses and `optimizer_model` words the confirmed ones.
@@ -262,21 +268,35 @@ class HybridBackend:
                 rule = self._as_rule(hypothesis, tally, judge)
                 if rule is not None:
                     told[number] = rule_set([rule], base, judge.grammar, judge.refusals())
-        if not told or self._probe.lists(lost[0].task_id):
+        if self._probe.lists(lost[0].task_id):
             return told
+        count = len(told) + 1
+        while told and len(told) < count:  # a rule that fell may have spoken in another's place
+            count = len(told)
+            told = self._as_told(told, lost, fresh, base)
+        return told
+
+    def _as_told(
+        self,
+        told: Mapping[int, RuleSet],
+        lost: Sequence[Trajectory],
+        fresh: Sequence[TriedHypothesis],
+        base: RuleSet,
+    ) -> dict[int, RuleSet]:
+        """Try rules together as agents are told them. Return those that helped; the others are refuted."""
         together = reduce(merge_rules, told.values(), base)
         rng = random.Random(f"{self._seed}/told")
         left, book = try_as_told(self._probe.lab, together, lost, self._untouched(lost)[:TASKS], rng, self._say)
-        kept = {(rule.kind, getattr(rule, "form", ""), rule.text): rule for rule in left.rules}
+        stand: dict[int, RuleSet] = {}
         for number, rules in told.items():
             (rule,) = rules.rules
-            mended = kept.get((rule.kind, getattr(rule, "form", ""), rule.text))
-            if mended is None or not (mended == rule or book.may_stand(mended)):
-                task_id, _, action = book.failed[rule.model_dump_json()].partition(": ")
+            mended = next((each for each in left.rules if _is_mended(rule, each)), None)
+            if mended is None or not book.helps(mended) or not (mended == rule or book.may_stand(mended)):
+                task_id, _, action = book.counterexample(rule).partition(": ")
                 fresh[number].tally.failed(task_id, action, "what the rule says does not help")
             else:
-                told[number] = rule_set([mended], base, ActionGrammar(together.forms), together.refusals)
-        return told
+                stand[number] = rule_set([mended], base, ActionGrammar(together.forms), together.refusals)
+        return stand
 
     def _known_rules(
         self, played: Sequence[Trajectory], from_probe: Sequence[Misalignment], interface: Interface

@@ -147,6 +147,17 @@ class TrialBook:
         tried = evidence.support >= max(MIN_TESTS, self.unknown[key]) and evidence.tasks >= MIN_TASKS
         return tried and not evidence.refuted and (evidence.support - inherited >= MIN_SINCE or not inherited)
 
+    def helps(self, rule: Rule) -> bool:
+        """Whether what a rule says did not fail to help more often than it helped."""
+        key = rule.model_dump_json()
+        return self.unknown[key] <= self.passed[key]
+
+    def counterexample(self, rule: Rule) -> str:
+        """Return the first task and action, with ": " between, where a rule was wrong or did not help."""
+        key = rule.model_dump_json()
+        instance = next((instance for instance, _ in self.hopeless[key]), None)
+        return self.failed.get(key, "") or (f"{instance.state.task_id}: {instance.action}" if instance else ": ")
+
     def may_stand(self, rule: Rule) -> bool:
         """Whether a rule was never wrong and spoke in enough tasks, although an end may have left that undecided."""
         key = rule.model_dump_json()
@@ -218,7 +229,10 @@ def _mended(search: FixSearch, rules: RuleSet, book: TrialBook) -> Iterator[Rule
         if exception is not None:
             where, _ = wrong[0]
             book.failed.setdefault(key, f"{where.state.task_id}: {where.action}")
-            said = f"{rule.text}, {exception_in_words(exception, search)}"
+            words = exception_in_words(exception, search)
+            if ", but not " in rule.text:
+                words = words.replace("but not ", "nor ")
+            said = f"{rule.text.removesuffix('.')}, {words}"
             mended = rule.model_copy(update={"unless": (*unless, exception), "text": said})
             book.inherit(rule, mended, partial(_holds, search, exception))
             yield mended
