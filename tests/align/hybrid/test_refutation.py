@@ -198,14 +198,18 @@ def test_a_confirmed_claim_speaks_when_its_answer_comes(kind: Kind, action: str)
     assert seen == ["Labelled.", "Sealed.", f"Refused: too late. After `{seal}`, `{weigh}` is refused."]
 
 
+def without_exceptions(text: str) -> str:
+    """A rule's text without the actions after which it is silent."""
+    return re.sub(r"(?:, (?:but not|nor|only) after `[^`]*`)*$", "", text)
+
+
 @each_kind
 def test_an_order_of_steps_becomes_feedback(kind: Kind) -> None:
     rule = {"kind": "needs", "action": kind.say("send"), "step": kind.say("weigh")}
     result = made(kind, rule, [[]])
     send, weigh = kind.say("send"), kind.say("weigh")
     spaced = send.replace(": ", ":  ")
-    (text,) = result.texts()
-    assert re.sub(r"(?:, (?:but not|nor|only) after `[^`]*`)*$", "", text) == f"Before `{send}` you need to `{weigh}`"
+    assert [*map(without_exceptions, result.texts())] == [f"Before `{send}` you need to `{weigh}`"]
     _, seen = result.played(spaced, weigh)
     assert seen[0] == f"Refused: no weight. `{send}` does not work yet: you need to `{weigh}` first."
     assert result.played(kind.say("seal"), send)[1][1] == "Refused: no weight.", "then it can no longer be weighed"
@@ -215,7 +219,7 @@ def test_a_needed_step_is_refuted_by_a_way_around_it() -> None:
     kind = Kind("OPEN", str)
     rule = {"kind": "needs", "action": "send", "step": "weigh"}
     way = kind.trials("stamp", "send", sees="refused")
-    assert made(kind, rule, [[]]).texts() == ["Before `send` you need to `weigh`"]
+    assert [*map(without_exceptions, made(kind, rule, [[]]).texts())] == ["Before `send` you need to `weigh`"]
     result = made(kind, rule, [way])
     assert result.texts() == []
     assert "1: send: possible without `weigh`, after stamp" in result.notes
